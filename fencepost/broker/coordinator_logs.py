@@ -60,13 +60,13 @@ class LogTicket:
     @property
     def is_durable(self) -> bool:
         """Whether `durable` returns at once."""
-        return not self._ticket.error and self._commit.is_settled(self._ticket, held_back=False)
+        return not self._ticket.error and self._commit.is_settled(self._ticket, throttled=False)
 
     async def durable(self) -> None:
         """Return when everything below `end_offset` is durable. Raises LogWriteFailed where it never will be."""
         ticket = self._ticket
         try:
-            await self._commit.wait(ticket, held_back=False)
+            await self._commit.wait(ticket, throttled=False)
         except LogOffline as error:
             raise LogWriteFailed(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
         if ticket.error is not ErrorCode.NONE and ticket.log.disowned:

@@ -31,7 +31,7 @@ class SimFlushes:
         """One round in five, where the order is drawn; else never: then anything may happen before the flush."""
         return self._order is not None and self._order.random() < 0.2
 
-    def sync_here(self, sync_targets: Sequence[SyncTask]) -> list[Failure]:
+    def sync_inline(self, sync_targets: Sequence[SyncTask]) -> list[Failure]:
         """Sync all of `sync_targets` in no time, and tell which ones failed; a power cut can come between two."""
         return [failure for number, target in self._ordered(sync_targets) for failure in self._sync(number, target)]
 

@@ -9,7 +9,7 @@ from fencepost.broker.log.storage.store import SyncTask
 FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
 """The errors of a full disk."""
 FULL_SECONDS = 600.0
-"""For so long after such an error, deletions run without a delay: the space is needed."""
+"""For this time after such an error deletions run without a delay, because the space is needed."""
 
 
 class BackgroundTasks:

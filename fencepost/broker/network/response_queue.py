@@ -127,7 +127,7 @@ class ResponseQueue:
         if any(ticket.log.binds_late for ticket in self._tickets):
             return False  # their responses must be revised
         logs = {ticket.log: None for ticket in self._tickets}
-        return commit.settle_here(self._requester, logs) and all(map(commit.is_settled, self._tickets))
+        return commit.settle_inline(self._requester, logs) and all(map(commit.is_settled, self._tickets))
 
     def _clear(self) -> None:
         self._parts, self._size_bytes, self.count = [], 0, 0

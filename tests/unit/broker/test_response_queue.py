@@ -39,7 +39,7 @@ class Commit:
     def is_settled(self, ticket: Any) -> bool:
         return bool(ticket.log.durable_below >= ticket.end_offset)
 
-    def settle_here(self, asker: object, logs: Collection[Any]) -> bool:
+    def settle_inline(self, requester: object, logs: Collection[Any]) -> bool:
         return False
 
     async def wait(self, tickets: Collection[Any]) -> bool:

@@ -97,7 +97,8 @@ async def test_a_log_that_can_not_be_compacted_is_named_once_and_left_alone(
     assert list(cleaner.uncleanable()) == [TP]
     assert cleaner.uncleanable_bytes() == broken.segments.size_bytes
     assert [record.getMessage() for record in caplog.records if "uncleanable" in record.getMessage()] == [
-        f"partition is uncleanable and is not compacted until a restart partition=events-0 cause={cleaner.uncleanable()[TP]}"
+        "partition is uncleanable and is not compacted until a restart partition=events-0"
+        f" cause={cleaner.uncleanable()[TP]}"
     ]
     assert len(headers(log)) < 10
     directory.delete(TP)

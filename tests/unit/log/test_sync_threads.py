@@ -85,8 +85,8 @@ async def test_a_flush_that_is_brief_takes_no_thread(clock):
     assert not threads.is_brief(1, 100), "nothing is known of this disk"
     assert await threads.sync([quick]) == []
     assert threads.is_brief(2, 100)
-    assert threads.sync_here([quick]) == []
-    assert threads.sync_here([quick, quick]) == []
+    assert threads.sync_inline([quick]) == []
+    assert threads.sync_inline([quick, quick]) == []
     assert [one is threading.main_thread() for one in quick.threads] == [False, True, True, True]
     assert not threads.is_brief(3, 100), "three files take too long"
     assert not threads.is_brief(1, (128 << 10) + 1), "and so may many bytes"
@@ -108,7 +108,7 @@ async def test_one_long_flush_on_the_spot_makes_shy_for_a_second(clock):
     threads = SyncThreads()
     for _ in range(30):
         await threads.sync([Timed(clock, 0.0001)])
-    assert threads.sync_here([Timed(clock, 0.006)]) == []
+    assert threads.sync_inline([Timed(clock, 0.006)]) == []
     for _ in range(40):
         assert await threads.sync([Timed(clock, 0.0001)]) == []
     assert not threads.is_brief(1, 100)
@@ -124,6 +124,6 @@ async def test_a_flush_that_fails_on_the_spot_is_told_like_any_other(clock):
 
     threads = SyncThreads()
     await threads.sync([Timed(clock, 0.0001)])
-    failures = threads.sync_here([Timed(clock, 0.0001), Bad()])
+    failures = threads.sync_inline([Timed(clock, 0.0001), Bad()])
     assert [(number, error.filename) for number, error in failures] == [(1, "somewhere")]
     threads.close()

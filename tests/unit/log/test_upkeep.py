@@ -142,8 +142,8 @@ class Watched:
     def is_brief(self, count: int, size_bytes: int) -> bool:
         return False
 
-    def sync_here(self, sync_targets: Sequence[SyncTask]) -> list[Failure]:
-        return self._threads.sync_here(sync_targets)
+    def sync_inline(self, sync_targets: Sequence[SyncTask]) -> list[Failure]:
+        return self._threads.sync_inline(sync_targets)
 
     async def sync(self, sync_targets: Sequence[SyncTask]) -> list[Failure]:
         return await self._threads.sync(sync_targets)

@@ -1,1 +1,1 @@
-"""What makes appended bytes durable: flushes, write-back, checkpoints, large writes."""
+"""Makes appended bytes durable: flushes, writeback, checkpoints, large writes."""

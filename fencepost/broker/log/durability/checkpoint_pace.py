@@ -1,38 +1,38 @@
-"""When the next checkpoint of a log is worth its cost: starts after a crash stay short."""
+"""When the next checkpoint of a log is due. Checkpoints keep starts after a crash short."""
 
 from typing import Protocol
 
 CHECKPOINT_BYTES = 64 << 20
-"""After so many bytes a checkpoint is due, with a producer snapshot within a segment: recovery starts there."""
+"""A checkpoint is due after this many bytes; it takes a producer snapshot within the segment, for recovery."""
 CHECKPOINT_BATCHES = 200_000
-"""After so many batches one is due as well: recovery walks over a tiny one as long as over a large one."""
+"""A checkpoint is also due after this many batches: for recovery a tiny batch costs as much as a large one."""
 CHECKPOINT_BYTES_MIN = 1 << 20
 CHECKPOINT_AGE_SECONDS = 15.0
-"""As many seconds after the last checkpoint the next one is due for fewer bytes, too."""
+"""After this time since the last checkpoint, the next one is due for `CHECKPOINT_BYTES_MIN` bytes."""
 LAZY_BYTES = 256 << 20
 LAZY_AGE_SECONDS = 60.0
-"""The same where nobody waits for the disk. A checkpoint is a flush that would not come otherwise, and after a minute
-the kernel has written most of it by itself."""
+"""The same for `durability=os`. There a checkpoint causes the only flush, and after a minute the kernel has written
+most of the bytes by itself."""
 
 
 class Written(Protocol):
-    """What is asked of a `StoredLog`."""
+    """The part of a `StoredLog` that this module needs."""
 
     @property
     def written_bytes(self) -> int:
-        """A count that grows with every append."""
+        """A count of bytes that grows with every append."""
 
     @property
     def written_batches(self) -> int:
-        """Another one."""
+        """A count of batches that grows with every append."""
 
     @property
     def has_unsynced_closed(self) -> bool:
-        """Whether a segment was closed that no flush has covered."""
+        """Whether a closed segment has unflushed bytes."""
 
 
 class CheckpointPace:
-    """Looks at what was written since the last checkpoint, and for how long."""
+    """Compares the bytes, batches and seconds since the last checkpoint with the bounds."""
 
     def __init__(self, log: Written, *, lazy: bool) -> None:
         self._log = log
@@ -42,9 +42,9 @@ class CheckpointPace:
         self._seconds: float | None = None
 
     def due(self, seconds: float) -> bool:
-        """Whether a checkpoint is due at `seconds`, on a clock that never goes back; then it is taken as taken now.
+        """Whether a checkpoint is due at `seconds` of a monotonic clock. True also begins the next interval.
 
-        The first look begins the first interval. Where nobody waits for the disk, a segment that was closed is flushed
+        The first call begins the first interval. With `lazy` (`durability=os`) a closed segment makes a checkpoint due
         soon, as in Kafka.
         """
         log = self._log

@@ -1,4 +1,4 @@
-"""Recovery points and producer snapshots, some seconds apart, with the waiting done in a thread: starts stay short."""
+"""Writes recovery points and producer snapshots every few seconds, in a thread, so that starts stay short."""
 
 import logging
 import threading
@@ -14,13 +14,13 @@ from fencepost.broker.log.storage.store import FlushFailed, Store, SyncTask
 
 INTERVAL_SECONDS = 5.0
 LOGS_AT_ONCE = 64
-"""So many logs are checkpointed together: the files of one such group are held open until they are flushed."""
+"""How many logs are checkpointed together: the files of such a group stay open until they are flushed."""
 
 logger = logging.getLogger(__name__)
 
 
 class ReplacedFile:
-    """One small file that is replaced as a whole, from any thread: the newest content wins, whoever comes last."""
+    """One small file that any thread replaces as a whole: the newest content wins, in whatever order threads write."""
 
     def __init__(self, store: Store, name: str) -> None:
         self._store = store
@@ -29,12 +29,12 @@ class ReplacedFile:
         self._made = self._written = 0
 
     def holding(self, data: bytes) -> SyncTask:
-        """What gives the file this content, durably, when synced. Contents are as new as they were asked for here."""
+        """A task that durably writes `data` when synced. The order of the calls of `holding` decides what is newer."""
         self._made += 1
         return _Content(self, self._made, data)
 
     def write(self, number: int, data: bytes) -> None:
-        """Put the content of that number in place, if none that is newer stands there. Raises OSError."""
+        """Write the content with that number, unless the file holds a newer one. Raises OSError."""
         with self._lock:
             if number > self._written:
                 self._store.replacement(self._name, data).sync()
@@ -52,24 +52,24 @@ class _Content:
 
 
 class Checkpoints(Protocol):
-    """What is asked of `LogDirectory`."""
+    """The part of `LogDirectory` that this module needs."""
 
     def logs(self) -> Collection[PartitionLog]:
         """The logs that are open."""
 
     def background_tasks(self, seconds: float) -> list[SyncTask]:
-        """What else a thread should do by now and nobody waits for."""
+        """The tasks that are due for a background thread."""
 
     def checkpoint_files(self, logs: Iterable[PartitionLog]) -> list[SyncTask]:
-        """What writes the recovery points of `logs` down when synced."""
+        """Tasks that write the recovery points of `logs` when synced."""
 
 
 class Checkpointer:
     """Takes the checkpoints that are due.
 
-    The order that recovery rests on: snapshot, indexes and data of a log are durable, then a round of group commit has
-    made durable all else that was sealed before, then the recovery point goes to the disk, then older snapshots go. So
-    a recovery point on the disk speaks only of checkpoints that are durable, and there is a snapshot at or below it.
+    Recovery depends on this order. First a log's snapshot, indexes and data are durable. Then a round of flushes makes
+    everything else durable that was closed before. Then the recovery point is written, and then older snapshots are
+    deleted. So a recovery point on disk covers only durable data, and there is a snapshot at or below it.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Checkpointer:
         self._threads: FlushThreads = threads or SyncThreads(0)
 
     async def run(self) -> None:
-        """Look every few seconds, until cancelled. Raises OSError as `LogFlusher.run` does."""
+        """Call `run_once` every few seconds, until cancelled. Raises OSError as `LogFlusher.run` does."""
         try:
             while True:
                 await trio.sleep(INTERVAL_SECONDS)
@@ -102,7 +102,7 @@ class Checkpointer:
         for _, failure in await self._threads.sync(background_tasks) if background_tasks else ():
             if isinstance(failure, FlushFailed):
                 raise failure
-            logger.warning("left to the next start: %s", failure)
+            logger.warning("a background task failed, the next start repeats it: %s", failure)
         seconds = self._monotonic()
         due = [log for log in self._directory.logs() if log.writable and log.pace.due(seconds)]
         for log in due:
@@ -119,7 +119,7 @@ class Checkpointer:
             try:
                 wanted = log.checkpoint() if log.writable else None
             except OSError as error:
-                logger.warning("no checkpoint of %s, which is tried again: %s", log.tp, error)
+                logger.warning("no checkpoint of %s, the broker will try again: %s", log.tp, error)
                 continue
             if wanted is not None:
                 taken[log] = log.log_end_offset
@@ -143,14 +143,14 @@ class Checkpointer:
         for _, failure in failures:
             if isinstance(failure, FlushFailed):
                 raise failure
-            logger.warning("recovery points not written, which is tried again: %s", failure)
+            logger.warning("recovery points not written, the broker will try again: %s", failure)
         if failures:
             return
         for log, offset in done.items():
             try:
                 passed = log.drop_passed_snapshots(offset)
             except OSError as error:
-                logger.warning("old producer snapshots of %s stay, to no harm: %s", log.tp, error)
+                logger.warning("cannot delete old producer snapshots of %s, which does no harm: %s", log.tp, error)
             else:
                 for _, failure in await self._threads.sync(passed) if passed else ():
-                    logger.warning("the space of an old producer snapshot is freed later: %s", failure)
+                    logger.warning("cannot free an old producer snapshot, the next start will: %s", failure)

@@ -1,4 +1,4 @@
-"""One round of flushes in threads makes durable what all waiting tickets stand for (group commit)."""
+"""One round of flushes in threads makes the appends of all waiting tickets durable (group commit)."""
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -16,20 +16,20 @@ Durability = Literal["fsync", "os"]
 Lost = Callable[[FlushedLog, OSError], None]
 
 BACKLOG_BYTES = 64 << 20
-"""With more of one log unflushed its writers are made to wait: better they, one by one, than the event loop, whom the
-kernel stops in the middle of a write when too much of its memory is dirty."""
+"""With more unflushed bytes in one log the broker throttles its writers. Otherwise the kernel would block the event
+loop in a write when too many pages are dirty."""
 CLOSED_MAX = 8
-"""In `os`: with more segments of one log closed since its last flush one is begun. It holds four files of each open."""
+"""In `os`: with more closed segments since a log's last flush, a flush begins. It holds four files of each open."""
 CLOSED_BACKLOG = 32
-"""With more, its writers wait."""
+"""In `os`: with more closed segments since a log's last flush, its writers are throttled."""
 WRITEBACK_FILES = 64
-"""A writeback takes no further log when it has so many files, which are open until it is done."""
+"""A writeback adds no further log when it has this many files, which stay open until it is done."""
 
 logger = logging.getLogger(__name__)
 
 
 class LogOffline(Exception):
-    """A flush of the log failed: what was waited for is not durable, and will not be while this process lives."""
+    """A flush of the log failed: the append is not durable, and will not become so while this process runs."""
 
     def __init__(self, tp: TopicPartition) -> None:
         super().__init__(f"{tp} is offline: a flush failed")
@@ -37,7 +37,7 @@ class LogOffline(Exception):
 
 
 class _Round:
-    """Everybody who asked since the last round began."""
+    """The logs requested since the last round began."""
 
     def __init__(self) -> None:
         self.logs: dict[FlushedLog, None] = {}
@@ -45,12 +45,12 @@ class _Round:
 
 
 class _Batch:
-    """What one flush covers: as much of these logs as there is now. Raises OSError when a file cannot be opened."""
+    """The current content of these logs, covered by one flush. Raises OSError if a file cannot be opened."""
 
     def __init__(self, logs: Iterable[FlushedLog], reserve: bool) -> None:
         self.sync_targets: list[SyncTask] = []
         self.owners: list[FlushedLog] = []
-        """By the number of the target: whose it is."""
+        """The log of each target, by its index."""
         self.size_bytes = 0
         self.binds_late = False
         self._ends: list[tuple[FlushedLog, int]] = []
@@ -63,22 +63,22 @@ class _Batch:
             self.owners += [log] * len(sync_targets)
 
     def finish(self) -> None:
-        """All is synced, but for what went offline."""
+        """Finish the flush of every log that did not go offline."""
         for log, end_offset in self._ends:
             if log.writable:
                 log.finish_sync(end_offset)
 
 
 class LogFlusher:
-    """Makes logs durable: in `fsync` before the answer; in `os` when a checkpoint asks for it. Until then the kernel
-    writes, and where that would become too much for it, some of it is written back (`Unflushed`).
+    """Makes logs durable: with `fsync` before the response, with `os` when a checkpoint requests it. Until then the
+    kernel writes; if it holds too many dirty bytes, the flusher writes some back (`Unflushed`).
 
-    One round runs at a time; who asks while it runs waits for the next, because only that one surely covers his bytes.
+    One round runs at a time. A request during a round waits for the next one, which surely covers its bytes.
 
-    A flush that fails is never tried again: the kernel may have dropped the bytes it could not write, and a second try
-    would succeed and lie. Without `lost` the failure leaves `run` as OSError and must end the process; with it, only
-    the logs of the files that failed go offline, and `lost` is told of each (it may raise the error after all). A
-    failure of anything that is no one log's, such as the data directory, always leaves `run`.
+    A failed flush is never retried: the kernel may have dropped the bytes that it could not write, and a retry would
+    succeed without them. Without `lost` the failure leaves `run` as OSError and must end the process. With `lost` only
+    the logs of the failed files go offline, and the flusher calls `lost` for each; `lost` may raise the error. A
+    failure outside of a log, such as in the data directory, always leaves `run`.
     """
 
     def __init__(
@@ -90,18 +90,18 @@ class LogFlusher:
     ) -> None:
         self.durability: Durability = durability
         self.rounds = 0
-        """Rounds finished so far."""
+        """Number of finished rounds."""
         self.flushes = 0
-        """Files and directories flushed in them."""
+        """Number of files and directories flushed in these rounds."""
         self.sync_seconds = 0.0
-        """Time spent in them, waiting for the disk."""
+        """Time that these rounds waited for the disk."""
         self._lost = lost
         self._current = self._next = _Round()
         self._ended = False
-        self._asked = trio.Event()
+        self._requested = trio.Event()
         self._threads: FlushThreads = threads or SyncThreads()
         self._waiting = False
-        self._last_asker: object = None
+        self._last_requester: object = None
         self._failures: list[tuple[FlushedLog, OSError]] = []
         self._lazy = durability == "os"
         self._unflushed = Unflushed(bytes_max() if unflushed_bytes_max is None else unflushed_bytes_max)
@@ -110,16 +110,16 @@ class LogFlusher:
         self._written_back = trio.Event()
 
     def is_flushing(self, log: FlushedLog) -> bool:
-        """Whether threads are at this moment at something that a write to `log` could have to wait for: a round, after
-        which the file system commits its journal, or a writeback of this very log.
+        """Whether a thread does something that could block a write to `log`: a round, after which the file system
+        commits its journal, or a writeback of this log.
         """
         return self._waiting and (not self._being_written_back or log in self._being_written_back)
 
-    async def wait(self, ticket: Ticket, held_back: bool = True) -> None:
-        """Return when `ticket` is settled; without a checkpoint if it already is. It may have been refused meanwhile.
+    async def wait(self, ticket: Ticket, throttled: bool = True) -> None:
+        """Return when `ticket` is settled; without a checkpoint if it already is. It may have been rejected meanwhile.
 
-        In `os` a writer that is `held_back` waits for the disk where too much is unflushed. Coordinators are not: they
-        write little, and many requests wait for it. Raises LogOffline: then the ticket never settles.
+        In `os` a `throttled` writer waits for the disk while too much is unflushed. Coordinators are not throttled:
+        they write little, and many requests wait for them. Raises LogOffline: then the ticket never settles.
         """
         log = ticket.log
         while not ticket.is_settled:
@@ -127,49 +127,47 @@ class LogFlusher:
                 raise LogOffline(log.tp)
             await self._enlist(log).done.wait()
         if self._lazy:
-            if held_back:
+            if throttled:
                 await self._catch_up(log)
         elif log.segments.written_bytes >= log.flush_at_bytes:
             self._enlist(log)
             await self._catch_up(log)
 
     async def flush(self, log: FlushedLog) -> None:
-        """Return when a round has made durable what the log holds now, and nothing of it waits for one any more.
-
-        Raises LogOffline.
-        """
+        """Return when a round has made the log's current content durable. Raises LogOffline."""
         if not self._ended:
             await self._enlist(log).done.wait()
         if log.offline or self._ended:
             raise LogOffline(log.tp)
 
     async def flush_all(self, logs: Iterable[FlushedLog]) -> None:
-        """Return when what these logs hold now is durable, but for those that are offline by then."""
+        """Return when the current content of these logs is durable, except for logs that went offline."""
         waits = [self._enlist(log) for log in logs if awaits_flush(log)]
         if waits and not self._ended:
             await waits[0].done.wait()
 
-    def is_settled(self, ticket: Ticket, held_back: bool = True) -> bool:
-        """Whether `wait` would return at once and have nothing flushed either."""
+    def is_settled(self, ticket: Ticket, throttled: bool = True) -> bool:
+        """Whether `wait` would return at once, and would request no flush."""
         log = ticket.log
         return log.high_watermark >= ticket.end_offset and (
             log.segments.written_bytes < log.flush_at_bytes
-            or (self._lazy and not (self._over_backlog(log) and held_back))
+            or (self._lazy and not (self._over_backlog(log) and throttled))
         )
 
-    def settle_here(self, asker: object, logs: Iterable[FlushedLog]) -> bool:
-        """Have the round that covers `logs` at once, if `asker` seems to be alone and the disk is quick; else False.
+    def settle_inline(self, requester: object, logs: Iterable[FlushedLog]) -> bool:
+        """Run a round for `logs` inline if `requester` seems to be alone and the disk is fast; else return False.
 
-        Alone is who asked last time, too, while nobody waits: he would gain nothing by a round shared with others, and
-        saves the way to the task that runs the rounds. With False, or for logs gone offline, `wait` tells the rest.
+        A requester is alone if it also made the last request and no task waits. A shared round would gain it nothing,
+        and the inline round saves the wake-up of the task that runs the rounds. After False, or for logs that went
+        offline, the caller uses `wait`.
         """
-        alone = asker is self._last_asker
-        self._last_asker = asker
-        if not alone or self._lazy or self._waiting or self._ended or self._asked.is_set():
+        alone = requester is self._last_requester
+        self._last_requester = requester
+        if not alone or self._lazy or self._waiting or self._ended or self._requested.is_set():
             return False
         logs = [log for log in logs if log.writable]
         if any(log.binds_late for log in logs):
-            return False  # its commit is another process's work
+            return False  # another process commits these logs
         if not self._threads.is_brief(len(logs), sum(log.unflushed_bytes for log in logs)):
             return False
         try:
@@ -177,12 +175,12 @@ class LogFlusher:
         except OSError as error:
             self._failures.append((logs[0], error))
         else:
-            self._failures += self._flushed(batch, self._threads.sync_here(batch.sync_targets))
+            self._failures += self._flushed(batch, self._threads.sync_inline(batch.sync_targets))
             if not self._failures:
                 batch.finish()
                 self.rounds += 1
                 return True
-        self._asked.set()  # what failed is for the rounds to deal with: their end may have to end the process
+        self._requested.set()  # the rounds handle the failure, because it may have to end the process
         return False
 
     def schedule(self, log: FlushedLog) -> None:
@@ -194,13 +192,13 @@ class LogFlusher:
             self._enlist(log)
 
     def over_backlog(self, logs: Iterable[FlushedLog]) -> bool:
-        """Whether `throttle` would wait."""
+        """Whether `throttle` would wait for one of these logs."""
         if self._lazy:
             return self._unflushed.must_wait or any(_is_crowded(log, CLOSED_BACKLOG) for log in logs)
         return any(map(self._over_backlog, logs))
 
     async def throttle(self, logs: Iterable[FlushedLog]) -> None:
-        """Hold a writer back who does not wait for the disk, while too much is unflushed; else without a checkpoint."""
+        """Wait while too much of these logs is unflushed, for a writer without acks=all; else without a checkpoint."""
         for log in logs:
             await self._catch_up(log)
 
@@ -215,29 +213,28 @@ class LogFlusher:
         if _is_crowded(log, CLOSED_MAX):
             self._enlist(log)
         if self._unflushed.is_too_much:
-            self._asked.set()
+            self._requested.set()
 
     async def _catch_up(self, log: FlushedLog) -> None:
         while self._over_backlog(log) and log.writable and not self._ended:
             await (self._written_back if self._lazy else self._enlist(log).done).wait()
 
     async def write_back(self, log: FlushedLog) -> None:
-        """Before a flush in `os`: have most of the log written a little at a time, so that the flush has little to do.
+        """Before a flush in `os`: write most of the log back in small steps, so that the flush has little to do.
 
-        Writers may bring more than the disk takes; then it is given up after a while.
+        Stops after a bounded number of steps, because writers may append faster than the disk writes.
         """
         for _ in range(log.unflushed_bytes // WRITEBACK_BYTES * 2 if self._lazy else 0):
             if log.unflushed_bytes <= WRITEBACK_BYTES or not log.writable or self._ended:
                 return
             self._to_write_back[log] = None
-            self._asked.set()
+            self._requested.set()
             await self._written_back.wait()
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Do the rounds until cancelled. Raises OSError when a flush failed and the process must end.
+        """Run the rounds until cancelled. Raises OSError if a flush failed and the process must end.
 
-        Whoever still waits then, or asks later, is told that his log is offline: there may be those whom no
-        cancellation reaches.
+        After the end all waiting and later calls raise LogOffline, because cancellation may not reach every waiter.
         """
         task_status.started()
         try:
@@ -251,12 +248,12 @@ class LogFlusher:
 
     async def _rounds(self) -> NoReturn:
         while True:
-            await self._asked.wait()
+            await self._requested.wait()
             await self._do_round()
 
     async def _do_round(self) -> None:
-        """One round. When it is done nothing here refers to its logs: one of them may be deleted before the next."""
-        self._asked = trio.Event()
+        """One round. Afterwards nothing here refers to its logs, because one may be deleted before the next round."""
+        self._requested = trio.Event()
         if self._lazy:
             await self._write_back_some()
         current = self._current = self._next
@@ -281,7 +278,7 @@ class LogFlusher:
                 self._look(log)
 
     async def _write_back_some(self) -> None:
-        """Write some back where that is wanted; wake all that wait for it, or for there to be no need of it."""
+        """Write some bytes back if that is requested or needed, then wake all tasks that wait for it."""
         wanted, self._to_write_back = self._to_write_back, {}
         if wanted or self._unflushed.is_too_much:
             await self._write_back_of(wanted)
@@ -289,7 +286,7 @@ class LogFlusher:
         self._written_back = trio.Event()
 
     async def _write_back_of(self, wanted: Collection[FlushedLog]) -> None:
-        """Have `WRITEBACK_BYTES` written: of the logs that asked for it, then of the largest while all are too much."""
+        """Write `WRITEBACK_BYTES` back: of the requested logs, then of the largest while the total is too large."""
         sync_targets, owners, sizes, left = (
             list[SyncTask](),
             list[FlushedLog](),
@@ -315,7 +312,7 @@ class LogFlusher:
             log.finish_writeback(size_bytes)
             self._unflushed.look(log)
         if self._unflushed.is_too_much:
-            self._asked.set()
+            self._requested.set()
 
     async def _in_threads(self, sync_targets: Sequence[SyncTask]) -> list[Failure]:
         self._waiting = True
@@ -326,9 +323,9 @@ class LogFlusher:
 
     async def _flush_round(self, batch: "_Batch") -> list[tuple[FlushedLog, OSError]]:
         began = trio.current_time()
-        # In `os` a flush ends what writebacks began, which its size does not tell.
+        # In `os` a flush also waits for the writebacks before it, which its size does not include.
         if not (self._lazy or batch.binds_late) and self._threads.is_brief(len(batch.sync_targets), batch.size_bytes):
-            failures = self._threads.sync_here(batch.sync_targets)
+            failures = self._threads.sync_inline(batch.sync_targets)
         else:
             failures = await self._in_threads(batch.sync_targets)
         self.sync_seconds += trio.current_time() - began
@@ -343,7 +340,7 @@ class LogFlusher:
         self._lose(failures)
 
     def lose(self, log: FlushedLog, error: OSError) -> None:
-        """A flush of this log failed outside of the rounds. Raises `error` when the process must end."""
+        """Handle a flush of this log that failed outside of the rounds. Raises `error` if the process must end."""
         self._lose([(log, error)])
 
     def _lose(self, failures: Sequence[tuple[FlushedLog, OSError]]) -> None:
@@ -356,20 +353,20 @@ class LogFlusher:
 
     def _enlist(self, log: FlushedLog) -> _Round:
         self._next.logs[log] = None
-        self._asked.set()
+        self._requested.set()
         return self._next
 
 
 def _is_of(log: FlushedLog, path: str) -> bool:
-    """Whether a file or directory is part of this log."""
+    """Whether the file or directory is part of this log."""
     return path == log.store.place or path.startswith(f"{log.store.place}/")
 
 
 def awaits_flush(log: FlushedLog) -> bool:
-    """Whether the log holds what is not durable yet and will be with the next flush."""
+    """Whether the log holds batches that the next flush makes durable."""
     return log.high_watermark < log.log_end_offset and log.writable
 
 
 def _is_crowded(log: FlushedLog, closed_max: int) -> bool:
-    """Whether so many closed segments wait for a flush; for one that is gone none ever comes."""
+    """Whether more than `closed_max` closed segments wait for a flush; never for a log that is not writable."""
     return log.segments.closed_since_sync > closed_max and log.writable

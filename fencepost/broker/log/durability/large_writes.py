@@ -1,7 +1,7 @@
-"""Large batches are put into their files by a thread, so that the event loop never waits where the kernel does.
+"""A thread writes large batches to their files, so that the event loop does not block in the kernel.
 
-A write into the page cache is a copy, as a rule. But it takes locks of the file system, and whoever flushes, or commits
-the journal, holds them as long as the disk takes. For a batch of a megabyte the way to a thread is the lesser evil.
+A write to the page cache is usually a copy. But it takes file system locks, and a flush or a journal commit holds them
+until the disk is done. For a batch of a megabyte the detour through a thread costs less than such a wait.
 """
 
 import sys
@@ -21,7 +21,7 @@ from fencepost.broker.log.validation import Accepted, check_batch
 from fencepost.protocol.batch_header import HEADER_SIZE, assign_offset
 
 BUSY_SECONDS = 1.0
-"""After a flush the disk is taken to be busy for so long: its cache is emptied, the journal committed."""
+"""How long the disk is considered busy after a flush: it empties its cache, and the journal commits."""
 
 
 class LargeWrite(Protocol):
@@ -31,14 +31,14 @@ class LargeWrite(Protocol):
     batch: Bytes
     guard: VerificationGuard | None
     checked: Accepted | None
-    """For `PartitionLog.append`, so that the batch is not checked twice."""
+    """The result of validation for `PartitionLog.append`, so that the batch is not validated twice."""
 
 
 class LargeWrites:
-    """Stages batches of `from_bytes` and more before they are appended, one at a time in each log; None: never.
+    """Stages batches of at least `from_bytes` before their append, one at a time in each log; None: never.
 
-    Only while `is_flushing` of that log, and for a second after: else nobody holds what a write could wait for, and it
-    is cheaper where it is.
+    It does so only while `is_flushing` holds for the log, and for a second after. Otherwise no lock can block the
+    write, and the event loop writes it at less cost.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class LargeWrites:
         self._busy_until: WeakKeyDictionary[PartitionLog, float] = WeakKeyDictionary()
 
     def wants(self, log: PartitionLog) -> bool:
-        """Whether a large batch for this log is to be staged. Where another one is, it must not take its room."""
+        """Whether to stage a large batch for this log. True while another one is staged: both use the same space."""
         now = trio.current_time()
         if self._is_flushing(log):
             self._busy_until[log] = now + BUSY_SECONDS
@@ -62,13 +62,13 @@ class LargeWrites:
 
     @asynccontextmanager
     async def staged(self, writes: Iterable[LargeWrite], transaction_version: int, now_ms: int) -> AsyncGenerator[None]:
-        """Have the bytes of these batches written as far as that can be done before they are appended, inside.
+        """Write the bytes of these batches to their files before the caller appends them inside the context.
 
-        Whatever was appended to their logs meanwhile came first, and takes back what was staged. Others with large
-        batches for the same logs wait.
+        Any other append to these logs meanwhile comes first, and withdraws the staged bytes. Other large batches for
+        the same logs wait.
         """
         async with AsyncExitStack() as stack:
-            for log, write in sorted(_first_of_each(writes), key=_partition):  # in one order: nobody waits in a circle
+            for log, write in sorted(_first_of_each(writes), key=_partition):  # sorted, to avoid a deadlock
                 lock = self._append_locks.setdefault(log, trio.Lock())
                 stack.callback(self._leave, log, lock)
                 await stack.enter_async_context(lock)
@@ -83,7 +83,7 @@ class LargeWrites:
             del self._append_locks[log]
 
     def close(self) -> None:
-        """Let the thread go."""
+        """End the thread."""
         self._threads.close()
 
 
@@ -100,17 +100,17 @@ def _partition(write: tuple[PartitionLog, LargeWrite]) -> tuple[str, int]:
 
 
 def stage(log: PartitionLog, write: LargeWrite, transaction_version: int, now_ms: int) -> Staging | None:
-    """Begin, where the batch would be appended if it was now, as it is, and into the file that there is; else None.
+    """Begin to stage the batch if an append now would store it unchanged in the active segment; else return None.
 
-    All of its bytes go in, so a crash makes it part of the log. Hence it is checked as an append would check it, and
-    the log can only change its mind by another append, which takes the room.
+    All bytes of the batch are written, so after a crash it is part of the log. Therefore it is checked as for an
+    append. Only another append, which overwrites the bytes, can then invalidate the check.
     """
     config, producers = log.config, log.producers
     if not log.writable or not config.keeps_batches or log.epochs.latest != log.leader_epoch:
         return None
     checked = check_batch(write.batch, config, AppendOrigin.CLIENT, now_ms)
     if not isinstance(checked, Accepted):
-        return None  # the append says how it is wrong
+        return None  # the append reports the fault
     write.checked = checked
     batch, header, _ = checked
     end_offset = log.log_end_offset
@@ -125,4 +125,4 @@ def stage(log: PartitionLog, write: LargeWrite, transaction_version: int, now_ms
     try:
         return log.segments.stage(head, batch)
     except OSError:
-        return None  # the append meets the same, answers it and logs it
+        return None  # the append meets the same error, and reports it

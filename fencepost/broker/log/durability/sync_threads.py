@@ -1,7 +1,7 @@
-"""The threads that wait for the disk, so that the event loop does not: one leads, some help where that pays.
+"""The threads that wait for the disk instead of the event loop: a leading one, and helpers if the disk is slow.
 
-trio's own `to_thread.run_sync` would do; it costs two more turns of the loop and a third more CPU per flush, and in
-`fsync` durability every acknowledged write pays that.
+trio's `to_thread.run_sync` would work, but costs two more passes of the loop and a third more CPU for each flush. With
+`durability=fsync` every acknowledged write would pay that.
 """
 
 import logging
@@ -20,47 +20,47 @@ from fencepost.broker.log.storage.store import SyncTask
 logger = logging.getLogger(__name__)
 
 HELPERS_MAX = 15
-"""Threads beside the leading one. Flushes of different files overlap: docs/decisions/0011-group-commit.md."""
+"""Most threads besides the leading one. Flushes of different files overlap: docs/decisions/0011-group-commit.md."""
 WORTH_SECONDS = 0.0005
-"""So much must be left to wait for before helpers are called: waking one costs a tenth of it."""
+"""Helpers are called only if at least this much waiting is left: to wake one costs a tenth of it."""
 _WEIGHT = 0.2
 
 BRIEF_SECONDS = 0.0005
-"""A round expected to take no longer is done on the event loop itself: the way to a thread and back costs 0.25 ms of
-CPU, more than a good disk takes."""
+"""A round expected to take no longer runs inline on the event loop: the detour through a thread costs 0.25 ms of CPU,
+more than a fast disk needs."""
 BRIEF_BYTES = 128 << 10
-"""And only with so few bytes to flush, for which the disk's usual pace holds."""
+"""The most bytes of an inline round: for more the disk's usual time does not apply."""
 LONG_SECONDS = 0.005
 INLINE_FLUSH_BACKOFF_S = 1.0
-"""After one on the event loop has taken LONG_SECONDS all the same, threads do it for so long."""
+"""For this time after an inline round that took LONG_SECONDS or more, threads run the rounds."""
 
 Failure = tuple[int, OSError]
-"""Which one of a sequence failed (its number), and how."""
+"""The index of the failed target, and its error."""
 Job = tuple[trio.lowlevel.TrioToken, trio.lowlevel.Task, Callable[[], object]]
 
 
 class FlushThreads(Protocol):
-    """Who waits for the disk; simulations hand in one that takes virtual time."""
+    """The threads that wait for the disk; simulations replace them by a double in virtual time."""
 
     @property
     def is_busy(self) -> bool:
-        """Whether anything is being done or waits for it."""
+        """Whether a job runs or waits."""
 
     def is_brief(self, count: int, size_bytes: int) -> bool:
-        """Whether `count` files with `size_bytes` to flush are synced so soon that the event loop may wait for it."""
+        """Whether `count` files with `size_bytes` to flush are synced so fast that the event loop may wait."""
 
-    def sync_here(self, sync_targets: Sequence[SyncTask]) -> list[Failure]:
-        """Sync all of `sync_targets` on the spot and tell which ones failed."""
+    def sync_inline(self, sync_targets: Sequence[SyncTask]) -> list[Failure]:
+        """Sync all of `sync_targets` inline. Returns the failures."""
 
     async def sync(self, sync_targets: Sequence[SyncTask]) -> list[Failure]:
-        """Sync all of `sync_targets` and tell which ones failed."""
+        """Sync all of `sync_targets`. Returns the failures."""
 
     def close(self) -> None:
-        """Nothing more will be asked."""
+        """End the threads; no call may follow."""
 
 
 class SyncThreads:
-    """Runs one job at a time in a thread of its own; threads are made when first needed, and ended by `close`."""
+    """Runs one job at a time in its own thread; threads start on first use, and `close` ends them."""
 
     def __init__(self, helpers_max: int = HELPERS_MAX, worth_seconds: float = WORTH_SECONDS) -> None:
         self._helpers_max = helpers_max
@@ -72,15 +72,15 @@ class SyncThreads:
         self._usual_seconds = 0.0
         self._measured = False
         self._inline_again_at = 0.0
-        self._asked = 0
+        self._jobs_count = 0
 
     @property
     def is_busy(self) -> bool:
-        """As the port says."""
-        return self._asked > 0
+        """Like the port."""
+        return self._jobs_count > 0
 
     def is_brief(self, count: int, size_bytes: int) -> bool:
-        """As the port says: where the last flushes were quick, these are few and small, and none was long of late."""
+        """Like the port: true if the last flushes were fast, these are few and small, and none was long recently."""
         return (
             self._measured
             and size_bytes <= BRIEF_BYTES
@@ -88,8 +88,8 @@ class SyncThreads:
             and time.perf_counter() >= self._inline_again_at
         )
 
-    def sync_here(self, sync_targets: Sequence[SyncTask]) -> list[Failure]:
-        """As the port says; how long it takes decides about the next ones."""
+    def sync_inline(self, sync_targets: Sequence[SyncTask]) -> list[Failure]:
+        """Like the port; the measured time decides about the next rounds."""
         began = time.perf_counter()
         share = _Share(sync_targets)
         share.work()
@@ -101,10 +101,10 @@ class SyncThreads:
         return share.failures
 
     async def sync(self, sync_targets: Sequence[SyncTask]) -> list[Failure]:
-        """Sync all of `sync_targets`, several at a time where the disk is slow, and tell which ones failed.
+        """Sync all of `sync_targets`, several at a time if the disk is slow. Returns the failures.
 
-        Every one is tried, whatever becomes of the others. Not cancellable: a flush that has begun cannot be called
-        back, and its outcome must be known.
+        Tries every target, even if others fail. Not cancellable: a running flush cannot be stopped, and its result must
+        be known.
         """
         failures: list[Failure] = await self._run(lambda: self._sync_all(sync_targets))
         return failures
@@ -114,11 +114,11 @@ class SyncThreads:
             self._leading = threading.Thread(target=self._lead, name="fencepost-sync", daemon=True)
             self._leading.start()
         self._jobs.put((trio.lowlevel.current_trio_token(), trio.lowlevel.current_task(), job))
-        self._asked += 1
+        self._jobs_count += 1
         try:
             result = await trio.lowlevel.wait_task_rescheduled(lambda _raise_cancel: trio.lowlevel.Abort.FAILED)
         finally:
-            self._asked -= 1
+            self._jobs_count -= 1
         assert isinstance(result, list)
         return result
 
@@ -131,15 +131,15 @@ class SyncThreads:
             self._calls.put(None)
         self._helpers.clear()
 
-    # In the threads. What one job needs is held by the variables of one call, which are gone when the thread waits for
-    # the next job: else the files of a deleted topic stayed open until something else was flushed.
+    # In the threads. Only local variables of one call hold what a job needs, and they are gone when the thread waits
+    # for the next job. Otherwise the files of a deleted topic would stay open until the next flush.
 
     def _lead(self) -> None:
         while self._do_job():
-            pass  # `_do_job` does it all
+            pass  # `_do_job` does the work
 
     def _do_job(self) -> bool:
-        """Wait for one job and do it; False when the thread must end."""
+        """Wait for one job and run it. Returns False if the thread must end."""
         order = self._jobs.get()
         if order is None:
             return False
@@ -154,10 +154,10 @@ class SyncThreads:
 
     def _help(self) -> None:
         while self._do_share():
-            pass  # `_do_share` does it all
+            pass  # `_do_share` does the work
 
     def _do_share(self) -> bool:
-        """Wait for one call and help with it; False when the thread must end."""
+        """Wait for one call and help with it. Returns False if the thread must end."""
         share = self._calls.get()
         if share is None:
             return False
@@ -171,7 +171,7 @@ class SyncThreads:
         began = time.perf_counter()
         share.step()
         self._note(time.perf_counter() - began)
-        if not called:  # the disk may just have turned out to be slow
+        if not called:  # the first file may have shown that the disk is slow
             called = self._call(share, len(sync_targets) - 1)
         share.work()
         for _ in range(called):
@@ -181,12 +181,12 @@ class SyncThreads:
         return share.failures
 
     def _note(self, seconds: float) -> None:
-        """Take the time of one file into the usual one."""
+        """Update the usual time of one file."""
         self._usual_seconds += (seconds - self._usual_seconds) * (_WEIGHT if self._measured else 1.0)
         self._measured = True
 
     def _call(self, share: "_Share", left: int) -> int:
-        """Have helpers take their share of what is left, where that pays; how many were called."""
+        """Call helpers if enough waiting is left. Returns how many were called."""
         if left * self._usual_seconds < self._worth_seconds:
             return 0
         count = min(left, self._helpers_max)
@@ -200,7 +200,7 @@ class SyncThreads:
 
 
 class _Share:
-    """Files to be flushed, which any number of threads take from one after the other."""
+    """Files to flush; any number of threads take them one by one."""
 
     def __init__(self, sync_targets: Sequence[SyncTask]) -> None:
         self.failures: list[Failure] = []
@@ -211,10 +211,10 @@ class _Share:
     def work(self) -> None:
         """Flush until nothing is left to take."""
         while self.step():
-            pass  # `step` does it all
+            pass  # `step` does the work
 
     def step(self) -> bool:
-        """Flush one file; False when all are taken."""
+        """Flush one file. Returns False if all are taken."""
         try:
             number, target = self._waiting.popleft()
         except IndexError:

@@ -1,6 +1,6 @@
-"""What a log does by the way and has to wait for: pieces of work that yield what must be synced before they go on.
+"""Background work of a log that waits for the disk: generators that yield the targets to sync before they continue.
 
-The broker has it synced by a thread, so that the event loop waits for no disk; tests and tools do it on the spot.
+In the broker a thread syncs them, so that the event loop does not wait for the disk; tests and tools sync them inline.
 """
 
 from collections.abc import Generator, Iterable
@@ -11,11 +11,11 @@ from fencepost.broker.log.storage.store import SyncTask
 
 T = TypeVar("T")
 Steps = Generator[list[SyncTask], None, T]
-"""Between two steps anything may happen to the log. A sync that fails is raised in the piece of work."""
+"""Between two steps the log may change in any way. A failed sync is raised inside the generator."""
 
 
 def at_once(steps: Steps[T]) -> T:
-    """Do all of it here and now. Raises what the work raises."""
+    """Run all steps inline. Raises what the generator raises."""
     error: OSError | None = None
     try:
         while True:
@@ -31,12 +31,12 @@ def at_once(steps: Steps[T]) -> T:
 
 
 async def done(steps: Steps[T], threads: FlushThreads | None) -> T:
-    """Either of the two: on the spot where there are no threads."""
+    """Run the steps with `threads`, or inline if they are None."""
     return at_once(steps) if threads is None else await in_threads(steps, threads)
 
 
 async def in_threads(steps: Steps[T], threads: FlushThreads) -> T:
-    """Do it with the waiting in `threads`. Raises what the work raises."""
+    """Run the steps; `threads` sync the targets. Raises what the generator raises."""
     error: OSError | None = None
     try:
         while True:
@@ -49,11 +49,11 @@ async def in_threads(steps: Steps[T], threads: FlushThreads) -> T:
 
 
 def syncing(sync_targets: list[SyncTask]) -> Steps[None]:
-    """The piece of work that is nothing but this."""
+    """Steps that only sync these targets."""
     yield sync_targets
 
 
 def sync_all(sync_targets: Iterable[SyncTask]) -> None:
-    """One after the other, until one fails. Raises OSError."""
+    """Sync the targets one after another, until one fails. Raises OSError."""
     for target in sync_targets:
         target.sync()

@@ -1,4 +1,4 @@
-"""Bringing many bytes to the disk a little at a time, so that what others want of it meanwhile does not wait long."""
+"""Writes many dirty bytes to the disk in small steps, so that other disk requests do not wait long."""
 
 import ctypes
 import errno
@@ -11,17 +11,16 @@ Range = Callable[[int, int, int, int], int]
 """Linux's sync_file_range: descriptor, position, length and flags; 0, or -1 with the error in ctypes' errno."""
 
 STEP_BYTES = 1 << 20
-"""At most two steps are on their way to the disk at a time."""
+"""The size of one step. At most two steps are in flight at a time."""
 _WAIT_BEFORE, _WRITE, _WAIT_AFTER = 1, 2, 4
 _UNKNOWN_HERE = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM, errno.ESPIPE)
 
 
 class Writeback:
-    """Writes dirty pages for any number of threads, whose files take turns; on Linux, elsewhere nothing happens.
+    """Writes dirty pages of one file at a time, for any number of threads; does nothing on systems other than Linux.
 
-    A flush of 64 MiB at once fills the disk's queue for a quarter of a second. Whatever the file system has to read
-    before it can go on (where is free room?) waits behind that, with the file's map of blocks locked; and so does the
-    next write into the page cache of that file, which is the event loop's.
+    One flush of 64 MiB fills the disk's queue for a quarter of a second. Reads of file system metadata wait behind it
+    while the file's block map is locked. The event loop's next write to that file then waits, too.
     """
 
     def __init__(self, function: Range | None = None) -> None:
@@ -30,12 +29,12 @@ class Writeback:
 
     @property
     def is_known(self) -> bool:
-        """Whether the system can do this, as far as is known."""
+        """Whether the system supports it, as far as known."""
         return self._function is not None
 
     def __call__(self, fd: int, start: int, stop: int) -> None:
-        """Have the bytes from `start` to `stop` written, or on their way; that makes nothing durable. Raises OSError,
-        after which they may be lost.
+        """Write the bytes from `start` to `stop`, or begin to; that makes nothing durable. Raises OSError: then the
+        bytes may be lost.
         """
         with self._turn:
             before: tuple[int, int] | None = None
@@ -53,11 +52,11 @@ class Writeback:
             code = ctypes.get_errno()
             if code not in _UNKNOWN_HERE:
                 raise OSError(code, os.strerror(code))
-            self._function = None  # a sandbox, or a file system of another kind: the flush does it all
+            self._function = None  # not supported by this sandbox or file system: the flush writes everything
 
 
 def _sync_file_range() -> Range | None:
-    """The system's function of that name, which Python does not offer; None where there is none."""
+    """Linux's `sync_file_range`, which Python does not offer; None if the system lacks it."""
     if sys.platform != "linux":
         return None
     try:
