@@ -1,4 +1,4 @@
-"""Which leader epoch began at which offset: truncation detection for clients (row L10, KIP-101, KIP-279, KIP-320)."""
+"""The start offset of each leader epoch: clients detect truncation with it (row L10, KIP-101, KIP-279, KIP-320)."""
 
 import logging
 
@@ -12,7 +12,7 @@ logger = logging.getLogger(__name__)
 
 
 class LeaderEpochs:
-    """The epochs of one partition by rising start offset, kept in Kafka's `leader-epoch-checkpoint`."""
+    """The epochs of one partition by rising start offset, stored in Kafka's `leader-epoch-checkpoint`."""
 
     def __init__(self, store: Store, entries: list[tuple[int, int]]) -> None:
         self._store = store
@@ -20,21 +20,21 @@ class LeaderEpochs:
 
     @classmethod
     def load(cls, store: Store) -> "LeaderEpochs":
-        """Read the checkpoint. A broken one is told of and begun anew: the batches carry their epochs themselves."""
+        """Read the checkpoint. A damaged one is logged and rebuilt, because the batches carry their epochs."""
         place = f"{store.place}/{LEADER_EPOCHS}"
         try:
             return cls(store, decode_epochs(store.load(LEADER_EPOCHS), place))
         except CorruptLogFile as error:
-            logger.warning("leader epochs are rebuilt from here on: %s", error)
+            logger.warning("damaged leader epochs are rebuilt from the batches: %s", error)
             return cls(store, [])
 
     @property
     def latest(self) -> int:
-        """The epoch of the last entry; -1 when there is none."""
+        """The epoch of the last entry; -1 if there is none."""
         return self._entries[-1][0] if self._entries else UNDEFINED_EPOCH
 
     def note(self, epoch: int, start_offset: int) -> bool:
-        """A batch of `epoch` stands at `start_offset`: remember where a new epoch begins. True where it was new."""
+        """Add the epoch of a batch at `start_offset`, if it is new. Returns whether it was new."""
         if self._entries and self._entries[-1][0] >= epoch:
             return False
         while self._entries and self._entries[-1][1] >= start_offset:
@@ -43,7 +43,7 @@ class LeaderEpochs:
         return True
 
     def begin(self, epoch: int, start_offset: int) -> None:
-        """The first batch of `epoch` is about to be written at `start_offset`. Raises OSError, noting nothing."""
+        """Store a new epoch before its first batch is written at `start_offset`. Raises OSError; then nothing changed."""
         before = list(self._entries)
         if self.note(epoch, start_offset):
             try:
@@ -53,16 +53,16 @@ class LeaderEpochs:
                 raise
 
     def save(self) -> None:
-        """Write the checkpoint anew. Raises OSError."""
+        """Replace the checkpoint. Raises OSError."""
         self._store.replace(LEADER_EPOCHS, encode_epochs(self._entries), whole=True)
 
     def truncate(self, end_offset: int) -> None:
-        """Forget epochs that begin at `end_offset` or later."""
+        """Drop the epochs that begin at `end_offset` or later."""
         while self._entries and self._entries[-1][1] >= end_offset:
             self._entries.pop()
 
     def epoch_of(self, offset: int) -> int:
-        """The epoch in which the record at `offset` was written; -1 when unknown."""
+        """The leader epoch of the record at `offset`; -1 if unknown."""
         found = UNDEFINED_EPOCH
         for epoch, start_offset in self._entries:
             if start_offset > offset:
@@ -71,9 +71,9 @@ class LeaderEpochs:
         return found
 
     def end_offset(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """KIP-101's answer: the largest epoch at or below `epoch`, and where it ended.
+        """KIP-101: the largest epoch at or below `epoch`, and its end offset.
 
-        (-1, -1) for an epoch this log has not seen the beginning of.
+        (-1, -1) if the log does not hold the beginning of that epoch.
         """
         if epoch == UNDEFINED_EPOCH:
             return UNDEFINED_EPOCH, UNDEFINED_OFFSET

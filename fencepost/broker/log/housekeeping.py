@@ -1,4 +1,4 @@
-"""What every log needs every minute or so: retention, and forgetting idle producers."""
+"""The periodic upkeep of every log: retention, and expiry of idle producers."""
 
 import logging
 
@@ -14,10 +14,10 @@ logger = logging.getLogger(__name__)
 
 
 async def housekeep(logs: LogDirectory, now_ms: int, threads: FlushThreads | None = None) -> None:
-    """Retention and producer expiry of every log; call it every minute or so.
+    """Run retention and producer expiry of every log; the broker calls it about every minute.
 
-    `threads` wait for the disk; without any it is done at once. What the disk refuses is logged, and tried again the
-    next time. After a failed fsync see `LogDirectory.lose`.
+    `threads` wait for the disk; without any this task does. An error of the disk is logged, and the next call tries
+    again. For a failed fsync see `LogDirectory.lose`.
     """
     for tp in sorted(logs.partitions()):
         await trio.lowlevel.checkpoint()
@@ -33,10 +33,10 @@ async def housekeep(logs: LogDirectory, now_ms: int, threads: FlushThreads | Non
                 raise
             logs.lose(log, error)
         except (OSError, CorruptLogFile) as error:
-            logger.error("upkeep of %s failed: %s", tp, error)
+            logger.error("retention of %s failed, the broker will try again: %s", tp, error)
             if isinstance(error, OSError):
                 logs.make_room(error)
     try:
         await done(syncing(logs.log_start_files()), threads)
     except OSError as error:
-        logger.error("log starts of %s not written: %s", logs.place, error)
+        logger.error("log start offsets of %s not written, the broker will try again: %s", logs.place, error)

@@ -1,4 +1,4 @@
-"""What the checkpoint files of a data directory remember of each log, and that they forget logs that are gone."""
+"""The offsets of each log in the checkpoint files of a data directory; entries of deleted logs are removed."""
 
 import threading
 from collections.abc import Callable, Collection, Mapping
@@ -20,10 +20,10 @@ from fencepost.protocol.topics import TopicPartition
 
 
 class KeptOffsets:
-    """Recovery points, log starts and the cleaner's offsets of the logs in one data directory.
+    """Recovery points, log start offsets and the cleaner's offsets of the logs in one data directory.
 
-    An offset without a log is of one that was deleted. It is passed over at start, and gone from the disk before
-    another log takes the name: that one must not be opened by it.
+    An entry without a log belongs to a deleted log. A start ignores it. It is removed from the disk before a new log
+    gets the same name, because the new log must not be opened with it.
     """
 
     def __init__(self, store: Store, known: Collection[TopicPartition]) -> None:
@@ -41,19 +41,19 @@ class KeptOffsets:
         self._outlived: set[TopicPartition] = set()
 
     def recovery_files(self, high_watermarks: Mapping[TopicPartition, int]) -> list[SyncTask]:
-        """What writes the recovery points and high watermarks down when it is synced, from any thread."""
+        """Tasks that write the recovery points and high watermarks when synced, from any thread."""
         return [
             self._recovery_file.holding(encode_offsets(self.recovery_points)),
             self._watermark_file.holding(encode_offsets(high_watermarks)),
         ]
 
     def log_start_files(self, logs: Collection[PartitionLog]) -> list[SyncTask]:
-        """What writes the log starts down, those of `logs` as they are now, when it is synced, from any thread.
+        """Tasks that write the log start offsets, with the current ones of `logs`, when synced, from any thread.
 
-        Nothing, where just that is durable.
+        None if the durable file has the same content.
         """
         for log in logs:
-            # Also where the first segment begins just there: until its directory is synced, deleted ones can come back.
+            # Also if the first segment begins there: until the directory is synced, deleted segments can come back.
             if log.log_start_offset > 0:
                 self.log_starts[log.tp] = log.log_start_offset
             else:
@@ -69,19 +69,19 @@ class KeptOffsets:
         ]
 
     def log_starts_filed(self, number: int, data: bytes) -> None:
-        """The files hold this content, or a newer one, and it is durable; callable from any thread."""
+        """Record that the files durably hold this content, or a newer one; callable from any thread."""
         with self._lock:
             if number > self._filed_number:
                 self._filed_number = number
                 self._log_starts_filed = data
 
     def note_cleaned(self, tp: TopicPartition, offset: int) -> None:
-        """A compaction came up to `offset`. A crash may lose the file: then more is compacted. Raises OSError."""
+        """Store that a compaction reached `offset`. A crash may lose it: then more is compacted. Raises OSError."""
         self.cleaned_to[tp] = offset
         self._store.replace(CLEANER_OFFSETS, encode_offsets(self.cleaned_to))
 
     def forget(self, tp: TopicPartition) -> None:
-        """What is known of this log was said of one that is no more."""
+        """Drop the offsets of a deleted log."""
         self.cleaned_to.pop(tp, None)
         if tp in self.log_starts or tp in self.recovery_points:
             self._outlived.add(tp)
@@ -89,13 +89,13 @@ class KeptOffsets:
             self.recovery_points.pop(tp, None)
 
     def distrust(self, tp: TopicPartition) -> None:
-        """What was durable in this log is given up: durably forget how far it went. Raises OSError."""
+        """The operator accepted the loss of durable data: durably drop the log's recovery point. Raises OSError."""
         self.cleaned_to.pop(tp, None)
         if self.recovery_points.pop(tp, None) is not None:
             self._recovery_file.holding(encode_offsets(self.recovery_points)).sync()
 
     def give_name(self, tp: TopicPartition, logs: Callable[[], Collection[PartitionLog]]) -> None:
-        """A log is about to be opened: nothing on the disk may speak of another one of its name. Raises OSError."""
+        """Before a log is opened: remove the entries of a deleted log of its name from the disk. Raises OSError."""
         if tp in self._outlived:
             self._recovery_file.holding(encode_offsets(self.recovery_points)).sync()
             for file in self.log_start_files(logs()):
@@ -104,7 +104,7 @@ class KeptOffsets:
 
 
 class _LogStarts:
-    """The file of log starts and its twin, one after the other."""
+    """Writes the file of log start offsets and its copy, one after the other."""
 
     def __init__(self, kept: KeptOffsets, number: int, data: bytes, files: list[SyncTask]) -> None:
         self._kept = kept

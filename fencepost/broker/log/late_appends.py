@@ -1,8 +1,8 @@
 """Appends whose offsets are bound later: the store confirms, shifts or supersedes them.
 
-`PartitionLog.producers` is the fold of the rows in the log and of the appends that still wait. `_bound` is the fold of
-the rows alone. When rows of another writer come first, the log goes back to `_bound`, folds those rows in as recovery
-would, and checks every waiting append again by the rules that it met the first time (rows P2 to P5, T9, T16; why:
+`PartitionLog.producers` is the state after the rows in the log and the waiting appends. `_bound` is the state after the
+rows alone. When rows of another writer come first, the log rewinds to `_bound` and applies those rows as recovery
+would. Then it checks every waiting append again by the same rules as the first time (rows P2 to P5, T9, T16; why:
 docs/decisions/0051-tickets-and-late-appends.md).
 """
 
@@ -30,7 +30,7 @@ from fencepost.protocol.errors import ErrorCode
 
 
 class _Log(FlushedLog, Protocol):
-    """What this asks of its log, and does to it (`PartitionLog`)."""
+    """The part of `PartitionLog` that this module uses and changes."""
 
     config: LogConfig
     producers: ProducerStates
@@ -51,11 +51,11 @@ class _Ended(NamedTuple):
 
     producer_id: int
     next_epoch: int | None
-    """The epoch with which the producer goes on, where the marker says so."""
+    """The epoch of the producer's next transaction, if the marker bumped it."""
 
 
 class _Waiting:
-    """One append that the store has taken and not bound."""
+    """One append that the store has accepted and not bound yet."""
 
     __slots__ = (
         "commit",
@@ -76,23 +76,23 @@ class _Waiting:
         self.data = data
         self.header = header
         self.tickets = [ticket]
-        """The append's own, then those of requests that repeated it (row P3)."""
+        """The append's own ticket, then those of requests that repeated it (row P3)."""
         self.refused: list[Ticket] = []
-        """Tickets that were refused because of what stands up to here: final when this is durable."""
+        """Tickets rejected because of rows up to this append: final when this append is durable."""
         self.transaction_version = transaction_version
         self.origin = AppendOrigin.COORDINATOR
         self.guard: VerificationGuard | None = None
         self.fixed = False
-        """It stands where it was expected to, or nowhere."""
+        """The append succeeds only at its expected offset."""
         self.removed: VerificationGuard | None = None
-        """The guard that this append took away from the producers' state, to be put back when it is undone."""
+        """The guard that this append removed from the producers' state; it is restored if the append is undone."""
         self.is_marker = False
         self.commit = False
         self.coordinator_epoch = 0
 
 
 class LateAppends:
-    """The waiting appends of one log, and its producers' state as of the last row that is bound."""
+    """The waiting appends of one log, and its producers' state after the last bound row."""
 
     def __init__(self, log: _Log, late: LateLog) -> None:
         self._log = log
@@ -117,9 +117,9 @@ class LateAppends:
         *,
         fixed: bool,
     ) -> Ticket:
-        """Append one checked batch, of which a copy is kept: its buffer is the connection's.
+        """Append a copy of one checked batch, because the connection reuses the batch's buffer.
 
-        A `fixed` one is refused where rows of other writers come first.
+        A `fixed` append is rejected if rows of other writers come first.
         """
         ticket = Ticket(self._log, 0, log_append_time_ms=accepted.log_append_time_ms)
         append = _Waiting(bytearray(accepted.batch), accepted.header, ticket, transaction_version)
@@ -137,11 +137,11 @@ class LateAppends:
         return append.tickets[0]
 
     def newest_ticket(self) -> Ticket | None:
-        """The ticket of the newest waiting append: it is settled when all before it is. None where nothing waits."""
+        """The ticket of the newest waiting append, which settles last; None if no append waits."""
         return self._waiting[-1].tickets[0] if self._waiting else None
 
     def _try(self, append: _Waiting, again: bool) -> None:
-        """Check the append where the log ends now, and hand it to the store; `again`: after it was undone."""
+        """Check the append at the current log end, and pass it to the store; `again`: after it was undone."""
         if append.fixed and again:
             why = f"{self._log.tp} is written by another broker"
             self._refuse(append, Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, why), again)
@@ -169,7 +169,7 @@ class LateAppends:
         return refusal
 
     def _own_guard(self, append: _Waiting) -> VerificationGuard:
-        """For a batch that came without one (a coordinator's): a marker that comes before it after all refuses it."""
+        """A guard for a coordinator's batch, which has none: if a marker is bound before the batch, it is rejected."""
         header = append.header
         if self._log.producers.has_open(header.producer_id, header.producer_epoch):
             return ALREADY_OPEN
@@ -210,7 +210,7 @@ class LateAppends:
             self._waiting[-1].refused += append.tickets
 
     def _repeat(self, append: _Waiting, batch: BatchMetadata) -> None:
-        """The batch is in the log already, or waits: its tickets share the fate of the first one (row P3)."""
+        """The batch is a duplicate: its tickets get the result of the first append (row P3)."""
         stamp = self._log.config.stamps_append_time
         for ticket in append.tickets:
             ticket.duplicate = True
@@ -220,17 +220,17 @@ class LateAppends:
             if first.tickets[0].end_offset == batch.last_offset + 1:
                 first.tickets += append.tickets
 
-    # What the store says: `RowListener`
+    # Called by the store: `RowListener`
 
     def bound(self, end_offset: int) -> None:
-        """As `RowListener` says."""
+        """See `RowListener`."""
         while self._waiting and self._waiting[0].tickets[0].end_offset <= end_offset:
             self._fold(self._bound, self._waiting.popleft().data)
         assert self._bound_end == end_offset, "appends are bound in order, each where it was expected"
         self._log.advance_high_watermark(end_offset)
 
     def foreign(self, rows: Sequence[Bytes]) -> None:
-        """As `RowListener` says."""
+        """See `RowListener`."""
         producers, waiting = self._log.producers, self._waiting
         concerned = {append.header.producer_id for append in waiting} | {read_header(row).producer_id for row in rows}
         newer = {producer_id: producers.guard_of(producer_id) for producer_id in concerned}
@@ -249,48 +249,48 @@ class LateAppends:
         self._log.advance_high_watermark(self._bound_end)
 
     def arrived(self) -> None:
-        """As `RowListener` says."""
+        """See `RowListener`."""
         self._log.wake()
 
     def forget(self) -> None:
-        """Producers were forgotten (row P10): the state of the bound rows forgets them, too."""
+        """Drop expired producers (row P10) from the state of the bound rows, too."""
         self._bound.keep_only(self._log.producers)
 
     def refuse_all(self, refusal: Refusal) -> None:
-        """The log is somebody else's: no waiting append will ever be bound by this broker."""
+        """Reject every waiting append: this broker no longer owns the log."""
         waiting, self._waiting = self._waiting, deque()
         for append in waiting:
             for ticket in [*append.tickets, *append.refused]:
                 ticket.refuse(refusal.code, refusal.message)
 
     def _carry(self, refused: list[Ticket]) -> None:
-        """Tickets that were refused earlier rest on what stands before them now."""
+        """Make tickets that were rejected earlier final when the rows now before them are durable."""
         for ticket in refused:
             ticket.end_offset = self._stored.end_offset
         if self._waiting:
             self._waiting[-1].refused += refused
 
     def _absorb(self, row: Bytes) -> "_Ended | None":
-        """Fold a row of another writer into both states; a marker is returned, for it takes guards away (row T16)."""
+        """Apply a row of another writer to both states. Returns a marker, because it removes guards (row T16)."""
         header = read_header(row)
         entry = self._bound.get(header.producer_id)
         self._fold(self._bound, row)
         replay(self._log.producers, str(self._log.tp), 0, header, memoryview(row))
         if not header.is_control:
             return None
-        # Only a marker of transaction version 2 has a higher epoch than the data before it, and then a guard of that
-        # very epoch is for the next transaction.
+        # Only a marker of transaction version 2 has a higher epoch than the data before it. A guard of that epoch
+        # belongs to the next transaction.
         bumped = entry is not None and entry.epoch < header.producer_epoch
         return _Ended(header.producer_id, header.producer_epoch if bumped else None)
 
     def _put_back(self, producer_id: int, guard: VerificationGuard | None, ended: Sequence["_Ended"]) -> None:
-        """Let a verification stand again, unless one of these markers ended its transaction."""
+        """Restore a verification, unless one of these markers ended its transaction."""
         markers = [marker for marker in ended if marker.producer_id == producer_id]
         if guard is not None and all(marker.next_epoch == guard.producer_epoch for marker in markers):
             self._log.producers.set_guard(producer_id, guard)
 
     def _fold(self, producers: ProducerStates, row: Bytes) -> None:
-        """The row stands where the bound rows end."""
+        """Apply the next bound row to `producers`, the aborted index and the leader epochs."""
         header = read_header(row)
         assert header.base_offset == self._bound_end, f"{header.base_offset}, not {self._bound_end}"
         aborted = replay(producers, str(self._log.tp), 0, header, memoryview(row))

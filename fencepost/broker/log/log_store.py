@@ -1,8 +1,8 @@
-"""The seam between rules and bytes: all that partitions, coordinators and metadata may know of what keeps their logs.
+"""The interface between rules and bytes: all that partitions, coordinators and metadata may know of a log's storage.
 
-Rules live above it (producers, the last stable offset, who may append what), bytes below it. `SegmentStore` keeps logs
-as Kafka's segment files, on disk or in memory; another store (a database, an object store) would stand beside it. One
-suite of tests, tests/unit/log/test_log_store.py, says what each has to do.
+The rules are above it (producers, the last stable offset, valid appends), the bytes below it. `SegmentStore` keeps logs
+as Kafka's segment files, on disk or in memory; another store (a database, an object store) would be an alternative to
+it. One suite of tests, tests/unit/log/test_log_store.py, specifies every store.
 """
 
 from collections.abc import Sequence
@@ -18,9 +18,9 @@ from fencepost.protocol.batch_header import BatchHeader
 
 
 class Conflict(NamedTuple):
-    """Somebody else was here first: the log does not stand where the caller believed. Nothing was changed.
+    """Another writer was first: the log does not end where the caller expected. Nothing was changed.
 
-    The position of a log is its version: whoever decides by what he has read says up to where he had read.
+    The end offset of a log is its version: a caller that decides by the log's content passes the offset it has read to.
     """
 
     expected_offset: int
@@ -28,7 +28,7 @@ class Conflict(NamedTuple):
 
 
 class Missing:
-    """Bytes that a read needs are not in this process yet, and are on their way: read again when they `arrived`."""
+    """Bytes that a read needs are not in this process yet; the store loads them. Read again when they `arrived`."""
 
     __slots__ = ("arrived",)
 
@@ -37,13 +37,13 @@ class Missing:
 
 
 class Extent(NamedTuple):
-    """What a read found: pieces in order, their bytes in all, and the offset after the last batch."""
+    """The result of a read: pieces in order, their total bytes, and the offset after the last batch."""
 
     parts: list[Piece]
     size_bytes: int
     end_offset: int
     missing: Missing | None = None
-    """Why there are no pieces; the rest then says nothing."""
+    """Set if bytes are missing; then the other fields mean nothing."""
 
 
 class FoundTime(NamedTuple):
@@ -54,48 +54,48 @@ class FoundTime(NamedTuple):
 
 
 class RowListener(Protocol):
-    """The broker's side of a store that binds offsets late; called on the event loop. Rows are whole batches."""
+    """The broker's callbacks for a store that binds offsets late, called on the event loop. Rows are whole batches."""
 
     def bound(self, end_offset: int) -> None:
-        """All waiting appends below `end_offset` stand where they were expected, durable and visible."""
+        """All waiting appends below `end_offset` are durable and visible at their expected offsets."""
 
     def foreign(self, rows: Sequence[Bytes]) -> None:
-        """Rows of other writers stand, durable, where the first waiting append was expected to.
+        """Durable rows of other writers have the offsets that the first waiting append expected.
 
-        The store has let go of every waiting append. Those that still hold are appended again before this returns,
+        The store has dropped every waiting append. The listener appends the still valid ones again before it returns,
         in the same order.
         """
 
     def arrived(self) -> None:
-        """Bytes that a read missed are here."""
+        """The bytes that a read missed are in this process now."""
 
 
 class LateLog(Protocol):
     """The part of a `StoredLog` whose appends are bound to offsets later: other brokers write to the same log."""
 
     def follow(self, listener: RowListener) -> None:
-        """Tell `listener` what becomes of appends, and which rows others wrote."""
+        """Report the results of appends, and the rows of other writers, to `listener`."""
 
     def fix_newest(self) -> None:
-        """The newest append stands where it was expected to, or nowhere: other writers' rows refuse it."""
+        """The newest append may only be bound at its expected offset: rows of other writers reject it."""
 
     def deliver(self) -> None:
-        """Tell the listener, on the event loop, what became of the last `sync_targets`, which a thread synced."""
+        """Report the results of the last `sync_targets`, which a thread synced, to the listener on the event loop."""
 
 
 class StoredLog(Protocol):
-    """One log's batches by offset. Appends and reads never wait; durability is asked for with `sync_targets`."""
+    """One log's batches by offset. Appends and reads never wait; `sync_targets` make batches durable."""
 
     late: LateLog | None
-    """None where an append is bound when it returns. Otherwise `end_offset` counts the appends that wait, too."""
+    """None if an append is bound when it returns. Otherwise `end_offset` includes the waiting appends."""
     unflushed: bool
-    """Whether the last `sync_targets` left something out that is not in the log's files yet: the disk was full."""
+    """Whether the last `sync_targets` omitted bytes that are not in the log's files yet: the disk was full."""
     written_batches: int
     """A count of appends."""
 
     @property
     def first_offset(self) -> int:
-        """Where the oldest piece begins that is kept."""
+        """The first offset of the oldest piece."""
 
     @property
     def end_offset(self) -> int:
@@ -107,40 +107,42 @@ class StoredLog(Protocol):
 
     @property
     def written_bytes(self) -> int:
-        """A count of bytes that grows with every append and never falls; where it begins says nothing."""
+        """A count of bytes that grows with every append and never falls; its first value is arbitrary."""
 
     def __len__(self) -> int:
-        """Pieces (segments) that it consists of."""
+        """The number of pieces (segments)."""
 
     # Appending
 
     def must_roll(self, size_bytes: int, header: BatchHeader, now_ms: int, config: LogConfig) -> bool:
-        """Whether a batch of that size begins a new piece (row L1): a good place for a snapshot of what was folded."""
+        """Whether a batch of that size begins a new piece (row L1); the log takes a producer snapshot there."""
 
     def roll(self, now_ms: int) -> None:
         """Begin a new piece at the end."""
 
     def append(self, expected_offset: int, batch: Bytes, header: BatchHeader, config: LogConfig) -> Conflict | None:
-        """Write one batch whose bytes carry `expected_offset`, if the log ends there (`header` need not carry it).
+        """Write one batch if the log ends at `expected_offset`, which the batch's bytes carry (`header` need not).
 
-        Raises OSError; then, as after a Conflict, nothing has changed.
+        Raises OSError. After an error or a Conflict nothing has changed.
         """
 
     def stage(self, head: Bytes, batch: Bytes) -> Staging | None:
-        """What a thread can do of the next append ahead of it, if that is of `batch`, this very object, whose first
-        bytes are `head` by then; whatever is appended before it wins. None where nothing can be done. Raises OSError.
+        """A task for a thread that prepares the append of `batch`, or None if nothing can be prepared. Raises OSError.
+
+        It helps if the next append is of the same object `batch`, whose first bytes are `head` by then. Any other
+        append before it invalidates it.
         """
 
     def unstage(self, staged: Staging) -> None:
-        """Take back what `stage` gave, unless its batch was appended."""
+        """Undo `stage`, unless its batch was appended."""
 
     def note_aborted(self, aborted: AbortedTransaction) -> None:
-        """The marker just appended aborts this transaction: readers must be told (row I3)."""
+        """Record that the marker just appended aborts this transaction, for readers (row I3)."""
 
     # Reading
 
     def read(self, offset: int, upper_offset: int, max_bytes: int, at_least_one: bool) -> Extent:
-        """Whole batches from `offset` below `upper_offset`, at most `max_bytes` (but for one large batch).
+        """Whole batches from `offset` below `upper_offset`, at most `max_bytes` (except for one large batch).
 
         Raises CorruptLogFile and OSError.
         """
@@ -152,7 +154,7 @@ class StoredLog(Protocol):
         """Every aborted transaction that overlaps [offset, upper_offset) (row I2), ordered by first offset."""
 
     def first_at_or_after(self, timestamp_ms: int, start_offset: int, upper_offset: int) -> FoundTime | Missing | None:
-        """The first record from `start_offset` below `upper_offset` that is not earlier (row I6). Raises as `read`."""
+        """The first record in [start_offset, upper_offset) with at least `timestamp_ms` (row I6). Raises as `read`."""
 
     def latest(self, start_offset: int, upper_offset: int) -> FoundTime | Missing | None:
         """The first record with the largest timestamp in that range (KIP-734). Raises as `read`."""
@@ -160,58 +162,58 @@ class StoredLog(Protocol):
     # Keeping and dropping
 
     def facts(self) -> list[SegmentFacts]:
-        """What retention needs to know of each piece, oldest first. Raises OSError."""
+        """The facts that retention needs of each piece, oldest first. Raises OSError."""
 
     def drop_front(self, count: int) -> list[SyncTask]:
-        """Take the oldest `count` pieces out; the last one stays. Raises OSError.
+        """Remove the oldest `count` pieces; the last one stays. Raises OSError.
 
-        What is returned gives their space back when synced, which can take its time; left out, the next start does it.
+        Returns tasks that free their space when synced, which can be slow; the next start repeats tasks not done.
         """
 
     def create(self) -> None:
-        """Let the last piece come into being though it is empty: it says where offsets go on. Raises OSError."""
+        """Create the last piece even if it is empty, because it holds the next offset. Raises OSError."""
 
     # Durability
 
     @property
     def has_unsynced_closed(self) -> bool:
-        """Whether a piece was closed that no `sync_targets` has covered, in this run or the last."""
+        """Whether a closed piece is not covered by any `sync_targets`, also one of the last run."""
 
     @property
     def closed_since_sync(self) -> int:
-        """How many pieces were closed since the last `sync_targets`."""
+        """The number of pieces closed since the last `sync_targets`."""
 
     def sync_targets(self) -> list[SyncTask]:
-        """What to sync to make all batches so far durable. Raises OSError."""
+        """The tasks that make all batches so far durable. Raises OSError."""
 
     def writeback(self, max_bytes: int) -> tuple[int, list[SyncTask]]:
-        """At most so many of the oldest bytes that no flush has covered: how many they are, and what brings them to the
-        disk, which makes nothing durable. Raises OSError.
+        """At most `max_bytes` of the oldest unflushed bytes: their number, and tasks that write them to the disk
+        without making them durable. Raises OSError.
         """
 
     def reserve(self, size_bytes: int) -> None:
-        """Expect small flushes: have the file ready for so much more (`StoredFile.reserve`)."""
+        """Expect small flushes: reserve `size_bytes` in the file (`StoredFile.reserve`)."""
 
     def write_again(self, offset: int) -> None:
-        """Write all that stands at `offset` and above once more: a flush of it may have failed, and only bytes that are
-        written anew are surely flushed. Raises OSError.
+        """Write all batches from `offset` on again: a flush of them may have failed, and only bytes that are written
+        again are surely flushed. Raises OSError.
         """
 
     def tail_targets(self, offset: int) -> list[SyncTask]:
-        """What to sync to make durable all that stands at `offset` and above. Raises OSError."""
+        """The tasks that make all batches from `offset` on durable. Raises OSError."""
 
     def seal_targets(self) -> list[SyncTask] | None:
-        """As `sync_targets`, with all that a restart needs to begin at the present end; None where the disk is full."""
+        """Like `sync_targets`, with all that recovery needs to start at the current end; None if the disk is full."""
 
     def flush_indexes(self) -> bool:
-        """Put everything that waits in memory into files; False when the disk refuses."""
+        """Write all index entries in memory to the files. Returns False if the disk fails."""
 
     def close(self) -> None:
-        """Let go of descriptors."""
+        """Close the descriptors."""
 
 
 class OpenedLog(Protocol):
-    """A log as it stands after opening, with what was folded from it on the way."""
+    """An opened log, with the state that recovery built from it."""
 
     @property
     def segments(self) -> StoredLog:
@@ -223,31 +225,31 @@ class OpenedLog(Protocol):
 
     @property
     def epochs(self) -> LeaderEpochs:
-        """Which leader epoch began where (row L10)."""
+        """The start offsets of the leader epochs (row L10)."""
 
 
 class LogStore(Protocol):
-    """Logs by name. One append touches one log: what must hold over several is made whole by records in one of them
-    (PREPARE in the transaction log, Begin and End in the metadata log)."""
+    """Logs by name. One append changes one log. Records in one log make changes of several logs atomic (PREPARE in the
+    transaction log, Begin and End in the metadata log)."""
 
     @property
     def place(self) -> str:
-        """Where the logs are, for people."""
+        """The location of the logs, for messages."""
 
     def names(self) -> list[str]:
-        """Every log there is, open or not."""
+        """Every log, open or not."""
 
     def open(self, name: str, config: LogConfig, log_start_offset: int, trusted_offset: int) -> OpenedLog:
-        """Open a log, made if need be; what lies below `trusted_offset` was durable and is not checked again.
+        """Open a log, or create it; batches below `trusted_offset` were durable and are not checked again.
 
-        Raises OSError, and CorruptLogFile where trusted bytes turn out to be something else.
+        Raises OSError, and CorruptLogFile if trusted bytes are not batches.
         """
 
     def files(self, name: str) -> Store:
         """The small files beside a log: snapshots, leader epochs, identity."""
 
     def rename(self, name: str, to: str) -> None:
-        """Set a log that is not open aside under another name. Raises OSError."""
+        """Rename a log that is not open. Raises OSError."""
 
     def delete(self, name: str, via: str) -> list[SyncTask]:
-        """Rename a log that is not open to `via`; what is returned deletes its files when synced. Raises OSError."""
+        """Rename a log that is not open to `via`. Returns tasks that delete its files when synced. Raises OSError."""

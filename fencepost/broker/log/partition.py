@@ -1,4 +1,4 @@
-"""One partition's log: what may be appended, and how far it may be read (sections A.1, A.3 and A.4 of the rules)."""
+"""One partition's log: valid appends, and the bounds of reads (sections A.1, A.3 and A.4 of the rules)."""
 
 import errno
 import logging
@@ -26,9 +26,9 @@ from fencepost.protocol.topics import TopicPartition
 __all__ = ["AppendOrigin", "PartitionLog"]
 
 RESERVE_BYTES = 256 << 10
-"""By so much a file is made larger ahead of small flushes."""
+"""How many bytes a file reserves ahead of small flushes."""
 FLUSH_BYTES = 16 << 20
-"""After so many bytes without a flush one is begun, whoever waits for it: small ones hold nobody up."""
+"""After this many unflushed bytes a flush begins, even if no ticket waits: small flushes block no writer for long."""
 
 logger = logging.getLogger(__name__)
 
@@ -36,8 +36,8 @@ logger = logging.getLogger(__name__)
 class PartitionLog:
     """A log of record batches with its producers, transactions and bounds. Made by `LogDirectory`.
 
-    Nothing here waits: an append answers with a `Ticket` at once, which `LogFlusher` makes durable. The functions of
-    `reading` read it, those of `trimming` take its front away.
+    Nothing here waits: an append returns a `Ticket` at once, and `LogFlusher` makes it durable. The functions of
+    `reading` read the log, those of `trimming` delete its oldest segments.
     """
 
     def __init__(
@@ -64,34 +64,34 @@ class PartitionLog:
         self.epochs = opened.epochs
         self.leader_epoch = max(0, self.epochs.latest)
         self.log_start_offset = max(log_start_offset, self.segments.first_offset)
-        """The first offset that may be read."""
+        """The first readable offset."""
         self.high_watermark = self.segments.end_offset
-        """Readers see what lies below: in `fsync` durability what is durable, in `os` durability everything."""
+        """Readers see the records below it: with `durability=fsync` the durable ones, with `durability=os` all."""
         self.watchers: dict[Watcher, None] = {}
         """Woken whenever the high watermark or the LSO moves, when missed bytes arrive, and on `disown`."""
         self.disowned = False
-        """The partition is not ours any more: deleted, or led by another broker. Nothing is taken or shown."""
+        """The partition was deleted, or another broker leads it: appends and reads fail."""
         self.disowned_error = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        """What its readers get then."""
+        """The error for readers of a disowned log."""
         self.binds_late = self.segments.late is not None
-        """Whether offsets, and whether an append takes place at all, are known only when its ticket is settled."""
+        """Whether an append's result and offsets are final only when its ticket is settled."""
         self.recovery_point = min(recovery_point, self.segments.end_offset)
-        """Everything below is durable."""
+        """Every batch below it is durable."""
         self.offline = False
-        """A flush failed: nothing is taken any more, what readers could see they still can."""
+        """A flush failed: appends fail, reads still work up to the high watermark."""
         self.flush_at_bytes = 0
-        """By `segments.written_bytes`: when it is time to flush."""
+        """The value of `segments.written_bytes` at which the next flush is due."""
         self._flushing_bytes = self._flushed_bytes = self.segments.written_bytes
         self._refusal: Refusal | None = None
         self._durable_at_once = durable_at_once
         self.log_start_files = log_start_files or list
-        """What writes the log starts down when it is synced."""
+        """Returns tasks that write the log start offsets when synced."""
         self.later = later or sync_all
-        """Takes what a thread shall do by the way."""
+        """Accepts tasks for a background thread."""
         self._write_failed = write_failed
         self._founded = bool(self.segments.size_bytes) and store.load(PARTITION_METADATA) is not None
         self.snapshots = SnapshotFiles(store)
-        """The states of the producers that are kept beside the batches."""
+        """The producer snapshots."""
         self.follower: LogFollower | None = None
         self.pace = CheckpointPace(self.segments, lazy=durable_at_once)
         self._late = LateAppends(self, self.segments.late) if self.segments.late is not None else None
@@ -108,18 +108,18 @@ class PartitionLog:
 
     @property
     def last_stable_offset(self) -> int:
-        """Readers of committed data see what lies below. Derived each time from the producers' state (row I1)."""
+        """Readers of committed data see the records below it. Computed from the producers' state (row I1)."""
         unstable = self.producers.first_unstable_offset(self.high_watermark)
         if unstable is None or unstable >= self.high_watermark:
             return self.high_watermark
         return max(unstable, self.log_start_offset)
 
     def raise_log_start(self, offset: int) -> None:
-        """Hide what lies below `offset`; never moves back."""
+        """Hide the records below `offset`; never moves back."""
         self.log_start_offset = max(self.log_start_offset, offset)
 
     def advance_high_watermark(self, offset: int) -> None:
-        """Show readers what lies below `offset`; never moves back. The LSO can only move when this does."""
+        """Let readers see the records below `offset`; never moves back. The LSO moves only when this does."""
         if offset <= self.high_watermark:
             return
         assert offset <= self.log_end_offset, "LSO <= high watermark <= log end offset"
@@ -129,7 +129,7 @@ class PartitionLog:
             self.wake()
 
     def wake(self) -> None:
-        """Let all that watch look again: bounds moved, bytes arrived, or the partition is gone."""
+        """Wake all watchers: bounds moved, bytes arrived, or the log was disowned."""
         for watcher in tuple(self.watchers):
             watcher.wake()
 
@@ -147,12 +147,11 @@ class PartitionLog:
         checked: Accepted | None = None,
         expected_offset: int | None = None,
     ) -> Ticket:
-        """Append one whole batch (rows P2 to P5, L7 to L9); offsets go into `batch` itself where it is writable.
+        """Append one whole batch (rows P2 to P5, L7 to L9); a writable `batch` is changed in place.
 
-        With `expected_offset` there or nowhere: NOT_LEADER_OR_FOLLOWER where somebody else wrote.
-        `guard` is what `verify` gave before the coordinator was asked about the batch's transaction. `header` is that
-        of a batch which this broker has just made: its bytes are not looked at; nor are they where `check_batch` has
-        `checked` them already.
+        With `expected_offset` the append succeeds only at that offset: NOT_LEADER_OR_FOLLOWER if another writer was
+        first. `guard` is the result of `verify` before the coordinator verified the transaction. `header` belongs to a
+        batch that this broker built: its bytes are not validated, nor are those that `check_batch` has `checked`.
         """
         config = self.config
         verdict = checked or (
@@ -189,7 +188,7 @@ class PartitionLog:
         transaction_version: int,
         now_ms: int,
     ) -> Ticket:
-        """End the producer's transaction here (rows T8, T9, T16, T25); without one the marker only notes the epoch."""
+        """End the producer's transaction here (rows T8, T9, T16, T25); without one the marker only stores the epoch."""
         refusal = self.producers.check_marker(producer_id, producer_epoch, coordinator_epoch, transaction_version)
         if refusal is not None:
             return self._refused(refusal)
@@ -214,16 +213,16 @@ class PartitionLog:
     def verify(
         self, producer_id: int, producer_epoch: int, base_sequence: int, transaction_version: int
     ) -> VerificationGuard | None:
-        """Call before asking the coordinator about a transaction that is not open here; hand the guard to `append`.
+        """The guard for `append`; call it before the coordinator verifies a transaction that is not open here.
 
-        None where the transaction is open in this very epoch: there is nothing to ask (rows T15, T16).
+        None if the transaction is open in this epoch: it needs no verification (rows T15, T16).
         """
         return self.producers.guard(producer_id, producer_epoch, base_sequence, transaction_version)
 
     def write_row(
         self, base_offset: int, data: bytearray | memoryview, header: BatchHeader, now_ms: int
     ) -> Refusal | None:
-        """Hand a batch that the rules accepted to the store; why it could not."""
+        """Pass an accepted batch to the store. Returns the refusal if that fails."""
         if self._refusal is not None:
             return self._refusal
         segments = self.segments
@@ -243,12 +242,12 @@ class PartitionLog:
         return None if conflict is None else self._superseded(conflict)
 
     def _superseded(self, conflict: Conflict) -> Refusal:
-        """Somebody else wrote to this log: what is known of its producers here is not the whole truth any more."""
+        """Another broker wrote to this log: the producers' state here is incomplete."""
         logger.error("append to %s at %d: it goes to %d, another writer was here", self.tp, *conflict)
         return Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.tp} is written by another broker")
 
     def _found(self) -> None:
-        """Give the partition its directory and its identity, before its first batch. Raises OSError."""
+        """Create the partition's directory and its topic id file, before its first batch. Raises OSError."""
         self.store.replace(PARTITION_METADATA, encode_partition_metadata(self.topic_id), whole=True)
         self._founded = True
 
@@ -268,14 +267,14 @@ class PartitionLog:
         return Ticket(self, batch.last_offset + 1, batch.first_offset, append_time_ms, duplicate=True)
 
     def newest_ticket(self) -> Ticket:
-        """A ticket that is settled when all that was appended so far is."""
+        """A ticket that settles when all appends so far have settled."""
         newest = None if self._late is None else self._late.newest_ticket()
         return newest or Ticket(self, self.log_end_offset)
 
     # Producers and transactions
 
     def forget_producers(self, now_ms: int) -> None:
-        """Forget idle producers, and the oldest where there are too many (row P10)."""
+        """Drop idle producers, and those idle longest if there are too many (row P10)."""
         self.producers.expire(now_ms, self.config.producer_id_expiration_ms)
         self.producers.shrink(self.config.producer_ids_max)
         if self._late is not None:
@@ -284,11 +283,10 @@ class PartitionLog:
     # Durability
 
     def begin_sync(self, reserve: bool = False) -> tuple[int, list[SyncTask]]:
-        """What must be synced, from any thread, before everything below the returned offset is durable.
+        """The end offset, and the tasks that make everything below it durable when synced, from any thread.
 
-        `reserve` says that many small flushes are to be expected: where this is one, the file is made larger ahead of
-        them, since a flush is much cheaper where the size of the file stays. Raises OSError when a file cannot be
-        opened.
+        With `reserve`, before a small flush the file reserves space for the next ones, because a flush is much cheaper
+        if the size of the file stays. Raises OSError if a file cannot be opened.
         """
         if reserve and 0 < self.unflushed_bytes <= RESERVE_BYTES:
             self.segments.reserve(RESERVE_BYTES)
@@ -297,7 +295,7 @@ class PartitionLog:
         return self.log_end_offset, [] if self.disowned else self.segments.sync_targets()
 
     def finish_sync(self, end_offset: int) -> None:
-        """All that `begin_sync` returned along with `end_offset` is synced."""
+        """Record that the tasks that `begin_sync` returned with `end_offset` are synced."""
         self._flushed_bytes = self._flushing_bytes
         if self.segments.late is not None:
             self.segments.late.deliver()
@@ -308,27 +306,27 @@ class PartitionLog:
 
     @property
     def unflushed_bytes(self) -> int:
-        """Bytes of batches that no flush has covered yet."""
+        """Bytes of batches that no flush has covered."""
         return self.segments.written_bytes - self._flushed_bytes
 
     def begin_writeback(self, max_bytes: int) -> tuple[int, list[SyncTask]]:
-        """At most so many of the unflushed bytes: how many, and what brings them to the disk. Raises OSError.
+        """At most `max_bytes` unflushed bytes: their number, and tasks that write them to the disk. Raises OSError.
 
-        That makes nothing durable, but the kernel holds less; call `finish_writeback` when it is done.
+        That makes nothing durable, but reduces the kernel's dirty pages; call `finish_writeback` afterwards.
         """
         size_bytes, sync_targets = self.segments.writeback(max_bytes)
-        # With less than was asked for, that is all: what compaction or retention took away needs no writeback.
+        # Fewer bytes than requested are all: bytes that compaction or retention removed need no writeback.
         return (size_bytes if size_bytes >= max_bytes else self.unflushed_bytes), sync_targets
 
     def finish_writeback(self, size_bytes: int) -> None:
-        """What `begin_writeback` returned along with this size has been written."""
+        """Record that the tasks that `begin_writeback` returned with this size are done."""
         self._flushed_bytes = min(self._flushed_bytes + size_bytes, self.segments.written_bytes)
 
     def take_offline(self, why: OSError) -> None:
-        """A flush failed, and nobody knows what is on the disk: refuse what comes, keep the bounds as they are.
+        """A flush failed, and the content of the disk is unknown: reject appends, keep the bounds.
 
-        Readers go on up to the high watermark. The recovery point stays for ever, and `close` leaves no snapshot and
-        no clean mark, so the next start checks the log from there.
+        Reads still work up to the high watermark. The recovery point stays, and `close` writes no snapshot and no
+        clean-shutdown file, so the next start checks the log from the recovery point.
         """
         self.offline = True
         self.flush_at_bytes = ALL_TRUSTED
@@ -336,22 +334,21 @@ class PartitionLog:
 
     @property
     def writable(self) -> bool:
-        """Whether anything is still appended, flushed or tidied up here: neither offline nor disowned."""
+        """Whether the log accepts appends, flushes and upkeep: it is neither offline nor disowned."""
         return self._refusal is None
 
     # Upkeep
 
     def roll(self, now_ms: int) -> None:
-        """Close the active segment, which holds something, so that it can be compacted in time. Raises OSError."""
+        """Close the active segment, which must not be empty, so that it can be compacted in time. Raises OSError."""
         self._roll(now_ms)
         self.segments.create()
 
     def checkpoint(self) -> list[SyncTask] | None:
-        """Write what lets the next start begin at the present end: index entries and a producer snapshot.
+        """Write index entries and a producer snapshot, so that the next recovery can start at the current end.
 
-        They count only once they are durable: sync what is returned before the recovery point reaches here, because
-        recovery believes the aborted index below a snapshot below the recovery point. None where the disk is full.
-        Raises OSError.
+        The caller must sync the returned tasks before it raises the recovery point, because recovery trusts the aborted
+        index below a snapshot below the recovery point. None if the disk is full. Raises OSError.
         """
         sync_targets = self.segments.seal_targets()
         if sync_targets is None:
@@ -360,15 +357,15 @@ class PartitionLog:
         return [*late, *self.snapshots.sync_targets(self.log_end_offset), *sync_targets, *self.store.entry_targets()]
 
     def drop_passed_snapshots(self, offset: int) -> list[SyncTask]:
-        """The checkpoint at `offset` is what recovery starts from: older ones within segments are of no use now.
+        """Drop the snapshots below the checkpoint at `offset`, where recovery starts; those at segment bases stay.
 
-        Those at the segments' bases stay, as in Kafka. Returns what deletes the files when synced.
+        That is as in Kafka. Returns tasks that delete the files when synced.
         """
         bases = {0, *(fact.next_offset for fact in self.segments.facts())}
         return self.snapshots.keep_below(offset, bases | {self.segments.first_offset})
 
     def close(self) -> None:
-        """Checkpoint, make everything durable, let go of descriptors. Raises OSError."""
+        """Checkpoint, make everything durable, close the descriptors. Raises OSError."""
         if self.disowned:
             return
         if self._founded and not self.offline:
@@ -381,9 +378,9 @@ class PartitionLog:
         self.segments.close()
 
     def disown(self, why: str, error: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER) -> None:
-        """The partition is not ours any more: it was deleted, or another broker leads it. Nowhere else is this learnt.
+        """Give the log up: the partition was deleted, or another broker leads it. The only way that a log learns this.
 
-        Appends are refused with NOT_LEADER_OR_FOLLOWER, unsettled tickets fail, parked fetches wake and get `error`.
+        Appends fail with NOT_LEADER_OR_FOLLOWER, unsettled tickets fail, parked fetches wake and get `error`.
         """
         self.disowned, self.disowned_error = True, error
         self._refusal = Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, why)
@@ -396,5 +393,5 @@ class PartitionLog:
         self.wake()
 
     def take_snapshot(self) -> list[SyncTask]:
-        """Write the producers' states at the log's end; what makes that durable. Raises OSError."""
+        """Write a producer snapshot at the log's end. Returns the tasks that are left for a thread. Raises OSError."""
         return self.snapshots.write(self.log_end_offset, self.producers.entries())

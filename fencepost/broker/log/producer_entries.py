@@ -1,4 +1,4 @@
-"""One producer as a partition knows it, and what its next batch makes of that. Pure values."""
+"""The state of one producer on a partition, and how its next batch changes that state. Immutable values."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ from fencepost.protocol.batch_header import TRANSACTIONAL_BIT, BatchHeader
 from fencepost.protocol.sequence import NO_SEQUENCE, advance, continued
 
 BATCHES_KEPT = 5
-"""Row 6 of section 0: a producer may have five requests in flight, so five batches can come again."""
+"""Row 6 of section 0: a producer may have five requests in flight, so it may repeat five batches."""
 
 NO_EPOCH = -1
 NO_OFFSET = -1
@@ -22,7 +22,7 @@ class BatchMetadata(NamedTuple):
 
     @property
     def first_sequence(self) -> int:
-        """Sequence of its first record, wrapped."""
+        """Sequence of its first record; sequences wrap around."""
         if self.last_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
         return advance(self.last_sequence, -self.offset_delta)
@@ -34,28 +34,28 @@ class BatchMetadata(NamedTuple):
 
 
 class ProducerEntry(NamedTuple):
-    """One producer as the partition knows it; never changed in place."""
+    """The state of one producer on a partition; immutable."""
 
     producer_id: int
     epoch: int
     coordinator_epoch: int
     last_timestamp_ms: int
     txn_first_offset: int
-    """First offset of the open transaction, -1 when none is open."""
+    """First offset of the open transaction, -1 if none is open."""
     batches: tuple[BatchMetadata, ...]
     """The last batches of this epoch, oldest first."""
 
     @property
     def last_sequence(self) -> int:
-        """Sequence of the last record of this epoch; -1 when there is none."""
+        """Sequence of the last record of this epoch; -1 if there is none."""
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
 
 def following(entry: ProducerEntry, header: BatchHeader, base_offset: int) -> ProducerEntry | None:
-    """The entry after a batch that goes on where its producer's last one ended, all else being as it was.
+    """The entry after a batch that continues its producer's last batch, with the same epoch and transaction state.
 
-    That is the usual batch, found out with the fewest questions. None says nothing about the batch: it may begin a
-    transaction, be a duplicate or wrong, which `ProducerStates` finds out by the rules.
+    This is the fast path for the usual batch. None decides nothing: the batch may begin a transaction, be a duplicate
+    or be invalid, and `ProducerStates` checks it by the rules.
     """
     _, _, _, _, _, attributes, delta, _, timestamp_ms, _, epoch, sequence, _ = header
     producer_id, known_epoch, coordinator_epoch, _, txn_first_offset, batches = entry
@@ -65,7 +65,7 @@ def following(entry: ProducerEntry, header: BatchHeader, base_offset: int) -> Pr
     if last_sequence < 0 or (txn_first_offset >= 0) != bool(attributes & TRANSACTIONAL_BIT):
         return None
     for batch in batches:
-        if batch.last_sequence == last_sequence:  # once round all numbers there are, it may be one of the last five
+        if batch.last_sequence == last_sequence:  # after a wrap-around it may equal one of the last five
             return None
     batch = BatchMetadata(last_sequence, base_offset + delta, delta, timestamp_ms)
     batches = (*batches[1 - BATCHES_KEPT :], batch)
@@ -73,7 +73,7 @@ def following(entry: ProducerEntry, header: BatchHeader, base_offset: int) -> Pr
 
 
 def with_batch(entry: ProducerEntry | None, header: BatchHeader, base_offset: int) -> ProducerEntry:
-    """The entry after any data batch that may be appended."""
+    """The entry after any accepted data batch."""
     delta = header.last_offset_delta
     epoch = header.producer_epoch
     timestamp_ms = header.max_timestamp

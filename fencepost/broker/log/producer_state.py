@@ -1,7 +1,7 @@
-"""What a partition knows of its producers: sequences, epochs, open and decided transactions. Pure: no I/O, no clock.
+"""The state of a partition's producers: sequences, epochs, open and decided transactions. Pure: no I/O, no clock.
 
-A check looks at the state and returns either a refusal, a duplicate or the entry as it would be; only `commit` changes
-the state, after the bytes are written (rows P2 to P6, T8, T9, T16, T25, I1).
+A check returns a refusal, a duplicate or the producer's next entry. Only `commit_data` and `commit_marker` change the
+state, after the bytes are written (rows P2 to P6, T8, T9, T16, T25, I1).
 """
 
 import heapq
@@ -23,18 +23,18 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.sequence import NO_SEQUENCE, is_next
 
 GUARDS_MAX = 10_000
-"""Verifications under way at once; one whose append never came would otherwise stay for ever."""
+"""The most verifications in progress; without a bound, those whose append never comes would stay for ever."""
 
 
 class AppendOrigin(Enum):
-    """Who appends: a client's batches are checked in full, a coordinator's carry no sequences (P2)."""
+    """The origin of an append: a client's batches are checked in full, a coordinator's carry no sequences (P2)."""
 
     CLIENT = auto()
     COORDINATOR = auto()
 
 
 class OpenTransaction(NamedTuple):
-    """A transaction without a verdict on this partition."""
+    """A transaction without a marker on this partition."""
 
     producer_id: int
     producer_epoch: int
@@ -43,7 +43,7 @@ class OpenTransaction(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """An append that may not happen, as the client hears it."""
+    """Why an append is rejected, as the client receives it."""
 
     code: ErrorCode
     message: str
@@ -51,21 +51,21 @@ class Refusal(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """The transaction that a marker closes."""
+    """The transaction that a marker ended."""
 
     producer_id: int
     first_offset: int
     marker_offset: int
     aborted: bool
     last_stable_offset: int
-    """As if this were the last to end: the first offset of the next open transaction, else the one after the marker."""
+    """The first offset of the oldest transaction that is still open, else the offset after the marker."""
 
 
 class VerificationGuard:
-    """Proof that a transaction was known to its coordinator when the append was asked for (rows T15 and T16).
+    """Proof that the coordinator knew the transaction when the append was requested (rows T15 and T16).
 
-    Its identity is the proof: a marker written between verification and append takes the guard away, and the late
-    append, which would leave a transaction open for ever, is refused.
+    The object's identity is the proof: a marker between verification and append removes the guard. Then the late
+    append, which would leave a transaction open for ever, is rejected.
     """
 
     __slots__ = ("lowest_sequence", "producer_epoch", "transaction_version")
@@ -77,7 +77,7 @@ class VerificationGuard:
 
 
 ALREADY_OPEN = VerificationGuard(NO_EPOCH, NO_SEQUENCE, 0)
-"""The guard of a batch whose transaction was open when it came: if a marker is written before it, it is refused."""
+"""The guard of a batch whose transaction was open on arrival: if a marker is appended before it, it is rejected."""
 
 
 class ProducerStates:
@@ -91,44 +91,44 @@ class ProducerStates:
         self._decided: list[tuple[int, int]] = []
         self._guards: dict[int, VerificationGuard] = {}
 
-    # Going back (`LateAppends`)
+    # Rewinding (`LateAppends`)
 
     def copy(self) -> "ProducerStates":
-        """The same producers and transactions, without the verifications under way."""
+        """The same producers and transactions, without the verifications in progress."""
         copied = ProducerStates()
         copied.rewind(self)
         return copied
 
     def rewind(self, earlier: "ProducerStates") -> None:
-        """Go back to `earlier`; verifications under way stay."""
+        """Return to the state `earlier`; verifications in progress stay."""
         self._entries = dict(earlier._entries)
         self._open = OrderedDict(earlier._open)
         self._decided = list(earlier._decided)
 
     def keep_only(self, others: "ProducerStates") -> None:
-        """Forget the producers that `others` do not know."""
+        """Drop the producers that are not in `others`."""
         for producer_id in self._entries.keys() - others._entries.keys():
             del self._entries[producer_id]
 
     def guard_of(self, producer_id: int) -> VerificationGuard | None:
-        """The verification under way for a producer."""
+        """The verification in progress for a producer."""
         return self._guards.get(producer_id)
 
     def set_guard(self, producer_id: int, guard: VerificationGuard) -> None:
-        """Put a verification back that an append, undone since, had ended."""
+        """Restore a verification that an undone append had ended."""
         self._guards[producer_id] = guard
 
-    # Looking
+    # Queries
 
     def __len__(self) -> int:
         return len(self._entries)
 
     def get(self, producer_id: int) -> ProducerEntry | None:
-        """The producer's entry, or None for one that never wrote here (or was forgotten)."""
+        """The producer's entry, or None if it never wrote here or has expired."""
         return self._entries.get(producer_id)
 
     def entries(self) -> Collection[ProducerEntry]:
-        """All of them."""
+        """All entries."""
         return self._entries.values()
 
     def has_open(self, producer_id: int, producer_epoch: int | None = None) -> bool:
@@ -144,11 +144,11 @@ class ProducerStates:
             yield OpenTransaction(producer_id, entry.epoch, first_offset, entry.last_timestamp_ms)
 
     def first_undecided_offset(self) -> int | None:
-        """First offset of the oldest transaction without a verdict: its segment is not deleted."""
+        """First offset of the oldest open transaction: retention keeps its segment."""
         return next(iter(self._open.values()), None)
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
-        """I1: the oldest offset that is undecided, or decided by a marker that is not yet below the high watermark."""
+        """I1: first offset of the oldest transaction that is open, or whose marker is not below the high watermark."""
         self.settle(high_watermark)
         undecided = next(iter(self._open.values()), None)
         if not self._decided:
@@ -157,11 +157,11 @@ class ProducerStates:
         return decided if undecided is None else min(decided, undecided)
 
     def settle(self, high_watermark: int) -> None:
-        """Let go of decided transactions that no longer hold the LSO back; the answer to no question changes."""
+        """Drop decided transactions that no longer hold the LSO back; no query's result changes."""
         while self._decided and self._decided[0][1] < high_watermark:
             heapq.heappop(self._decided)
 
-    # Checking
+    # Checks
 
     def admit(
         self,
@@ -171,7 +171,7 @@ class ProducerStates:
         transaction_version: int = 0,
         guard: VerificationGuard | None = None,
     ) -> ProducerEntry | BatchMetadata | Refusal:
-        """What a data batch at `base_offset` makes of its producer; the batch it repeats; or why it may not be."""
+        """Check a data batch at `base_offset`: the producer's next entry, the batch that it repeats, or the refusal."""
         if origin is AppendOrigin.CLIENT:
             entry = self._entries.get(header.producer_id)
             if entry is not None and guard is None and not self._guards:
@@ -195,16 +195,16 @@ class ProducerStates:
         return None
 
     def guard(self, producer_id: int, producer_epoch: int, sequence: int, version: int) -> VerificationGuard | None:
-        """Begin a verification; None where this epoch's transaction is open already and nothing need be verified.
+        """Begin a verification; None if this epoch's transaction is open already and needs no verification.
 
-        Requests that are verified at the same time share one guard, which keeps the lowest sequence among them.
+        Requests that are verified at the same time share one guard, which stores the lowest sequence among them.
         """
         if self.has_open(producer_id, producer_epoch):
             return None
         guard = self._guards.get(producer_id)
         if guard is None or guard.producer_epoch < producer_epoch:
             if len(self._guards) >= GUARDS_MAX:
-                del self._guards[next(iter(self._guards))]  # its append, if it still comes, is refused and tried again
+                del self._guards[next(iter(self._guards))]  # its append, if it still comes, is rejected and retried
             guard = self._guards[producer_id] = VerificationGuard(producer_epoch, sequence, version)
         elif guard.producer_epoch == producer_epoch:
             guard.lowest_sequence = min(guard.lowest_sequence, sequence)
@@ -218,10 +218,10 @@ class ProducerStates:
         transaction_version: int = 0,
         guard: VerificationGuard | None = None,
     ) -> ProducerEntry | Refusal:
-        """The producer's entry after this data batch would be at `base_offset`, or why it may not be.
+        """The producer's entry after this data batch at `base_offset`, or the refusal.
 
-        The order of the tests is Kafka's (P2 to P5): verification, epoch, sequence, transaction. Duplicates are
-        looked for before (`find_duplicate`).
+        The order of the checks is Kafka's (P2 to P5): verification, epoch, sequence, transaction. `find_duplicate`
+        comes before them.
         """
         entry = self._entries.get(header.producer_id)
         if guard is not None and not self._holds(guard, header):
@@ -243,7 +243,7 @@ class ProducerStates:
         return with_batch(entry, header, base_offset)
 
     def _holds(self, guard: VerificationGuard, header: BatchHeader) -> bool:
-        """Whether nothing ended the transaction since `guard` was given: it is open, or the guard still stands."""
+        """Whether no marker ended the transaction since `guard` was created: it is open, or the guard is valid."""
         if self.has_open(header.producer_id, header.producer_epoch):
             return True
         return self._guards.get(header.producer_id) is guard
@@ -260,7 +260,7 @@ class ProducerStates:
         if guard is not None and guard.producer_epoch == header.producer_epoch and sequence > guard.lowest_sequence:
             return _out_of_order(header, f"a batch of sequence {guard.lowest_sequence} is being verified before it")
         if entry is None or entry.epoch == NO_EPOCH:
-            return None  # P5, KIP-360: without state any sequence will do
+            return None  # P5, KIP-360: a partition without state for this producer accepts any sequence number
         if header.producer_epoch != entry.epoch:
             return None if sequence == 0 else _out_of_order(header, "a new epoch begins at 0")
         if is_next(entry.last_sequence, sequence):
@@ -274,10 +274,10 @@ class ProducerStates:
         coordinator_epoch: int,
         transaction_version: int,
     ) -> Refusal | None:
-        """Why a marker may not be written, or None (T9, T14, T16, T25).
+        """The refusal of a marker, or None (T9, T14, T16, T25).
 
-        Up to transaction version 1 the marker's epoch must not be lower than the producer's; from version 2 on it must
-        be higher, but for the retry of a marker that is already there. An older coordinator is fenced.
+        Up to transaction version 1 the marker's epoch must not be lower than the producer's. From version 2 on it must
+        be higher, except for the retry of an appended marker. An older coordinator is fenced.
         """
         entry = self._entries.get(producer_id)
         if entry is None:
@@ -298,10 +298,10 @@ class ProducerStates:
             )
         return None
 
-    # Changing
+    # Changes
 
     def commit_data(self, entry: ProducerEntry) -> None:
-        """The batch behind `entry` is in the log."""
+        """Apply `entry`: its batch is in the log."""
         producer_id = entry.producer_id
         self._entries[producer_id] = entry
         if entry.txn_first_offset >= 0 and producer_id not in self._open:
@@ -310,7 +310,7 @@ class ProducerStates:
             self._guards.pop(producer_id, None)
 
     def replay_data(self, header: BatchHeader) -> None:
-        """A data batch of the log is met again at start; it was checked when it was written."""
+        """Apply a data batch during recovery; it was checked when it was appended."""
         entry = self._entries.get(header.producer_id)
         self.commit_data(with_batch(entry, header, header.base_offset))
 
@@ -324,7 +324,7 @@ class ProducerStates:
         offset: int,
         transaction_version: int = 0,
     ) -> Ended | None:
-        """A marker is in the log at `offset`; returns the transaction it ended, None where none was open (row T9)."""
+        """Apply a marker in the log at `offset`. Returns the transaction that it ended, or None (row T9)."""
         entry = self._entries.get(producer_id)
         same_epoch = entry is not None and entry.epoch == producer_epoch
         self._entries[producer_id] = ProducerEntry(
@@ -346,7 +346,7 @@ class ProducerStates:
         return Ended(producer_id, first_offset, offset, not commit, next_open)
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """P10: forget producers idle for `expiration_ms` or longer, none with an open transaction; how many went."""
+        """P10: drop producers idle for at least `expiration_ms` without an open transaction. Returns their number."""
         gone = [
             entry.producer_id
             for entry in self._entries.values()
@@ -358,7 +358,7 @@ class ProducerStates:
         return len(gone)
 
     def shrink(self, entries_max: int) -> int:
-        """Forget the producers idle longest until a tenth below `entries_max`; how many went (0 within the bound)."""
+        """If there are more than `entries_max`, drop those idle longest until 10% below. Returns their number."""
         if len(self._entries) <= entries_max:
             return 0
         idle = [entry for entry in self._entries.values() if entry.txn_first_offset < 0]

@@ -1,4 +1,4 @@
-"""What readers get of a partition log: batches up to a bound, and offsets by time and by leader epoch (section A.3)."""
+"""Reads of a partition log: batches up to a bound, and offsets by time and by leader epoch (section A.3)."""
 
 import logging
 from typing import Final, NamedTuple
@@ -10,13 +10,13 @@ from fencepost.protocol.errors import NO_ERROR, ErrorCode
 from fencepost.protocol.topics import IsolationLevel
 
 READ_COMMITTED: Final = IsolationLevel.READ_COMMITTED
-"""Named once: reading a member of an enum takes twenty times as long as reading a name."""
+"""A global: reading a member of an enum takes twenty times as long as reading a name."""
 
 logger = logging.getLogger(__name__)
 
 
 class ReadResult(NamedTuple):
-    """What a fetch of one partition gets."""
+    """The result of a fetch of one partition."""
 
     error: ErrorCode
     parts: list[Piece]
@@ -28,7 +28,7 @@ class ReadResult(NamedTuple):
     aborted: list[tuple[int, int]] | None
     """(producer id, first offset) of the aborted transactions that overlap the batches; None for read_uncommitted."""
     missing: Missing | None = None
-    """There are batches, and their bytes are on their way; the log's watchers are woken when they arrived."""
+    """Set if the batches' bytes are not in this process yet; the log wakes its watchers when they arrive."""
 
 
 class TimestampOffset(NamedTuple):
@@ -44,8 +44,8 @@ def read_batches(
 ) -> ReadResult:
     """Whole batches from the one that holds `offset` on, up to the bound of `isolation`.
 
-    At most `max_bytes`, but for the first batch, which comes whole where `at_least_one` is set. An offset at the
-    bound, or between it and the log end, gets nothing; one outside the log gets OFFSET_OUT_OF_RANGE.
+    At most `max_bytes`, except for the first batch, which is returned whole if `at_least_one` is set. An offset from
+    the bound to the log end returns no batches; an offset outside the log returns OFFSET_OUT_OF_RANGE.
     """
     committed = isolation == READ_COMMITTED
     high_watermark, stable = log.high_watermark, log.last_stable_offset
@@ -70,7 +70,7 @@ def read_batches(
 
 
 def readable_bytes(log: PartitionLog, offset: int, isolation: IsolationLevel) -> int:
-    """Bytes a reader at `offset` could get now (row I7: committed readers count up to the LSO only).
+    """Bytes that a reader at `offset` could read now (row I7: read_committed counts up to the LSO only).
 
     Raises CorruptLogFile and OSError.
     """
@@ -82,7 +82,7 @@ def readable_bytes(log: PartitionLog, offset: int, isolation: IsolationLevel) ->
 def offset_for_timestamp(
     log: PartitionLog, timestamp_ms: int, isolation: IsolationLevel
 ) -> TimestampOffset | Missing | None:
-    """The first record that is not earlier, if a reader of `isolation` may see it (row I6).
+    """The first record with at least `timestamp_ms` that a reader of `isolation` may see (row I6).
 
     Raises CorruptLogFile and OSError.
     """
@@ -98,9 +98,9 @@ def max_timestamp_offset(
 
 
 def epoch_end_offset(log: PartitionLog, epoch: int) -> tuple[int, int]:
-    """The largest known epoch at or below `epoch` and the offset where it ended; (-1, -1) if unknown (row L10).
+    """The largest known epoch at or below `epoch` and its end offset; (-1, -1) if unknown (row L10).
 
-    The present epoch is known before its first record is written.
+    The current epoch is known before its first record is written.
     """
     if epoch == log.leader_epoch:
         return epoch, log.log_end_offset

@@ -1,4 +1,4 @@
-"""What a log answers to an append, and who may wait for it."""
+"""The result of an append, and the ports of tasks that wait for a log."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -10,7 +10,7 @@ from fencepost.protocol.topics import TopicPartition
 
 
 class FlushedLog(Protocol):
-    """What tickets and `LogFlusher` know of a log: `PartitionLog`, where all of this is explained."""
+    """The part of `PartitionLog` that tickets and `LogFlusher` use; `PartitionLog` documents its members."""
 
     tp: TopicPartition
     store: Store
@@ -43,27 +43,27 @@ class FlushedLog(Protocol):
 
 
 class Watcher(Protocol):
-    """Somebody who waits for a partition to move."""
+    """A task that waits for a change of a partition's bounds."""
 
     def wake(self) -> None:
-        """The high watermark or the LSO moved, or the partition was deleted. Must not call back into the log."""
+        """The high watermark or the LSO moved, or the log was disowned. Must not call back into the log."""
 
 
 class LogFollower(Protocol):
-    """What keeps state by a log's rows, and must learn of other writers' rows before any ticket settles."""
+    """State built from a log's rows. The log reports other writers' rows to it before any ticket settles."""
 
     def foreign(self, rows: Sequence[Bytes], refused: bool) -> None:
-        """Rows of other writers came; `refused`: appends of ours that waited were refused because of them."""
+        """Other writers' rows were bound; `refused`: this broker's waiting appends were rejected because of them."""
 
     def disowned(self) -> None:
-        """The partition is not ours any more."""
+        """The partition was deleted, or another broker leads it."""
 
 
 class Ticket:
-    """One append: what the log answered, and when that is durable.
+    """The result of one append, and whether it is durable.
 
-    A store that binds offsets late (`StoredLog.late`) may still change the answer of an unsettled ticket: another
-    writer's rows can move it, or refuse it. The tickets of one log settle in the order of their `end_offset`.
+    A store that binds offsets late (`StoredLog.late`) may still change the result of an unsettled ticket: another
+    writer's rows can shift or reject it. The tickets of one log settle in the order of their `end_offset`.
     """
 
     __slots__ = (
@@ -92,31 +92,31 @@ class Ticket:
     ) -> None:
         self.log = log
         self.end_offset = end_offset
-        """The offset after the last record; of a refused append where what it was refused for ends, 0 at first."""
+        """The offset after the last record. For a rejected append: the end of the rows that rejected it, 0 at first."""
         self.error = error
         self.message = message
         self.base_offset = base_offset
-        """-1 where nothing was appended."""
+        """-1 if nothing was appended."""
         self.log_append_time_ms = log_append_time_ms
-        """-1 where the producer's timestamps hold (CreateTime)."""
+        """-1 if the producer's timestamps apply (CreateTime)."""
         self.log_start_offset = log.log_start_offset
         self.duplicate = duplicate
-        """The batch is in the log since an earlier request; the offsets are those of then (row P3)."""
+        """An earlier request appended the same batch; the offsets are those of that append (row P3)."""
         self.record_errors = record_errors
-        """(index in the batch, reason) of records that were refused (KIP-467)."""
+        """(index in the batch, reason) of rejected records (KIP-467)."""
 
     @property
     def last_offset(self) -> int:
-        """The offset of the last record; -1 where nothing was appended."""
+        """The offset of the last record; -1 if nothing was appended."""
         return -1 if self.error else self.end_offset - 1
 
     @property
     def is_settled(self) -> bool:
-        """Whether the answer is final: durable, or refused for good."""
+        """Whether the result is final: durable, or rejected for ever."""
         return self.log.high_watermark >= self.end_offset
 
     def refuse(self, error: ErrorCode, message: str | None, end_offset: int = 0) -> None:
-        """Nothing of the append exists. The refusal is final when the log is durable below `end_offset`."""
+        """Reject the append. The rejection is final when the log is durable below `end_offset`."""
         self.error = error
         self.message = message
         self.base_offset = self.log_append_time_ms = -1

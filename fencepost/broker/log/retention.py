@@ -1,8 +1,8 @@
-"""Which of the oldest segments may go: by time, by size, and by the log start offset (row L3). Pure.
+"""Which of the oldest segments retention deletes: by time, by size, and by the log start offset (row L3). Pure.
 
-Kafka bounds deletion by the high watermark only and may take an open transaction's first records away (section 0, row
-20). The sources ask for more and so does this log, unless `log.retention.spares.open.transactions` is off: a segment in
-which, or after which, an open transaction begins stays until the transaction is decided.
+Kafka bounds deletion by the high watermark only, and may delete an open transaction's first records (section 0, row
+20). This log keeps them: a segment in or after which an open transaction begins stays until the transaction is decided.
+Without `log.retention.spares.open.transactions` it deletes as Kafka does.
 """
 
 from collections.abc import Sequence
@@ -12,20 +12,20 @@ from fencepost.broker.log.config import LogConfig
 
 
 class SegmentFacts(NamedTuple):
-    """What retention needs to know of one segment."""
+    """The facts that retention needs of one segment."""
 
     next_offset: int
     size_bytes: int
     last_time_ms: int
-    """Its largest timestamp, or when it was last written; -1 where neither is known: time alone never deletes it."""
+    """Its largest timestamp, or when it was last written; -1 if neither is known: then time never deletes it."""
 
 
 def deletable(
     segments: Sequence[SegmentFacts], config: LogConfig, now_ms: int, log_start_offset: int, bound_offset: int
 ) -> int:
-    """How many of the oldest segments go.
+    """The number of oldest segments to delete.
 
-    `bound_offset` is what may not be passed: the high watermark, or the first offset of the oldest open transaction.
+    No segment above `bound_offset` is deleted: the high watermark, or the first offset of the oldest open transaction.
     """
     surplus_bytes = sum(segment.size_bytes for segment in segments) - config.retention_bytes
     by_size = config.deletes and config.retention_bytes >= 0

@@ -1,4 +1,4 @@
-"""Taking the front of a log away: DeleteRecords, and retention by time and size (rows L3 and L6)."""
+"""Deletes the oldest records of a log: DeleteRecords, and retention by time and size (rows L3 and L6)."""
 
 import logging
 
@@ -12,7 +12,7 @@ logger = logging.getLogger(__name__)
 
 
 def deleting_records(log: PartitionLog, offset: int) -> Steps[tuple[ErrorCode, int]]:
-    """Hide what lies below `offset` (-1: the high watermark) for good and delete the segments it frees.
+    """Hide the records below `offset` (-1: the high watermark) for ever, and delete the segments below it.
 
     Returns the new log start offset, durable if the log is on disk. OFFSET_OUT_OF_RANGE beyond the high watermark.
     A segment in or after which an open transaction begins stays until the transaction is decided, unless
@@ -26,7 +26,7 @@ def deleting_records(log: PartitionLog, offset: int) -> Steps[tuple[ErrorCode, i
         return ErrorCode.OFFSET_OUT_OF_RANGE, -1
     log.raise_log_start(target)
     try:
-        yield log.log_start_files()  # also if the start is there already: it may be on its way to the disk
+        yield log.log_start_files()  # also if the start is there already: it may not be durable yet
         if target > before:
             yield from _deleting_segments(log, 0)
     except OSError as error:
@@ -40,7 +40,7 @@ def deleting_records(log: PartitionLog, offset: int) -> Steps[tuple[ErrorCode, i
 
 
 def housekeeping(log: PartitionLog, now_ms: int) -> Steps[None]:
-    """Retention by time and size, and forgetting idle producers. Raises OSError."""
+    """Retention by time and size, and expiry of idle producers. Raises OSError."""
     if not log.offline:
         log.forget_producers(now_ms)
         yield from _deleting_segments(log, now_ms)
@@ -55,16 +55,16 @@ def _deleting_segments(log: PartitionLog, now_ms: int) -> Steps[None]:
     if not count:
         return
     if count == len(facts):
-        log.roll(now_ms)  # an empty file still says where offsets go on
+        log.roll(now_ms)  # an empty file holds the next offset
         yield log.take_snapshot()
-    # What the producers did in the data that goes stands only in the snapshot at the new start: it must last first,
-    # and so must those between, for a crash can come before all are deleted. A full disk may have left it out.
+    # Only the snapshot at the new start holds the producers' state from the deleted data: it must be durable first. So
+    # must the snapshots between, because a crash can come before all segments are deleted. On a full disk it may lack.
     ends = [fact.next_offset for fact in facts[:count]]
     yield [
         *(target for end in ends for target in log.snapshots.sync_targets(end)),
         *log.store.entry_targets(),
     ]
-    # Meanwhile others may have deleted some of them, or compacted: what follows stands for what is there now.
+    # Meanwhile other tasks may have deleted or compacted some of them: continue with the current segments.
     ends = [fact.next_offset for fact in log.segments.facts()[:-1] if fact.next_offset <= ends[-1]]
     while ends and not log.snapshots.has(ends[-1]):
         ends.pop()
