@@ -43,7 +43,7 @@ class LeaderEpochs:
         return True
 
     def begin(self, epoch: int, start_offset: int) -> None:
-        """Store a new epoch before its first batch is written at `start_offset`. Raises OSError; then nothing changed."""
+        """Store a new epoch before its first batch is written at `start_offset`. Raises OSError; then nothing has."""
         before = list(self._entries)
         if self.note(epoch, start_offset):
             try:

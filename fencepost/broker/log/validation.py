@@ -1,7 +1,7 @@
-"""What a batch must be before it may enter a log, and what the broker changes in it (rows P2, L7, L8, L9, L15).
+"""Validation of a batch before its append, and the changes that the broker makes to it (rows P2, L7, L8, L9, L15).
 
-The header decides nearly everything. Records are looked into only where a rule asks for it: keys on a compacted topic,
-timestamps that the header cannot vouch for, another `compression.type`.
+The header decides nearly everything. Records are decoded only if a rule needs them: keys on a compacted topic,
+timestamps that the header cannot prove, another `compression.type`.
 """
 
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ _CODEC_BY_NAME = {
     "lz4": Compression.LZ4,
     "zstd": Compression.ZSTD,
 }
-_CLIENT = AppendOrigin.CLIENT  # a global: a member read from its enum costs twenty times as much
+_CLIENT = AppendOrigin.CLIENT  # a global: reading a member from its enum costs twenty times as much
 _LENGTH_AT = 8
 _MAGIC_AT = 16
 _CRC_AT = 17
@@ -48,7 +48,7 @@ _NOT_FOR_CLIENTS = CONTROL_BIT | DELETE_HORIZON_BIT | LOG_APPEND_TIME_BIT
 
 
 class Accepted(NamedTuple):
-    """A batch fit for the log: its bytes, which may be written to, its header, and the broker's stamp (-1: none)."""
+    """A valid batch: its bytes, which are writable, its header, and the broker's timestamp (-1: none)."""
 
     batch: bytearray | memoryview
     header: BatchHeader
@@ -58,9 +58,9 @@ class Accepted(NamedTuple):
 def check_batch(
     batch: bytes | bytearray | memoryview, config: LogConfig, origin: AppendOrigin, now_ms: int
 ) -> Accepted | Refusal:
-    """Check one whole batch and bring it into the form in which it is stored; offsets are assigned later.
+    """Validate one whole batch, and convert it to its stored form; offsets are assigned later.
 
-    `batch` itself is changed where it may be written to.
+    A writable `batch` is changed in place.
     """
     try:
         header = read_header(batch)
@@ -89,8 +89,8 @@ def check_batch(
 
 
 def check_own(batch: Bytes, header: BatchHeader, config: LogConfig, now_ms: int) -> Accepted | Refusal:
-    """Whether a batch of the broker's own making fits; what it says of itself is true."""
-    assert isinstance(batch, bytearray), "the offset goes into it"
+    """Check the size of a batch that the broker built; its header needs no validation."""
+    assert isinstance(batch, bytearray), "the offset is written into it"
     size_bytes = len(batch)
     return (
         _too_large(size_bytes, config) if size_bytes > config.max_message_bytes else _fit(batch, header, config, now_ms)
@@ -98,13 +98,13 @@ def check_own(batch: Bytes, header: BatchHeader, config: LogConfig, now_ms: int)
 
 
 def _unreadable(batch: bytes | bytearray | memoryview, error: CorruptBatch) -> Refusal:
-    """Row L8: CORRUPT_MESSAGE, upon which clients try again, only where the way here may have done the damage."""
+    """Row L8: CORRUPT_MESSAGE, after which clients retry, only if the transport may have damaged the batch."""
     if isinstance(error, InvalidBatch):
         damaged = not _crc_matches(batch, int.from_bytes(batch[_CRC_AT:_CRC_FROM], "big"))
     elif len(batch) > _MAGIC_AT and batch[_MAGIC_AT] < MAGIC:
         return _invalid(f"magic {batch[_MAGIC_AT]}: Produce v3 and later carry batches of magic {MAGIC} only")
     else:
-        # A frame that arrived whole with less than a batch in it was sent like that.
+        # The frame arrived completely, so a batch that is too short was sent like that.
         claimed = int.from_bytes(batch[_LENGTH_AT:LOG_OVERHEAD], "big", signed=True) + LOG_OVERHEAD
         damaged = len(batch) >= LOG_OVERHEAD and claimed <= len(batch)
     return Refusal(ErrorCode.CORRUPT_MESSAGE if damaged else ErrorCode.INVALID_RECORD, str(error))
@@ -115,7 +115,7 @@ def _crc_matches(batch: bytes | bytearray | memoryview, crc: int) -> bool:
 
 
 def _check_client_header(header: BatchHeader) -> Refusal | None:
-    """Row L8: what a producer may put into a header."""
+    """Row L8: the values that a producer may send in a header."""
     base_offset, _, _, _, _, attributes, last_offset_delta, _, _, producer_id, epoch, sequence, record_count = header
     if base_offset != 0:
         return _invalid(f"base offset is {base_offset}, producers send 0")
@@ -152,7 +152,7 @@ def _needs_records(header: BatchHeader, config: LogConfig, origin: AppendOrigin,
         return False
     if header.max_timestamp - now_ms > config.message_timestamp_after_max_ms:
         return True
-    # The header vouches for the latest timestamp, not for the earliest: a finite bound on the past asks the records.
+    # The header holds the latest timestamp, not the earliest: a finite bound on the past needs the records.
     return config.message_timestamp_before_max_ms < NEVER_MS
 
 
@@ -162,7 +162,7 @@ def _check_records(
     try:
         records = decode_records(batch, 0, header)
     except CorruptBatch as error:
-        return _invalid(str(error))  # the checksum holds, so this is what was sent
+        return _invalid(str(error))  # the checksum matches, so the client sent it like this
     refusal = _check_each(records, config, now_ms)
     if refusal is not None:
         return refusal
@@ -175,7 +175,7 @@ def _check_records(
 
 
 def _check_each(records: Sequence[Record], config: LogConfig, now_ms: int) -> Refusal | None:
-    """Rows L7, L9, L15: keys for a compacted topic and KIP-937's bounds; any bad record refuses the whole batch."""
+    """Rows L7, L9, L15: keys for a compacted topic and KIP-937's bounds; one bad record rejects the whole batch."""
     errors: list[tuple[int, str]] = []
     earliest_ms = now_ms - config.message_timestamp_before_max_ms
     latest_ms = now_ms + config.message_timestamp_after_max_ms
@@ -195,7 +195,7 @@ def _check_each(records: Sequence[Record], config: LogConfig, now_ms: int) -> Re
 
 
 def _must_rebuild(header: BatchHeader, records: Sequence[Record], config: LogConfig) -> bool:
-    """Whether the batch cannot be stored as it is: another codec, or a header or offsets that its records belie."""
+    """Whether the batch must be rebuilt: for another codec, or because its header or offsets contradict its records."""
     if _target_codec(header, config) != header.compression:
         return True
     if any(record.offset != index for index, record in enumerate(records)):
@@ -204,7 +204,7 @@ def _must_rebuild(header: BatchHeader, records: Sequence[Record], config: LogCon
 
 
 def _rebuilt(header: BatchHeader, records: Sequence[Record], config: LogConfig) -> bytearray:
-    """The same records under rising offsets, packed as the topic wants it (row L9, KIP-390)."""
+    """The same records with consecutive offsets, in the topic's codec (row L9, KIP-390)."""
     codec = _target_codec(header, config)
     return build_batch(
         [(record.timestamp_ms, record.key, record.value, record.headers) for record in records],
@@ -219,7 +219,7 @@ def _rebuilt(header: BatchHeader, records: Sequence[Record], config: LogConfig) 
 
 
 def _fit(batch: bytearray | memoryview, header: BatchHeader, config: LogConfig, now_ms: int) -> Accepted | Refusal:
-    """The last steps: the batch as it will be stored must fit a segment, and gets the broker's time where asked."""
+    """The last steps: check that the stored batch fits a segment, and set LogAppendTime if configured."""
     size_bytes = header.batch_length + LOG_OVERHEAD
     if size_bytes > config.segment_bytes:
         return Refusal(

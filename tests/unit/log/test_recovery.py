@@ -232,7 +232,7 @@ def test_a_broken_snapshot_is_passed_over_for_an_older_one(caplog):
     log_file(store, ".snapshot").data[12] ^= 1
     again = over(store, CONFIG)
     assert picture(again) == states[-1]
-    assert "snapshot passed over" in caplog.text
+    assert "snapshot deleted" in caplog.text
     assert log.log_end_offset == again.log_end_offset
 
 

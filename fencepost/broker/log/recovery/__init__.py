@@ -1,1 +1,1 @@
-"""Opening a log after whatever happened: scanning, repair, seals, producer snapshots."""
+"""Opening a log after a clean shutdown or a crash: scanning, repair, seals, producer snapshots."""

@@ -1,7 +1,7 @@
-"""Opening a log again: which bytes are true, and the state of its producers folded from them (rows L2, P9).
+"""Opens a log: finds its valid batches, and rebuilds the state of its producers from them (rows L2, P9).
 
-One pass does all: from the newest usable producer snapshot on, every batch is noted in the indexes and replayed into
-the producer state; above the recovery point its checksum is verified, too, and the first bad batch ends the log.
+One pass does both. From the newest usable producer snapshot on, recovery adds every batch to the indexes and replays it
+into the producer state. Above the recovery point it also verifies the checksum, and the first bad batch ends the log.
 """
 
 import logging
@@ -24,7 +24,7 @@ from fencepost.broker.log.storage.store import CorruptLogFile, Store
 from fencepost.protocol.batch_header import HEADER_SIZE, BatchHeader, CorruptBatch, check_crc, read_header
 
 ALL_TRUSTED = 2**63 - 1
-"""Recovery point of a log that was closed in order: no checksum need be looked at."""
+"""Recovery point of a log that was closed cleanly: no checksum needs to be verified."""
 
 _LEFTOVERS = (".tmp", ".cleaned", ".swap", ".deleted")
 
@@ -33,21 +33,21 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Recovered:
-    """What stands in a log directory after recovery."""
+    """The content of a log directory after recovery."""
 
     segments: Segments
     producers: ProducerStates
     epochs: LeaderEpochs
     scanned_bytes: int
-    """Bytes of batches that were walked through."""
+    """Bytes of scanned batches."""
     truncated_bytes: int
-    """Bytes cut off at the end because they were no valid batches."""
+    """Bytes truncated at the end because they were not valid batches."""
 
 
 def recover(store: Store, config: LogConfig, log_start_offset: int, recovery_point: int) -> Recovered:
-    """Open the log in `store`, trusting what lies below `recovery_point`.
+    """Open the log in `store`, and trust the batches below `recovery_point`.
 
-    Raises OSError, and CorruptLogFile where trusted bytes turn out not to be batches.
+    Raises OSError, and CorruptLogFile if trusted bytes are not batches.
     """
     finish_swaps(store)
     names = store.sizes()
@@ -60,7 +60,7 @@ def recover(store: Store, config: LogConfig, log_start_offset: int, recovery_poi
         segment.next_offset = successor.base_offset
     _drop_reserves(segments, recovery_point)
     epochs = LeaderEpochs.load(store)
-    # The snapshot at the log's start is good in any case: what the producers did before it has left no other trace.
+    # The snapshot at the log's start is always usable: only it holds the producers' state from the deleted records.
     for start, producers in starting_points(store, names, max(recovery_point, bases[0])):
         repairs = Repairs(store, names, config, segments)
         pass_ = _Pass(repairs, config, segments, producers, epochs, recovery_point)
@@ -71,11 +71,11 @@ def recover(store: Store, config: LogConfig, log_start_offset: int, recovery_poi
             return Recovered(
                 Segments(store, pass_.segments), producers, epochs, pass_.scanned_bytes, pass_.truncated_bytes
             )
-    raise AssertionError("the last starting point is the log's beginning, which cannot lie beyond its end")
+    raise AssertionError("the last starting point is the log's beginning, which cannot be beyond its end")
 
 
 def _clear_leftovers(store: Store, names: Mapping[str, int]) -> list[int]:
-    """Delete what a crash left half done, and indexes without data; the base offsets of the segments that remain."""
+    """Delete unfinished files of a crash, and indexes without data. Returns the base offsets of the segments."""
     bases = sorted(base for name in names if (base := offset_in_name(name, LOG_SUFFIX)) is not None)
     known = set(bases)
     for name in names:
@@ -88,10 +88,10 @@ def _clear_leftovers(store: Store, names: Mapping[str, int]) -> list[int]:
 
 
 def _drop_reserves(segments: list[Segment], recovery_point: int) -> None:
-    """Take away the room that a crash has left behind the batches of the last file, and of those closed just before.
+    """Remove the reserved space that a crash left after the batches of the last file and of those closed just before.
 
-    One that ends just at the recovery point may have been closed when all of it was durable: that its room was cut off
-    then is made durable by the next flush, which comes with the next batch.
+    A segment that ends at the recovery point may have been closed when it was durable. The next flush makes the removal
+    of its reserved space durable.
     """
     for segment in segments:
         if (segment is segments[-1] or segment.next_offset >= recovery_point) and (dropped := drop_reserve(segment)):
@@ -99,13 +99,13 @@ def _drop_reserves(segments: list[Segment], recovery_point: int) -> None:
 
 
 def _need_all_trusted(store: Store, names: Mapping[str, int], end_offset: int, recovery_point: int) -> None:
-    """Raises CorruptLogFile where the log ends before what was durable: the end of its last file is missing."""
+    """Raises CorruptLogFile if the log ends below its durable offset: the end of its last file is missing."""
     known = max(snapshot_offsets(names), default=0) if recovery_point == ALL_TRUSTED else recovery_point
     need_durable(store, end_offset, known)
 
 
 def need_durable(store: Store, end_offset: int, durable_offset: int) -> None:
-    """Raises CorruptLogFile where a log that ends at `end_offset` once was durable further on."""
+    """Raises CorruptLogFile if the log ends at `end_offset`, but was durable up to `durable_offset`."""
     if end_offset < durable_offset:
         why = f"ends at offset {end_offset}, but everything below {durable_offset} was durable"
         raise CorruptLogFile(store.place, 0, why)
@@ -135,7 +135,7 @@ class _Pass:
         self._producers = producers
         self._epochs = epochs
         self._recovery_point = recovery_point
-        # The checkpoint is written before the first batch of an epoch, and no checksum covers the batches' own field.
+        # The checkpoint is written before the first batch of an epoch. No checksum covers the epoch in the batches.
         self._rebuild_epochs = epochs.latest < 0
         self.end_offset = 0
         self.scanned_bytes = 0
@@ -143,7 +143,7 @@ class _Pass:
         self._met_gap = False
 
     def run(self, start: int) -> bool:
-        """Replay from `start` to the end; False when the log ends before `start`: an older snapshot is needed."""
+        """Replay from `start` to the end. Returns False if the log ends before `start`: use an older snapshot."""
         number = max(i for i, segment in enumerate(self.segments) if segment.base_offset <= start)
         for earlier in self.segments[:number]:
             self._repairs.trust(earlier)
@@ -158,7 +158,7 @@ class _Pass:
             self.end_offset = segment.next_offset
             if number + 1 < len(self.segments) and (not intact or self._ends_early(number)):
                 self._drop_after(number)
-                self._go_on_after(segment)
+                self._add_successor(segment)
             number += 1
             if number < len(self.segments):
                 segment.next_offset = max(segment.next_offset, self.segments[number].base_offset)
@@ -166,28 +166,28 @@ class _Pass:
         return self.end_offset >= start
 
     def _begin(self, segment: Segment, start: int) -> int | None:
-        """Rewind the segment's indexes to where the scan begins, and return that position; None if it lies beyond."""
+        """Rewind the segment's indexes to where the scan begins, and return that position; None if it is beyond."""
         at = max(start, segment.base_offset)
         if at == segment.base_offset:
             segment.rewind(0, at, at)
             return 0
         seal = self._repairs.seal_of(segment)
         if seal is None or seal.end_offset < at or not segment.aborted.begins_as(seal.aborted):
-            return None  # which aborts came before `at` is not known: an older snapshot, and all of them are noted anew
+            return None  # the aborts before `at` are unknown: an older snapshot is needed to rebuild them
         segment.aborted.drop_unsealed(seal.aborted)
         try:
             if not (segment.offsets.begins_as(seal.offsets) and segment.times.begins_as(seal.times)):
                 raise CorruptLogFile(segment.offsets.file.place, 0, "the segment's indexes do not match their seal")
             segment.offsets.drop_unsealed(seal.offsets)
             segment.times.drop_unsealed(seal.times)
-            segment.next_offset = ALL_TRUSTED  # unknown yet; the walk finds the end of the file
+            segment.next_offset = ALL_TRUSTED  # still unknown: the walk goes to the end of the file
             position = segment.position_of(at)
             if position == segment.size_bytes and not self._ends_at(segment, at):
                 segment.next_offset = at
                 return None
             first = read_header(segment.file.read(0, HEADER_SIZE), whole=False)
         except (CorruptLogFile, CorruptBatch) as error:
-            logger.warning("indexes are made again: %s", error)
+            logger.warning("indexes are rebuilt from the batches: %s", error)
             position = 0
         if position == 0:
             segment.rewind(0, segment.base_offset, at)
@@ -202,9 +202,9 @@ class _Pass:
         return bool(steps) and steps[-1].last_offset + 1 == offset
 
     def _scan(self, segment: Segment, position: int, replay_from: int) -> bool:
-        """Note and replay the batches from `position` on; cut the file at the first that is none (then False).
+        """Index and replay the batches from `position` on. Returns False after truncation at the first bad batch.
 
-        Below the recovery point nothing is cut: what was acknowledged is not thrown away, the error goes to the caller.
+        Below the recovery point it truncates nothing, because the records were acknowledged, and raises the error.
         """
         try:
             for at, header, data in batches(segment, position):
@@ -227,7 +227,7 @@ class _Pass:
     def _verify(self, segment: Segment, at: int, header: BatchHeader, data: memoryview) -> None:
         expected = segment.next_offset
         trusted = header.next_offset <= self._recovery_point
-        # No checksum covers the base offset. Only compaction leaves gaps, and never in the last segment.
+        # No checksum covers the base offset. Only compaction leaves gaps, but never in the last segment.
         gap_allowed = trusted or segment is not self.segments[-1]
         if header.base_offset < expected or (header.base_offset > expected and not gap_allowed):
             raise CorruptLogFile(segment.file.place, at, f"base offset {header.base_offset}, not {expected}")
@@ -240,10 +240,10 @@ class _Pass:
             raise CorruptLogFile(segment.file.place, at, "the batch's CRC-32C does not match its bytes")
 
     def _ends_early(self, number: int) -> bool:
-        """Whether batches are missing between this segment and the next, lost with all that was not durable yet.
+        """Whether batches are missing between this segment and the next, because they were not durable.
 
-        A power cut can take the end of a file at the border of a batch and leave the next file. Compaction leaves gaps,
-        too, but below the recovery point, or with a seal that was durable before them and knows of them.
+        A power cut can remove the end of a file at a batch boundary, and leave the next file. Compaction also leaves
+        gaps, but below the recovery point, or with a seal that was durable before them and includes them.
         """
         segment = self.segments[number]
         if number + 1 == len(self.segments) or segment.next_offset < self._recovery_point:
@@ -266,13 +266,13 @@ class _Pass:
             lost,
             error,
         )
-        segment.store.remove(segment.names[SEAL_SUFFIX])  # it speaks of what goes now
+        segment.store.remove(segment.names[SEAL_SUFFIX])  # it covers the truncated bytes
         segment.file.truncate(error.position)
         self.truncated_bytes += lost
 
-    def _go_on_after(self, segment: Segment) -> None:
-        """A closed segment is the last one now. Gaps that compaction left in it are believed at the next start only
-        where a segment follows: so one does.
+    def _add_successor(self, segment: Segment) -> None:
+        """Add an empty segment after a closed one that became the last. Otherwise the next start would reject the gaps
+        that compaction left in it.
         """
         if self._met_gap:
             following = Segment(segment.store, segment.next_offset)

@@ -1,8 +1,8 @@
-"""Trusts what stands beside the batches of a segment only as far as its seal covers it, and makes the rest again.
+"""Verifies the indexes of a segment with its seal, and rebuilds those that differ.
 
-Recovery scans a log from its newest snapshot on. The segments below are believed, their batches because they were
-durable, their indexes because a seal says what they must be. Aborted transactions are looked at before anybody reads: a
-wrong entry would show aborted records as committed. The indexes by offset and time wait for their first search.
+Recovery scans a log from its newest snapshot on. It trusts the segments below: their batches because they were durable,
+their indexes because a seal holds their checksums. The aborted index is verified before any read, because a wrong entry
+would show aborted records as committed. The offset and time indexes are verified before their first search.
 """
 
 import logging
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 class Repairs:
-    """What recovery asks about the segments that it does not scan from their beginning."""
+    """Checks and repairs of the segments that recovery does not scan from their beginning."""
 
     def __init__(self, store: Store, names: Mapping[str, int], config: LogConfig, segments: list[Segment]) -> None:
         self._store = store
@@ -31,9 +31,9 @@ class Repairs:
         self._segments = segments
 
     def trust(self, segment: Segment) -> None:
-        """Take over a segment that is closed to appends. Without its seal it is read once, in whole, and sealed.
+        """Accept a segment that is closed to appends. Without a seal it is read once completely, and sealed.
 
-        Raises OSError, and CorruptLogFile where its batches are not what was written.
+        Raises OSError, and CorruptLogFile if its batches are damaged.
         """
         seal = self.seal_of(segment)
         if seal is None or seal.end_offset != segment.next_offset:
@@ -49,32 +49,32 @@ class Repairs:
         segment.max_timestamp_ms, segment.max_timestamp_offset = seal.max_timestamp_ms, seal.max_timestamp_offset
         if not segment.aborted.is_as(seal.aborted):
             logger.warning("%s does not match its seal; rebuilding it from the batches", segment.aborted.file.place)
-            # It will be sealed anew: what the new seal says of the others must be true, too.
+            # The segment gets a new seal, which must be right for the other indexes, too.
             indexed = segment.offsets.is_as(seal.offsets) and segment.times.is_as(seal.times)
             self._remake(segment, indexes=not indexed, aborted=True)
             return
         segment.offsets.prove = segment.times.prove = partial(self._prove, segment, seal)
 
     def seal_of(self, segment: Segment) -> Seal | None:
-        """The segment's seal; None where there is none, or none that can be read. Raises OSError."""
+        """The segment's seal; None if it is missing or damaged. Raises OSError."""
         name = file_name(segment.base_offset, SEAL_SUFFIX)
         data = self._store.load(name)
         if data is None:
-            logger.info("%s was never sealed and is read in whole", segment.file.place)
+            logger.info("%s was never sealed and is read completely", segment.file.place)
             return None
         try:
             return decode_seal(data, f"{self._store.place}/{name}")
         except CorruptLogFile as error:
-            logger.warning("the segment is read in whole and sealed again: %s", error)
+            logger.warning("damaged seal, the segment is read completely and sealed again: %s", error)
             return None
 
     def seal_is_torn(self, segment: Segment) -> bool:
-        """Whether a power cut came before the seal was durable: a flipped bit looks otherwise. Raises OSError."""
+        """Whether a power cut came before the seal was durable; a flipped bit looks different. Raises OSError."""
         data = self._store.load(file_name(segment.base_offset, SEAL_SUFFIX))
         return data is not None and (len(data) != SEAL_BYTES or not any(data))
 
     def _prove(self, segment: Segment, seal: Seal) -> None:
-        """Before the first search: the indexes by offset and time are as sealed, or made again. Raises as `trust`."""
+        """Before the first search: verify the offset and time indexes, or rebuild them. Raises as `trust`."""
         segment.offsets.prove = segment.times.prove = None
         for index, expected in ((segment.offsets, seal.offsets), (segment.times, seal.times)):
             if not index.is_as(expected):
@@ -83,7 +83,7 @@ class Repairs:
                 return
 
     def _remake(self, segment: Segment, *, indexes: bool, aborted: bool) -> None:
-        """Make the indexes of a whole segment again. Every batch is checked: a damaged one proves nothing."""
+        """Rebuild the indexes of a whole segment. Every batch is verified. Raises CorruptLogFile and OSError."""
         end_offset = segment.next_offset
         producers = self._producers_at(segment.base_offset) if aborted else None
         if indexes:
@@ -103,7 +103,7 @@ class Repairs:
         segment.seal()
 
     def _producers_at(self, offset: int) -> ProducerStates:
-        """The state of the producers at the beginning of a segment, from the nearest snapshot below."""
+        """The producers' state at the beginning of a segment, from the nearest snapshot below it."""
         start, producers = next(starting_points(self._store, self._names, offset))
         for segment in self._segments:
             if segment.base_offset >= offset or segment.next_offset <= start:

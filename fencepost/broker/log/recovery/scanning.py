@@ -1,4 +1,4 @@
-"""A segment's batches one after the other, whole, and what they mean for the producers: for recovery and repair."""
+"""Iterates over the whole batches of a segment, and replays them into the producers' state, for recovery and repair."""
 
 from collections.abc import Iterator
 from typing import Protocol
@@ -14,18 +14,18 @@ _MAGIC_AT = 16
 
 
 class ReadableFile(Protocol):
-    """What a scan needs of a file."""
+    """The part of a file that a scan needs."""
 
     @property
     def place(self) -> str:
-        """The file's name for messages to people."""
+        """The file's name for messages."""
 
     def read(self, position: int, length: int) -> bytes:
         """At most `length` bytes from `position` on. Raises OSError."""
 
 
 class Batches(Protocol):
-    """What a scan needs of a segment."""
+    """The part of a segment that a scan needs."""
 
     @property
     def file(self) -> ReadableFile:
@@ -39,15 +39,15 @@ class Batches(Protocol):
 def replay(
     producers: ProducerStates, place: str, position: int, header: BatchHeader, data: memoryview
 ) -> AbortedTransaction | None:
-    """Fold one batch that stands in the log into the producer state: nothing is checked, it was when it was written.
+    """Apply one batch of the log to the producer state, without the checks that it passed when it was appended.
 
-    Returns the transaction that it aborts, if it does. Raises CorruptLogFile for a control batch that cannot be read.
+    Returns the transaction that it aborts, or None. Raises CorruptLogFile for a control batch that cannot be read.
     """
     if not header.is_control:
         producers.replay_data(header)
         return None
     if not header.record_count:
-        return None  # compaction emptied it: its transaction is gone
+        return None  # compaction emptied it: its transaction is deleted
     try:
         kind = control_type(data, 0, header)
         if kind is not ControlType.ABORT and kind is not ControlType.COMMIT:
@@ -71,7 +71,7 @@ def replay(
 def batches(
     segment: "Batches", position: int, chunk_bytes: int = CHUNK_BYTES
 ) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-    """Every batch from `position` on, whole. Raises CorruptLogFile at the first bytes that cannot be one."""
+    """Every whole batch from `position` on. Raises CorruptLogFile at the first bytes that are not a batch."""
     size = segment.size_bytes
     while position < size:
         chunk = memoryview(segment.file.read(position, chunk_bytes))
@@ -89,7 +89,7 @@ def batches(
 
 
 def _header_at(segment: "Batches", position: int, chunk: memoryview, at: int) -> BatchHeader | None:
-    """The header at `at`; None where the chunk ends within it but the file goes on."""
+    """The header at `at`; None if the chunk ends within it but the file continues."""
     if len(chunk) - at < HEADER_SIZE and position + HEADER_SIZE <= segment.size_bytes:
         return None
     try:
@@ -103,7 +103,7 @@ def _header_size(segment: "Batches", position: int) -> int:
 
 
 def _large_batch(segment: "Batches", position: int) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-    """The one batch at `position` that is larger than a chunk."""
+    """The batch at `position`, which is larger than a chunk."""
     header = _header_at(segment, position, memoryview(segment.file.read(position, HEADER_SIZE)), 0)
     assert header is not None, "the file reaches at least to the end of the header"
     if position + header.size_bytes > segment.size_bytes:
@@ -112,14 +112,14 @@ def _large_batch(segment: "Batches", position: int) -> Iterator[tuple[int, Batch
 
 
 def need_no_batch_after_damage(store: Store) -> None:
-    """Raises CorruptLogFile where a whole batch stands behind a bad one: then that is no torn end, but damage.
+    """Raises CorruptLogFile if a whole batch follows a bad one: then the bad one is damage, not a torn end.
 
-    For small logs of which recovery must not cut off what may have counted, without a word. Raises OSError.
+    For small logs, where recovery must not silently truncate durable records. Raises OSError.
     """
     damaged: CorruptLogFile | None = None
     for name in sorted(name for name in store.sizes() if name.endswith(".log")):
         loaded = store.load(name) or b""
-        # The room that was reserved behind the last batch may follow, also in a file that was closed since.
+        # Reserved space may follow the last batch, also in a file that was closed since.
         data, stop = memoryview(loaded), len(loaded.rstrip(b"\0").removesuffix(END_MARK.rstrip(b"\0")))
         at = 0
         while at < stop:
@@ -132,7 +132,7 @@ def need_no_batch_after_damage(store: Store) -> None:
 
 
 def _whole_batch(data: memoryview, at: int) -> int:
-    """The size of the batch that begins there and matches its checksum; 0 where none does."""
+    """The size of the batch that begins at `at` with a valid checksum; 0 if there is none."""
     if len(data) - at < HEADER_SIZE or data[at + _MAGIC_AT] != MAGIC:
         return 0
     try:

@@ -1,8 +1,8 @@
-"""What the files of a segment were when they were last complete: sizes and checksums, in a small file of our own.
+"""The sizes and checksums of a segment's files when they were last complete, in a small file that Kafka does not have.
 
-Kafka's indexes carry no checksum, so a bit that flips in one is believed: an aborted record could come to readers of
-committed data, or a record be passed over. The seal beside them says what they must be; what differs is made again
-from the batches (docs/decisions/0013-damaged-files.md). Kafka passes over files with names it does not know.
+Kafka's indexes have no checksum, so Kafka trusts a flipped bit in one: read_committed readers could receive an aborted
+record, or miss a record. The seal holds the checksums; an index that differs is rebuilt from the batches
+(docs/decisions/0013-damaged-files.md). Kafka ignores files with unknown names.
 """
 
 from struct import Struct
@@ -40,7 +40,7 @@ def encode_seal(seal: Seal) -> bytes:
 
 
 def decode_seal(data: bytes, place: str) -> Seal:
-    """What `encode_seal` made. Raises CorruptLogFile, naming `place`."""
+    """Decode a seal. Raises CorruptLogFile, which names `place`."""
     size = len(_MAGIC) + _BODY.size
     if len(data) != size + _CRC.size or not data.startswith(_MAGIC):
         raise CorruptLogFile(place, 0, f"is no seal: {len(data)} bytes")

@@ -1,4 +1,4 @@
-"""The producer snapshots beside one log: which there are, writing them and letting them go."""
+"""The producer snapshots of one log: their offsets, writing and deleting them."""
 
 import logging
 import threading
@@ -10,13 +10,13 @@ from fencepost.broker.log.storage.segment import file_name
 from fencepost.broker.log.storage.store import CorruptLogFile, FlushFailed, Store, SyncTask
 
 AT_ONCE_MAX = 1000
-"""So many producers are written down in some milliseconds; a hundred thousand take a third of a second."""
+"""The most producers that are written inline, in some milliseconds; a hundred thousand take a third of a second."""
 
 logger = logging.getLogger(__name__)
 
 
 class _LateSnapshot:
-    """A snapshot of many producers, to be encoded and written by another thread; entries never change in place."""
+    """A snapshot of many producers that another thread encodes and writes; the entries are immutable."""
 
     def __init__(self, store: Store, offset: int, entries: list[ProducerEntry]) -> None:
         self.offset = offset
@@ -26,7 +26,7 @@ class _LateSnapshot:
         self._lock = threading.Lock()
 
     def sync(self) -> None:
-        """Durable, unless the disk is full, which is no error, or it was given up. Raises FlushFailed."""
+        """Write it durably, unless it was cancelled. A full disk is not an error. Raises FlushFailed."""
         with self._lock:
             entries, self._entries = self._entries, None
             if entries is None:
@@ -42,13 +42,13 @@ class _LateSnapshot:
                 self.written = True
 
     def give_up(self) -> None:
-        """Its log is gone: another one of the name must not find it. Waits while it is being written."""
+        """Cancel it, because its log was disowned: a new log of the name must not find it. Waits for a write."""
         with self._lock:
             self._entries = None
 
     @property
     def over(self) -> bool:
-        """Whether it was written or never will be."""
+        """Whether it was written or cancelled."""
         return self._entries is None and not self._lock.locked()
 
 
@@ -62,7 +62,7 @@ class SnapshotFiles:
 
     @property
     def _offsets(self) -> list[int]:
-        """Those that are there, rising; with those that a thread has written meanwhile."""
+        """The offsets of the existing snapshots, rising, including those that a thread wrote meanwhile."""
         for late in [late for late in self._late if late.over]:
             self._late.remove(late)
             if late.written:
@@ -70,10 +70,10 @@ class SnapshotFiles:
         return self._known
 
     def write(self, offset: int, entries: Collection[ProducerEntry]) -> list[SyncTask]:
-        """Keep the state as of `offset`. A full disk is no error: recovery then replays from an older snapshot.
+        """Write the state at `offset`. A full disk is not an error: recovery then replays from an older snapshot.
 
-        Where that would take long it is left to whoever syncs what is returned, in any thread; until then it is not
-        there.
+        If there are many entries, the returned task writes the snapshot when a thread syncs it; until then it does not
+        exist.
         """
         if offset in self._offsets:
             return []
@@ -93,7 +93,7 @@ class SnapshotFiles:
         return []
 
     def give_up(self) -> None:
-        """The log is gone: nothing more is written."""
+        """The log was disowned: write nothing more."""
         for late in self._late:
             late.give_up()
 
@@ -102,7 +102,7 @@ class SnapshotFiles:
         return offset in self._offsets
 
     def sync_targets(self, offset: int) -> list[SyncTask]:
-        """What to sync to make the snapshot at `offset` durable, if there is one. Raises OSError."""
+        """The task that makes the snapshot at `offset` durable, if there is one. Raises OSError."""
         if offset not in self._offsets:
             return []
         file = self._store.open(file_name(offset, SNAPSHOT_SUFFIX))
@@ -111,9 +111,9 @@ class SnapshotFiles:
         return [] if target is None else [target]
 
     def keep_below(self, offset: int, wanted: Collection[int]) -> list[SyncTask]:
-        """Of the snapshots below `offset` keep those at the offsets `wanted`. This and the next two raise OSError.
+        """Delete the snapshots below `offset`, except at the offsets `wanted`. This and the next two raise OSError.
 
-        What they return deletes the files when synced; their names are gone at once.
+        They remove the names at once, and return tasks that delete the files when synced.
         """
         return self._drop([known for known in self._offsets if known < offset and known not in wanted])
 
@@ -130,9 +130,9 @@ class SnapshotFiles:
         return self._store.removals([file_name(old, SNAPSHOT_SUFFIX) for old in passed])
 
     def open_at(self, offset: int) -> Iterator[list[int]]:
-        """The producers whose transactions the snapshot at `offset` has open, some at a time; none without one.
+        """The producers with an open transaction in the snapshot at `offset`, in parts; none without a snapshot.
 
-        Raises OSError; a damaged snapshot is passed over, as recovery does.
+        Raises OSError. A damaged snapshot is ignored, as in recovery.
         """
         name = file_name(offset, SNAPSHOT_SUFFIX)
         data = self._store.load(name) if offset in self._offsets else None
@@ -141,4 +141,4 @@ class SnapshotFiles:
         try:
             yield from open_in_snapshot(data, f"{self._store.place}/{name}")
         except CorruptLogFile as error:
-            logger.warning("producer snapshot passed over: %s", error)
+            logger.warning("damaged producer snapshot ignored: %s", error)

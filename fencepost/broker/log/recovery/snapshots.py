@@ -1,9 +1,8 @@
-"""Producer snapshots: Kafka's `.snapshot` bytes, version 1, and behind them the duplicate windows (row P9).
+"""Producer snapshots: Kafka's `.snapshot` bytes, version 1, followed by the duplicate windows (row P9).
 
-Kafka keeps one batch per producer across a restart. Here the batches before the last one (and the last one, where a
-marker gave its producer another time) follow Kafka's entries in a section of our own, which the checksum covers and
-Kafka's reader passes over: it reads as many entries as are counted.
-A snapshot without such batches is byte for byte Kafka's.
+Kafka stores one batch per producer over a restart. Here the batches before the last one follow Kafka's entries in an
+extra section; also the last one, if a marker changed its producer's timestamp. The checksum covers the section. Kafka's
+reader ignores it, because it reads only the counted entries. A snapshot without such batches is byte for byte Kafka's.
 """
 
 import logging
@@ -37,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 
 def encode_snapshot(entries: Collection[ProducerEntry]) -> bytes:
-    """The file for these producers."""
+    """The content of the file for these producers."""
     body = bytearray(_COUNT.pack(len(entries)))
     windows = bytearray()
     count = 0
@@ -53,7 +52,7 @@ def encode_snapshot(entries: Collection[ProducerEntry]) -> bytes:
             entry.coordinator_epoch,
             entry.txn_first_offset,
         )
-        # Kafka's entry has one time for the producer and his last batch. After a marker the two differ.
+        # Kafka's entry has one timestamp for the producer and its last batch. After a marker the two differ.
         whole = last.timestamp_ms != entry.last_timestamp_ms
         earlier = entry.batches if whole else entry.batches[:-1]
         if earlier:
@@ -67,7 +66,7 @@ def encode_snapshot(entries: Collection[ProducerEntry]) -> bytes:
 
 
 def decode_snapshot(data: bytes, place: str) -> list[ProducerEntry]:
-    """The producers in a snapshot. Raises CorruptLogFile, naming `place`, for a bad checksum, version or length."""
+    """The producers in a snapshot. Raises CorruptLogFile with `place` for a bad checksum, version or length."""
     if len(data) < _HEAD.size + _COUNT.size:
         raise CorruptLogFile(place, len(data), "too short for a producer snapshot")
     version, crc = _HEAD.unpack_from(data)
@@ -82,7 +81,7 @@ def decode_snapshot(data: bytes, place: str) -> list[ProducerEntry]:
 
 
 def open_in_snapshot(data: bytes, place: str) -> Iterator[list[int]]:
-    """The ids of the producers with an open transaction, a thousand entries of the file at a time. Raises as above."""
+    """The ids of the producers with an open transaction, in parts of a thousand entries. Raises CorruptLogFile."""
     head = _HEAD.size + _COUNT.size
     if len(data) < head or crc32c.crc32c(memoryview(data)[_HEAD.size :]) != _HEAD.unpack_from(data)[1]:
         raise CorruptLogFile(place, 0, "is no producer snapshot, or damaged")
@@ -139,7 +138,7 @@ def snapshot_offsets(names: Mapping[str, int]) -> list[int]:
 def starting_points(store: Store, names: Mapping[str, int], limit: int) -> Iterator[tuple[int, ProducerStates]]:
     """Offsets to replay from, with the state there: the snapshots up to `limit`, newest first, then 0.
 
-    One that cannot be read is reported and deleted.
+    A damaged snapshot is logged and deleted.
     """
     for offset in reversed(snapshot_offsets(names)):
         if offset > limit:
@@ -151,6 +150,6 @@ def starting_points(store: Store, names: Mapping[str, int], limit: int) -> Itera
         try:
             yield offset, ProducerStates(decode_snapshot(data, f"{store.place}/{name}"))
         except CorruptLogFile as error:
-            logger.warning("producer snapshot passed over, an older one and the batches will do: %s", error)
+            logger.warning("damaged producer snapshot deleted, recovery uses an older one and the batches: %s", error)
             store.remove(name)
     yield 0, ProducerStates()

@@ -19,11 +19,11 @@ PARTITION_METADATA = "partition.metadata"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 
 LOG_STARTS_TWIN = LOG_STARTS + ".twin"
-"""The same again: what DeleteRecords hid must not come back because a bit flipped in the one file that says so."""
+"""A copy: a flipped bit in one file must not make records readable again that DeleteRecords hid."""
 
 _VERSION = "0"
 CHECKSUM = b"#crc32c"
-"""In place of a topic's name: the row holds the CRC-32C of the rows before it. Kafka looks up the topics it has."""
+"""Replaces the topic's name in the row with the CRC-32C of the rows before it. Kafka ignores rows of unknown topics."""
 _NUMBER = re.compile(r"-?[0-9]{1,19}")
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 NO_TOPIC_ID = bytes(16)
@@ -32,13 +32,13 @@ logger = logging.getLogger(__name__)
 
 
 def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
-    """A checkpoint of one offset per partition, with a checksum as its last row."""
+    """A checkpoint of one offset per partition; the last row is a checksum."""
     rows = [f"{tp.topic} {tp.partition} {offset}" for tp, offset in sorted(offsets.items())]
     return _encode([*rows, f"{CHECKSUM.decode()} 0 {_checksum(rows)}"])
 
 
 def decode_offsets(data: bytes | None, place: str) -> dict[TopicPartition, int]:
-    """The offsets of a checkpoint; none where there is no file. Raises CorruptLogFile."""
+    """The offsets of a checkpoint; none if there is no file. Raises CorruptLogFile."""
     if data is None:
         return {}
     offsets = {}
@@ -57,16 +57,16 @@ def decode_offsets(data: bytes | None, place: str) -> dict[TopicPartition, int]:
 
 
 def load_offsets(store: Store, name: str) -> dict[TopicPartition, int] | None:
-    """The offsets of a checkpoint; None, and a line in the log, for one that is damaged. Raises OSError."""
+    """The offsets of a checkpoint; None for a damaged one, which is logged. Raises OSError."""
     try:
         return decode_offsets(store.load(name), f"{store.place}/{name}")
     except CorruptLogFile as error:
-        logger.warning("checkpoint passed over: %s", error)
+        logger.warning("damaged checkpoint ignored: %s", error)
         return None
 
 
 def load_log_starts(store: Store) -> dict[TopicPartition, int] | None:
-    """The log start offsets, of the file or of its twin. Raises OSError."""
+    """The log start offsets, from the file or from its copy. Raises OSError."""
     offsets = load_offsets(store, LOG_STARTS)
     if offsets is None:
         offsets = load_offsets(store, LOG_STARTS_TWIN)
@@ -76,12 +76,12 @@ def load_log_starts(store: Store) -> dict[TopicPartition, int] | None:
 
 
 def load_topic_id(store: Store) -> bytes:
-    """The topic id in a partition's directory; zeros where there is none. Raises CorruptLogFile and OSError."""
+    """The topic id in a partition's directory; zeros if there is none. Raises CorruptLogFile and OSError."""
     return decode_partition_metadata(store.load(PARTITION_METADATA), f"{store.place}/{PARTITION_METADATA}")
 
 
 def encode_epochs(epochs: Iterable[tuple[int, int]]) -> bytes:
-    """A leader epoch checkpoint: (epoch, the offset at which it began)."""
+    """A leader epoch checkpoint of (epoch, start offset) entries."""
     return _encode(f"{epoch} {start}" for epoch, start in epochs)
 
 
@@ -96,12 +96,12 @@ def decode_epochs(data: bytes | None, place: str) -> list[tuple[int, int]]:
 
 
 def encode_partition_metadata(topic_id: bytes) -> bytes:
-    """`partition.metadata` of a partition of the topic with this 16-byte id."""
+    """The content of `partition.metadata` for this 16-byte topic id."""
     return f"version: 0\ntopic_id: {topic_id_text(topic_id)}".encode()
 
 
 def decode_partition_metadata(data: bytes | None, place: str) -> bytes:
-    """The 16-byte topic id; zeros where there is no file. Raises CorruptLogFile."""
+    """The 16-byte topic id; zeros if there is no file. Raises CorruptLogFile."""
     if data is None:
         return NO_TOPIC_ID
     for number, line in enumerate(data.decode("utf-8", "replace").splitlines()):

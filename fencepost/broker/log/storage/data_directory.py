@@ -1,4 +1,4 @@
-"""Making the data directory so that it lasts: nobody syncs the directories above it later."""
+"""Creates the data directory durably, because no later step syncs the directories above it."""
 
 import os
 from collections.abc import Callable
@@ -13,10 +13,10 @@ MODE, MODE_ABOVE = 0o700, 0o777
 
 
 def make_data_directory(disk: Disk, path: Path, sync: Sync) -> None:
-    """Make it, and what is missing above it, durable before anything stands in it. Raises OSError.
+    """Create the directory and its missing parents, and make them durable before any file is in it. Raises OSError.
 
-    One that is there and holds nothing yet may have been made a moment ago, by a process that died before its name was
-    durable, or by hand: then that is made up for, and so it is with the directories above that hold nothing else.
+    An existing empty directory may have been created by hand, or by a process that died before its name was durable.
+    Then its name is synced, too, and so are those of the parents that hold nothing else.
     """
     made = _make(disk, path, MODE)
     if not made and any(entry.name != LOCK_FILE for entry in disk.listing(str(path))):
@@ -29,11 +29,11 @@ def make_data_directory(disk: Disk, path: Path, sync: Sync) -> None:
         except PermissionError:
             if number < made:
                 raise
-            return  # then nobody of our rights has made what is in it
+            return  # a directory that this user cannot open was not created by an earlier run
 
 
 def _make(disk: Disk, path: Path, mode: int) -> int:
-    """How many directories were made."""
+    """Create the directory and its missing parents. Returns the number of created directories."""
     try:
         disk.mkdir(str(path), mode)
     except FileExistsError:

@@ -1,4 +1,4 @@
-"""How many files of the logs are open at once: fewer than the process may have."""
+"""Bounds the open descriptors of log files below the limit of the process."""
 
 import resource
 from collections import OrderedDict
@@ -8,14 +8,14 @@ from fencepost.broker.log.storage.store import Descriptor
 
 
 class Holder(Protocol):
-    """A file that holds a descriptor, and can do without until it is used again."""
+    """A file that holds a descriptor, and can reopen it on its next use."""
 
     descriptor: Descriptor | None
     recently_used: bool
 
 
 class DescriptorPool:
-    """Bounds the descriptors held open: on a new one, a file not used since the last round gives its own back."""
+    """Bounds the open descriptors: for each new one, a file that was not used recently closes its own."""
 
     def __init__(self, capacity: int | None = None) -> None:
         soft_limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -26,7 +26,7 @@ class DescriptorPool:
         return len(self._holders)
 
     def admit(self, file: Holder) -> None:
-        """`file` has just opened a descriptor."""
+        """Add `file`, which has just opened a descriptor."""
         while len(self._holders) >= self._capacity:
             holder, _ = self._holders.popitem(last=False)
             if holder.recently_used:
@@ -37,5 +37,5 @@ class DescriptorPool:
         self._holders[file] = None
 
     def forget(self, file: Holder) -> None:
-        """`file` has let its descriptor go by itself."""
+        """Remove `file`, which has closed its descriptor itself."""
         self._holders.pop(file, None)

@@ -1,4 +1,4 @@
-"""The handful of system calls below the files of a log, so that a simulated disk can stand in for the kernel."""
+"""The few system calls below the files of a log; a simulated disk can replace them."""
 
 import os
 from collections.abc import Callable
@@ -18,27 +18,27 @@ class DirectoryEntry(NamedTuple):
 
 
 class Disk(Protocol):
-    """What `FileStore` asks of the operating system, under the names of `os` and with its meaning.
+    """The system calls that `FileStore` needs, with the names and the meaning of `os`.
 
-    Every call may raise OSError. `pwrite` and `pread` may do less than was asked, as in POSIX. Nothing is durable
-    before `fdatasync` (a file's bytes) or `fsync` (of a directory: its names) has returned.
+    Every call may raise OSError. `pwrite` and `pread` may process fewer bytes than requested, as in POSIX. Nothing is
+    durable before `fdatasync` (a file's bytes) or `fsync` (of a directory: its names) has returned.
     """
 
     @property
     def region_min_bytes(self) -> int:
-        """From this size on a read is handed out as a region of the file, which a socket can send by itself."""
+        """From this size on a read returns a region of the file, for sendfile."""
 
     def open(self, path: str, flags: int, mode: int, /) -> int:
-        """A descriptor."""
+        """Open a file, and return its descriptor."""
 
     def close(self, fd: int, /) -> None:
-        """Give a descriptor back."""
+        """Close a descriptor."""
 
     def pread(self, fd: int, length: int, offset: int, /) -> bytes:
-        """At most `length` bytes from `offset` on; none at the end of the file."""
+        """At most `length` bytes from `offset` on; no bytes at the end of the file."""
 
     def pwrite(self, fd: int, data: Bytes, offset: int, /) -> int:
-        """Write at `offset`; the number of bytes that went in, which may be fewer."""
+        """Write at `offset`. Returns the number of written bytes, which may be smaller."""
 
     def ftruncate(self, fd: int, length: int, /) -> None:
         """Set the size of a file."""
@@ -47,7 +47,7 @@ class Disk(Protocol):
         """Make the bytes and the size of a file durable."""
 
     def write_back(self, fd: int, start: int, stop: int, /) -> None:
-        """Have the bytes of a file from `start` to `stop` written a little at a time; nothing is durable by that."""
+        """Write the dirty bytes from `start` to `stop` to the disk in small steps; that makes nothing durable."""
 
     def fsync(self, fd: int, /) -> None:
         """Make a file or a directory durable."""
@@ -56,30 +56,30 @@ class Disk(Protocol):
         """Bytes in the file at `path`, links not followed. Raises FileNotFoundError."""
 
     def modified_ms(self, path: str, /) -> int:
-        """When the file at `path` was last written, links not followed. Raises FileNotFoundError."""
+        """Time of the last write of the file at `path` in epoch ms, links not followed. Raises FileNotFoundError."""
 
     def listing(self, path: str, /) -> list[DirectoryEntry]:
         """The regular files and directories in a directory. Raises FileNotFoundError."""
 
     def mkdir(self, path: str, mode: int, /) -> None:
-        """Make one directory. Raises FileExistsError and FileNotFoundError."""
+        """Create one directory. Raises FileExistsError and FileNotFoundError."""
 
     def rename(self, path: str, to: str, /) -> None:
-        """Give a file or directory another name, at once and in place of a file that has it."""
+        """Rename a file or directory atomically; replaces a file with that name."""
 
     def unlink(self, path: str, /) -> None:
-        """Take a file's name away. Raises FileNotFoundError."""
+        """Delete a file. Raises FileNotFoundError."""
 
     def rmdir(self, path: str, /) -> None:
-        """Take an empty directory away."""
+        """Delete an empty directory."""
 
 
 class SystemDisk:
-    """The operating system itself: the calls are those of `os`, bound, so that the hot path pays for no wrapper."""
+    """The operating system: the functions of `os` are bound directly, so that appends pay for no wrapper."""
 
     def __init__(self) -> None:
         self.region_min_bytes = 64 * 1024
-        """From here on sendfile beats a copy through user space."""
+        """From this size on sendfile is faster than a copy through user space."""
         self.open: Callable[[str, int, int], int] = os.open
         self.close = os.close
         self.pread: Callable[[int, int, int], bytes] = os.pread
@@ -118,7 +118,7 @@ SYSTEM_DISK = SystemDisk()
 
 
 def remove_tree(disk: Disk, path: str) -> None:
-    """Delete a directory with all that is in it; what is gone meanwhile is no error. Raises OSError."""
+    """Delete a directory with its content; files deleted meanwhile are not an error. Raises OSError."""
     for entry in disk.listing(path):
         below = f"{path}/{entry.name}"
         if entry.is_directory:

@@ -1,4 +1,4 @@
-"""One file on disk: opened on first use, written so that a failure leaves no half behind, made larger ahead of need."""
+"""One file on disk: opened on first use, without partial writes after a failure, with space reserved ahead."""
 
 import errno
 import logging
@@ -24,11 +24,11 @@ logger = logging.getLogger(__name__)
 
 
 class _Directory(Protocol):
-    """The directory that the file is in (`FileStore`)."""
+    """The file's directory (`FileStore`)."""
 
     disk: Disk
     changes: int
-    """Names made, changed or taken away so far."""
+    """Number of created, renamed and deleted names so far."""
 
     @property
     def place(self) -> str: ...
@@ -91,7 +91,7 @@ class DiskFile:
             self._pinned_bytes = position
 
     def _with_mark(self, position: int, data: Bytes) -> Bytes:
-        """What is appended into reserved room, and behind it the mark that the batches end there."""
+        """The data of an append into reserved space, followed by the mark that the batches end there."""
         fits = position + len(data) + len(END_MARK) <= self._reserved_to
         return b"".join((data, END_MARK)) if fits and position == self.size_bytes else data
 
@@ -104,12 +104,12 @@ class DiskFile:
                 written += count
 
     def _undo(self, descriptor: Descriptor) -> None:
-        """Take back what a failed write left behind the end; if even that fails, do it before the next write."""
+        """Truncate what a failed write left after the end; if that fails, the next write does it first."""
         self._ragged = True
         try:
             self._cut_ragged_end(descriptor)
         except OSError as error:
-            logger.error("could not cut %s back to %d bytes: %s", self.place, self.size_bytes, error.strerror)
+            logger.error("cannot truncate %s to %d bytes: %s", self.place, self.size_bytes, error.strerror)
 
     def _cut_ragged_end(self, descriptor: Descriptor) -> None:
         self._disk.ftruncate(descriptor.fd, self.size_bytes)
@@ -132,14 +132,14 @@ class DiskFile:
                 self._undo(self.descriptor)
 
     def _leave_staged(self) -> None:
-        """Whatever a thread wrote behind the end is not wanted, and has to be cut off before anything else is there."""
+        """Withdraw the staged batch: its bytes after the end must be truncated before the next write."""
         if self._staged is not None:
             self._staged.withdraw()
             self._staged = None
             self._ragged = True
 
     def _was_staged(self, position: int, data: Bytes) -> bool:
-        """Whether a thread has written all of `data` there; what else it may have written is left."""
+        """Whether a thread has written all of `data` at `position`; otherwise the staged batch is withdrawn."""
         assert self._staged is not None
         if not self._staged.is_whole(position, data):
             self._leave_staged()
@@ -158,7 +158,7 @@ class DiskFile:
             self._disk.ftruncate(descriptor.fd, reserved_to)
             self._disk.pwrite(descriptor.fd, END_MARK, self.size_bytes)
         except OSError as error:
-            logger.debug("nothing reserved in %s: %s", self.place, error.strerror)
+            logger.debug("cannot reserve space in %s: %s", self.place, error.strerror)
             self._undo(descriptor)
         else:
             self._reserved_to = reserved_to

@@ -1,18 +1,18 @@
-"""Work on files that takes its time, made ready by the event loop and done by whoever syncs it, in any thread."""
+"""Slow work on files: the event loop prepares it, and any thread does it by calling `sync`."""
 
 from collections.abc import Callable
 
 
 class FileJob:
-    """A call of a store that may wait; it has to say all that it does by itself, for much may have changed by then."""
+    """A deferred call of a store; it must hold all of its arguments, because the store may change before the call."""
 
     def __init__(self, work: Callable[[], None]) -> None:
         self._work = work
 
     def sync(self) -> None:
-        """Do it. Raises OSError."""
+        """Do the work. Raises OSError."""
         self._work()
 
 
 class Deletion(FileJob):
-    """Frees the space of what has lost its name already; so it may wait, and be left to the next start."""
+    """Frees the space of files that are renamed already, so it can be delayed, or left to the next start."""

@@ -6,12 +6,12 @@ from fencepost.broker.log.storage.disk import Disk
 from fencepost.broker.log.storage.store import Descriptor, FlushFailed
 
 LARGE_BYTES = 4 << 20
-"""More than that does not go to the disk at once (docs/decisions/0044-writes-in-pieces.md)."""
+"""A sync of more bytes writes them back in small steps first (docs/decisions/0044-writes-in-pieces.md)."""
 
 
 @dataclass(slots=True, eq=False)
 class _FilePart:
-    """From where to where a file is meant, and the descriptor it needs."""
+    """A range of a file, and its descriptor."""
 
     disk: Disk
     descriptor: Descriptor
@@ -21,10 +21,10 @@ class _FilePart:
 
 
 class FileSync(_FilePart):
-    """One fdatasync, with the descriptor it needs and what was appended since the last one. Raises FlushFailed.
+    """One fdatasync, with the range appended since the last one. Raises FlushFailed.
 
-    Nothing is left that tells the next process of a failure: whoever is killed that moment could leave nothing, so a
-    start after a crash believes no page of a log's tail in any case (`LogDirectory`).
+    A failure leaves no trace for the next process, because a process that is killed at that moment could not write one.
+    So a start after a crash never trusts the pages of a log's tail (`LogDirectory`).
     """
 
     __slots__ = ()
@@ -42,9 +42,9 @@ class FileSync(_FilePart):
 
 
 class FileWriteback(_FilePart):
-    """Brings a part of a file to the disk, so that the kernel holds less; nothing is durable then. Raises FlushFailed.
+    """Writes a range of a file to the disk, so that the kernel holds fewer dirty pages. Raises FlushFailed.
 
-    A system that can write no part of a file leaves it to the next flush.
+    It makes nothing durable. On a system without that call the next flush writes the range.
     """
 
     __slots__ = ()

@@ -1,4 +1,4 @@
-"""The store on a file system: a bounded number of descriptors, and writes that leave no half behind."""
+"""The store on a file system: a bounded number of descriptors, and no partial writes after a failure."""
 
 import errno
 import logging
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 class FileStore:
-    """A directory on disk behind the `Store` port; made, with mode 0700, when its first file is."""
+    """A directory on disk behind the `Store` port; created with its first file, with mode 0700."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class FileStore:
         self.path = path
         self.disk = disk
         self.changes = 1
-        """Names made, changed or taken away so far. One more: what an earlier process did here may not be durable."""
+        """Number of changed names, plus 1: the changes of an earlier process may not be durable."""
         self._durable_changes = 0
         self._place = str(path)
         self._pool = DescriptorPool() if pool is None else pool
@@ -47,7 +47,7 @@ class FileStore:
         return self._place
 
     def make(self) -> None:
-        """Make the directory if it is not there. Raises OSError."""
+        """Create the directory if it does not exist. Raises OSError."""
         if self._made:
             return
         try:
@@ -57,7 +57,7 @@ class FileStore:
                 self.disk.mkdir(self._place, 0o700)
                 self._parent.changes += 1
         except FileExistsError:
-            pass  # made by an earlier run
+            pass  # created by an earlier run
         self._made = True
 
     def sizes(self) -> Mapping[str, int]:
@@ -123,7 +123,7 @@ class FileStore:
         return FileJob(partial(self.put, name, data))
 
     def put(self, name: str, data: Bytes) -> None:
-        """Put a file in place and return when it is durable; callable from any thread, since it counts no change."""
+        """Replace a file, and return when it is durable; callable from any thread, because it counts no change."""
         self._put(name, data, True)
         self._sync_directory(self._place)
 
@@ -144,13 +144,13 @@ class FileStore:
             except FileNotFoundError:
                 continue
             except OSError:
-                self.remove(name)  # a disk so full that it takes no new name is just where space must be freed
+                self.remove(name)  # the disk is too full for a new name, so free the space now
                 continue
             found.append(Deletion(partial(self.unlink, name + _DELETED)))
         return found
 
     def unlink(self, name: str) -> None:
-        """Delete a file, if it is there; callable from any thread, since it counts no change. Raises OSError."""
+        """Delete a file if it exists; callable from any thread, because it counts no change. Raises OSError."""
         self._unlink(self._path_of(name))
 
     def remove(self, name: str) -> None:
@@ -178,7 +178,7 @@ class FileStore:
         return [FileJob(partial(self.sync_file, name)) for name in names]
 
     def sync_file(self, name: str) -> None:
-        """Make what was written to a file durable, if it is there; callable from any thread. Raises OSError."""
+        """Make a file's bytes durable if it exists; callable from any thread. Raises OSError."""
         try:
             self._sync(self._path_of(name), os.O_NOFOLLOW, self.disk.fdatasync, "fdatasync")
         except FileNotFoundError:
@@ -195,15 +195,15 @@ class FileStore:
     def sync_entries(self, changes: int) -> None:
         """Make the first `changes` changes of names durable; callable from any thread. Raises OSError.
 
-        Only what is durable is ever counted so: who asks while another's sync is under way, or after one that failed,
-        gets a sync of his own.
+        Changes count as durable only after a successful sync: a call during another thread's sync, or after a failed
+        one, syncs again.
         """
         if changes <= self._durable_changes:
             return
         try:
             self._sync_directory(self._place)
         except FileNotFoundError:
-            pass  # deleted since: its own deletion is what has to last, and the parent sees to that
+            pass  # deleted since: the parent directory makes the deletion durable
         self._durable_changes = max(self._durable_changes, changes)
 
     def _sync_directory(self, path: str) -> None:
@@ -225,13 +225,13 @@ class FileStore:
         try:
             self.disk.unlink(path)
         except FileNotFoundError:
-            pass  # gone already, which was the wish
+            pass  # deleted already
 
     def _remove_tree(self, name: str, changes: int) -> None:
-        """Delete a directory, renamed by these `changes`, with all that is in it; callable from any thread.
+        """Delete a directory, renamed by these `changes`, with its content; callable from any thread. Raises OSError.
 
-        The new name is durable first: were it lost and the deletions not, the next start would find half of a
-        directory. Raises OSError.
+        It makes the new name durable first. Otherwise a crash could undo the rename and keep some deletions, and the
+        next start would find an incomplete directory.
         """
         self.sync_entries(changes)
         remove_tree(self.disk, self._path_of(name))

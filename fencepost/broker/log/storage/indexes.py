@@ -1,7 +1,7 @@
-"""The sparse indexes beside a segment, in Kafka's bytes: offset -> position, timestamp -> offset.
+"""The sparse indexes of a segment, in Kafka's bytes: offset -> position, timestamp -> offset.
 
-Entries wait in memory and go to the file a page at a time: after a crash the scan of the tail makes again what was
-not written, so an append never pays for its index entry with a system call.
+Entries wait in memory and are written a page at a time, so that an append needs no system call for its index entry.
+After a crash the scan of the tail rebuilds the entries that were not written.
 """
 
 import logging
@@ -26,26 +26,26 @@ logger = logging.getLogger(__name__)
 
 
 class FileSeal(NamedTuple):
-    """How long a file is and the CRC-32C of its bytes."""
+    """The size of a file and the CRC-32C of its bytes."""
 
     size_bytes: int
     crc: int
 
 
 class IndexFile:
-    """An append-only file of equal entries, read by position in the sequence."""
+    """An append-only file of entries of equal size, read by their number."""
 
     def __init__(self, file: StoredFile, entry: Struct) -> None:
         self.file = file
         self._entry = entry
         self._pending = bytearray()
         self._page_bytes = _FLUSH_BYTES // entry.size * entry.size
-        self._page, self._page_at = b"", 0  # the part of the file looked at last: a search ends in one page
+        self._page, self._page_at = b"", 0  # the page read last: a search ends within one page
         self._filed_bytes = file.size_bytes - file.size_bytes % entry.size
         self._crc: int | None = None if self._filed_bytes else 0
         self._found = 0
         self.prove: Callable[[], None] | None = None
-        """To be called before the first search: looks whether a file met at start is what was once written."""
+        """Called before the first search: verifies a file from an earlier run, or rebuilds it."""
 
     def __len__(self) -> int:
         return (self._filed_bytes + len(self._pending)) // self._entry.size
@@ -61,7 +61,7 @@ class IndexFile:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all entries, in the file or on their way there."""
+        """Bytes of all entries, in the file or in memory."""
         return self._filed_bytes + len(self._pending)
 
     @property
@@ -70,18 +70,18 @@ class IndexFile:
         return len(self._pending)
 
     def add(self, *values: int) -> None:
-        """Append an entry. Never fails: a full disk leaves it waiting in memory."""
+        """Append an entry. Never fails: on a full disk the entry stays in memory."""
         self._pending += self._entry.pack(*values)
         if len(self._pending) >= _FLUSH_BYTES:
             self.flush()
 
     def flush(self) -> bool:
-        """Put what waits into the file. False when the disk refuses; it goes on waiting then."""
+        """Write the waiting entries to the file. Returns False if the disk fails; then they stay in memory."""
         if self._pending:
             try:
                 self.file.write(self._filed_bytes, self._pending)
             except OSError as error:
-                logger.warning("index entries of %s wait in memory: %s", self.file.place, error.strerror)
+                logger.warning("index entries of %s stay in memory: %s", self.file.place, error.strerror)
                 return False
             if self._crc is not None:
                 self._crc = int(crc32c.crc32c(self._pending, self._crc))
@@ -90,9 +90,9 @@ class IndexFile:
         return True
 
     def count_until(self, value: int, key: Callable[[tuple[int, ...]], int]) -> int:
-        """How many entries have a `key` of at most `value`; it rises along the file. Raises OSError.
+        """The number of entries with a `key` of at most `value`; keys rise along the file. Raises OSError.
 
-        A reader's next question is mostly about a place a little further on: the search begins where the last ended.
+        The search begins where the last one ended, because a reader mostly continues a little further on.
         """
         count, low = len(self), self._found
         if low > count or (low and key(self[low - 1]) > value):
@@ -105,13 +105,13 @@ class IndexFile:
         return found
 
     def seal(self) -> "FileSeal":
-        """The size of what is in the file and its checksum, kept while it was written: what the file must be."""
+        """The size and checksum of the file's entries; the checksum is updated with each write."""
         if self._crc is None:
             self._crc = self._checksum(self._filed_bytes)
         return FileSeal(self._filed_bytes, self._crc)
 
     def begins_as(self, seal: "FileSeal") -> bool:
-        """Whether the file holds at least what was sealed, and that unchanged. Reads it; raises OSError."""
+        """Whether the file begins with the sealed bytes, unchanged. Reads the file; raises OSError."""
         if seal.size_bytes > self._filed_bytes or seal.size_bytes % self._entry.size:
             return False
         crc = self._checksum(seal.size_bytes)
@@ -120,11 +120,11 @@ class IndexFile:
         return crc == seal.crc
 
     def is_as(self, seal: "FileSeal") -> bool:
-        """Whether the file holds what was sealed and nothing else. Reads it; raises OSError."""
+        """Whether the file holds exactly the sealed bytes. Reads the file; raises OSError."""
         return self.file.size_bytes == seal.size_bytes and self.begins_as(seal)
 
     def drop_unsealed(self, seal: "FileSeal") -> None:
-        """Forget what was added after `seal`: a power cut may have left zeros of it. Raises OSError."""
+        """Drop the entries after `seal`: a power cut may have replaced them by zeros. Raises OSError."""
         self.truncate(seal.size_bytes // self._entry.size)
 
     def _checksum(self, size_bytes: int) -> int:
@@ -144,7 +144,7 @@ class IndexFile:
         del self._pending[max(0, size_bytes - self._filed_bytes) :]
 
     def entries(self, start: int = 0) -> Iterator[tuple[int, ...]]:
-        """The entries from number `start` on, read a page at a time."""
+        """The entries from index `start` on, read a page at a time."""
         at = start * self._entry.size
         while at < self._filed_bytes:
             page = self.file.read(at, min(self._page_bytes, self._filed_bytes - at))
@@ -154,27 +154,27 @@ class IndexFile:
 
 
 class OffsetIndex(IndexFile):
-    """`.index`: for one batch every few KiB, its last offset and where it begins (row L1)."""
+    """`.index`: for one batch every few KiB, its last offset and its position (row L1)."""
 
     def __init__(self, file: StoredFile) -> None:
         super().__init__(file, OFFSET_ENTRY)
 
     def position_before(self, relative_offset: int) -> int:
-        """A position from which a walk over the batches comes to `relative_offset`; the nearest the index knows."""
+        """The nearest indexed position from which a walk over the batches reaches `relative_offset`."""
         if self.prove is not None:
             self.prove()
         found = self.count_until(relative_offset, _first)
         return self[found - 1][1] if found else 0
 
     def batch_before(self, position: int) -> int:
-        """The start of the last indexed batch that begins at or before `position`; 0 when none does."""
+        """The position of the last indexed batch that begins at or before `position`; 0 if there is none."""
         if self.prove is not None:
             self.prove()
         found = self.count_until(position, _second)
         return self[found - 1][1] if found else 0
 
     def truncate_to_position(self, position: int) -> None:
-        """Forget the batches that begin at `position` or later. Raises OSError."""
+        """Drop the entries of batches that begin at `position` or later. Raises OSError."""
         self.truncate(bisect_right(self, position - 1, key=_second))
 
 
@@ -187,10 +187,10 @@ class TimeIndex(IndexFile):
 
     @property
     def last(self) -> tuple[int, int]:
-        """The last entry as (timestamp in ms, relative offset); (-1, 0) when there is none.
+        """The last entry as (timestamp in ms, relative offset); (-1, 0) if there is none.
 
-        Kept in memory: an append asks for it when its batch is written, and nothing may fail then. Raises OSError when
-        it is asked for the first time.
+        Cached in memory: an append reads it after its batch is written, when nothing may fail. The first read may raise
+        OSError.
         """
         if self._last is None:
             timestamp_ms, relative_offset = self[len(self) - 1] if len(self) else (-1, 0)
@@ -202,21 +202,21 @@ class TimeIndex(IndexFile):
         super().truncate(count)
 
     def note(self, timestamp_ms: int, relative_offset: int) -> None:
-        """Append an entry where it says something new: timestamps in the index rise."""
+        """Append an entry if its timestamp is higher than the last one: timestamps in the index rise."""
         last_ms, last_offset = self.last
         if timestamp_ms > last_ms and (relative_offset > last_offset or not len(self)):
             self.add(timestamp_ms, relative_offset)
             self._last = timestamp_ms, relative_offset
 
     def offset_before(self, timestamp_ms: int) -> int:
-        """The relative offset up to which no record is as late as `timestamp_ms`; 0 when the index knows nothing."""
+        """The relative offset up to which every record is earlier than `timestamp_ms`; 0 if the index has no entry."""
         if self.prove is not None:
             self.prove()
         found = bisect_right(self, timestamp_ms - 1, key=_first)
         return self[found - 1][1] if found else 0
 
     def latest_before(self, relative_offset: int) -> tuple[int, int]:
-        """The last entry for an offset below `relative_offset`; (-1, 0) when there is none."""
+        """The last entry for an offset below `relative_offset`; (-1, 0) if there is none."""
         if self.prove is not None:
             self.prove()
         found = bisect_right(self, relative_offset - 1, key=_second)
@@ -226,7 +226,7 @@ class TimeIndex(IndexFile):
         return timestamp_ms, offset
 
     def truncate_to_offset(self, relative_offset: int) -> None:
-        """Forget the entries for offsets at or above `relative_offset`. Raises OSError."""
+        """Drop the entries for offsets at or above `relative_offset`. Raises OSError."""
         self.truncate(bisect_right(self, relative_offset - 1, key=_second))
 
 

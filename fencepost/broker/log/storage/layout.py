@@ -1,4 +1,4 @@
-"""What stands where in a data directory: partitions, what was set aside, what was deleted half."""
+"""The names in a data directory: partitions, renamed logs of deleted topics, copies, unfinished deletions."""
 
 import re
 
@@ -8,16 +8,16 @@ from fencepost.protocol.topics import TopicPartition
 DELETED = "-delete"
 STRAY = "-stray"
 NAME_MAX = 255
-"""Characters that a file system takes for a name."""
+"""The most characters of a file name."""
 ACCEPT_LOSS = "accept-loss"
-"""A file of this name in a partition's directory: the operator gives up what follows the first damaged batch."""
+"""A file of this name in a partition's directory: the operator accepts the loss from the first damaged batch on."""
 
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _ASIDE = re.compile(r"(?P<name>.+)\.damaged(?P<number>[0-9]{1,9})-stray")
 
 
 def may_be_partition(tp: TopicPartition) -> bool:
-    """Whether the name can be that of a directory: it leads nowhere else."""
+    """Whether the name is a valid directory name, without a path to another directory."""
     return bool(_TOPIC.fullmatch(tp.topic)) and tp.topic not in (".", "..") and tp.partition >= 0
 
 
@@ -30,12 +30,12 @@ def partition_of(name: str) -> TopicPartition | None:
 
 
 def long_name(tp: TopicPartition, ending: str) -> str:
-    """A directory's name with that ending: of a topic with a very long name, as Kafka does, the beginning only."""
+    """The directory's name with that ending; a very long topic name is shortened, as in Kafka."""
     return str(tp)[: NAME_MAX - len(ending)] + ending
 
 
 def copy_aside(directory: Store, name: str) -> str:
-    """Copy a damaged log whole and durable; returns the name of the copy. Raises OSError."""
+    """Copy a damaged log durably. Returns the name of the copy. Raises OSError."""
     aside = f"{name}.damaged{last_aside(directory, name) + 1}{STRAY}"
     source, copy = directory.child(name), directory.child(aside)
     for file in source.sizes():
@@ -44,6 +44,6 @@ def copy_aside(directory: Store, name: str) -> str:
 
 
 def last_aside(directory: Store, name: str) -> int:
-    """The number of the last copy that `copy_aside` made of a log and nobody deleted; 0 for none."""
+    """The number of the last copy by `copy_aside` that still exists; 0 for none."""
     found = (_ASIDE.fullmatch(child) for child in directory.children())
     return max((int(match["number"]) for match in found if match and match["name"] == name), default=0)

@@ -12,16 +12,16 @@ class DirectoryInUse(Exception):
 
 
 def lock_directory(directory: Path) -> int:
-    """Lock the directory for this process, against ourselves (flock) and against a Kafka (POSIX lock).
+    """Lock the directory for this process, against other fencepost brokers (flock) and Kafka (POSIX lock).
 
-    The descriptor that is returned holds the lock until it is closed. Raises DirectoryInUse and OSError.
+    The returned descriptor holds the lock until it is closed. Raises DirectoryInUse and OSError.
     """
     fd = os.open(directory / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     return _locked(fd, directory, fcntl.LOCK_EX)
 
 
 def lock_shared(directory: Path) -> int | None:
-    """As `lock_directory`, for somebody who only reads; None where no broker was ever here. Nothing is written."""
+    """Like `lock_directory`, for a reader; None if no broker ever used the directory. Writes nothing."""
     try:
         fd = os.open(directory / LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:

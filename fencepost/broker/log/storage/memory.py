@@ -1,4 +1,4 @@
-"""The store that keeps everything in this process's memory: `--memory`, the embedded broker and simulations."""
+"""The store in this process's memory: `--memory`, the embedded broker and simulations."""
 
 import errno
 import os
@@ -35,7 +35,7 @@ class MemoryFile:
             self.data[position : position + len(data)] = data
 
     def stage(self, head: Bytes, data: Bytes) -> Staging | None:
-        return None  # no write ever waits
+        return None  # writes to memory never block
 
     def unstage(self, staged: Staging) -> None:
         """Nothing: nothing is ever staged."""
@@ -62,14 +62,14 @@ class MemoryFile:
         return 0, None
 
     def follow(self, name: str) -> None:
-        """It is held by itself, not by its name."""
+        """Nothing: the object does not depend on its name."""
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Nothing: there is no descriptor."""
 
 
 class MemoryStore:
-    """A directory of `MemoryFile`s; what is durable here is what the process lives to see."""
+    """A directory of `MemoryFile`s; nothing outlives the process."""
 
     def __init__(self, place: str = "memory:") -> None:
         self.place = place
@@ -89,7 +89,7 @@ class MemoryStore:
         return child
 
     def new_child(self, name: str) -> "MemoryStore":
-        """An empty directory of this kind; simulations override it to hand their faults down."""
+        """An empty directory of this kind; simulations override it to pass on their faults."""
         return MemoryStore(f"{self.place}/{name}")
 
     def open(self, name: str) -> StoredFile:

@@ -1,7 +1,7 @@
-"""What a crash leaves of the room that was reserved behind the last batch (`StoredFile.reserve`): a mark, and zeros.
+"""Finds the reserved space that a crash left after the last batch (`StoredFile.reserve`): a mark, and zeros.
 
-A batch may end in zeros, too, so it takes the batches to say where the room begins; and only a file that is nothing but
-the mark and zeros from there on ends in room. All else is damage, and not for this module to judge.
+A batch may end in zeros, too, so a walk over the batches must find where the space begins. Only the mark and zeros up
+to the end of the file are reserved space. Anything else is damage, which this module does not handle.
 """
 
 from fencepost.broker.log.recovery.scanning import ReadableFile
@@ -14,7 +14,7 @@ _ZEROS = bytes(_CHUNK_BYTES)
 
 
 def drop_reserve(segment: Segment) -> int:
-    """Cut what is reserved off a segment's file; how many bytes that were. Raises OSError."""
+    """Truncate the reserved space of a segment's file. Returns its size in bytes. Raises OSError."""
     size = segment.size_bytes
     end = end_of_batches(segment)
     if end is None or end == size:
@@ -24,7 +24,7 @@ def drop_reserve(segment: Segment) -> int:
 
 
 def end_of_batches(segment: Segment) -> int | None:
-    """Where the last batch ends and nothing but room follows; None where the file does not end so. Raises OSError."""
+    """The end of the last batch, if only reserved space follows; else None. Raises OSError."""
     size = segment.size_bytes
     if size < HEADER_SIZE or not _is_zeros(segment.file.read(size - HEADER_SIZE, HEADER_SIZE)):
         return None
@@ -38,7 +38,7 @@ def end_of_batches(segment: Segment) -> int | None:
 
 
 def is_room(file: ReadableFile, start: int, stop: int) -> bool:
-    """Whether there is something from `start` to `stop`, and nothing but the mark and zeros. Raises OSError."""
+    """Whether the bytes from `start` to `stop` exist and are only the mark and zeros. Raises OSError."""
     if file.read(start, len(END_MARK)) == END_MARK:
         start += len(END_MARK)
     for position in range(start, stop, _CHUNK_BYTES):
@@ -48,7 +48,7 @@ def is_room(file: ReadableFile, start: int, stop: int) -> bool:
 
 
 def _last_byte(segment: Segment) -> int:
-    """Where the last byte stands that is not zero; -1 where all are."""
+    """The position of the last byte that is not zero; -1 if all are zero."""
     position = segment.size_bytes
     while position > 0:
         start = max(0, position - _CHUNK_BYTES)
@@ -60,12 +60,12 @@ def _last_byte(segment: Segment) -> int:
 
 
 def _is_zeros(data: bytes) -> bool:
-    """Of at most a chunk. A comparison takes a thousandth of the time in which Python looks at each byte."""
+    """Whether at most a chunk is all zeros. A comparison is a thousand times faster than a loop over the bytes."""
     return data == _ZEROS[: len(data)]
 
 
 def _known_batch(segment: Segment, position: int) -> int:
-    """Where a batch surely begins, at or before `position`: one that the index names and that is what it says."""
+    """The position of a verified batch at or before `position`, from the index; 0 if there is none."""
     for number in range(len(segment.offsets) - 1, -1, -1):
         relative_offset, at = segment.offsets[number]
         if 0 < at <= position:

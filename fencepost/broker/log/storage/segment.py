@@ -41,7 +41,7 @@ def offset_in_name(name: str, suffix: str) -> int | None:
 
 
 class Step(NamedTuple):
-    """One batch met on a walk over a segment."""
+    """One batch on a walk over a segment."""
 
     position: int
     base_offset: int
@@ -51,7 +51,7 @@ class Step(NamedTuple):
 
 
 class Slice(NamedTuple):
-    """Whole batches in a segment: where they stand and the offset after the last of them."""
+    """Whole batches in a segment: their position and size, and the offset after the last batch."""
 
     position: int
     size_bytes: int
@@ -61,7 +61,7 @@ class Slice(NamedTuple):
 class Segment:
     """Batches from `base_offset` up to `next_offset`, appended at the end, read anywhere.
 
-    `ending` comes after the names of its files while compaction has not put it in its place.
+    `ending` follows the names of its files until compaction has swapped it in.
     """
 
     def __init__(self, store: Store, base_offset: int, created_ms: int = NO_TIMESTAMP_MS, ending: str = "") -> None:
@@ -71,7 +71,7 @@ class Segment:
         self.created_ms = created_ms
         self.first_timestamp_ms = NO_TIMESTAMP_MS
         self.names = {suffix: file_name(base_offset, suffix) + ending for suffix in SEGMENT_SUFFIXES}
-        """Its files by Kafka's suffix for them, whether or not they exist."""
+        """The names of its files by Kafka's suffix, whether or not the files exist."""
         self.file = store.open(self.names[LOG_SUFFIX])
         self.offsets = OffsetIndex(store.open(self.names[INDEX_SUFFIX]))
         self.times = TimeIndex(store.open(self.names[TIME_INDEX_SUFFIX]))
@@ -90,19 +90,20 @@ class Segment:
 
     @property
     def last_time_ms(self) -> int:
-        """Its largest timestamp; without any, as in Kafka, when its file was last written. Raises OSError."""
+        """Its largest timestamp; without any, as in Kafka, the time of its file's last write. Raises OSError."""
         return self.max_timestamp_ms if self.max_timestamp_ms >= 0 else self.file.modified_ms()
 
     def append(self, batch: Bytes, header: BatchHeader, index_interval_bytes: int) -> None:
-        """Write one batch at `next_offset`, which its bytes carry and `header` need not. Raises OSError; then nothing
-        has changed.
+        """Write one batch at `next_offset`, which its bytes carry (`header` need not).
+
+        Raises OSError; then nothing has changed.
         """
         position = self.file.size_bytes
         self.file.write(position, batch)
         self.note(position, header, self.next_offset, index_interval_bytes)
 
     def note(self, position: int, header: BatchHeader, base_offset: int, index_interval_bytes: int) -> None:
-        """Take the batch at `position`, just written or found there again, into indexes and bounds."""
+        """Add the batch at `position`, appended or found by recovery, to the indexes and bounds."""
         last_offset = base_offset + header.last_offset_delta
         max_timestamp_ms = header.max_timestamp
         if max_timestamp_ms > self.max_timestamp_ms:
@@ -119,7 +120,7 @@ class Segment:
         self._remember(base_offset, position)
 
     def must_roll(self, size_bytes: int, header: BatchHeader, now_ms: int, config: LogConfig) -> bool:
-        """Whether the next batch belongs into a new segment (row L1): this one is full, too old, or its index is."""
+        """Whether the next batch needs a new segment (row L1): this one or its index is full, or it is too old."""
         have_bytes = self.file.size_bytes
         if not have_bytes:
             return False
@@ -156,7 +157,7 @@ class Segment:
             position = start + at
 
     def position_of(self, offset: int) -> int:
-        """Where the first batch begins that reaches `offset`; the end of the file when none does. Raises as `walk`."""
+        """The position of the first batch that reaches `offset`; else the end of the file. Raises as `walk`."""
         if offset >= self.next_offset:
             return self.file.size_bytes
         known = self._positions.get(offset)
@@ -173,7 +174,7 @@ class Segment:
     def slice(self, offset: int, upper_offset: int, max_bytes: int, at_least_one: bool) -> Slice:
         """The whole batches from `offset` below `upper_offset` that fit into `max_bytes`.
 
-        `at_least_one` lets the first batch through whatever its size. Raises as `walk`.
+        `at_least_one` returns the first batch whatever its size. Raises as `walk`.
         """
         start = self.position_of(offset)
         stop = self.position_of(upper_offset)
@@ -199,7 +200,7 @@ class Segment:
         return self.file.piece(part.position, part.size_bytes)
 
     def _remember(self, offset: int, position: int) -> None:
-        """Keep the start of a batch at hand: tail readers and readers in sequence ask for just these."""
+        """Cache the position of a batch: readers at the end and sequential readers need these positions next."""
         positions = self._positions
         positions[offset] = position
         if len(positions) > _KNOWN_POSITIONS_MAX:
@@ -208,17 +209,18 @@ class Segment:
     # Keeping and dropping
 
     def seal(self) -> bool:
-        """Bring the indexes to their final state, as Kafka does when a segment becomes read-only, and write down what
-        they are now. False: disk full.
+        """Complete the indexes, as Kafka does when a segment becomes read-only, and write the seal.
+
+        Returns False if the disk is full.
         """
         self.times.note(self.max_timestamp_ms, self.max_timestamp_offset - self.base_offset)
         self._seal_due = bool(self.size_bytes)
         return self.flush_indexes()
 
     def flush_indexes(self) -> bool:
-        """Put waiting index entries into their files; False when the disk refuses.
+        """Write waiting index entries to their files. Returns False if the disk fails.
 
-        Where there is a `.timeindex` there is an `.index`, though it be empty: Kafka's tools open the two together.
+        With a `.timeindex` there is always an `.index`, even an empty one: Kafka's tools open both.
         """
         if not all([self.offsets.flush(), self.times.flush(), self.aborted.flush()]):
             return False
@@ -237,7 +239,7 @@ class Segment:
         return True
 
     def _write_seal(self) -> None:
-        """In place, within one sector: putting another file there would free a block, which can hold the loop up."""
+        """Write the seal in place, within one sector: a replaced file would free a block, which can block the loop."""
         data = encode_seal(self._seal())
         file = self.store.open(self.names[SEAL_SUFFIX])
         try:
@@ -259,7 +261,7 @@ class Segment:
         )
 
     def sync_targets(self) -> list[SyncTask]:
-        """What to sync to make the batches and the written part of the indexes durable."""
+        """The tasks that make the batches and the written index entries durable."""
         seal = self.store.open(self.names[SEAL_SUFFIX])
         files = (self.file, self.offsets.file, self.times.file, self.aborted.file, seal)
         sync_targets = [target for target in (file.sync_target() for file in files) if target is not None]
@@ -267,9 +269,9 @@ class Segment:
         return sync_targets
 
     def rewind(self, position: int, offset: int, replay_from: int) -> None:
-        """Before a scan from `position` (the batch of `offset`) on: forget what the scan will note. Raises OSError.
+        """Before a scan from `position` (the batch of `offset`) on: drop what the scan will add. Raises OSError.
 
-        Aborts are only noted for what is replayed into the producers' state, from `replay_from` on.
+        The scan adds aborted transactions only from `replay_from` on, where it replays the producers' state.
         """
         self.offsets.truncate_to_position(position)
         self.times.truncate_to_offset(max(0, offset - self.base_offset))
@@ -281,9 +283,9 @@ class Segment:
         self._positions.clear()
 
     def rename(self, suffix: str, ending: str) -> None:
-        """Let the name of the file with this suffix end in `ending`; every reader goes on. Raises OSError.
+        """Rename the file with this suffix so that it ends in `ending`; open readers continue. Raises OSError.
 
-        A file that is not there, as a segment without aborts has no `.txnindex`, is no error.
+        A missing file is not an error: a segment without aborts has no `.txnindex`.
         """
         to = file_name(self.base_offset, suffix) + ending
         try:
@@ -301,25 +303,25 @@ class Segment:
             files[suffix].follow(to)
 
     def write_again(self, offset: int) -> None:
-        """Write the batches from `offset` on to where they stand, and the file's size. Raises OSError."""
+        """Write the batches from `offset` on again at their positions, and set the file's size. Raises OSError."""
         position = self.position_of(offset)
         while data := self.file.read(position, _COPY_BYTES):
             self.file.write(position, data)
             position += len(data)
-        self.file.truncate(self.size_bytes)  # what was reserved may have been cut off by the flush that failed
+        self.file.truncate(self.size_bytes)  # the failed flush may have lost the truncation of reserved space
 
     def delete(self) -> None:
-        """Delete the segment's files, the data first: an index without data is cleared away at the next start."""
+        """Delete the segment's files, the data first: the next start deletes indexes without data."""
         self.close()
         for name in self.names.values():
             self.store.remove(name)
 
     def removals(self) -> list[SyncTask]:
-        """Take the names of its files away, the data first; what is returned deletes them. Raises OSError."""
+        """Remove the names of its files, the data first. Returns tasks that delete the files. Raises OSError."""
         self.close()
         return self.store.removals(self.names.values())
 
     def close(self) -> None:
-        """Let go of descriptors."""
+        """Close the descriptors."""
         for file in (self.file, self.offsets.file, self.times.file, self.aborted.file):
             file.close()

@@ -1,4 +1,4 @@
-"""Logs kept as Kafka's segment files: the `LogStore` over a directory on disk, or one in memory."""
+"""Logs stored as Kafka's segment files: the `LogStore` over a directory on disk, or one in memory."""
 
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.recovery.opening import Recovered, recover
@@ -13,15 +13,15 @@ class SegmentStore:
 
     @property
     def place(self) -> str:
-        """Where the logs are, for people."""
+        """The location of the logs, for messages."""
         return self._store.place
 
     def names(self) -> list[str]:
-        """Every log there is, open or not."""
+        """Every log, open or not."""
         return self._store.children()
 
     def open(self, name: str, config: LogConfig, log_start_offset: int, trusted_offset: int) -> Recovered:
-        """Open a log, and recover what lies above `trusted_offset` (row L2). Raises OSError and CorruptLogFile."""
+        """Open a log, and recover it above `trusted_offset` (row L2). Raises OSError and CorruptLogFile."""
         return recover(self.files(name), config, log_start_offset, trusted_offset)
 
     def files(self, name: str) -> Store:
@@ -29,9 +29,9 @@ class SegmentStore:
         return self._store.child(name)
 
     def rename(self, name: str, to: str) -> None:
-        """Set a log that is not open aside under another name. Raises OSError."""
+        """Rename a log that is not open. Raises OSError."""
         self._store.rename_child(name, to)
 
     def delete(self, name: str, via: str) -> list[SyncTask]:
-        """Rename a log that is not open to `via`; what is returned deletes its files when synced. Raises OSError."""
+        """Rename a log that is not open to `via`. Returns tasks that delete its files when synced. Raises OSError."""
         return self._store.discard_child(name, via)

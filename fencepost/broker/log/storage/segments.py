@@ -1,4 +1,4 @@
-"""A log kept as Kafka's segments, the last of which takes appends: the `StoredLog` over any `Store` of files."""
+"""A log stored as Kafka's segments, the last of which is active: the `StoredLog` over any `Store` of files."""
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -22,13 +22,13 @@ class Segments:
     def __init__(self, store: Store, segments: list[Segment]) -> None:
         assert segments, "a log has at least its active segment"
         self.late: LateLog | None = None
-        """Files are this broker's alone: an append is bound when it returns."""
+        """Only this broker writes these files: an append is bound when it returns."""
         self.store = store
         self._segments = segments
         self._found = segments[:-1]
-        """Those of an earlier run that no `sync_targets` has covered: there may be thousands."""
+        """Segments of an earlier run that no `sync_targets` has covered: there may be thousands."""
         self._unsynced: list[Segment] = []
-        """Those that were closed since the last `sync_targets`."""
+        """Segments that were closed since the last `sync_targets`."""
         self.active = segments[-1]
         self.unflushed = False
         """Whether the last `sync_targets` left index entries of sealed segments in memory: the disk was full."""
@@ -37,7 +37,7 @@ class Segments:
         self.written_batches = 0
         """A count of appends."""
         self.closed_since_sync = 0
-        """As `StoredLog` says."""
+        """See `StoredLog`."""
 
     def __iter__(self) -> Iterator[Segment]:
         return iter(self._segments)
@@ -62,11 +62,11 @@ class Segments:
 
     @property
     def written_bytes(self) -> int:
-        """A count of bytes that grows with every append and never falls; where it begins says nothing."""
+        """A count of bytes that grows with every append and never falls; its first value is arbitrary."""
         return self._rolled_bytes + self.active.file.size_bytes
 
     def must_roll(self, size_bytes: int, header: BatchHeader, now_ms: int, config: LogConfig) -> bool:
-        """Whether the next batch belongs into a new segment (row L1)."""
+        """Whether the next batch needs a new segment (row L1)."""
         return self.active.must_roll(size_bytes, header, now_ms, config)
 
     def append(self, expected_offset: int, batch: Bytes, header: BatchHeader, config: LogConfig) -> Conflict | None:
@@ -79,19 +79,19 @@ class Segments:
         return None
 
     def stage(self, head: Bytes, batch: Bytes) -> Staging | None:
-        """As `StoredLog` says. Raises OSError."""
+        """See `StoredLog`. Raises OSError."""
         return self.active.file.stage(head, batch)
 
     def unstage(self, staged: Staging) -> None:
-        """As `StoredLog` says."""
+        """See `StoredLog`."""
         self.active.file.unstage(staged)
 
     def note_aborted(self, aborted: AbortedTransaction) -> None:
-        """The marker just appended aborts this transaction; the entry stands in the marker's segment (row I3)."""
+        """Record that the marker just appended aborts this transaction, in the marker's segment (row I3)."""
         self.active.aborted.append(aborted)
 
     def roll(self, now_ms: int) -> None:
-        """Close the active segment to appends and begin the next one at the end offset; its files come later."""
+        """Close the active segment and begin the next one at the end offset; its first append creates its files."""
         old = self.active
         following = Segment(self.store, old.next_offset, now_ms)  # first, for it may raise OSError
         old.seal()
@@ -105,7 +105,7 @@ class Segments:
     # Reading
 
     def index_of(self, offset: int) -> int:
-        """Number of the segment that holds `offset` (of the first one for offsets before the log)."""
+        """Index of the segment that holds `offset` (of the first one for offsets before the log)."""
         return max(0, bisect_right(self._segments, offset, key=_base_offset) - 1)
 
     def from_offset(self, offset: int) -> Iterator[Segment]:
@@ -118,7 +118,7 @@ class Segments:
             yield self._segments[number]
 
     def read(self, offset: int, upper_offset: int, max_bytes: int, at_least_one: bool) -> Extent:
-        """Whole batches from `offset` below `upper_offset`, at most `max_bytes` (but for one large batch).
+        """Whole batches from `offset` below `upper_offset`, at most `max_bytes` (except for one large batch).
 
         Raises CorruptLogFile and OSError.
         """
@@ -159,7 +159,7 @@ class Segments:
         return found
 
     def first_at_or_after(self, timestamp_ms: int, start_offset: int, upper_offset: int) -> FoundTime | None:
-        """The first record in that range that is not earlier (row I6). Raises CorruptLogFile and OSError."""
+        """The first record in that range with at least that timestamp (row I6). Raises CorruptLogFile and OSError."""
         return timestamps.first_at_or_after(self.from_offset(start_offset), timestamp_ms, start_offset, upper_offset)
 
     def latest(self, start_offset: int, upper_offset: int) -> FoundTime | None:
@@ -167,18 +167,18 @@ class Segments:
         return timestamps.latest(self.from_offset(start_offset), start_offset, upper_offset)
 
     def facts(self) -> list[SegmentFacts]:
-        """What retention needs to know of each segment, oldest first. Raises OSError."""
+        """The facts that retention needs of each segment, oldest first. Raises OSError."""
         return [SegmentFacts(s.next_offset, s.size_bytes, s.last_time_ms) for s in self._segments]
 
     # Durability and deletion
 
     @property
     def has_unsynced_closed(self) -> bool:
-        """As `StoredLog` says."""
+        """See `StoredLog`."""
         return bool(self._unsynced or self._found)
 
     def sync_targets(self) -> list[SyncTask]:
-        """What to sync to make all batches so far durable, and once the indexes of each sealed segment."""
+        """The tasks that make all batches so far durable, and once the indexes of each closed segment."""
         kept = [segment for segment in self._unsynced if not segment.flush_indexes()]
         found = [segment for segment in self._found if not segment.flush_indexes()]
         self.unflushed = bool(kept or found)
@@ -192,7 +192,7 @@ class Segments:
         return sync_targets + self.store.entry_targets()
 
     def writeback(self, max_bytes: int) -> tuple[int, list[SyncTask]]:
-        """As `StoredLog` says. Raises OSError."""
+        """See `StoredLog`. Raises OSError."""
         taken, sync_targets = 0, list[SyncTask]()
         for segment in (*self._found, *self._unsynced, self.active):
             size_bytes, target = segment.file.writeback(max_bytes - taken)
@@ -202,35 +202,35 @@ class Segments:
         return taken, sync_targets
 
     def reserve(self, size_bytes: int) -> None:
-        """Have the active segment's file ready for so much more, as `StoredFile` says."""
+        """Reserve `size_bytes` in the active segment's file, see `StoredFile`."""
         self.active.file.reserve(size_bytes)
 
     def write_again(self, offset: int) -> None:
-        """Write the batches at `offset` and above once more, as `StoredLog` says. Raises OSError."""
+        """Write the batches from `offset` on again, see `StoredLog`. Raises OSError."""
         for segment in self._segments:
             if segment.next_offset > offset:
                 segment.write_again(max(offset, segment.base_offset))
 
     def tail_targets(self, offset: int) -> list[SyncTask]:
-        """What to sync to make durable all that stands at `offset` and above. Raises OSError."""
+        """The tasks that make all batches from `offset` on durable. Raises OSError."""
         return [
             target for segment in self._segments if segment.next_offset > offset for target in segment.sync_targets()
         ]
 
     def flush_indexes(self) -> bool:
-        """Put all waiting index entries into their files; False when the disk refuses."""
+        """Write all waiting index entries to their files. Returns False if the disk fails."""
         return not [segment for segment in self._segments if not segment.flush_indexes()]
 
     def create(self) -> None:
-        """Let the active segment's file come into being though it is empty. Raises OSError."""
+        """Create the active segment's file even if it is empty. Raises OSError."""
         self.active.file.create()
 
     def seal_targets(self) -> list[SyncTask] | None:
-        """Bring the active segment's indexes to their final state: what to sync then; None where the disk is full."""
+        """Complete the active segment's indexes. Returns the tasks to sync, or None if the disk is full."""
         return self.active.sync_targets() if self.active.seal() else None
 
     def drop_front(self, count: int) -> list[SyncTask]:
-        """Take the oldest `count` segments out; what is returned deletes their files when synced. Raises OSError."""
+        """Remove the oldest `count` segments. Returns tasks that delete their files when synced. Raises OSError."""
         assert count < len(self._segments), "the active segment stays"
         removals: list[SyncTask] = []
         for segment in self._segments[:count]:
@@ -243,9 +243,9 @@ class Segments:
         return removals
 
     def replace(self, old: Sequence[Segment], new: Segment) -> Conflict | None:
-        """Let `new` stand where `old` stood: it holds what compaction left of them, and is durable.
+        """Replace `old` by `new`, their durable compacted copy.
 
-        A Conflict where they do not stand there any more (retention was first); then nothing has changed.
+        Returns a Conflict if retention has removed some of `old`; then nothing has changed.
         """
         first = old[0].base_offset
         at = self.index_of(first)
@@ -261,6 +261,6 @@ class Segments:
         return None
 
     def close(self) -> None:
-        """Let go of descriptors."""
+        """Close the descriptors."""
         for segment in self._segments:
             segment.close()

@@ -1,4 +1,4 @@
-"""A large batch on its way into a file: a thread writes it behind all that counts, before it counts itself."""
+"""A staged batch: a thread writes a large batch after the file's end, before the append makes it part of the log."""
 
 import threading
 
@@ -6,14 +6,14 @@ from fencepost.broker.log.storage.disk import Disk
 from fencepost.broker.log.storage.store import Bytes, Descriptor
 
 PIECE_BYTES = 128 << 10
-"""A write takes pages from the kernel in pieces as large as itself, and large ones can cost ten times as much: decision
-44."""
+"""The most bytes of one write. The kernel allocates page cache in pieces as large as the write, and large pieces can
+cost ten times as much (decision 44)."""
 
 
 class Staged:
-    """The bytes of one batch that stand in a file, or soon will, where the next batch begins.
+    """One batch that a thread writes at the position of the next append.
 
-    `data` is the batch, but for its first bytes, which are going to be `head` when it is appended; `mark` comes behind.
+    `data` is the batch, except that its first bytes will be `head` when it is appended; `mark` follows the batch.
     """
 
     def __init__(
@@ -30,7 +30,7 @@ class Staged:
         self._complete = False
 
     def sync(self) -> None:
-        """Write it all, the mark first; to be called from a thread. Where the disk refuses, the append will, too."""
+        """Write the mark, then the batch, in a thread. Never raises: after an error the append writes the batch."""
         try:
             with memoryview(self._data) as view, memoryview(self._head) as head, memoryview(self._mark) as mark:
                 self._complete = (
@@ -40,7 +40,7 @@ class Staged:
             self._complete = False
 
     def is_whole(self, position: int, data: Bytes) -> bool:
-        """Whether all of `data`, this very object as it is now, stands at `position`."""
+        """Whether this object `data`, with its current first bytes, is completely written at `position`."""
         return (
             self._complete
             and self._data is data
@@ -49,15 +49,13 @@ class Staged:
         )
 
     def withdraw(self) -> None:
-        """Write nothing more: when this returns, the room behind the last batch is the caller's. It waits for the one
-        piece that may be under way.
-        """
-        self._withdrawn = True  # first, or the thread might take the lock again and again before us
+        """Stop writing. When it returns, the thread writes no more; it waits for at most one piece."""
+        self._withdrawn = True  # first: otherwise the thread might take the lock again and again
         with self._writing:
             pass
 
     def _put(self, view: memoryview, at: int) -> bool:
-        """Write `view` from byte `at` of the batch's room on; False where not all of it went in."""
+        """Write `view` from byte `at` of the batch on. Returns False if it was not written completely."""
         start = 0
         while start < len(view):
             with self._writing:

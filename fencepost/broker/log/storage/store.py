@@ -1,4 +1,4 @@
-"""The port below the log: named byte files in directories. The rules stand above it, the bytes below it."""
+"""The port below the log: named byte files in directories. The rules are above it, the bytes below it."""
 
 import os
 from collections.abc import Callable, Iterable, Mapping
@@ -6,11 +6,11 @@ from typing import Protocol
 
 Bytes = bytes | bytearray | memoryview
 NEVER_WRITTEN = -1
-"""When a file was written that never was, or of which nobody noted it."""
+"""The time of the last write of a file that was never written, or for which it is unknown."""
 
 
 class CorruptLogFile(Exception):
-    """A file of a log holds what cannot be there; names the file, the byte position and the reason."""
+    """A file of a log is damaged; names the file, the byte position and the reason."""
 
     def __init__(self, place: str, position: int, why: str) -> None:
         super().__init__(f"{place} at byte {position}: {why}")
@@ -20,18 +20,18 @@ class CorruptLogFile(Exception):
 
 
 class FlushFailed(OSError):
-    """An fsync failed. What was written since the last one that succeeded may be lost, and a second try would lie.
+    """An fsync failed. The bytes since the last successful one may be lost, and a retry proves nothing.
 
-    The kernel marks pages clean that it could not write, so flushing again succeeds and proves nothing. Whoever meets
-    this gives the file up: see `LogFlusher`.
+    The kernel marks pages clean that it could not write, so the next flush succeeds without them. The caller must not
+    use the file again: see `LogFlusher`.
     """
 
 
 class Descriptor:
-    """A file descriptor that is closed when nobody refers to it any more.
+    """A file descriptor that closes when its last reference is gone.
 
-    A file region on its way to a socket keeps its descriptor open, whatever happens to the file meanwhile: closing by
-    reference, not by call, is what makes that safe. Descriptor numbers are never reused under a reader.
+    A file region that waits for a socket keeps its descriptor open, even if the file is closed or deleted meanwhile. So
+    a descriptor number is never reused while a reader needs it.
     """
 
     __slots__ = ("__weakref__", "_close", "fd")
@@ -45,7 +45,7 @@ class Descriptor:
 
 
 class FileRegion:
-    """`length` bytes of an open file from `offset` on, for sendfile; valid as long as the object lives."""
+    """`length` bytes of an open file from `offset` on, for sendfile; valid as long as the object exists."""
 
     __slots__ = ("_descriptor", "length", "offset")
 
@@ -67,96 +67,96 @@ class FileRegion:
 
 
 Piece = bytes | FileRegion
-"""What a read hands out: small pieces as bytes, large ones as regions of a file."""
+"""The result of a read: small pieces as bytes, large ones as regions of a file."""
 
 
 class SyncTask(Protocol):
-    """Something that can be made durable from another thread, whatever the event loop does meanwhile."""
+    """A task for any thread that makes bytes durable, or does other slow work on files."""
 
     def sync(self) -> None:
-        """Return when it is durable. Raises OSError: what was written since the last success may then be lost."""
+        """Do it, and return when it is durable. Raises OSError: then the bytes since the last success may be lost."""
 
 
 class Staging(SyncTask, Protocol):
-    """What a thread does for `StoredFile.stage`: its `sync` returns when that is done, and never raises."""
+    """The task of `StoredFile.stage`: its `sync` returns when the bytes are written, and never raises."""
 
 
 END_MARK = bytes(8) + (1 << 30).to_bytes(4, "big") + bytes(5)
-"""Stands in reserved room behind the last batch: the head of one that would be larger than the file, at which Kafka's
-readers take a log to end. Zeros they would call damage."""
+"""Follows the last batch in reserved space: the header of a batch larger than the file, where Kafka's readers end a
+log. They would report zeros as damage."""
 
 
 class StoredFile(Protocol):
-    """One file. It comes into being with its first write, or by `create`."""
+    """One file. Its first write or `create` creates it."""
 
     @property
     def place(self) -> str:
-        """The file's name for messages to people."""
+        """The file's name for messages."""
 
     @property
     def size_bytes(self) -> int:
-        """Bytes written and kept."""
+        """Written bytes, without reserved space."""
 
     def modified_ms(self) -> int:
-        """When it was last written, in epoch ms by the system's clock; NEVER_WRITTEN where unknown. Raises OSError."""
+        """Time of the last write in epoch ms by the system's clock; NEVER_WRITTEN if unknown. Raises OSError."""
 
     def create(self) -> None:
-        """Let it come into being now, empty, if it is not there. Raises OSError."""
+        """Create the file, empty, if it does not exist. Raises OSError."""
 
     def write(self, position: int, data: Bytes) -> None:
-        """Put all of `data` at `position`. Raises OSError; the file then holds what it held before."""
+        """Write all of `data` at `position`. Raises OSError; then the file is unchanged."""
 
     def stage(self, head: Bytes, data: Bytes) -> "Staging | None":
-        """Begin to write `data` behind all that was written, its first bytes as they are going to be: `head`.
+        """A task that writes `data` after the file's end ahead of its append, with `head` as its first bytes.
 
-        It counts when `data`, this very object, is given to `write` at the file's end; then nothing is left to do. Any
-        other write comes first, and takes back what was staged; so does the next `stage`. None where that is of no use.
-        Raises OSError.
+        When the same object `data` is then passed to `write` at the file's end, nothing is left to write. Any other
+        write, and the next `stage`, withdraws the staged bytes. None if staging has no use. Raises OSError.
         """
 
     def unstage(self, staged: "Staging") -> None:
-        """Take back what was staged, unless it was written or taken back already."""
+        """Withdraw the staged bytes, unless they were appended or withdrawn already."""
 
     def reserve(self, size_bytes: int) -> None:
-        """Let END_MARK and zeros follow what was written, about `size_bytes` of them, that no size of ours counts.
+        """Extend the file by END_MARK and about `size_bytes` zeros, which `size_bytes` does not count.
 
-        What is written over them leaves the size that the disk knows as it is, which makes a flush cheaper. They go by
-        `trim` and `truncate`; after a crash they may be there. Nothing happens where the disk refuses.
+        Writes into the reserved space leave the file's size on disk unchanged, which makes a flush cheaper. `trim` and
+        `truncate` remove it; after a crash it may still exist. Does nothing if the disk fails.
         """
 
     def trim(self) -> None:
-        """Take what is reserved away. Raises OSError."""
+        """Remove the reserved space. Raises OSError."""
 
     def read(self, position: int, length: int) -> bytes:
         """At most `length` bytes from `position` on; fewer at the end of the file. Raises OSError."""
 
     def piece(self, position: int, length: int) -> Piece:
-        """`length` bytes that exist, as cheaply as they can be sent. Raises OSError."""
+        """`length` existing bytes, in the form that is cheapest to send. Raises OSError."""
 
     def truncate(self, size_bytes: int) -> None:
         """Drop everything from `size_bytes` on. Raises OSError."""
 
     def sync_target(self) -> SyncTask | None:
-        """What to sync so that all writes so far are durable; None where nothing was ever written."""
+        """The task that makes all writes so far durable; None if the file does not exist."""
 
     def writeback(self, max_bytes: int) -> "tuple[int, SyncTask | None]":
-        """At most so many of the oldest bytes that no `sync_target` has covered: how many, and what brings them
-        to the disk when synced, which makes nothing durable. Raises OSError.
+        """At most `max_bytes` of the oldest unflushed bytes: their number, and a task that writes them to the disk.
+
+        The task makes nothing durable. Raises OSError.
         """
 
     def follow(self, name: str) -> None:
-        """The file has got another name in its directory: go by that one from now on."""
+        """Use the file's new name in its directory from now on."""
 
     def close(self) -> None:
-        """Let go of descriptors; the file can be used again all the same."""
+        """Close the descriptor; the next use opens the file again."""
 
 
 class Store(Protocol):
-    """One directory of files, and the directories in it. Directories come into being with their first file."""
+    """One directory of files, and the directories in it. The first file creates its directory."""
 
     @property
     def place(self) -> str:
-        """The directory's name for messages to people."""
+        """The directory's name for messages."""
 
     def sizes(self) -> Mapping[str, int]:
         """The files that exist, with their sizes in bytes."""
@@ -171,44 +171,44 @@ class Store(Protocol):
         """The file `name`, whether or not it exists yet."""
 
     def load(self, name: str) -> bytes | None:
-        """All of a small file, or None when there is none. Raises OSError."""
+        """The content of a small file, or None if it does not exist. Raises OSError."""
 
     def replace(self, name: str, data: Bytes, *, durable: bool = False, whole: bool = False) -> None:
-        """Put a small file in place; on return it is durable if `durable`. Raises OSError; then the old one stands.
+        """Replace a small file; on return it is durable if `durable`. Raises OSError; then the old file remains.
 
-        Over a power cut that comes before the directory is synced, either the old file or the new one stands there if
-        `whole` or `durable`; otherwise it may be torn, which its reader must notice.
+        After a power cut before the directory is synced, the file is either the old or the new one if `whole` or
+        `durable`. Otherwise it may be torn, which its reader must detect.
         """
 
     def replacement(self, name: str, data: Bytes) -> SyncTask:
-        """What puts a small file in place durably, as `replace` does, when it is synced: from any thread."""
+        """A task that replaces a small file durably when synced, from any thread."""
 
     def removals(self, names: Iterable[str]) -> list[SyncTask]:
-        """Take these files' names away, in this order, where they exist; what is returned deletes them when synced.
+        """Remove the names of these files, in this order, if they exist. Returns tasks that delete them when synced.
 
-        That may be done by any thread, at any time or never: freeing a file's blocks can take its time, and the next
-        start does what was left. Raises OSError.
+        Any thread may sync them at any time or never: freeing a file's blocks can be slow, and the next start deletes
+        the rest. Raises OSError.
         """
 
     def remove(self, name: str) -> None:
-        """Delete a file; no error when there is none. Raises OSError."""
+        """Delete a file; a missing one is not an error. Raises OSError."""
 
     def rename(self, name: str, to: str) -> None:
-        """Give a file another name, in place of any file that has it. Files opened before keep the bytes they had.
+        """Rename a file; replaces a file with that name. Open files keep their bytes.
 
-        Raises OSError, FileNotFoundError where there is none.
+        Raises OSError, and FileNotFoundError if it does not exist.
         """
 
     def discard_child(self, name: str, via: str) -> list[SyncTask]:
-        """Rename a directory to `via`; what is returned deletes it with all that is in it, as that of `removals`."""
+        """Rename a directory to `via`. Returns tasks that delete it with its content, see `removals`."""
 
     def rename_child(self, name: str, to: str) -> None:
-        """Give a directory another name."""
+        """Rename a directory."""
 
     def late_targets(self, names: Iterable[str]) -> list[SyncTask]:
-        """What makes all writes so far to these files durable, as `StoredFile.target`, but opens each only when it is
-        synced: there may be very many. Those that are gone by then are passed over.
+        """Tasks that make all writes so far to these files durable. Each opens its file only when synced, because there
+        may be very many. Files deleted by then are skipped.
         """
 
     def entry_targets(self) -> list[SyncTask]:
-        """What to sync so that files made or deleted since the last call stay so."""
+        """The tasks that make the names created, renamed or deleted so far durable."""

@@ -1,4 +1,4 @@
-"""Finding records by their time (row I6, KIP-734)."""
+"""Finds records by their timestamp (row I6, KIP-734)."""
 
 from collections.abc import Iterator
 from operator import itemgetter
@@ -13,7 +13,7 @@ from fencepost.protocol.records import Record, decode_records
 def first_at_or_after(
     segments: Iterator[Segment], timestamp_ms: int, start_offset: int, upper_offset: int
 ) -> FoundTime | None:
-    """The first record from `start_offset` below `upper_offset` that is not earlier than `timestamp_ms` (row I6).
+    """The first record in [start_offset, upper_offset) with at least `timestamp_ms` (row I6).
 
     Raises CorruptLogFile and OSError.
     """
@@ -54,7 +54,7 @@ def latest(segments: Iterator[Segment], start_offset: int, upper_offset: int) ->
         if best is not None and best.timestamp_ms > timestamp_ms:
             break
         found = _record_at(segment, timestamp_ms, offset, start_offset, upper_offset)
-        if found is None:  # compaction took the record and left its batch, or it lies below the start
+        if found is None:  # compaction removed the record but kept its batch, or it is below the start
             found = _latest_record(segment, start_offset, upper_offset)
         if found is not None and (
             best is None or (found.timestamp_ms, -found.offset) > (best.timestamp_ms, -best.offset)
@@ -66,7 +66,7 @@ def latest(segments: Iterator[Segment], start_offset: int, upper_offset: int) ->
 def _record_at(
     segment: Segment, timestamp_ms: int, offset: int, start_offset: int, upper_offset: int
 ) -> FoundTime | None:
-    """The record of that time in the batch that holds `offset`."""
+    """The record with that timestamp in the batch that holds `offset`."""
     step = next(segment.walk(segment.position_of(offset)), None)
     if step is None:
         return None
@@ -77,7 +77,7 @@ def _record_at(
 
 
 def _latest_record(segment: Segment, start_offset: int, upper_offset: int) -> FoundTime | None:
-    """As `latest`, for one segment, by looking at all of its batches."""
+    """Like `latest`, for one segment, by a walk over all of its batches."""
     best: FoundTime | None = None
     for step in segment.walk(segment.position_of(start_offset)):
         if step.base_offset >= upper_offset:

@@ -15,26 +15,26 @@ _VERSION = 0
 
 
 class AbortedTransaction(NamedTuple):
-    """One aborted transaction on one partition; the entry stands in the segment that holds the marker."""
+    """One aborted transaction on one partition; its entry is in the index of the marker's segment."""
 
     producer_id: int
     first_offset: int
     last_offset: int
     last_stable_offset: int
-    """The LSO as it would be were this transaction the last to end: readers below it need no later entry."""
+    """The first offset of the oldest transaction still open at the marker: readers below it need no later entry."""
 
 
 class TxnIndex(IndexFile):
-    """`.txnindex` of one segment; the file exists only where something was aborted."""
+    """`.txnindex` of one segment; the file exists only if the segment has an abort marker."""
 
     def __init__(self, file: StoredFile) -> None:
         super().__init__(file, TXN_ENTRY)
         self._appended_last = -1
 
     def append(self, aborted: AbortedTransaction) -> None:
-        """Note an abort. Entries come in the order of their markers, which searches rely on.
+        """Add an abort. Entries must come in the order of their markers, because searches rely on it.
 
-        Nothing is read from the disk: the marker stands in the log already, so that nothing may fail here.
+        Reads nothing from the disk: the marker is in the log already, so nothing may fail here.
         """
         assert self._appended_last < aborted.last_offset, "aborts are noted in the order of their markers"
         self._appended_last = aborted.last_offset
@@ -49,14 +49,14 @@ class TxnIndex(IndexFile):
         return self._from(0)
 
     def since(self, offset: int) -> Iterator[AbortedTransaction]:
-        """The entries whose markers stand at or above `offset`, by rising marker offset."""
+        """The entries with markers at or above `offset`, by rising marker offset."""
         return self._from(bisect_left(self, offset, key=_last_offset))
 
     def collect(self, fetch_offset: int, upper_bound: int) -> tuple[list[AbortedTransaction], bool]:
-        """The aborted transactions that overlap [fetch_offset, upper_bound), and whether later segments can add none.
+        """The aborted transactions that overlap [fetch_offset, upper_bound), and whether they are complete.
 
-        Row I2: an entry counts if it ends at or after `fetch_offset` and begins before `upper_bound`; once an entry's
-        LSO reaches `upper_bound`, whatever ended later began later, too.
+        Row I2: an entry counts if it ends at or after `fetch_offset` and begins before `upper_bound`. Once an entry's
+        LSO reaches `upper_bound`, all transactions that ended later began later, too, so later segments add none.
         """
         found = []
         for aborted in self._from(bisect_left(self, fetch_offset, key=_last_offset)):
@@ -67,10 +67,9 @@ class TxnIndex(IndexFile):
         return found, False
 
     def keep_within(self, base_offset: int, end_offset: int) -> None:
-        """Keep the entries whose markers rise within the two offsets; forget all from the first other one on.
+        """Keep the leading entries whose markers rise within the two offsets; drop all from the first other one on.
 
-        After a crash the file may end in anything: what is above the state that a scan begins with is noted anew.
-        Raises OSError.
+        After a crash the file may end in garbage; the scan adds the entries above its start again. Raises OSError.
         """
         count, last = 0, base_offset - 1
         for version, _, _, last_offset, _ in self.entries():
