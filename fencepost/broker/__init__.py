@@ -1,1 +1,1 @@
-"""The machine room: sockets, files and clocks around the cores."""
+"""The broker: sockets, files and clocks around the pure coordinators."""

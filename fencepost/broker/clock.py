@@ -4,7 +4,7 @@ import time
 
 
 class SystemClock:
-    """Wall time and monotonic time of the machine."""
+    """The machine's wall clock and monotonic clock."""
 
     def now_ms(self) -> int:
         """Wall-clock time, in ms since 1970."""

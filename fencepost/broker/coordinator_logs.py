@@ -1,4 +1,4 @@
-"""The coordinators' view of partition logs: records in, atomic batches on disk, records out again at start."""
+"""The coordinators' view of partition logs: records are appended as atomic batches, and read back at a start."""
 
 import logging
 import os
@@ -44,7 +44,7 @@ _TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 
 
 class LogTicket:
-    """An append to a partition's own log as a coordinator's `Ticket`."""
+    """The coordinator's `Ticket` for an append to a partition log."""
 
     __slots__ = ("_commit", "_ticket")
 
@@ -63,16 +63,16 @@ class LogTicket:
         return not self._ticket.error and self._commit.is_settled(self._ticket, throttled=False)
 
     async def durable(self) -> None:
-        """Return when everything below `end_offset` is durable. Raises LogWriteFailed where it never will be."""
+        """Return when everything below `end_offset` is durable. Raises LogWriteFailed if it never will be."""
         ticket = self._ticket
         try:
             await self._commit.wait(ticket, throttled=False)
         except LogOffline as error:
             raise LogWriteFailed(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
         if ticket.error is not ErrorCode.NONE and ticket.log.disowned:
-            raise LogWriteFailed(ErrorCode.NOT_COORDINATOR, f"{ticket.log.tp} is not this broker's any more")
+            raise LogWriteFailed(ErrorCode.NOT_COORDINATOR, f"{ticket.log.tp} is no longer led by this broker")
         if ticket.error is not ErrorCode.NONE:
-            raise LogSuperseded(ErrorCode.NOT_COORDINATOR, f"{ticket.log.tp} refused a batch: {ticket.error.name}")
+            raise LogSuperseded(ErrorCode.NOT_COORDINATOR, f"{ticket.log.tp} rejected a batch: {ticket.error.name}")
 
 
 class PartitionCoordinatorLog:
@@ -86,12 +86,12 @@ class PartitionCoordinatorLog:
 
     @property
     def is_disowned(self) -> bool:
-        """Whether the partition is not this broker's any more."""
+        """Whether this broker no longer leads the partition."""
         return self._log.disowned
 
     @property
     def newest(self) -> LogTicket:
-        """A ticket for all that was appended so far."""
+        """A ticket for all appends so far."""
         return LogTicket(self._commit, self._log.newest_ticket())
 
     def append(self, records: Sequence[KeyValue], now_ms: int, producer: ProducerTag | None = None) -> LogTicket:
@@ -108,11 +108,11 @@ class PartitionCoordinatorLog:
         if info.error:
             code = ErrorCode.COORDINATOR_NOT_AVAILABLE if self._log.offline else info.error
             failed = LogBatchTooLarge if info.error in _TOO_LARGE else LogWriteFailed
-            raise failed(code, f"{self._log.tp} refused a batch: {info.error.name} {info.message or ''}")
+            raise failed(code, f"{self._log.tp} rejected a batch: {info.error.name} {info.message or ''}")
         return LogTicket(self._commit, info)
 
     def foreign(self, rows: Sequence[Bytes], refused: bool) -> None:
-        """As `LogFollower` says."""
+        """See `LogFollower`."""
         if self.listener is None:
             return
         if refused:
@@ -123,7 +123,7 @@ class PartitionCoordinatorLog:
                 self.listener.absorb(batch.replayed)
 
     def disowned(self) -> None:
-        """As `LogFollower` says."""
+        """See `LogFollower`."""
         if self.listener is not None:
             self.listener.fenced()
 
@@ -133,7 +133,7 @@ class PartitionCoordinatorLog:
             yield batch
 
     def replay_from(self, offset: int) -> Iterator[tuple[int, ReplayedBatch]]:
-        """As `replay`, from `offset` on, where a batch begins; each batch behind the offset that follows it."""
+        """Like `replay`, from `offset` on, where a batch must begin. Yields the next offset and the batch."""
         try:
             for batch in self._batches(offset):
                 offset = batch.next_offset
@@ -145,46 +145,46 @@ class PartitionCoordinatorLog:
         start = offset
         while offset < self._log.log_end_offset:
             if offset >= self._log.high_watermark and self._log.writable:
-                why = f"{self._log.tp}: what follows offset {offset} is not durable yet"
+                why = f"{self._log.tp}: the batches from offset {offset} on are not durable yet"
                 raise LogNotHere(why, self._until_settled)
             result = read_batches(self._log, offset, REPLAY_BYTES, IsolationLevel.READ_UNCOMMITTED, True)
             if result.error is not ErrorCode.NONE:
                 raise CorruptBatch(f"the log cannot be read: {result.error.name}")
             if result.missing is not None:
-                why = f"{self._log.tp}: bytes at offset {offset} are on their way"
+                why = f"{self._log.tp}: the bytes at offset {offset} have not arrived yet"
                 raise LogNotHere(why, partial(_arrived, self._log, result.missing))
             data = b"".join(_load(part) for part in result.parts)
             before = offset
             for batch in _batches(data, self._log.tp):
-                # No checksum covers the offsets. The first batch may begin before the log's start, the others may not.
+                # No checksum covers the offsets. Only the first batch may begin before the log's start.
                 if batch.replayed.base_offset < offset > start:
                     raise CorruptBatch(f"a batch of offset {batch.replayed.base_offset} follows")
                 offset = max(offset, batch.next_offset)
                 yield batch
             if offset == before:
-                raise CorruptBatch(f"the log ends there, but should go to {self._log.log_end_offset}")
+                raise CorruptBatch(f"the log ends there, but should end at {self._log.log_end_offset}")
 
     async def _until_settled(self) -> None:
-        """Return when all that was appended is durable or refused: the log ends there then."""
+        """Return when all appends are durable or rejected: then the log's end is final."""
         try:
             await self.newest.durable()
         except LogWriteFailed as error:
-            logger.info("%s is read again: %s", self._log.tp, error)
+            logger.info("the coordinator reads %s again: %s", self._log.tp, error)
 
 
 class _Arrival:
-    """Woken by a log's changes."""
+    """A watcher that a log wakes when it changes."""
 
     def __init__(self) -> None:
         self.event = trio.Event()
 
     def wake(self) -> None:
-        """As `Watcher` says."""
+        """See `Watcher`."""
         self.event.set()
 
 
 async def _arrived(log: PartitionLog, missing: Missing) -> None:
-    """Return when the bytes are here, or the log is not ours any more."""
+    """Return when the bytes have arrived, or the log was disowned."""
     arrival = _Arrival()
     log.watchers[arrival] = None
     try:
@@ -196,7 +196,7 @@ async def _arrived(log: PartitionLog, missing: Missing) -> None:
 
 
 class InternalTopicLogs:
-    """The partitions of one internal topic as `CoordinatorLogs`; logs are made on first use."""
+    """The partitions of one internal topic as `CoordinatorLogs`; logs are opened on first use."""
 
     def __init__(
         self,
@@ -215,11 +215,11 @@ class InternalTopicLogs:
 
     @property
     def count(self) -> int:
-        """How many partitions the topic has."""
+        """The number of partitions of the topic."""
         return self._count
 
     def log(self, partition: int) -> CoordinatorLog:
-        """The log of `partition`, made on first use, and again where the partition went and came back."""
+        """The log of `partition`, opened on first use, and again after it was disowned."""
         found = self._logs.get(partition)
         if found is None or found.is_disowned:
             assert 0 <= partition < self._count, f"{self._topic} has no partition {partition}"
@@ -236,7 +236,7 @@ class InternalTopicLogs:
 
 
 class _Batch:
-    """One batch read back, and where the next one starts."""
+    """One batch read back, and the offset of the next one."""
 
     __slots__ = ("next_offset", "replayed")
 
@@ -246,14 +246,14 @@ class _Batch:
 
 
 def _batches(data: bytes, tp: TopicPartition) -> Iterator[_Batch]:
-    """The batches in `data`, checked and decoded; markers by their verdict. Raises CorruptBatch."""
+    """The batches in `data`, verified and decoded; a marker as commit or abort. Raises CorruptBatch."""
     for position, header in iter_headers(data):
         if not check_crc(data, position, header):
             raise CorruptBatch(f"{tp}: the batch at offset {header.base_offset} does not match its CRC-32C")
         commits: bool | None = None
         records: Sequence[KeyValue] = ()
         if header.is_control and not header.record_count:
-            pass  # compaction emptied it: of its transaction nothing is left
+            pass  # compaction emptied it: its transaction is deleted
         elif header.is_control:
             marker = read_marker(data, position, header)
             commits = marker.type is ControlType.COMMIT

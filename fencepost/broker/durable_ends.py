@@ -1,7 +1,8 @@
-"""Answers that show where logs end: they wait for the flush of what is already acknowledged.
+"""Responses with the end of a log wait until the acknowledged records are flushed.
 
-Kafka's high watermark includes a record before its Produce with acks=1 is answered, on a partition with one replica.
-Here it follows the flush, which acks=1 does not wait for. So a request for the end right after it waits instead.
+In Kafka, on a partition with one replica, the high watermark includes a record before the response to its Produce with
+acks=1. Here the high watermark rises with the flush, for which acks=1 does not wait. So a request for the log's end
+right after such a Produce waits instead.
 """
 
 from collections.abc import Callable, Coroutine, Iterable
@@ -18,9 +19,9 @@ Answer: TypeAlias = Response | Coroutine[Any, Any, Response]
 
 
 def at_durable_ends(node: HasFlusher, logs: Iterable["PartitionLog | None"], answer: Callable[[], Answer]) -> Answer:
-    """What `answer` returns once all that `logs` hold now is durable: at once where it is, else a coroutine.
+    """The result of `answer` once the current content of `logs` is durable: at once if it is, else a coroutine.
 
-    `answer` may return a coroutine of its own. A log that is offline, or goes offline meanwhile, is not waited for.
+    `answer` may return a coroutine. It does not wait for a log that is offline, or goes offline meanwhile.
     """
     waited_for = [log for log in logs if log is not None and awaits_flush(log)]
     return _later(node, waited_for, answer) if waited_for else answer()
@@ -28,5 +29,5 @@ def at_durable_ends(node: HasFlusher, logs: Iterable["PartitionLog | None"], ans
 
 async def _later(node: HasFlusher, logs: list["PartitionLog"], answer: Callable[[], Answer]) -> Response:
     await node.commit.flush_all(logs)
-    answered = answer()
-    return answered if isinstance(answered, Response) else await answered
+    response = answer()
+    return response if isinstance(response, Response) else await response

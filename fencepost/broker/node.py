@@ -1,4 +1,4 @@
-"""One broker: puts logs, coordinators and listener together, starts them in order and stops them in order."""
+"""One broker: creates logs, coordinators and listener, starts them in order and stops them in order."""
 
 import logging
 import os
@@ -68,12 +68,12 @@ MANY_PARTITIONS = 1000
 
 
 class Node:
-    """One broker. `run` is its whole life; `stop` asks it to end in order.
+    """One broker. `run` starts it and serves until `stop`.
 
-    Making one opens (and locks) the data directory. `entropy` gives random bytes: ids of topics, clusters and members.
-    Simulations hand in a `store` to stand in for the data directory, `threads` that wait for its disk, and connections
-    (`Server.adopt`), for without `listening` there is no socket. Raises DirectoryInUse, WrongDirectory, CorruptLogFile
-    and OSError.
+    The constructor opens and locks the data directory. `entropy` returns random bytes for the ids of topics, clusters
+    and members. Simulations pass a `store` that replaces the data directory, `threads` that wait for its disk, and
+    connections (`Server.adopt`), because without `listening` there is no socket. Raises DirectoryInUse, WrongDirectory,
+    CorruptLogFile and OSError.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Node:
         listening: bool = True,
     ) -> None:
         self.config = config
-        """What holds now: as started, with what was altered at run time over it."""
+        """The current settings: those of the start, overridden by those altered at run time."""
         self.clock: Clock = clock or SystemClock()
         self.metrics = Metrics()
         self.purgatory = Purgatory()
@@ -96,9 +96,9 @@ class Node:
         self.hanging = HangingCheck(self)
         self.metadata_answers = MetadataAnswers()
         self.endpoint = Endpoint("", 0)
-        """Where it listens, once it does."""
+        """The address of the listener, once it listens."""
         self.server: Server | None = None
-        """What serves the connections, once the broker runs."""
+        """The server of the connections, once the broker runs."""
         self.metrics_endpoint: Endpoint | None = None
         self.stopping = False
         self.stopped = trio.Event()
@@ -108,7 +108,7 @@ class Node:
         durability: Durability = "os" if config.durability == "os" else "fsync"
         self._has_files = store is not None or config.data_directory is not None
         self.upkeep_threads: FlushThreads = threads or SyncThreads(helpers_max=0)
-        """Who waits for the disk where nobody waits for the answer, or seldom."""
+        """Threads for disk work that no request waits for, or rarely."""
         self._listening = listening
         if store is not None:
             self.logs = LogDirectory.over(store, durability, self._default_log_config)
@@ -137,11 +137,11 @@ class Node:
             raise
 
     def _close_after_failure(self) -> None:
-        """What fails now as well must not hide why the start failed."""
+        """Close the logs; an error here must not hide why the start failed."""
         try:
             self.logs.close()
         except OSError as error:
-            logger.error("the logs could not be closed in order after a failed start: %s", error)
+            logger.error("cannot close the logs cleanly after a failed start: %s", error)
 
     def _build_coordinators(self) -> None:
         config = self.config
@@ -181,7 +181,7 @@ class Node:
     def _internal_logs(self, topic: str, count: int) -> InternalTopicLogs:
         return InternalTopicLogs(topic, count, self.commit, self.partitions.open, self.logs.partitions)
 
-    # What handlers ask
+    # Used by handlers
 
     @property
     def consumer_protocol(self) -> bool:
@@ -195,15 +195,15 @@ class Node:
         return self._metadata_log
 
     def partition(self, tp: TopicPartition) -> PartitionLog | None:
-        """The log of a partition, opened on first use; None where there is none, and `absence` says why."""
+        """The log of a partition, opened on first use; None if there is none, and `absence` returns why."""
         return self.partitions.get(tp)
 
     def absence(self, tp: TopicPartition) -> ErrorCode:
-        """The error that a client gets where `partition` gave None."""
+        """The error for a client if `partition` returned None."""
         return self.partitions.absence(tp)
 
     def leader_of(self, tp: TopicPartition) -> Leader | None:
-        """The other broker that leads a partition, as far as it is known."""
+        """The other broker that leads a partition, if it is known."""
         return self.partitions.leader_of(tp)
 
     def is_offline(self, tp: TopicPartition) -> bool:
@@ -212,13 +212,13 @@ class Node:
 
     @property
     def offline_count(self) -> int:
-        """How many partitions are offline, for the metrics."""
+        """The number of offline partitions, for the metrics."""
         return self.partitions.offline_count
 
     async def commit_all(self, tickets: Collection[Ticket]) -> bool:
         """Return when every ticket is settled, or its log offline. One flush covers them all.
 
-        True where an answer may have changed meanwhile, so each has to be looked at again.
+        Returns True if the result of a ticket may have changed meanwhile: then the caller must check each again.
         """
         for ticket in tickets:
             self.commit.schedule(ticket.log)
@@ -231,7 +231,7 @@ class Node:
         return changed
 
     def _log_lost(self, log: FlushedLog, error: OSError) -> None:
-        """A log went offline. The broker can do without, except for the metadata. Raises `error` then."""
+        """A log went offline. The broker continues without it; for the metadata log it raises `error`."""
         if log is self._metadata_log:
             raise error
         logger.critical("partition is offline until the next start partition=%s cause=%s", log.tp, error)
@@ -242,12 +242,12 @@ class Node:
         config: LogConfig = self.metadata.log_config(topic)
         return config
 
-    # Life
+    # Start and stop
 
     async def run(self, task_status: trio.TaskStatus[Endpoint] = trio.TASK_STATUS_IGNORED) -> None:
-        """Start, serve until `stop`, end in order.
+        """Start, serve until `stop`, and shut down cleanly.
 
-        What makes going on impossible leaves as an exception (in a group): a failed fsync, a log that cannot be read.
+        Raises, in a group, the errors that prevent the broker from continuing: a failed fsync, an unreadable log.
         """
         async with trio.open_nursery() as services:
             await services.start(self.commit.run)
@@ -269,12 +269,12 @@ class Node:
         self.stopped.set()
 
     def stop(self) -> None:
-        """Ask the broker to finish what it is doing and end; returns at once."""
+        """Begin a clean shutdown; returns at once."""
         self.stopping = True
         self._stop_wanted.set()
 
     async def _start_services(self, services: trio.Nursery) -> None:
-        """Replay in the order in which one log needs another: metadata, then groups, then transactions."""
+        """Load the coordinators in the order of their dependencies: metadata, then groups, then transactions."""
         known_before = self._metadata_log.log_end_offset > 0
         some_lost = self.logs.kept_aside(METADATA_PARTITION) > 0
         await self.metadata.start(first_free_producer_id(self.logs))
@@ -304,7 +304,7 @@ class Node:
         return server
 
     async def _register(self) -> None:
-        """Tell the metadata where this life of the broker is found. Nobody's requests depend on it."""
+        """Register this run of the broker in the metadata. No request depends on it, so an error is only logged."""
         advertised, rack = self.config.advertised or self.endpoint, self.config.broker_rack
         host = socket.gethostname() if advertised.host in ("", "0.0.0.0", "::") else advertised.host
         end_point = BrokerEndpoint(self.config.listener.name, host, advertised.port)
@@ -330,7 +330,7 @@ class Node:
     # Changes of the metadata
 
     def _metadata_changed(self, changes: Sequence[Change]) -> None:
-        """Bring logs and settings in line with the newest metadata; called when it is durable."""
+        """Apply the newest metadata to logs and settings; called when it is durable."""
         for change in changes:
             if isinstance(change, TopicDeleted):
                 self._delete_topic(change.topic.name, change.topic.partitions)
@@ -339,33 +339,33 @@ class Node:
         self._settings_changed()
 
     def _delete_topic(self, name: str, partitions: int) -> None:
-        there = self.logs.partitions() if partitions > MANY_PARTITIONS else None
+        existing = self.logs.partitions() if partitions > MANY_PARTITIONS else None
         for number in range(partitions):
             tp = TopicPartition(name, number)
-            if there is not None and tp not in there:
-                continue  # of a very wide topic most partitions were never written to
+            if existing is not None and tp not in existing:
+                continue  # most partitions of a topic with very many were never written
             self.partitions.forget(tp)
             self._delete_log(tp)
         self.metrics.forget_topic(name)
         self.groups.topics_deleted([name])
 
     def _delete_strays(self) -> None:
-        """Delete logs of topics that are gone: a crash came between their deletion and that of their files.
+        """Delete logs of deleted topics: a crash came between the topic's deletion and that of its files.
 
-        Only what the metadata remembers to have deleted. A log that it merely does not know is left alone: the metadata
-        may have been damaged, or taken away.
+        Only topics that the metadata holds as deleted. A log of an unknown topic is kept: the metadata may have been
+        damaged or lost.
         """
         for tp in sorted(self.logs.partitions()):
             if tp == METADATA_PARTITION or self.metadata.exists(tp):
                 continue
             if self.logs.topic_id_on_disk(tp) in self.metadata.deleted_topic_ids:
-                logger.info("deleting what a crash left of a deleted topic partition=%s", tp)
+                logger.info("deleting the log of a deleted topic that a crash left partition=%s", tp)
                 self._delete_log(tp)
             else:
-                logger.warning("this log's topic is not in the metadata; the log is kept unopened partition=%s", tp)
+                logger.warning("topic of a log not in the metadata; the log is kept unopened partition=%s", tp)
 
     def _lingering_ids(self) -> set[bytes]:
-        """The deleted topics of which there are logs still: the disk refused to delete them, or a start found them."""
+        """The ids of deleted topics that still have logs: their deletion failed, or a start found them."""
         left = (tp for tp in self.logs.partitions() if tp != METADATA_PARTITION and not self.metadata.exists(tp))
         return {self.logs.topic_id_on_disk(tp) for tp in left} & self.metadata.deleted_topic_ids
 
@@ -373,10 +373,10 @@ class Node:
         try:
             self.logs.delete(tp)
         except OSError as error:
-            logger.error("files of a deleted partition cannot be removed partition=%s cause=%s", tp, error)
+            logger.error("cannot delete the files of a deleted partition partition=%s cause=%s", tp, error)
 
     def _settings_changed(self) -> None:
-        """Hand the settings that may change at run time to those who live by them."""
+        """Pass the settings that may change at run time to the parts that use them."""
         image = self.metadata.image
         self.config = self._rules.broker_config(image)
         self.transactions.config = txn_config(self.config, image)

@@ -1,4 +1,4 @@
-"""The partitions that this broker leads, and for every other one why it has no log of it here."""
+"""The partitions that this broker leads, and why the others have no log here."""
 
 import logging
 from collections.abc import Iterable
@@ -25,10 +25,10 @@ class Leader(NamedTuple):
 
 
 class Partitions:
-    """Which partition is owned (it has a log here), opening, foreign or offline.
+    """Whether a partition is owned (it has a log here), opening, foreign or offline.
 
-    `give_up` is where a partition stops being ours. With the file engine none ever does, and none is opening: a log is
-    opened when it is first asked for.
+    After `give_up` another broker leads the partition. With files that never happens, and no partition is opening: a
+    log is opened on its first use.
     """
 
     def __init__(self, logs: LogDirectory, metadata: MetadataService) -> None:
@@ -37,23 +37,23 @@ class Partitions:
         self._owned: dict[TopicPartition, PartitionLog] = {}
         self._offline: set[TopicPartition] = set()
         self._elsewhere: dict[TopicPartition, Leader | None] = {}
-        """Partitions that are not ours: their leaders, None while they are opening here."""
+        """The leaders of foreign partitions; None while a partition is opening here."""
 
     def get(self, tp: TopicPartition) -> PartitionLog | None:
-        """The log of a partition, opened on first use; None where there is none, and `absence` says why."""
+        """The log of a partition, opened on first use; None if there is none, and `absence` returns why."""
         log = self._owned.get(tp)
         if log is None and tp not in self._offline and tp not in self._elsewhere and self._metadata.exists(tp):
             try:
                 return self.open(tp)
             except CorruptLogFile:
-                self._offline.add(tp)  # reported where it was found
+                self._offline.add(tp)  # the log directory has reported it
             except OSError as error:
-                logger.error("partition cannot be opened and is offline partition=%s cause=%s", tp, error)
+                logger.error("cannot open a partition, it is offline partition=%s cause=%s", tp, error)
                 self._offline.add(tp)
         return log
 
     def open(self, tp: TopicPartition) -> PartitionLog:
-        """The log of a partition that the metadata knows. Raises CorruptLogFile and OSError."""
+        """Open the log of a partition in the metadata. Raises CorruptLogFile and OSError."""
         topic = self._metadata.image.topics_by_name[tp.topic]
         log = self._owned[tp] = self._logs.create(tp, topic.topic_id, self._metadata.log_config(tp.topic))
         return log
@@ -63,17 +63,17 @@ class Partitions:
         return self._owned.items()
 
     def absence(self, tp: TopicPartition) -> ErrorCode:
-        """The error that a client gets where `get` gave None.
+        """The error for a client if `get` returned None.
 
-        A partition that is opening is answered as Kafka answers before a new leader has taken over: the client asks
-        for the metadata and tries again.
+        For a partition that is opening it is NOT_LEADER_OR_FOLLOWER, as in Kafka before a new leader is ready: the
+        client refreshes its metadata and retries.
         """
         if tp in self._elsewhere:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.KAFKA_STORAGE_ERROR if tp in self._offline else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def leader_of(self, tp: TopicPartition) -> Leader | None:
-        """The other broker that leads a partition, as far as it is known."""
+        """The other broker that leads a partition, if it is known."""
         return self._elsewhere.get(tp)
 
     def is_offline(self, tp: TopicPartition) -> bool:
@@ -83,7 +83,7 @@ class Partitions:
 
     @property
     def offline_count(self) -> int:
-        """How many partitions are offline, for the metrics."""
+        """The number of offline partitions, for the metrics."""
         return len(self._offline) + sum(log.offline for log in self._owned.values())
 
     def give_up(self, tp: TopicPartition, leader: Leader) -> None:
@@ -94,11 +94,11 @@ class Partitions:
         self._logs.release(tp, f"broker {leader.node_id} leads {tp}")  # housekeeping may have opened it, too
 
     def begin_opening(self, tp: TopicPartition) -> None:
-        """The partition becomes ours, and is not ready yet."""
+        """This broker becomes the leader, but the log is not ready yet."""
         self._elsewhere[tp] = None
 
     def opened(self, tp: TopicPartition) -> None:
-        """The partition is ours: its log is opened when it is asked for."""
+        """This broker leads the partition; its log is opened on the next use."""
         self._elsewhere.pop(tp, None)
 
     def forget(self, tp: TopicPartition) -> None:

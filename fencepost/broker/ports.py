@@ -1,7 +1,7 @@
-"""What the parts of a broker ask of it: one narrow protocol per question, which `Node` answers as a whole.
+"""Narrow protocols of what the parts of a broker need from it; `Node` implements all of them.
 
-A part names those that it needs, `class _Broker(HasClock, HasPartitions, Protocol)`. So its signature says what it can
-touch, and a test's double has to answer no more than that.
+A part names the protocols that it needs: `class _Broker(HasClock, HasPartitions, Protocol)`. So its signature shows
+what it can use, and a test's double implements no more than that.
 """
 
 from collections.abc import Collection
@@ -41,7 +41,7 @@ class HasConfig(Protocol):
 
     @property
     def config(self) -> "BrokerConfig":
-        """What holds now: as started, with what was altered at run time over it."""
+        """The current settings: those of the start, overridden by those altered at run time."""
 
 
 class HasMetrics(Protocol):
@@ -49,20 +49,20 @@ class HasMetrics(Protocol):
 
     @property
     def metrics(self) -> "Metrics":
-        """Plain numbers, counted where they arise."""
+        """The counters, as plain numbers."""
 
 
 class HasPartitions(Protocol):
     """The partitions that this broker serves."""
 
     def partition(self, tp: TopicPartition) -> "PartitionLog | None":
-        """The log of a partition, opened on first use; None where there is none, and `absence` says why."""
+        """The log of a partition, opened on first use; None if there is none, and `absence` returns why."""
 
     def absence(self, tp: TopicPartition) -> ErrorCode:
-        """The error that a client gets where `partition` gave None."""
+        """The error for a client if `partition` returned None."""
 
     def leader_of(self, tp: TopicPartition) -> "Leader | None":
-        """The other broker that leads a partition, as far as it is known."""
+        """The other broker that leads a partition, if it is known."""
 
     def is_offline(self, tp: TopicPartition) -> bool:
         """Whether the partition has a log that cannot be opened, or whose flush failed."""
@@ -77,14 +77,14 @@ class HasLogs(Protocol):
 
 
 class HasFlusher(Protocol):
-    """What makes appended batches durable."""
+    """The flusher, which makes appended batches durable."""
 
     @property
     def commit(self) -> "LogFlusher":
-        """The rounds of flushes."""
+        """The flusher."""
 
     async def commit_all(self, tickets: "Collection[Ticket]") -> bool:
-        """Return when every ticket is settled, or its log offline; True where an answer may have changed."""
+        """Return when every ticket is settled, or its log offline; True if a ticket's result may have changed."""
 
 
 class HasUpkeepThreads(Protocol):
@@ -96,15 +96,15 @@ class HasUpkeepThreads(Protocol):
 
 
 class HasLargeWrites(Protocol):
-    """What writes large batches."""
+    """The staging of large batches."""
 
     @property
     def large_writes(self) -> "LargeWrites":
-        """The thread that puts a large batch into its file before it is appended."""
+        """The thread that writes a large batch to its file before the append."""
 
 
 class HasPurgatory(Protocol):
-    """The requests that wait for a partition to move."""
+    """The requests that wait for a change of a partition's bounds."""
 
     @property
     def purgatory(self) -> "Purgatory":
@@ -120,11 +120,11 @@ class HasMetadata(Protocol):
 
 
 class HasMetadataAnswers(Protocol):
-    """The encoded answers to Metadata requests."""
+    """The encoded responses to Metadata requests."""
 
     @property
     def metadata_answers(self) -> "MetadataAnswers":
-        """The part of the answer that describes all topics, kept as bytes."""
+        """The cache of the encoded topics."""
 
 
 class HasMetadataLog(Protocol):

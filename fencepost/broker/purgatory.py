@@ -1,4 +1,4 @@
-"""Fetches that wait for data: one event each, woken by the logs they wait on (Kafka's fetch purgatory)."""
+"""Fetches that wait for data: their logs wake them (Kafka's fetch purgatory)."""
 
 from collections.abc import Callable, Iterable
 from types import TracebackType
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 class ParkedFetch:
     """One waiting fetch; a context manager that is registered with its logs while it is open.
 
-    A log calls `wake` when its high watermark or last stable offset moves, or when it is deleted. That may happen
-    many times before the task runs; it costs one flag.
+    A log calls `wake` when its high watermark or last stable offset moves, or when it is disowned. Many calls before
+    the task runs cost no more than one.
     """
 
     __slots__ = ("_event", "_logs", "_purgatory")
@@ -25,11 +25,11 @@ class ParkedFetch:
         self._event = trio.Event()
 
     def wake(self) -> None:
-        """Let the fetch look again."""
+        """Have the fetch check its condition again."""
         self._event.set()
 
     async def wait_until(self, ready: Callable[[], bool], max_wait_ms: int) -> None:
-        """Return when `ready()` holds, the time is over, or the broker stops; `ready` is asked after each wake-up."""
+        """Return when `ready()` is true, the time is over, or the broker stops; checks `ready` after each wake-up."""
         with trio.move_on_after(max_wait_ms / 1000):
             while not ready() and not self._purgatory.closed:
                 await self._event.wait()
@@ -57,11 +57,11 @@ class Purgatory:
         self.closed = False
 
     def park(self, logs: Iterable["PartitionLog"]) -> ParkedFetch:
-        """A fetch that waits on `logs`, to be used in a `with`."""
+        """A fetch that waits on `logs`, for use in a `with` statement."""
         return ParkedFetch(self, logs)
 
     def close(self) -> None:
-        """Let every fetch answer with what it has, now and from now on: the broker stops."""
+        """Have every fetch respond at once with the records it has, because the broker stops."""
         self.closed = True
         for fetch in tuple(self.parked):
             fetch.wake()

@@ -1,4 +1,4 @@
-"""The broker's slow clock: one task that looks at all connections and does small periodic duties."""
+"""Periodic tasks of the broker."""
 
 import logging
 from collections.abc import Awaitable, Callable
@@ -9,7 +9,7 @@ logger = logging.getLogger(__name__)
 
 
 async def every(interval_seconds: float, duty: Callable[[], Awaitable[None] | None]) -> None:
-    """Call `duty` each `interval_seconds`, for ever. A duty that raises ends the broker: it guards an invariant."""
+    """Call `duty` every `interval_seconds`, for ever. An exception of `duty` ends the broker."""
     while True:
         await trio.sleep(interval_seconds)
         outcome = duty()

@@ -1,4 +1,4 @@
-"""The check behind `fencepost verify`: the log's own, and what only the broker knows of identity and records."""
+"""The check of `fencepost verify`: of the logs, and of the cluster identity and the internal topics' records."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -31,9 +31,9 @@ def verify(
     shallow: bool = False,
     begin: Callable[[int], None] = lambda total_bytes: None,
 ) -> None:
-    """Check a data directory, or those of its partitions that are asked for; `begin` hears how much there is to read.
+    """Check a data directory, or only the named partitions. Calls `begin` with the number of bytes to read.
 
-    Raises OSError, and LookupError where this is no data directory, or no partition is of that name.
+    Raises OSError, and LookupError if this is not a data directory, or if no partition has that name.
     """
     check = DirectoryCheck(directory, report, shallow=shallow)
     if not (_has_identity(directory) or any(_has_log(directory / name) for name in check.partitions.values())):
@@ -68,7 +68,7 @@ def _has_log(directory: Path) -> bool:
 
 
 def _check_identity(directory: Path, report: Report) -> None:
-    """The two files that say whose directory this is must be under their checksums, and must agree."""
+    """The two files with the cluster and node id must match their checksums, and each other."""
     read = {name: read_properties(directory / name) for name in (META_PROPERTIES, META_PROPERTIES_TWIN)}
     checked = [properties for properties, is_checked in read.values() if is_checked]
     for name, (properties, is_checked) in read.items():
@@ -79,7 +79,7 @@ def _check_identity(directory: Path, report: Report) -> None:
 
 
 def metadata_facts(directory: Path) -> MetadataFacts:
-    """What the metadata says up to its first damaged batch, which the check of its partition tells of."""
+    """The metadata up to its first damaged batch, which the check of its partition reports."""
     own_files = (META_PROPERTIES, META_PROPERTIES_TWIN)
     image = _image(directory / str(METADATA_PARTITION))
     if image is None:
@@ -100,11 +100,11 @@ def _image(directory: Path) -> MetadataImage | None:
     try:
         return MetadataReader(directory).image()
     except (NoMetadataLog, MetadataCorrupt, OSError):
-        return None  # what is wrong there is told of when that partition's turn comes
+        return None  # the check of the metadata partition reports the error
 
 
 def _check_snapshots(directory: Path, report: Report) -> None:
-    """Each snapshot of the metadata must be whole: a start may have nothing else."""
+    """Each metadata snapshot must be valid: a start may depend on it alone."""
     names = file_names(directory) if directory.is_dir() else []
     for name in names:
         found = snapshot_id(name)
@@ -118,7 +118,7 @@ def _check_snapshots(directory: Path, report: Report) -> None:
 
 
 def _readable(what: str, read: Callable[[Record], object], unreadable: type[Exception]) -> RecordCheck:
-    """The check of records that `read` must understand."""
+    """A check that `read` can decode each record."""
 
     def check(record: Record) -> str | None:
         try:

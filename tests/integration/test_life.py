@@ -173,7 +173,7 @@ def test_a_failed_fsync_ends_the_process_and_nothing_is_acknowledged(
         finally:
             tracer.kill()
             tracer.wait()
-    assert "cannot go on" in file_broker.log()
+    assert "cannot continue" in file_broker.log()
     assert "Traceback" not in file_broker.log()
 
 

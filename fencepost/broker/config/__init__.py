@@ -1,1 +1,1 @@
-"""Settings under Kafka's names: of the broker, of topics, of groups and of what else has any."""
+"""Settings under Kafka's names: of the broker, topics, groups, client metrics and loggers."""

@@ -24,10 +24,10 @@ ALIASES = {"broker.id": "node.id", "log.dir": "log.dirs"}
 
 @dataclass(frozen=True, kw_only=True)
 class BrokerConfig(LogSettings, MetadataSettings, CoordinatorSettings, ConsumerGroupSettings, NodeSettings):
-    """All settings of one broker, checked; attributes are Kafka's names with underscores for dots.
+    """All settings of one broker, validated; attributes are Kafka's names with underscores for dots.
 
-    `given` holds what somebody set (name -> text), `without_effect` the names of Kafka's settings that were given and
-    mean nothing here, `controller_listeners` the listeners that were given for controllers, and are not served.
+    `given` holds the settings that were set (name -> text), `without_effect` the names of Kafka's settings that were
+    set and have no effect here, `controller_listeners` the given listeners for controllers, which are not served.
     """
 
     given: Mapping[str, str | None] = field(default_factory=lambda: MappingProxyType({}))
@@ -36,12 +36,12 @@ class BrokerConfig(LogSettings, MetadataSettings, CoordinatorSettings, ConsumerG
 
     @property
     def listener(self) -> Listener:
-        """Where to listen."""
+        """The address to listen on."""
         return parse_listener(self.listeners[0])
 
     @property
     def advertised(self) -> Listener | None:
-        """What clients shall connect to, where it was given."""
+        """The address that clients connect to, if it is set."""
         return parse_listener(self.advertised_listeners[0]) if self.advertised_listeners else None
 
     @property
@@ -57,11 +57,11 @@ class BrokerConfig(LogSettings, MetadataSettings, CoordinatorSettings, ConsumerG
         return found
 
     def text(self, name: str) -> str | None:
-        """As `value`, in Kafka's spelling."""
+        """Like `value`, in Kafka's spelling."""
         return format_value(self.value(name))
 
     def with_dynamic(self, cluster: Mapping[str, str], node: Mapping[str, str]) -> "BrokerConfig":
-        """This configuration with what was altered at run time laid over it: for all nodes, then for this one."""
+        """This configuration, overridden by the settings altered at run time: of the cluster, then of this node."""
         values: dict[str, Any] = {
             name.replace(".", "_"): SETTINGS[name].parse(text)
             for name, text in {**cluster, **node}.items()
@@ -81,10 +81,10 @@ def load_config(
     assignments: Iterable[str] = (),
     flags: Mapping[str, object] | None = None,
 ) -> BrokerConfig:
-    """Put a configuration together; later sources win: defaults, `file`, `environ`, `assignments` (--set), `flags`.
+    """Build a configuration; later sources win: defaults, `file`, `environ`, `assignments` (--set), `flags`.
 
     `flags` are explicit options of the command, by setting name; None values are skipped. Raises ConfigError for an
-    unknown name or a value that does not fit, naming both, the origin and what would be right.
+    unknown name or an invalid value; its text names both, the origin and the valid values.
     """
     sources = [
         *(from_file(file) if file is not None else ()),
@@ -113,14 +113,14 @@ def load_config(
 
 
 def is_without_effect(name: str) -> bool:
-    """Whether Kafka has a setting of this name that means nothing here: it is taken, and said to have no effect."""
+    """Whether Kafka has a setting of this name that has no effect here: the broker accepts it with a warning."""
     from fencepost.broker.config.without_effect import WITHOUT_EFFECT  # here: few brokers are given any
 
     return name in WITHOUT_EFFECT
 
 
 def check_setting(known: Mapping[str, Setting], entry: Given) -> Value:
-    """The checked value of one entry; raises ConfigError."""
+    """The parsed value of one entry; raises ConfigError."""
     setting = known.get(entry.name)
     if setting is None:
         near = nearest(entry.name, known)
@@ -133,7 +133,7 @@ def check_setting(known: Mapping[str, Setting], entry: Given) -> Value:
 
 
 def _check_together(values: Mapping[str, Value]) -> None:
-    """Rules between settings that Kafka has, too; raises ConfigError."""
+    """Check Kafka's rules between settings; raises ConfigError."""
 
     def get(name: str) -> Any:
         return values.get(name, SETTINGS[name].default)
@@ -150,7 +150,7 @@ def _check_together(values: Mapping[str, Value]) -> None:
 
 
 def dynamic_problem(name: str, text: str | None) -> str | None:
-    """Why a setting may not be altered at run time to `text` (None: back to its default), or None."""
+    """Why a setting cannot be altered at run time to `text` (None: reset to its default), or None."""
     from fencepost.broker.config.without_effect import WITHOUT_EFFECT
 
     setting = SETTINGS.get(name) or WITHOUT_EFFECT.get(name)
@@ -168,7 +168,7 @@ def dynamic_problem(name: str, text: str | None) -> str | None:
 
 
 def group_config(config: BrokerConfig) -> "GroupConfig":
-    """The group coordinator's share of the settings; it has them under the same names."""
+    """The group coordinator's settings, under the same names."""
     from fencepost.coordinator.group.config import GroupConfig
 
     own = {one.name for one in dataclasses.fields(GroupConfig)} - {"group_consumer_bounds"}

@@ -1,6 +1,6 @@
-"""Subscriptions of client metrics (config resource CLIENT_METRICS, 16; KIP-714): kept and listed, and no more.
+"""Subscriptions of client metrics (config resource CLIENT_METRICS, 16; KIP-714): only stored and listed.
 
-This broker asks clients for no metrics, as a Kafka without a telemetry plugin does not.
+This broker collects no metrics from clients, like Kafka without a telemetry plugin.
 """
 
 import re
@@ -37,11 +37,11 @@ METRICS_SETTINGS: Mapping[str, Setting] = MappingProxyType(
         )
     }
 )
-"""What may be set on a subscription."""
+"""The settings of a subscription."""
 
 
 def metrics_problem(configs: Mapping[str, str]) -> Outcome | None:
-    """What is wrong with this whole set of a subscription's settings, under Kafka's codes and in its words, or None."""
+    """What is wrong with all settings of a subscription together, with Kafka's codes and messages, or None."""
     for name, text in configs.items():
         setting = METRICS_SETTINGS.get(name)
         if setting is None:
@@ -71,7 +71,7 @@ def _is_pattern(text: str) -> bool:
 
 
 def metrics_entries(configs: Mapping[str, str]) -> list[ConfigEntry]:
-    """Every setting of a subscription with these set on it, by name."""
+    """Every setting of a subscription that has set `configs`, by name."""
     found = []
     for name, setting in METRICS_SETTINGS.items():
         origins: tuple[Origin, ...] = ()

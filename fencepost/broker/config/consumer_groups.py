@@ -1,4 +1,4 @@
-"""The settings of consumer protocol groups (KIP-848); names, defaults and bounds are Kafka's unless it says so."""
+"""The settings of consumer protocol groups (KIP-848); names, defaults and bounds are Kafka's unless noted."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ def _policy_problem(policy: str) -> str | None:
 
 @dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class ConsumerGroupSettings:
-    """What the broker decides for members of the consumer protocol, who have no say in it."""
+    """The settings that the broker, not the member, decides in the consumer protocol."""
 
     group_coordinator_rebalance_protocols: tuple[str, ...] = setting(
         Kind.LIST, PROTOCOLS, "The rebalance protocols that are enabled, of classic and consumer.",
@@ -86,7 +86,7 @@ def problem(get: Callable[[str], Any]) -> str | None:
 
 
 def group_bounds(config: ConsumerGroupSettings) -> dict[str, tuple[int, int]]:
-    """The lowest and highest value of each setting that may be set for one group, by its name there."""
+    """The lowest and highest value of each setting of a group, by the group setting's name."""
     return {
         f"consumer.{name}": (
             getattr(config, f"group_consumer_min_{name.replace('.', '_')}"),

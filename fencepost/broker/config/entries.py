@@ -1,4 +1,4 @@
-"""The configurations of a topic or a broker as DescribeConfigs lists them: value, source, and what stands behind it."""
+"""The settings of a topic or a broker as DescribeConfigs lists them: value, source and synonyms."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ from fencepost.protocol.admin_enums import ConfigSource
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """One configuration; `synonyms` is everything that has a say, strongest first, in Kafka's words."""
+    """One setting; `synonyms` lists all values that could apply, the effective one first, as in Kafka."""
 
     name: str
     value: str | None
@@ -25,7 +25,7 @@ class ConfigEntry:
 
 
 def topic_entries(overrides: Mapping[str, str], broker: BrokerConfig, dynamic: Dynamic) -> list[ConfigEntry]:
-    """Every configuration of a topic with these overrides, by name."""
+    """Every setting of a topic with these overrides, by name."""
     found: list[ConfigEntry] = []
     for name, entry in TOPIC_SETTINGS.items():
         if entry.internal and name not in overrides:
@@ -38,18 +38,18 @@ def topic_entries(overrides: Mapping[str, str], broker: BrokerConfig, dynamic: D
 
 
 def _is_shown(origin: Origin, entry: TopicSetting) -> bool:
-    """Kafka lists the default of a synonym only where that is the first one: not that of log.retention.hours."""
+    """Kafka lists the default of the first synonym only: not that of log.retention.hours."""
     if origin.source is not ConfigSource.DEFAULT:
         return True
     return bool(entry.synonyms) and origin.name == entry.synonyms[0].name
 
 
 def broker_entries(broker: BrokerConfig, dynamic: Dynamic) -> list[ConfigEntry]:
-    """Every setting of this broker that may be seen, by name; `broker` is what it was started with."""
+    """Every visible setting of this broker, by name; `broker` is the configuration at the start."""
     found: list[ConfigEntry] = []
     for name, setting in sorted({**WITHOUT_EFFECT, **SETTINGS}.items()):
         if not setting.served and name not in dynamic.node and name not in dynamic.cluster:
-            continue  # Kafka lists it only where somebody set it
+            continue  # Kafka lists it only if it is set
         origins = broker_origins([name], broker, dynamic)
         default = format_value(setting.default)
         if default is not None:
@@ -65,7 +65,7 @@ def broker_entries(broker: BrokerConfig, dynamic: Dynamic) -> list[ConfigEntry]:
 
 
 def default_broker_entries(dynamic: Dynamic) -> list[ConfigEntry]:
-    """What was altered at run time for all brokers: the resource with an empty name lists nothing else."""
+    """The settings altered at run time for all brokers: all that the resource with an empty name lists."""
     found: list[ConfigEntry] = []
     for name, value in sorted(dynamic.cluster.items()):
         setting = SETTINGS.get(name) or WITHOUT_EFFECT[name]

@@ -1,4 +1,4 @@
-"""How one setting is declared, read from text and written back; shared by the broker's and the topics' settings."""
+"""Declares one setting, parses and formats its value; used by the broker's and the topics' settings."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
@@ -7,7 +7,7 @@ from enum import Enum, IntEnum
 from typing import Any
 
 Value = bool | int | float | str | tuple[str, ...] | None
-"""A setting's value; LIST settings are tuples, None means "not given" where a setting allows it."""
+"""A setting's value; LIST settings are tuples, None means "not set" if a setting allows it."""
 
 LONG_MAX = 2**63 - 1
 _RANGES = {3: (-(2**31), 2**31 - 1), 4: (-(2**15), 2**15 - 1), 5: (-(2**63), LONG_MAX)}
@@ -34,16 +34,16 @@ class Update(Enum):
 
 
 class ConfigError(Exception):
-    """A setting was refused; the text names the setting, its origin, its value and what would be right."""
+    """An invalid setting; the text names the setting, its origin, its value and the valid values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting: its name, type, default and bounds, what it is for, and who may see or change it.
+    """One setting: its name, type, default and bounds, its documentation, and whether it is listed and changeable.
 
-    `low` and `high` bound numbers (both inclusive); `choices` bounds strings and the members of lists; `check` says
+    `low` and `high` bound numbers (both inclusive); `choices` bounds strings and the members of lists; `check` returns
     what is wrong with a value that passed those, or None. `ours` marks names that Kafka does not have. `nullable`
-    settings have no value until somebody gives one.
+    settings have no value until they are set.
     """
 
     name: str
@@ -73,7 +73,7 @@ class Setting:
         return name
 
     def parse(self, raw: object) -> Value:
-        """Turn text (or a value from TOML) into this setting's type; raises ValueError that says what is wrong."""
+        """Convert text (or a value from TOML) to this setting's type; raises ValueError that explains the fault."""
         if raw is None:
             if self.nullable:
                 return None
@@ -182,7 +182,7 @@ def settings_of(owner: type) -> dict[str, Setting]:
 
 
 def nearest(name: str, known: Mapping[str, object] | Iterable[str]) -> str | None:
-    """The known name that looks most like `name`, or None when nothing comes close."""
+    """The known name most similar to `name`, or None if no name is similar."""
     from difflib import get_close_matches  # here: only a misspelt name needs it
 
     matches = get_close_matches(name, list(known), n=1, cutoff=0.5)

@@ -1,4 +1,4 @@
-"""What may be set for one group at run time (config resource GROUP, 32); each stands over a setting of the broker."""
+"""The settings of one group at run time (config resource GROUP, 32); each overrides a setting of the broker."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -17,11 +17,11 @@ GROUP_SETTINGS: Mapping[str, str] = MappingProxyType(
         "consumer.session.timeout.ms": "group.consumer.session.timeout.ms",
     }
 )
-"""The broker's setting behind each."""
+"""The broker setting that each overrides."""
 
 
 def group_problem(configs: Mapping[str, str], broker: BrokerConfig) -> str | None:
-    """Why this whole set of a group's configurations is INVALID_CONFIG, in Kafka's words, or None."""
+    """Why a group's settings together are INVALID_CONFIG, with Kafka's messages, or None."""
     values: dict[str, Any] = {name: _of(broker, behind) for name, behind in GROUP_SETTINGS.items()}
     for name, text in configs.items():
         if name not in GROUP_SETTINGS:
@@ -51,7 +51,7 @@ def _of(broker: BrokerConfig, name: str) -> Any:
 
 
 def group_entries(configs: Mapping[str, str], broker: BrokerConfig, dynamic: Dynamic) -> list[ConfigEntry]:
-    """Every configuration of a group with these set on it, by name; `broker` is what it was started with."""
+    """Every setting of a group that has set `configs`, by name; `broker` is the configuration at the start."""
     found: list[ConfigEntry] = []
     for name, behind in GROUP_SETTINGS.items():
         setting = SETTINGS[behind]

@@ -23,7 +23,7 @@ class Listener(NamedTuple):
 
 
 def parse_listener(text: str) -> Listener:
-    """Read `NAME://host:port`; raises ValueError that says what is wrong."""
+    """Parse `NAME://host:port`; raises ValueError that explains the fault."""
     match = _FORM.fullmatch(text)
     if match is None:
         raise ValueError(f"{text!r} is not of the form PLAINTEXT://host:port")

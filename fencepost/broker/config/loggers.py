@@ -1,6 +1,6 @@
 """Levels of the process's loggers at run time (config resource BROKER_LOGGER, 8; KIP-412).
 
-Loggers are Python's, by their own names, and `root`. Levels carry Kafka's names and are not kept over a restart.
+Loggers have their Python names, and `root`. Levels have Kafka's names; a restart resets them.
 """
 
 import logging
@@ -23,21 +23,21 @@ LEVELS = {
     "TRACE": _TRACE,
     "WARN": logging.WARNING,
 }
-"""Kafka's names for levels; TRACE is below everything that this broker writes."""
+"""Kafka's names for levels; this broker logs nothing at TRACE."""
 
 logger = logging.getLogger(__name__)
 
 
 def logger_entries() -> list[ConfigEntry]:
-    """Every logger with the level that holds for it, by name."""
-    names = [ROOT, *sorted(name for name, one in _made().items() if isinstance(one, logging.Logger))]
+    """Every logger with its effective level, by name."""
+    names = [ROOT, *sorted(name for name, one in _loggers().items() if isinstance(one, logging.Logger))]
     return [
         ConfigEntry(name, _level_of(name), ConfigSource.BROKER_LOGGER, False, Kind.UNKNOWN, "", ()) for name in names
     ]
 
 
 def logger_name_problem(name: str, node_id: int) -> Outcome | None:
-    """Loggers are those of one broker, by its id; in Kafka's words to who describes them."""
+    """Why `name` is not this broker's id, with Kafka's messages for DescribeConfigs, or None."""
     if not name:
         return Outcome(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
     if not name.lstrip("-").isdigit():
@@ -48,7 +48,7 @@ def logger_name_problem(name: str, node_id: int) -> Outcome | None:
 
 
 def alter_loggers(change: ConfigEdits, node_id: int, validate_only: bool) -> Outcome:
-    """Set levels, or give loggers back to those above them: all edits of the resource or none."""
+    """Set or delete levels (a deleted level is inherited): all edits of the resource or none."""
     name = change.resource_name
     if not name.lstrip("-").isdigit():
         return Outcome(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}")
@@ -85,7 +85,7 @@ def _operation_problem(edit: ConfigEdit) -> Outcome | None:
 
 
 def _target_problem(edit: ConfigEdit) -> Outcome | None:
-    if edit.name != ROOT and not isinstance(_made().get(edit.name), logging.Logger):
+    if edit.name != ROOT and not isinstance(_loggers().get(edit.name), logging.Logger):
         return Outcome(ErrorCode.INVALID_CONFIG, f"Logger {edit.name} does not exist!")
     if edit.operation == ConfigOperation.DELETE:
         why = "Removing the log level of the root logger is not allowed"
@@ -96,7 +96,7 @@ def _target_problem(edit: ConfigEdit) -> Outcome | None:
     return None
 
 
-def _made() -> dict[str, "logging.Logger | logging.PlaceHolder"]:
+def _loggers() -> dict[str, "logging.Logger | logging.PlaceHolder"]:
     return logging.root.manager.loggerDict
 
 
@@ -105,7 +105,7 @@ def _logger(name: str) -> logging.Logger:
 
 
 def _level_of(name: str) -> str:
-    """The name of the highest of Kafka's levels that lets through what the logger does."""
+    """Kafka's name of the logger's effective level, or of the next higher level."""
     number = _logger(name).getEffectiveLevel()
     by_number = sorted((value, key) for key, value in LEVELS.items())
     return next((key for value, key in by_number if value >= number), "FATAL")

@@ -7,7 +7,7 @@ from fencepost.broker.config.fields import Kind, setting
 
 @dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class MetadataSettings:
-    """When the metadata is kept as a whole, and how much of its history."""
+    """When the broker takes metadata snapshots, and how much of the metadata log it keeps."""
 
     metadata_log_max_record_bytes_between_snapshots: int = setting(
         Kind.LONG, 20 << 20, "Bytes of metadata records after which a snapshot is taken.", low=1

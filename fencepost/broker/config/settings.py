@@ -33,7 +33,7 @@ def _one_directory(paths: tuple[str, ...]) -> str | None:
 
 @dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class LogSettings:
-    """What becomes the default of every topic's configuration, and the care of the logs."""
+    """The defaults of topic settings, and the upkeep of the logs."""
 
     log_dirs: tuple[str, ...] = setting(
         Kind.LIST, ("fencepost-data",), "The directory of the logs and the metadata.", check=_one_directory
@@ -267,7 +267,7 @@ class CoordinatorSettings:
 
 @dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class NodeSettings:
-    """Who this node is, where it listens, and what bounds its connections."""
+    """The node's identity, its listener, its bounds and its durability."""
 
     node_id: int = setting(Kind.INT, 1, "The number of this node.", low=0)
     cluster_id: str | None = setting(

@@ -1,4 +1,4 @@
-"""Where settings come from: TOML, server.properties, the environment and the command line, each with its origin."""
+"""The sources of settings: TOML, server.properties, the environment and the command line, each with its origin."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,7 +13,7 @@ NOT_SETTINGS = frozenset({"FENCEPOST_BOOTSTRAP", "FENCEPOST_COMMAND_CONFIG", "FE
 
 
 class Given(NamedTuple):
-    """A value that somebody gave, not yet checked."""
+    """A given value, not validated yet."""
 
     name: str
     raw: object
@@ -21,9 +21,9 @@ class Given(NamedTuple):
 
 
 def from_file(path: Path) -> list[Given]:
-    """Read a TOML or a server.properties file, told apart by the ending, or by the content where that says nothing.
+    """Read a TOML or a server.properties file. The ending decides the format, or the content if the ending is unknown.
 
-    Raises ConfigError for a file that cannot be read or understood.
+    Raises ConfigError for a file that cannot be read or parsed.
     """
     try:
         text = path.read_text("utf-8")
@@ -68,7 +68,7 @@ _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def from_properties(text: str, origin: str) -> Iterator[Given]:
-    """Read Java's properties format: comments with # or !, = or : or blank between key and value, \\ to go on."""
+    """Parse Java's properties: comments with # or !; =, : or a blank between key and value; \\ continues a line."""
     for number, line in _logical_lines(text):
         match = re.match(r"((?:\\.|[^\s=:\\])+)\s*[=:]?\s*(.*)", line, re.DOTALL)
         if match is None:
@@ -112,7 +112,7 @@ def from_environment(environ: Mapping[str, str]) -> list[Given]:
 
 
 def from_assignments(assignments: Iterable[str], origin: str = "--set") -> list[Given]:
-    """`num.partitions=4`, as `--set` takes it; raises ConfigError where the equals sign lacks."""
+    """`num.partitions=4`, as in `--set`; raises ConfigError if the equals sign is missing."""
     found: list[Given] = []
     for assignment in assignments:
         name, equals, value = assignment.partition("=")

@@ -1,4 +1,4 @@
-"""Every topic-level configuration of Kafka: type, bounds, the broker settings it falls back to, and who said what."""
+"""Kafka's topic-level settings: validation, the broker settings that they fall back to, and the sources of values."""
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
@@ -11,7 +11,7 @@ from fencepost.protocol.admin_enums import ConfigSource
 
 
 class Origin(NamedTuple):
-    """One link of the chain behind a value: the name it has there, the value in the topic's unit, and its source."""
+    """One possible value of a setting: the setting's name there, the value in the topic's unit, and its source."""
 
     name: str
     value: str | None
@@ -19,7 +19,7 @@ class Origin(NamedTuple):
 
 
 class Dynamic(NamedTuple):
-    """What was altered at run time about brokers: for this node, and for all of them."""
+    """The broker settings altered at run time: for this node, and for all nodes."""
 
     node: Mapping[str, str]
     cluster: Mapping[str, str]
@@ -29,7 +29,7 @@ NO_DYNAMIC = Dynamic(MappingProxyType({}), MappingProxyType({}))
 
 
 def topic_problem(configs: Mapping[str, str]) -> str | None:
-    """Why a topic's configurations are INVALID_CONFIG, in words for a person; None where they are fine."""
+    """Why a topic's settings are INVALID_CONFIG, as a message; None if they are valid."""
     parsed: dict[str, Value] = {}
     for name, text in configs.items():
         entry = TOPIC_SETTINGS.get(name)
@@ -50,10 +50,10 @@ def topic_problem(configs: Mapping[str, str]) -> str | None:
 
 
 def chain(name: str, overrides: Mapping[str, str], broker: BrokerConfig, dynamic: Dynamic = NO_DYNAMIC) -> list[Origin]:
-    """Everything that has a say in a topic's configuration, strongest first; the first one is the value.
+    """All values that could apply to a topic setting; the first one is effective.
 
-    The order is Kafka's: the topic, this broker at run time, all brokers at run time, what the broker was started
-    with, the default; within each the synonyms by their order.
+    The order is Kafka's: the topic, this broker at run time, all brokers at run time, the broker's configuration at the
+    start, the default; within each the synonyms in their order.
     """
     entry = TOPIC_SETTINGS[name]
     found: list[Origin] = []
@@ -73,7 +73,7 @@ def chain(name: str, overrides: Mapping[str, str], broker: BrokerConfig, dynamic
 
 
 def broker_origins(names: Iterable[str], broker: BrokerConfig, dynamic: Dynamic) -> list[Origin]:
-    """Who set the broker's settings of these names, strongest first."""
+    """The values set for these broker settings; the first one is effective."""
     layers: tuple[tuple[Mapping[str, str | None], ConfigSource], ...] = (
         (dynamic.node, ConfigSource.BROKER),
         (dynamic.cluster, ConfigSource.ALL_BROKERS),
@@ -90,7 +90,7 @@ def _in_topic_unit(text: str, synonym: Synonym) -> str:
 
 
 def effective(overrides: Mapping[str, str], broker: BrokerConfig, dynamic: Dynamic = NO_DYNAMIC) -> dict[str, Value]:
-    """The value of every topic configuration, parsed."""
+    """The effective value of every topic setting, parsed."""
     return {
         name: entry.setting.parse(chain(name, overrides, broker, dynamic)[0].value)
         for name, entry in TOPIC_SETTINGS.items()

@@ -1,4 +1,4 @@
-"""The declared settings as the metadata controller asks for them, and what each part of the broker gets of them."""
+"""The declared settings for the metadata controller, and the settings of each part of the broker."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -28,15 +28,15 @@ class TopicRules:
 
     def __init__(self, config: BrokerConfig) -> None:
         self.started_with = config
-        """The configuration without what was altered since."""
+        """The configuration at the start, without later changes."""
         self._log_configs: dict[tuple[Any, ...], LogConfig] = {}
 
     def dynamic(self, image: MetadataImage) -> Dynamic:
-        """What was altered at run time about this broker and about all."""
+        """The settings altered at run time, for this broker and for all brokers."""
         return Dynamic(image.broker_config(str(self.started_with.node_id)), image.broker_config(""))
 
     def broker_config(self, image: MetadataImage) -> BrokerConfig:
-        """What the broker was started with and what was altered since, as one."""
+        """The configuration at the start, overridden by the settings altered since."""
         node, cluster = self.dynamic(image)
         return self.started_with.with_dynamic(cluster, node) if node or cluster else self.started_with
 
@@ -44,12 +44,12 @@ class TopicRules:
         return topic_problem(configs)
 
     def group_problem(self, configs: Mapping[str, str]) -> str | None:
-        from fencepost.broker.config.group_settings import group_problem  # here: it is seldom asked for
+        from fencepost.broker.config.group_settings import group_problem  # here: it is rarely used
 
         return group_problem(configs, self.started_with)
 
     def client_metrics_problem(self, configs: Mapping[str, str]) -> Outcome | None:
-        from fencepost.broker.config.client_metrics import metrics_problem  # here: it is seldom asked for
+        from fencepost.broker.config.client_metrics import metrics_problem  # here: it is rarely used
 
         return metrics_problem(configs)
 
@@ -67,13 +67,13 @@ class TopicRules:
         return kind is ConfigResourceType.BROKER and name in SETTINGS and SETTINGS[name].kind is Kind.LIST
 
     def default_text(self, image: MetadataImage, kind: ConfigResourceType, name: str) -> str | None:
-        """What holds for a topic that says nothing, or what the broker was started with."""
+        """The effective value for a topic without an override; for a broker, its value at the start."""
         if kind is ConfigResourceType.TOPIC:
             return chain(name, NOTHING, self.started_with, self.dynamic(image))[0].value
         return self.started_with.text(name)
 
     def log_config(self, image: MetadataImage, topic: str) -> "LogConfig":
-        """How the partitions of a topic keep their data; topics that are set alike share one object."""
+        """The log settings of a topic; topics with equal settings share one object."""
         overrides, dynamic = image.topic_config(topic), self.dynamic(image)
         key = tuple(tuple(sorted(layer.items())) for layer in (overrides, *dynamic))
         found = self._log_configs.get(key)
@@ -85,14 +85,14 @@ class TopicRules:
 
 
 def rules_of(node: "HasMetadata") -> TopicRules:
-    """The rules that a node's metadata service works with."""
+    """The rules of a node's metadata service."""
     rules = node.metadata.rules
-    assert isinstance(rules, TopicRules), "the node was put together with others"
+    assert isinstance(rules, TopicRules), "the node was built with other rules"
     return rules
 
 
 def log_config(config: BrokerConfig, overrides: Mapping[str, str], dynamic: Dynamic) -> "LogConfig":
-    """A topic's effective configurations as the log wants them: under their own names, and three of the broker's."""
+    """The log settings of a topic: its effective settings, and three of the broker's."""
     from fencepost.broker.log.config import LogConfig
 
     value: dict[str, Any] = effective(overrides, config, dynamic)
@@ -110,7 +110,7 @@ def log_config(config: BrokerConfig, overrides: Mapping[str, str], dynamic: Dyna
 
 
 def metadata_log_config(config: BrokerConfig) -> "LogConfig":
-    """The metadata log keeps everything and takes batches of the size that KIP-868 allows."""
+    """The settings of the metadata log: unlimited retention, and the batch size that KIP-868 allows."""
     from fencepost.broker.log.config import UNLIMITED, LogConfig
 
     return LogConfig(
@@ -123,7 +123,7 @@ def metadata_log_config(config: BrokerConfig) -> "LogConfig":
 
 
 def cleaner_settings(config: BrokerConfig) -> "CleanerSettings":
-    """The log cleaner's share of the settings."""
+    """The log cleaner's settings."""
     from fencepost.broker.log.compaction.cleaner import CleanerSettings
     from fencepost.broker.log.compaction.cleaning import CleaningLimits
 
@@ -137,7 +137,7 @@ def cleaner_settings(config: BrokerConfig) -> "CleanerSettings":
 
 
 def cluster_facts(config: BrokerConfig, cluster_id: str) -> ClusterFacts:
-    """The metadata controller's share of the settings."""
+    """The metadata controller's settings."""
     return ClusterFacts(
         cluster_id=cluster_id,
         node_id=config.node_id,
@@ -152,7 +152,7 @@ def cluster_facts(config: BrokerConfig, cluster_id: str) -> ClusterFacts:
 
 
 def txn_config(config: BrokerConfig, image: MetadataImage = EMPTY_IMAGE) -> "TxnConfig":
-    """The transaction coordinator's share of the settings, with the finalized level of `transaction.version`."""
+    """The transaction coordinator's settings, with the finalized level of `transaction.version`."""
     from fencepost.coordinator.txn.config import TxnConfig
 
     sweep_ms = config.transaction_abort_timed_out_transaction_cleanup_interval_ms
@@ -170,6 +170,6 @@ def txn_config(config: BrokerConfig, image: MetadataImage = EMPTY_IMAGE) -> "Txn
 
 
 def _now(config: BrokerConfig, dynamic: Dynamic, name: str) -> int:
-    """A setting's value with what was altered at run time over it."""
+    """A setting's current value: the one altered at run time, or else the one at the start."""
     text = dynamic.node.get(name, dynamic.cluster.get(name))
     return cast(int, config.value(name) if text is None else SETTINGS[name].parse(text))

@@ -1,4 +1,4 @@
-"""The table of topic configurations under Kafka's names: type, default, bounds, and the broker settings behind each."""
+"""The table of topic settings under Kafka's names: type, default, bounds, and the broker settings behind each."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -14,14 +14,14 @@ _TIERED = "No effect here: there is no tiered storage. "
 
 
 class Synonym(NamedTuple):
-    """A broker setting that stands in where a topic says nothing; `factor` turns its unit into the topic's."""
+    """A broker setting that applies if a topic has no override; `factor` converts its unit to the topic's."""
 
     name: str
     factor: int = 1
 
 
 class TopicSetting(NamedTuple):
-    """A topic configuration and its synonyms, strongest first."""
+    """A topic setting and its synonyms, in the order of precedence."""
 
     setting: Setting
     synonyms: tuple[Synonym, ...] = ()
@@ -295,4 +295,4 @@ _ROWS = (
 TOPIC_SETTINGS: Mapping[str, TopicSetting] = MappingProxyType(
     {row.setting.name: row for row in sorted(_ROWS, key=lambda row: row.setting.name)}
 )
-"""Every topic configuration by its name, in alphabetical order."""
+"""Every topic setting by its name, in alphabetical order."""

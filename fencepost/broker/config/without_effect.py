@@ -1,9 +1,9 @@
-"""Kafka's broker settings that mean nothing here, by the reason why.
+"""Kafka's broker settings that have no effect here, grouped by the reason.
 
-Kafka's tools list and alter them, and a stock server.properties gives some: they are taken if they are of their type,
-kept, listed, and said to have no effect. What would guard something (security, policies) is not among them: a broker
-must not look as if it heeded that. Names, types, defaults and what may be altered at run time are Apache Kafka 4.3's;
-those of 4.4 (`assignor.offload`, KIP-1263) are listed once they are set.
+Kafka's tools list and alter them, and a stock server.properties sets some. The broker accepts, stores and lists values
+of the right type, and reports that they have no effect. Settings of security and policies are not among them: a broker
+must not seem to enforce them. Names, types, defaults and dynamic updates are those of Apache Kafka 4.3. The settings of
+4.4 (`assignor.offload`, KIP-1263) are listed only if they are set.
 """
 
 from collections.abc import Mapping

@@ -1,1 +1,1 @@
-"""What the broker counts, and Prometheus' names for it."""
+"""The broker's counters, and their Prometheus names."""

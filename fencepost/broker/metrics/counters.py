@@ -1,4 +1,4 @@
-"""What the broker counts: plain numbers that cost nothing to keep; `exposition.py` gives them names when asked."""
+"""The broker's counters: plain numbers that cost little to update; `exposition.py` names them for Prometheus."""
 
 from collections import defaultdict
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True, eq=False, repr=False)
 class TopicCounters:
-    """What happened to one topic's partitions since the start."""
+    """The counters of one topic's partitions since the start."""
 
     messages_in: int = 0
     bytes_in: int = 0
@@ -23,7 +23,7 @@ class Metrics:
     def __init__(self) -> None:
         self.topics: defaultdict[str, TopicCounters] = defaultdict(TopicCounters)
         self.no_topic = TopicCounters()
-        """Requests for topics that are not there."""
+        """Counters of requests for unknown topics."""
         self.requests: defaultdict[int, int] = defaultdict(int)
         self.request_seconds: defaultdict[int, float] = defaultdict(float)
         self.connections_opened = 0
@@ -41,6 +41,6 @@ class Metrics:
         self.topics.pop(name, None)
 
     def count_request(self, api_key: int, seconds: float) -> None:
-        """Note one request that was handled, and how long its handler took (waiting for data included)."""
+        """Count one handled request, and the time of its handler (including the wait for data)."""
         self.requests[api_key] += 1
         self.request_seconds[api_key] += seconds

@@ -1,4 +1,4 @@
-"""The broker's state in Prometheus' words, gathered when somebody asks; names are those that Kafka dashboards know."""
+"""The broker's state as Prometheus metrics, collected for each scrape; names are those of Kafka dashboards."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Protocol
@@ -62,7 +62,7 @@ class Scraped(
     HasTransactions,
     Protocol,
 ):
-    """All that a scrape reads: nearly everything that a broker has, and none of what changes it."""
+    """All that a scrape reads."""
 
     @property
     def offline_count(self) -> int: ...
@@ -78,13 +78,13 @@ class Scraped(
 
 
 class BrokerCollector(Collector):
-    """Walks over a node's counters, logs and coordinators at scrape time."""
+    """Collects a node's counters, logs and coordinators for each scrape."""
 
     def __init__(self, node: Scraped) -> None:
         self._node = node
 
     def describe(self) -> list[Metric]:
-        """Nothing: a registry would otherwise collect once when this is registered."""
+        """Nothing: otherwise the registry would collect once at registration."""
         return []
 
     def collect(self) -> Iterator[Metric]:
@@ -200,7 +200,7 @@ class BrokerCollector(Collector):
         yield from families.values()
 
     def _cleaner(self) -> Iterator[Metric]:
-        """Kafka's LogCleanerManager and LogCleaner, under the names that its JMX exporter makes of theirs."""
+        """The metrics of Kafka's LogCleanerManager and LogCleaner, under the names of its JMX exporter."""
         node, cleaner = self._node, self._node.cleaner
         stats, seconds, delay_ms = cleaner.last
         recopied = 100 * stats.written_bytes // stats.read_bytes if stats.read_bytes else 0
@@ -238,7 +238,7 @@ class BrokerCollector(Collector):
 
 
 def _log_values(log: "PartitionLog") -> tuple[int, ...]:
-    """In the order of the families in `_partitions`."""
+    """The values of a log, in the order of the families in `_partitions`."""
     start_offset, high_watermark = log.log_start_offset, log.high_watermark
     return (
         log.segments.size_bytes,
@@ -252,7 +252,7 @@ def _log_values(log: "PartitionLog") -> tuple[int, ...]:
 
 
 def renderer(node: Scraped) -> "Render":
-    """What a scrape of this node gives, its process's memory, CPU time and garbage collector included."""
+    """The function that renders a scrape of this node, with its process's memory, CPU time and garbage collector."""
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
     PlatformCollector(registry=registry)

@@ -1,4 +1,4 @@
-"""Groups in Prometheus' words: Kafka's own beans, kafka-exporter's positions and lag, and groups by state."""
+"""Prometheus metrics of groups: Kafka's own beans, kafka-exporter's offsets and lag, and groups by state."""
 
 from collections.abc import Iterator
 from typing import Protocol
@@ -15,11 +15,11 @@ CLASSIC_STATES = ("PreparingRebalance", "CompletingRebalance", "Stable", "Dead",
 
 
 class _Broker(HasGroups, HasPartitions, Protocol):
-    """The groups, and the logs that their lag is measured by."""
+    """The groups, and the logs for their lag."""
 
 
 def group_metrics(node: _Broker) -> Iterator[Metric]:
-    """All families about groups, read when somebody scrapes."""
+    """All families about groups, collected for each scrape."""
     groups = node.groups
     states = groups.admin.groups_by_state()
     by_state = GaugeMetricFamily("fencepost_groups", "Groups by state", labels=("state",))
@@ -55,7 +55,7 @@ def group_metrics(node: _Broker) -> Iterator[Metric]:
 
 
 def _positions(node: _Broker) -> Iterator[Metric]:
-    """Lag is counted from the LSO: a read_committed reader cannot be behind with what it cannot see yet."""
+    """Committed offsets and lag. Lag counts up to the LSO, because a read_committed reader cannot read beyond it."""
     labels = ("consumergroup", "topic", "partition")
     current = GaugeMetricFamily("kafka_consumergroup_current_offset", "Committed offset", labels=labels)
     lag = GaugeMetricFamily("kafka_consumergroup_lag", "Offsets between it and the last stable one", labels=labels)

@@ -1,4 +1,4 @@
-"""The small HTTP server behind `--metrics`: GET /metrics, and nothing else."""
+"""The small HTTP server of `--metrics`: it serves GET /metrics only."""
 
 import logging
 from collections.abc import Callable
@@ -17,11 +17,11 @@ CONNECTIONS_MAX = 16
 _LOOPBACK = "127.0.0.1"
 
 Render = Callable[[], tuple[str, bytes]]
-"""Gives the content type and the body."""
+"""Returns the content type and the body."""
 
 
 class MetricsServer:
-    """Answers scrapes; bounded in connections, in the size of a request and in its time."""
+    """Serves scrapes; the number of connections, the size of a request and its time are bounded."""
 
     def __init__(self, render: Render) -> None:
         self._render = render
@@ -29,7 +29,7 @@ class MetricsServer:
         self._places = trio.CapacityLimiter(CONNECTIONS_MAX)
 
     async def listen(self, host: str, port: int) -> Endpoint:
-        """Bind (an empty host is the loopback: metrics are nobody else's business) and return the address."""
+        """Bind, and return the address. An empty host is the loopback, so that metrics are private by default."""
         self._listeners = await trio.open_tcp_listeners(port, host=host or _LOOPBACK)
         for further in self._listeners[1:]:
             await further.aclose()
@@ -48,7 +48,7 @@ class MetricsServer:
             except (trio.BrokenResourceError, OSError) as error:
                 logger.debug("metrics connection lost cause=%r", error)
             except Exception:
-                logger.exception("metrics could not be gathered")
+                logger.exception("cannot collect the metrics for a scrape")
 
     def _answer(self, head: bytes) -> bytes:
         words = head.split(b"\r\n", 1)[0].split(b" ")
@@ -63,7 +63,7 @@ class MetricsServer:
 
 
 async def _read_head(stream: trio.SocketStream) -> bytes:
-    """Everything up to the empty line that ends a request's head, or what came before the bound or the end."""
+    """The bytes up to the empty line after a request's head, or up to the bound or the end of the stream."""
     head = b""
     while b"\r\n\r\n" not in head and len(head) < HEAD_BYTES_MAX:
         data = await stream.receive_some(HEAD_BYTES_MAX)

@@ -1,4 +1,4 @@
-"""Transactions in Prometheus' words: states, ends, durations, refusals, what is open for long and what nobody ends."""
+"""Prometheus metrics of transactions: states, ends, durations, rejections, long and hanging transactions."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Protocol
@@ -12,18 +12,18 @@ if TYPE_CHECKING:
     from fencepost.broker.transactions.hanging import HangingCheck
 
 LATE_AFTER_MS = 5 * 60 * 1000
-"""Kafka's grace: a transaction is late when it is still open so long after the longest timeout there may be (T10)."""
+"""As in Kafka: a transaction is late if it is open this long after the longest allowed timeout (T10)."""
 
 
 class _Broker(HasClock, HasLogs, HasMetrics, HasTransactions, Protocol):
-    """The coordinator, and what the broker does about transactions beside it."""
+    """The transaction coordinator, and the broker's check for hanging transactions."""
 
     @property
     def hanging(self) -> "HangingCheck": ...
 
 
 def transaction_metrics(node: _Broker) -> Iterator[Metric]:
-    """All families about transactions, read when somebody scrapes."""
+    """All families about transactions, collected for each scrape."""
     transactions = node.transactions
     states = GaugeMetricFamily("fencepost_transactions", "Transactional ids by state", labels=("state",))
     for state, count in transactions.store.counts.items():
@@ -92,7 +92,7 @@ def _producer_ids(node: HasLogs) -> int:
 def has_late_transaction(log: "PartitionLog", now_ms: int, timeout_max_ms: int) -> bool:
     """Whether the transaction that holds the LSO is idle for so long that it must be hanging (rows T10, T20).
 
-    As Kafka's PartitionsWithLateTransactionsCount counts it: by the newest timestamp of the producer's batches.
+    It counts like Kafka's PartitionsWithLateTransactionsCount: by the newest timestamp of the producer's batches.
     """
     oldest = next(log.producers.open_transactions(), None)
     if oldest is None or oldest.last_timestamp_ms < 0:
