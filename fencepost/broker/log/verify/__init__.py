@@ -1,1 +1,1 @@
-"""A data directory read by somebody who believes nothing that is written in it."""
+"""Checks a data directory, without trust in any of its files."""

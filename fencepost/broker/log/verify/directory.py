@@ -1,4 +1,4 @@
-"""The check of a whole data directory, without a broker and without writing a byte (`fencepost verify`)."""
+"""The check of a whole data directory, without a broker and without writing (`fencepost verify`)."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -37,24 +37,24 @@ _CHECKPOINTS = (RECOVERY_POINTS, LOG_STARTS, LOG_STARTS_TWIN, HIGH_WATERMARKS, C
 _HALF_DONE = (".tmp", ".cleaned", ".swap", ".deleted")
 _IN_PARTITION = (LEADER_EPOCHS, PARTITION_METADATA)
 _METADATA_FILE = re.compile(r"[0-9]{20}-[0-9]{10}\.checkpoint|deleted-topics")
-"""What the metadata log has besides; whoever knows of records checks them."""
+"""Other files of the metadata log; the caller checks snapshots (`broker/verification.py`)."""
 _SUFFIXES = (*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX)
 
 
 @dataclass(frozen=True, slots=True)
 class MetadataFacts:
-    """What the metadata says, where it could be read, and what the records of internal topics must be."""
+    """The metadata, as far as it is readable, and the checks of the internal topics' records."""
 
     topic_ids: Mapping[str, bytes] | None = None
-    """By name; None where nothing is known."""
+    """Topic ids by topic name; None if unknown."""
     partitions: Mapping[str, int] | None = None
-    """How many partitions each topic has."""
+    """The number of partitions of each topic."""
     compacted: Collection[str] = ()
     """The topics whose segments may have gaps."""
     records: Mapping[str, RecordCheck] | None = None
-    """By topic."""
+    """Checks of records by topic."""
     own_files: Collection[str] = ()
-    """Files of the directory that others look after."""
+    """Files of the data directory that the caller checks."""
 
 
 class DirectoryCheck:
@@ -68,15 +68,15 @@ class DirectoryCheck:
         self._clean = CLEAN_SHUTDOWN in names
         self._offsets = {name: self._load_offsets(name) for name in _CHECKPOINTS if name in names}
         self.partitions = {tp: name for name in child_names(directory) if (tp := partition_of(name)) is not None}
-        """The directories of partitions."""
+        """The names of the partitions' directories."""
 
     @property
     def clean(self) -> bool:
-        """Whether the broker ended in order: then nothing may be torn."""
+        """Whether the last shutdown was clean: then no file may be torn."""
         return self._clean
 
     def total_bytes(self, chosen: Collection[TopicPartition]) -> int:
-        """Bytes of batches that a check of these will read. Raises OSError."""
+        """The number of bytes that a check of the `chosen` partitions reads. Raises OSError."""
         total = 0
         for tp in chosen:
             path = self._directory / self.partitions[tp]
@@ -84,7 +84,7 @@ class DirectoryCheck:
         return total
 
     def check_surroundings(self, facts: MetadataFacts) -> None:
-        """The files and directories that belong to no partition. Raises OSError."""
+        """Check the files and directories that belong to no partition. Raises OSError."""
         known = {LOCK_FILE, CLEAN_SHUTDOWN, *_CHECKPOINTS, *facts.own_files}
         for name in file_names(self._directory):
             if name not in known:
@@ -103,7 +103,7 @@ class DirectoryCheck:
                     self._report.add(Level.WARNING, name, what, "If it was not deleted, restore it from a backup")
 
     def check_partition(self, tp: TopicPartition, facts: MetadataFacts) -> None:
-        """One partition, with all files in its directory. Raises OSError."""
+        """Check one partition, with all files in its directory. Raises OSError."""
         name = self.partitions[tp]
         directory = self._directory / name
         self._check_names(name, file_names(directory))
@@ -114,7 +114,7 @@ class DirectoryCheck:
             self._check_bounds(tp)
 
     def expectations(self, tp: TopicPartition, facts: MetadataFacts) -> Expectations:
-        """What the directory's other files say of a partition, without looking into it."""
+        """What the checkpoint files of the data directory say about a partition."""
         durable = self._offset(RECOVERY_POINTS, tp)
         compacted = tp.topic in facts.compacted or self._offset(CLEANER_OFFSETS, tp) > 0
         expected = Expectations(
@@ -128,7 +128,7 @@ class DirectoryCheck:
         return replace(expected, recovery_point=ALL_TRUSTED) if self._clean else expected
 
     def _check_bounds(self, tp: TopicPartition) -> None:
-        """Checkpoints against the log; that it ends too early is told of where the log is."""
+        """Check the checkpoints against the log's end; `PartitionCheck` reports a log that ends too early."""
         facts = self._report.partitions[-1]
         for name in (LOG_STARTS, HIGH_WATERMARKS, CLEANER_OFFSETS):
             offset = self._offset(name, tp)

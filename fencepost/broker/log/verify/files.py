@@ -1,4 +1,4 @@
-"""Reading the files of a data directory without ever being able to write to them."""
+"""Opens the files of a data directory read-only."""
 
 import os
 from pathlib import Path
@@ -31,12 +31,12 @@ class ReadFile:
         return b"".join(parts)
 
     def close(self) -> None:
-        """Let go of the descriptor."""
+        """Close the descriptor."""
         os.close(self._fd)
 
 
 class ReadSegment:
-    """The batches of one segment, as `scanning.batches` wants them."""
+    """The batches of one segment, for `scanning.batches`."""
 
     def __init__(self, directory: Path, base_offset: int, ending: str = "") -> None:
         self.base_offset = base_offset
@@ -60,7 +60,7 @@ def segment_bases(names: list[str]) -> list[int]:
 
 
 def swapped_bases(names: list[str]) -> list[int]:
-    """The base offsets of compacted segments that count already and do not bear their own names yet, rising."""
+    """The base offsets of the compacted segments whose swap is not finished (`.swap`), rising."""
     return sorted(base for name in names if (base := offset_in_name(name, LOG_SUFFIX + SWAP)) is not None)
 
 
@@ -77,7 +77,7 @@ def child_names(directory: Path) -> list[str]:
 
 
 def load(path: Path) -> bytes | None:
-    """All of a small file; None where there is none. Raises OSError."""
+    """The content of a small file; None if it does not exist. Raises OSError."""
     try:
         return path.read_bytes()
     except FileNotFoundError:
@@ -85,5 +85,5 @@ def load(path: Path) -> bytes | None:
 
 
 def seal_of(data: bytes) -> FileSeal:
-    """What a seal says of a file that holds just these bytes."""
+    """The seal of a file that holds exactly these bytes."""
     return FileSeal(len(data), int(crc32c.crc32c(data)))

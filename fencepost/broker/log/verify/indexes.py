@@ -1,4 +1,4 @@
-"""Whether the indexes of one segment say what its batches say (rows L1, I2, I3)."""
+"""Checks the indexes of one segment against its batches (rows L1, I2, I3)."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ LEAK = (
 
 
 class Place(NamedTuple):
-    """One batch of a segment, as the indexes speak of it."""
+    """One batch of a segment that an index refers to."""
 
     position: int
     base_offset: int
@@ -33,7 +33,7 @@ class Place(NamedTuple):
 
 @dataclass(slots=True)
 class SegmentFacts:
-    """What the batches of one segment say that its indexes must agree with."""
+    """The facts of one segment's batches that its indexes must match."""
 
     directory: Path
     label: str
@@ -42,25 +42,25 @@ class SegmentFacts:
     next_offset: int
     log_bytes: int
     final: bool
-    """Closed to appends and durable, so that its indexes are to be complete."""
+    """Closed to appends and durable, so that its indexes must be complete."""
     closed_in_order: bool = True
-    """Whether the broker was stopped, not killed."""
+    """Whether the last shutdown was clean."""
     torn: bool = False
-    """Whether it ends above the recovery point: what is missing there was never acknowledged."""
+    """Whether it ends above the recovery point: missing records there were never acknowledged."""
     whole: bool = True
-    """Whether all its batches could be read: else nothing can be said of what should be in the indexes."""
+    """Whether all its batches are readable; otherwise the right content of the indexes is unknown."""
     exact: bool = True
     """Whether the open transactions at its beginning are known."""
     compacted: bool = False
     places: list[Place] = field(default_factory=list)
-    """The batches that an index speaks of."""
+    """The batches that an index refers to."""
     largest_ms: int = -1
-    """The largest timestamp of all."""
+    """The largest timestamp of all batches."""
     aborted: list[AbortedTransaction] = field(default_factory=list)
 
 
 class Wanted:
-    """Which batches the indexes of a segment speak of: to keep facts of these only."""
+    """The batches that the indexes of a segment refer to: the check stores facts of these only."""
 
     def __init__(self, directory: Path, base_offset: int) -> None:
         self._positions = {position for _, position in _entries(directory, base_offset, INDEX_SUFFIX, OFFSET_ENTRY)}
@@ -69,7 +69,7 @@ class Wanted:
         self._next = 0
 
     def has(self, position: int, base_offset: int, last_offset: int) -> bool:
-        """Whether this batch is one of them; to be asked of each in order."""
+        """Whether an index refers to this batch; the caller must ask for all batches in order."""
         offsets = self._offsets
         while self._next < len(offsets) and offsets[self._next] < base_offset:
             self._next += 1
@@ -90,7 +90,7 @@ class IndexCheck:
         self._seal: Seal | None = None
 
     def run(self) -> None:
-        """Look at all four. Raises OSError."""
+        """Check all four files. Raises OSError."""
         self._check_seal()
         self._check_offsets(*self._load(INDEX_SUFFIX, OFFSET_ENTRY))
         self._check_times(*self._load(TIME_INDEX_SUFFIX, TIME_ENTRY))
@@ -103,7 +103,7 @@ class IndexCheck:
         return f"{self._facts.label}/{file_name(self._facts.base_offset, suffix)}"
 
     def _load(self, suffix: str, entry: Struct) -> tuple[str, list[tuple[int, ...]]]:
-        """The file's name and its entries; what is no whole entry, and what differs from the seal, is told of."""
+        """The file's name and its entries. Reports an incomplete entry, and a difference from the seal."""
         data = load(self._path(suffix)) or b""
         file = self._file(suffix)
         meaning = LEAK if suffix == TXN_INDEX_SUFFIX else REMADE
@@ -162,8 +162,8 @@ class IndexCheck:
         self._seal = seal
 
     def _cut_back(self, seal: Seal) -> bool:
-        """Whether the indexes are as a kill in the middle of recovery leaves them, or one before they went to the disk:
-        what it scans again it cuts off first.
+        """Whether an index is shorter than its seal. A kill during recovery leaves that, because recovery truncates the
+        entries that it adds again; so does a kill before the entries were written.
         """
         sealed = ((INDEX_SUFFIX, seal.offsets), (TIME_INDEX_SUFFIX, seal.times), (TXN_INDEX_SUFFIX, seal.aborted))
         return any(len(load(self._path(suffix)) or b"") < expected.size_bytes for suffix, expected in sealed)
@@ -188,7 +188,9 @@ class IndexCheck:
             last_offset, last_position = relative, position
 
     def _wrong_entry(self, file: str, position: int, offset: int, what: str) -> None:
-        """Above what was durable an index may end in anything: a crash does that, and the next start clears it up."""
+        """Report a wrong entry. Above the durable part it is only a note: a crash leaves it, and the next start fixes
+        it.
+        """
         level = Level.DAMAGE if self._facts.final or self._seal is not None else Level.NOTE
         self._report.add(level, file, what, REMADE, position=position, offset=offset)
 
@@ -243,7 +245,7 @@ class IndexCheck:
                 self._bad_abort(file, len(found), lacking.last_offset, f"lacks {lacking}", Level.DAMAGE)
 
     def _check_compacted(self, file: str, found: Sequence[AbortedTransaction]) -> None:
-        """Compaction moves the beginning of what is left of a transaction; all of that must be covered."""
+        """Compaction may move the first offset of a transaction; the entry must cover all of its remaining records."""
         ends = {(entry.producer_id, entry.last_offset): entry for entry in found}
         for should in self._facts.aborted:
             covering = ends.get((should.producer_id, should.last_offset))

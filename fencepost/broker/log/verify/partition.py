@@ -1,7 +1,7 @@
-"""The check of one partition's directory: its batches one by one, and all else against what they say.
+"""Checks one partition's directory: each of its batches, and all other files against the batches.
 
-The batches are replayed from the log's beginning, or from the snapshot there, with the rules that recovery uses; the
-indexes and snapshots are never asked what is in the log, only compared with it.
+It replays the batches from the log's beginning, or from the snapshot there, by the rules of recovery. It compares the
+indexes and snapshots with the batches, and never relies on them.
 """
 
 from collections.abc import Callable
@@ -32,22 +32,22 @@ ROOM = "The broker reserves room ahead of its flushes; it goes when the log is c
 TORN = "A crash leaves this: it was never acknowledged, and the next start cuts it off"
 
 RecordCheck = Callable[[Record], str | None]
-"""Says what is wrong with a record beyond its bytes, for logs whose records have a meaning here."""
+"""Returns what is wrong with the content of a record of an internal topic, or None."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expectations:
-    """What the rest of the data directory says of a partition."""
+    """What the other files of the data directory say about a partition."""
 
     recovery_point: int = ALL_TRUSTED
-    """Below, everything was durable; ALL_TRUSTED after a shutdown in order."""
+    """Every batch below it was durable; ALL_TRUSTED after a clean shutdown."""
     known_end: int = 0
     """The log was once durable up to here."""
     log_start_offset: int = 0
     compacted: bool = False
-    """Whether gaps are to be expected in segments that are closed."""
+    """Whether closed segments may have gaps."""
     shallow: bool = False
-    """Leave the records packed: checksums and headers only."""
+    """Check only checksums and headers, without decoding records."""
     records: RecordCheck | None = None
 
 
@@ -61,7 +61,7 @@ class PartitionCheck:
         self._report = report
         self._producers = ProducerStates()
         self._known = True
-        """Whether the producers' state is what the log so far gives; not after a damaged batch."""
+        """Whether the producers' state matches the log so far; False after a damaged batch."""
         self._begun = False
         self._next_offset = 0
         self._epochs = self._load_epochs()
@@ -69,7 +69,7 @@ class PartitionCheck:
         self._epochs_differed: list[tuple[str, int, BatchHeader, int]] = []
 
     def run(self) -> None:
-        """Look at everything. Raises OSError."""
+        """Check everything. Raises OSError."""
         names = file_names(self._directory)
         bases = self._bases(names)
         self._snapshots = SnapshotCheck(self._directory, names, self._expected, self._report)
@@ -79,12 +79,12 @@ class PartitionCheck:
             successor = bases[number + 1] if number + 1 < len(bases) else None
             self._begin_at(base_offset)
             self._check_segment(base_offset, successor)
-        self._tell_of_epochs()
+        self._report_epochs()
         self._snapshots.finish(self._next_offset)
         self._check_end(bases)
 
     def _bases(self, names: list[str]) -> list[int]:
-        """The segments as the next start will have them: where a crash interrupted a swap, the compacted one counts."""
+        """The segments of the next start: if a crash interrupted a swap, the compacted segment replaces the others."""
         self._swapped = set(swapped_bases(names))
         bases = {*segment_bases(names), *self._swapped}
         for base_offset in self._swapped:
@@ -94,7 +94,7 @@ class PartitionCheck:
                 for _, header, _ in batches(segment, 0):
                     end_offset = header.next_offset
             except CorruptLogFile:
-                pass  # the check of the segment itself tells of it
+                pass  # the check of the segment itself reports it
             finally:
                 segment.file.close()
             bases -= {other for other in bases if base_offset < other < end_offset}
@@ -103,7 +103,7 @@ class PartitionCheck:
     # Batches
 
     def _begin_at(self, base_offset: int) -> None:
-        """The state at a segment's beginning: as replayed, or where that is not possible, the snapshot's."""
+        """Set the producers' state at a segment's beginning: as replayed, or if that is unknown, from the snapshot."""
         if self._known and (self._begun or base_offset == 0):
             return
         found = self._snapshots.state_at(base_offset)
@@ -148,7 +148,7 @@ class PartitionCheck:
         facts.torn = self._torn()
         facts.closed_in_order = self._expected.recovery_point == ALL_TRUSTED
         facts.next_offset = end_offset if successor is None else successor
-        if not swapped:  # else its indexes stand under two kinds of names, and beside them those of what it replaces
+        if not swapped:  # otherwise its indexes have mixed names, next to the indexes of the replaced segments
             IndexCheck(facts, self._report).run()
         if successor is not None:
             if facts.whole and end_offset < successor and not self._expected.compacted:
@@ -159,7 +159,7 @@ class PartitionCheck:
             self._known = False
 
     def _torn(self) -> bool:
-        """Whether a bad batch at the present offset is what a crash leaves, and no loss."""
+        """Whether a bad batch at the current offset is a torn end after a crash, and not a loss."""
         return self._next_offset >= self._expected.recovery_point
 
     def _stop_at(self, file: str, position: int, what: str) -> None:
@@ -176,7 +176,7 @@ class PartitionCheck:
     def _check_batch(
         self, file: str, position: int, header: BatchHeader, data: memoryview, successor: int | None
     ) -> bool:
-        """Whether the batch is what was written."""
+        """Whether the batch is undamaged."""
         self._report.batches += 1
         self._report.records += header.record_count
         self._report.size_bytes += header.size_bytes
@@ -225,8 +225,8 @@ class PartitionCheck:
         elif len(self._epochs_differed) <= self._epochs_agreed:
             self._epochs_differed.append((file, position, header, known))
 
-    def _tell_of_epochs(self) -> None:
-        """No checksum covers the epochs: where batches and checkpoint differ, the one that stands alone is wrong."""
+    def _report_epochs(self) -> None:
+        """No checksum covers the epochs: if batches and checkpoint differ, the minority is reported as wrong."""
         meaning = "The records are complete; a client may see a log truncation that never happened"
         if any(known < 0 for *_, known in self._epochs_differed) or len(self._epochs_differed) > self._epochs_agreed:
             file, _, header, known = self._epochs_differed[0]
@@ -246,7 +246,7 @@ class PartitionCheck:
         data: memoryview,
         wanted: Wanted,
     ) -> None:
-        """Fold a batch into the state, and compare the snapshot that was made right before it."""
+        """Apply a batch to the state, and compare the snapshot at its offset."""
         self._snapshots.reach(header.base_offset, self._producers if self._known and facts.whole else None)
         facts.largest_ms = max(facts.largest_ms, header.max_timestamp)
         if wanted.has(position, header.base_offset, header.last_offset):
@@ -265,7 +265,7 @@ class PartitionCheck:
         self._next_offset = max(self._next_offset, header.next_offset)
         self._snapshots.reach(self._next_offset, self._producers if self._known and facts.whole else None)
 
-    # What stands beside
+    # Other files
 
     def _load_epochs(self) -> LeaderEpochs | None:
         file = f"{self._label}/{LEADER_EPOCHS}"

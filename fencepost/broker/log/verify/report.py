@@ -1,4 +1,4 @@
-"""What a check of a data directory found: findings for people and for machines, and how much was looked at."""
+"""The result of a check of a data directory: its findings, and how much it read."""
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
@@ -9,27 +9,27 @@ class Level(Enum):
     """How much a finding matters. Only DAMAGE makes the check fail."""
 
     DAMAGE = "damage"
-    """Something that was once acknowledged or written down as final is not there any more, or not as it was."""
+    """Acknowledged or durable data is missing or changed."""
     WARNING = "warning"
-    """Not as it should be, and nothing is lost by it."""
+    """A fault without loss of data."""
     NOTE = "note"
-    """What a crash leaves, and the next start clears up by itself."""
+    """A trace of a crash, which the next start removes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is not as it should be."""
+    """One fault."""
 
     level: Level
     file: str
     """Relative to the data directory."""
     position: int | None
-    """Byte in the file; None where the file as a whole is meant."""
+    """Byte in the file; None for the whole file."""
     offset: int | None
-    """Offset in the partition's log; None where there is none."""
+    """Offset in the partition's log; None if it has none."""
     what: str
     meaning: str
-    """What follows from it, and what to do."""
+    """The consequence, and what to do."""
 
     def __str__(self) -> str:
         place = self.file
@@ -46,7 +46,7 @@ class Finding:
 
 @dataclass(slots=True)
 class PartitionFacts:
-    """The bounds of one partition as its batches give them."""
+    """The bounds of one partition, computed from its batches."""
 
     partition: str
     log_start_offset: int
@@ -57,7 +57,7 @@ class PartitionFacts:
 
 @dataclass(slots=True)
 class Report:
-    """Everything found, and what was looked at. `found` is told of each finding at once, `advance` of bytes read."""
+    """All findings, and counts of the checked data. Calls `found` for each finding, and `advance` with bytes read."""
 
     found: Callable[[Finding], None] = lambda finding: None
     advance: Callable[[int], None] = lambda size_bytes: None
@@ -70,7 +70,7 @@ class Report:
 
     @property
     def damaged(self) -> bool:
-        """Whether anything is hurt that was durable."""
+        """Whether durable data is damaged."""
         return any(finding.level is Level.DAMAGE for finding in self.findings)
 
     def add(
@@ -83,7 +83,7 @@ class Report:
         position: int | None = None,
         offset: int | None = None,
     ) -> None:
-        """Keep a finding and tell of it."""
+        """Add a finding and report it."""
         finding = Finding(level, file, position, offset, what, meaning)
         self.findings.append(finding)
         self.found(finding)
@@ -91,7 +91,7 @@ class Report:
     def damage(
         self, file: str, what: str, meaning: str, *, position: int | None = None, offset: int | None = None
     ) -> None:
-        """Keep a finding that makes the check fail."""
+        """Add a finding that makes the check fail."""
         self.add(Level.DAMAGE, file, what, meaning, position=position, offset=offset)
 
     def as_dict(self) -> dict[str, object]:

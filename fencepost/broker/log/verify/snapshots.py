@@ -1,4 +1,4 @@
-"""Whether the producer snapshots of a partition say what its batches say (rows P9, P10)."""
+"""Checks the producer snapshots of a partition against its batches (rows P9, P10)."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,7 +20,7 @@ AHEAD = "A crash leaves this; the next start deletes it"
 
 
 class SnapshotCheck:
-    """The snapshots of one partition, compared one after the other while its batches are replayed."""
+    """The check of one partition's snapshots, one after another, while its batches are replayed."""
 
     def __init__(self, directory: Path, names: Sequence[str], expected: "Expectations", report: Report) -> None:
         self._directory = directory
@@ -30,7 +30,7 @@ class SnapshotCheck:
         self._next = 0
 
     def state_at(self, offset: int) -> list[ProducerEntry] | None:
-        """The producers at `offset`, if a snapshot that can be read says so."""
+        """The producers in the snapshot at `offset`; None if it is missing or damaged."""
         if offset not in self._offsets:
             return None
         try:
@@ -39,13 +39,13 @@ class SnapshotCheck:
             return None
 
     def reach(self, offset: int, producers: ProducerStates | None) -> None:
-        """The replay stands at `offset`; with no `producers` it does not know what they should be."""
+        """Check the snapshots up to `offset`, which the replay has reached; `producers` are None if unknown."""
         while self._next < len(self._offsets) and self._offsets[self._next] <= offset:
             self._check(self._offsets[self._next], producers)
             self._next += 1
 
     def finish(self, end_offset: int) -> None:
-        """The log ends: what is left speaks of what is not there."""
+        """Report the snapshots beyond the log's end."""
         for offset in self._offsets[self._next :]:
             durable = offset <= self._expected.recovery_point
             self._report.add(
@@ -79,11 +79,11 @@ class SnapshotCheck:
 
 
 def _difference(entries: Sequence[ProducerEntry], replayed: ProducerStates, compacted: bool) -> str | None:
-    """What a snapshot says otherwise than the batches do; None where it may well be of this log.
+    """How a snapshot contradicts the batches; None if it can belong to this log.
 
-    A producer that the batches know and the snapshot does not has expired, if it has no transaction open. Kafka keeps
-    one batch of each. Compaction takes batches away that a snapshot still knows, also of transactions that were open
-    then: it leaves the markers of those.
+    A producer in the batches and not in the snapshot has expired, unless it has an open transaction. Kafka's snapshots
+    hold one batch of each producer. Compaction removes batches that a snapshot still holds, also of transactions that
+    were open then; it keeps the markers of those.
     """
     known = {entry.producer_id: entry for entry in entries}
     for transaction in replayed.open_transactions():
