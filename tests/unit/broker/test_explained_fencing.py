@@ -251,7 +251,7 @@ class TestOtherWays:
 
 class TestWhereItIsShown:
     async def test_describe_tells_who_asks(self, autojump_clock: MockClock) -> None:
-        """The story travels in a tag of ours, and only to who sets ours: for others the bytes are Kafka's."""
+        """The history is in an extension tag, and only if the request sets its own: else the bytes are Kafka's."""
         async with running() as on:
             old = on.seen_from("old", "10.0.0.7")
             held = await old.identity()
