@@ -37,7 +37,7 @@ def test_by_default_the_process_ends_with_a_line_that_names_the_file(start_broke
                 answer = wire.produce("t", batch_of(b"never acknowledged"))
                 assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
             assert broker.wait() == 1
-    line = next(line for line in broker.log().splitlines() if "cannot go on" in line)
+    line = next(line for line in broker.log().splitlines() if "cannot continue" in line)
     assert "fdatasync: Input/output error" in line
     assert str(segment(broker, "t-0")) in line
     broker.start()
@@ -109,4 +109,4 @@ def test_a_failed_flush_of_the_metadata_ends_the_process_whatever_the_policy(sta
         with suppress(ConnectionEnded), pytest.raises(AssertionError, match="metadata log refused"):
             wire.create_topic("t")
         assert broker.wait() == 1
-    assert "__cluster_metadata-0" in next(line for line in broker.log().splitlines() if "cannot go on" in line)
+    assert "__cluster_metadata-0" in next(line for line in broker.log().splitlines() if "cannot continue" in line)
