@@ -73,9 +73,9 @@ def _check_identity(directory: Path, report: Report) -> None:
     checked = [properties for properties, is_checked in read.values() if is_checked]
     for name, (properties, is_checked) in read.items():
         if (directory / name).exists() and (properties is None or (checked and not is_checked)):
-            report.damage(name, "is not as it was written", "The next start takes the other of the two files")
+            report.damage(name, "was changed after it was written", "The next start uses the other of the two files")
     if checked and checked != [checked[0]] * 2:
-        report.damage(META_PROPERTIES, "is not the same as its twin", "The first that is undamaged holds")
+        report.damage(META_PROPERTIES, "differs from its copy", "The next start uses the first undamaged file")
 
 
 def metadata_facts(directory: Path) -> MetadataFacts:

@@ -129,7 +129,7 @@ def test_an_identity_that_can_not_be_read_stops_the_start(start_broker: StartBro
         (broker.data_dir / name).write_bytes(b"")
     ended = run_serve("--data", str(broker.data_dir), "--listen", "127.0.0.1:0")
     assert ended.returncode not in (0, None)
-    assert "meta.properties and its twin are damaged" in ended.stderr
+    assert "meta.properties and its copy are damaged" in ended.stderr
     assert "Traceback" not in ended.stderr
 
 

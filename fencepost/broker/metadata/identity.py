@@ -71,15 +71,15 @@ def _whole(path: Path, replaceable: bool) -> tuple[dict[str, str], bool]:
     if checked:
         return found or {}, spare_checked
     if spare_checked and spare is not None:
-        logger.warning("%s is damaged or was changed by hand: %s holds instead", path, twin.name)
+        logger.warning("%s is damaged or was changed by hand: the broker uses %s instead", path, twin.name)
         return spare, False
     if found is not None:
         return found, False  # written by an older version, or by Kafka
     if not path.exists() and not twin.exists():
         return {}, False
     if not replaceable:
-        raise WrongDirectory(f"{path} and its twin are damaged; say what the cluster is called (cluster.id)")
-    logger.warning("%s is damaged and written again from the settings", path)
+        raise WrongDirectory(f"{path} and its copy are damaged; set cluster.id to the cluster's id")
+    logger.warning("%s is damaged; the broker writes it again from the settings", path)
     return {}, False
 
 

@@ -94,13 +94,14 @@ class DirectoryCheck:
                 self._strange_directory(name)
         starts = [self._offsets.get(name) for name in (LOG_STARTS, LOG_STARTS_TWIN)]
         if LOG_STARTS in self._offsets and starts == [None, None]:
-            meaning = "Records that DeleteRecords hid will be readable again: restore the file from a backup"
-            self._report.damage(LOG_STARTS, "neither it nor its twin can be read", meaning)
+            meaning = "Records that DeleteRecords deleted become readable again: restore the file from a backup"
+            self._report.damage(LOG_STARTS, "the file and its copy are both damaged", meaning)
         for name, offsets in self._offsets.items():
             for tp, offset in (offsets or {}).items():
                 if offset < 0 or (tp not in self.partitions and offset > 0):
-                    what = f"speaks of {tp} at offset {offset}, of which there is no directory"
-                    self._report.add(Level.WARNING, name, what, "If it was not deleted, restore it from a backup")
+                    what = f"holds offset {offset} of {tp}, which has no directory"
+                    meaning = "If the partition was not deleted, restore it from a backup"
+                    self._report.add(Level.WARNING, name, what, meaning)
 
     def check_partition(self, tp: TopicPartition, facts: MetadataFacts) -> None:
         """Check one partition, with all files in its directory. Raises OSError."""
@@ -135,13 +136,14 @@ class DirectoryCheck:
             if offset > facts.log_end_offset:
                 what = f"{tp} is at {offset}, beyond the log's end at {facts.log_end_offset}"
                 level = Level.DAMAGE if self._clean else Level.WARNING
-                self._report.add(level, name, what, "It is bounded by the log at the next start")
+                self._report.add(level, name, what, "The next start uses the log's end instead")
 
     def _check_identity(self, tp: TopicPartition, name: str, facts: MetadataFacts) -> None:
         file = f"{name}/{PARTITION_METADATA}"
         data = load(self._directory / name / PARTITION_METADATA)
         if data is None:
-            self._report.add(Level.WARNING, file, "is missing", "The next start takes the log for what its name says")
+            meaning = "The next start assigns the log to the topic in the directory's name"
+            self._report.add(Level.WARNING, file, "is missing", meaning)
             found = NO_TOPIC_ID
         else:
             try:
@@ -150,19 +152,23 @@ class DirectoryCheck:
                 self._report.damage(file, error.why, "The partition is offline until the file is restored")
                 return
             if data.strip() != encode_partition_metadata(found):
-                self._report.damage(file, "is not as it was written", "Nothing follows, unless the topic id is wrong")
+                self._report.damage(
+                    file, "was changed after it was written", "This has no effect if the topic id is right"
+                )
         if facts.topic_ids is None:
             return
         wanted = facts.topic_ids.get(tp.topic)
         if wanted is None or tp.partition >= (facts.partitions or {}).get(tp.topic, 0):
-            what = "no metadata knows this partition"
+            what = "is not in the metadata"
             meaning = (
                 "Its topic was deleted, or the metadata is damaged; the broker keeps it until the metadata says deleted"
             )
             self._report.add(Level.WARNING, name, what, meaning)
         elif found not in (wanted, NO_TOPIC_ID):
-            what = f"names topic {topic_id_text(found)}, the metadata says {topic_id_text(wanted)}"
-            meaning = "The partition is offline: write the right id into the file, or move the directory away"
+            what = f"holds topic id {topic_id_text(found)}, the metadata has {topic_id_text(wanted)}"
+            meaning = (
+                "The partition is offline: write the topic id of the metadata into the file, or move the directory away"
+            )
             self._report.damage(file, what, meaning)
 
     def _check_names(self, label: str, names: Collection[str]) -> None:
@@ -173,21 +179,22 @@ class DirectoryCheck:
             suffix = next((s for s in _SUFFIXES if offset_in_name(name, s) is not None), None)
             if suffix is None:
                 if name == ACCEPT_LOSS:
-                    meaning = "The next start cuts this log before its first damaged batch"
-                    self._report.add(Level.WARNING, f"{label}/{name}", "is there", meaning)
+                    meaning = "The next start truncates this log at its first damaged batch"
+                    self._report.add(Level.WARNING, f"{label}/{name}", "exists", meaning)
                 else:
                     self._left_over(f"{label}/{name}", name.endswith(_HALF_DONE))
             elif suffix != SNAPSHOT_SUFFIX and offset_in_name(name, suffix) not in bases:
                 self._report.add(Level.NOTE, f"{label}/{name}", "belongs to no segment", "The next start deletes it")
 
     def _left_over(self, file: str, half_done: bool) -> None:
-        what = "was left half done by a crash" if half_done else "is not a file of this broker"
+        what = "was left unfinished by a crash" if half_done else "is not a file of this broker"
         meaning = "The next start finishes or deletes it" if half_done else "The broker ignores it"
         self._report.add(Level.NOTE if half_done else Level.WARNING, file, what, meaning)
 
     def _strange_directory(self, name: str) -> None:
         if name.endswith(STRAY):
-            what, meaning = "was set aside", "The broker does not read it: delete it when you no longer need it"
+            what = "is a copy, or the log of a deleted topic"
+            meaning = "The broker does not read it: delete it when you no longer need it"
         elif name.endswith(DELETED):
             what, meaning = "is a partition whose deletion a crash interrupted", "The next start deletes it"
         else:
@@ -205,11 +212,11 @@ class DirectoryCheck:
             data = load(self._directory / name) or b""
             offsets = decode_offsets(data, name)
             if CHECKSUM in data and data != encode_offsets(offsets):
-                raise CorruptLogFile(name, 0, "is not as it was written")
+                raise CorruptLogFile(name, 0, "was changed after it was written")
             return offsets
         except CorruptLogFile as error:
-            meaning = "Without it the next start reads more than it would have to"
+            meaning = "The next start reads more of the logs without it"
             if name in (LOG_STARTS, LOG_STARTS_TWIN):
-                meaning = "The next start takes the other of the two files"
+                meaning = "The next start uses the other of the two files"
             self._report.damage(name, error.why, meaning, position=error.position)
             return None

@@ -14,10 +14,10 @@ from fencepost.broker.log.storage.txn_index import TXN_ENTRY, AbortedTransaction
 from fencepost.broker.log.verify.files import load, seal_of
 from fencepost.broker.log.verify.report import Level, Report
 
-REMADE = "The next start makes it again from the batches"
+REMADE = "The next start rebuilds it from the batches"
 LEAK = (
-    "Readers of committed data could be shown aborted records or be denied committed ones; the next start makes it"
-    " again from the batches"
+    "read_committed consumers could receive aborted records or miss committed ones; the next start rebuilds it from the"
+    " batches"
 )
 
 
@@ -123,7 +123,7 @@ class IndexCheck:
     def _against_seal(self, file: str, data: bytes, expected: FileSeal, meaning: str) -> None:
         found = data if self._facts.final else data[: expected.size_bytes]
         if seal_of(found) != expected:
-            what = f"{len(data)} bytes are not the {expected.size_bytes} that were sealed"
+            what = f"its {len(data)} bytes do not match the {expected.size_bytes} bytes in the seal"
             self._report.damage(file, what, meaning)
 
     def _check_seal(self) -> None:
@@ -132,31 +132,30 @@ class IndexCheck:
         facts = self._facts
         if data is None:
             if facts.final and facts.log_bytes:
-                self._report.add(
-                    Level.NOTE, file, "is missing", "The next start reads the segment in whole and makes it"
-                )
+                self._report.add(Level.NOTE, file, "is missing", "The next start reads the whole segment and seals it")
             return
         try:
             seal = decode_seal(data, file)
         except CorruptLogFile as error:
-            self._report.damage(file, error.why, "The next start reads the segment in whole and makes it again")
+            self._report.damage(file, error.why, "The next start reads the whole segment and seals it again")
             return
         if seal.log_bytes > facts.log_bytes or (facts.final and seal.log_bytes != facts.log_bytes):
-            what = f"the segment has {facts.log_bytes} bytes, when it was sealed it had {seal.log_bytes}"
+            what = f"the segment has {facts.log_bytes} bytes, but had {seal.log_bytes} when it was sealed"
             meaning = "Records are missing: restore the file from a backup"
             if facts.torn and not facts.final:
-                meaning = "A crash of the machine leaves this: they were never acknowledged"
+                meaning = "A crash of the machine leaves this: the missing records were never acknowledged"
             level = Level.NOTE if facts.torn and not facts.final else Level.DAMAGE
             log_file = file.removesuffix(SEAL_SUFFIX) + ".log"
             self._report.add(level, log_file, what, meaning, position=min(facts.log_bytes, seal.log_bytes))
             return
         if facts.final and seal.end_offset != facts.next_offset:
-            what = f"speaks of offset {seal.end_offset}, the segment ends at {facts.next_offset}"
-            self._report.add(Level.NOTE, file, what, "The next start reads the segment in whole and seals it")
+            what = f"ends at offset {seal.end_offset}, the segment ends at {facts.next_offset}"
+            self._report.add(Level.NOTE, file, what, "The next start reads the whole segment and seals it")
             return
         if not facts.closed_in_order and self._cut_back(seal):
-            what = "speaks of more index entries than there are"
-            self._report.add(Level.NOTE, file, what, "A kill soon after a start leaves this; the next makes them again")
+            what = "covers more index entries than exist"
+            meaning = "A kill soon after a start leaves this; the next start rebuilds them"
+            self._report.add(Level.NOTE, file, what, meaning)
             facts.final = False
             return
         self._seal = seal
@@ -209,9 +208,9 @@ class IndexCheck:
             if timestamp_ms <= last_ms or relative < last_offset:
                 why = "does not rise"
             elif place is None or not place.base_offset <= offset:
-                why = f"speaks of offset {offset}, where no batch is"
+                why = f"holds offset {offset}, where there is no batch"
             elif not timestamp_ms == place.max_timestamp_ms == place.largest_so_far_ms:
-                why = f"says {timestamp_ms} ms, the batch {place.max_timestamp_ms} ms"
+                why = f"holds {timestamp_ms} ms, the batch {place.max_timestamp_ms} ms"
             if why is not None:
                 self._wrong_entry(file, number * TIME_ENTRY.size, offset, f"entry {number} {why}")
                 return
@@ -233,11 +232,11 @@ class IndexCheck:
             return
         for number, (is_, should) in enumerate(zip(found, facts.aborted, strict=False)):
             if is_ != should:
-                self._bad_abort(file, number, should.last_offset, f"entry {number} is {is_}, the log says {should}")
+                self._bad_abort(file, number, should.last_offset, f"entry {number} is {is_}, the log has {should}")
                 return
         if len(found) > len(facts.aborted):
             number = len(facts.aborted)
-            what = f"entry {number} is {found[number]}, the log knows of no such abort"
+            what = f"entry {number} is {found[number]}, the log has no such abort"
             self._bad_abort(file, number, found[number].last_offset, what)
         elif len(found) < len(facts.aborted) and (facts.final or self._seal is not None):
             lacking = facts.aborted[len(found)]

@@ -27,9 +27,9 @@ from fencepost.broker.log.verify.snapshots import SnapshotCheck
 from fencepost.protocol.batch_header import BatchHeader, CorruptBatch, check_crc
 from fencepost.protocol.records import Record, decode_records
 
-RESTORE = "Records that were acknowledged are hurt: restore the file from a backup"
-ROOM = "The broker reserves room ahead of its flushes; it goes when the log is closed, or at the next start"
-TORN = "A crash leaves this: it was never acknowledged, and the next start cuts it off"
+RESTORE = "Acknowledged records are damaged: restore the file from a backup"
+ROOM = "The broker reserves space ahead of its flushes, and removes it when it closes the log or at the next start"
+TORN = "A crash leaves this: it was never acknowledged, and the next start truncates it"
 
 RecordCheck = Callable[[Record], str | None]
 """Returns what is wrong with the content of a record of an internal topic, or None."""
@@ -193,9 +193,9 @@ class PartitionCheck:
 
     def _wrong_offsets(self, header: BatchHeader, successor: int | None) -> str | None:
         if header.base_offset < self._next_offset:
-            return f"base offset {header.base_offset} does not rise, {self._next_offset} was to come"
+            return f"base offset {header.base_offset} does not rise, expected {self._next_offset}"
         if header.base_offset > self._next_offset and (successor is None or not self._expected.compacted):
-            return f"base offset {header.base_offset} leaves a gap, {self._next_offset} was to come"
+            return f"base offset {header.base_offset} leaves a gap, expected {self._next_offset}"
         if successor is not None and header.last_offset >= successor:
             return f"offset {header.last_offset} reaches into the next segment, which begins at {successor}"
         return None
@@ -207,8 +207,8 @@ class PartitionCheck:
             return f"the records cannot be read: {error}"
         largest = max((record.timestamp_ms for record in records), default=-1)
         if records and not header.timestamp_type and largest != header.max_timestamp:
-            what = f"the largest timestamp is {largest} ms, the header says {header.max_timestamp} ms"
-            meaning = "The checksum is right, so its producer wrote it so; searches by time may miss a record"
+            what = f"the largest timestamp is {largest} ms, the header has {header.max_timestamp} ms"
+            meaning = "The checksum matches, so the producer sent it like this; searches by time may miss a record"
             self._report.add(Level.WARNING, file, what, meaning, position=position, offset=header.base_offset)
         if self._expected.records is not None and not header.is_control:
             for record in records:
@@ -230,11 +230,11 @@ class PartitionCheck:
         meaning = "The records are complete; a client may see a log truncation that never happened"
         if any(known < 0 for *_, known in self._epochs_differed) or len(self._epochs_differed) > self._epochs_agreed:
             file, _, header, known = self._epochs_differed[0]
-            what = f"says epoch {known} where the batch is of epoch {header.partition_leader_epoch}"
+            what = f"holds epoch {known} for a batch of epoch {header.partition_leader_epoch}"
             self._report.damage(f"{self._label}/{LEADER_EPOCHS}", what, meaning, offset=header.base_offset)
             return
         for file, position, header, known in self._epochs_differed:
-            what = f"the batch is of leader epoch {header.partition_leader_epoch}, {LEADER_EPOCHS} says {known}"
+            what = f"the batch has leader epoch {header.partition_leader_epoch}, {LEADER_EPOCHS} has {known}"
             self._report.damage(file, what, meaning, position=position, offset=header.base_offset)
 
     def _take(
@@ -273,9 +273,9 @@ class PartitionCheck:
             data = load(self._directory / LEADER_EPOCHS)
             entries = decode_epochs(data, file)
             if data is not None and data != encode_epochs(entries):
-                raise CorruptLogFile(file, 0, "is not as it was written")
+                raise CorruptLogFile(file, 0, "was changed after it was written")
         except CorruptLogFile as error:
-            self._report.damage(file, error.why, "The next start makes it again from the batches")
+            self._report.damage(file, error.why, "The next start rebuilds it from the batches")
             return None
         for before, after in pairwise(entries):
             if before[0] >= after[0] or before[1] >= after[1]:

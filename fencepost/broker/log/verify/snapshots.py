@@ -15,7 +15,7 @@ from fencepost.broker.log.verify.report import Level, Report
 if TYPE_CHECKING:
     from fencepost.broker.log.verify.partition import Expectations
 
-MEANING = "Sequences or open transactions would be remembered wrongly: delete it, an older one and the batches will do"
+MEANING = "Sequences or open transactions would be wrong: delete it; the next start uses an older one and the batches"
 AHEAD = "A crash leaves this; the next start deletes it"
 
 
@@ -52,7 +52,7 @@ class SnapshotCheck:
                 Level.DAMAGE if durable else Level.NOTE,
                 self._file(offset),
                 f"is of offset {offset}, but the log ends at {end_offset}",
-                "Records that were acknowledged are missing: restore the log from a backup" if durable else AHEAD,
+                "Acknowledged records are missing: restore the log from a backup" if durable else AHEAD,
                 offset=offset,
             )
         self._next = len(self._offsets)
@@ -88,14 +88,14 @@ def _difference(entries: Sequence[ProducerEntry], replayed: ProducerStates, comp
     known = {entry.producer_id: entry for entry in entries}
     for transaction in replayed.open_transactions():
         if transaction.producer_id not in known:
-            return f"does not know that producer {transaction.producer_id} has a transaction open"
+            return f"lacks the open transaction of producer {transaction.producer_id}"
     for entry in entries:
         should = replayed.get(entry.producer_id)
         if should is None:
             if not compacted:
-                return f"speaks of producer {entry.producer_id}, which never wrote here"
+                return f"holds producer {entry.producer_id}, which never wrote here"
         elif not _may_be(entry, should, compacted):
-            return f"has {entry} where the log says {should}"
+            return f"holds {entry}, the log has {should}"
     return None
 
 
