@@ -1,1 +1,1 @@
-"""What may happen and what must be remembered: transactions, groups and metadata as pure cores with thin shells."""
+"""The coordinators of transactions, groups and metadata: pure decisions with a thin shell around them."""

@@ -1,4 +1,4 @@
-"""What a pure decision says: what to remember, what to answer, what to start afterwards; in that order."""
+"""The result of a pure decision: first the records to append, then the reply, then the follow-ups to start."""
 
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -16,8 +16,8 @@ EffectT = TypeVar("EffectT")
 class Decision(Generic[RecordT, ReplyT, EffectT]):
     """The outcome of one command against one state.
 
-    `log` is appended as one atomic batch and applied; `reply` may be shown to the outside only once `log` is durable;
-    `then` holds follow-ups that may start only after that (write markers, wake members, ...).
+    `log` is appended as one atomic batch and applied. `reply` may be sent only once `log` is durable. `then` holds
+    follow-ups that may start only after that (write markers, wake members, ...).
     """
 
     reply: ReplyT

@@ -1,4 +1,4 @@
-"""A reply that comes later: what a coordinator returns where another request has to come first."""
+"""A reply that comes later: a coordinator returns it if another request has to come first."""
 
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
@@ -15,8 +15,8 @@ OtherT = TypeVar("OtherT")
 class Deferred(Generic[ReplyT]):
     """A reply that another request completes, and that may have to wait for the disk after that.
 
-    The receiver either awaits `wait`, or calls `then`, and `now` or `wait` once it is woken. A receiver that gives up
-    before the reply has come calls `abandon`.
+    The receiver awaits `wait`; or it calls `then`, and once it is woken, `now` or `wait`. A receiver that gives up
+    before the reply is complete calls `abandon`.
     """
 
     __slots__ = ("_convert", "_reply", "_rests_on", "_wake", "is_complete")
@@ -29,7 +29,7 @@ class Deferred(Generic[ReplyT]):
         self._convert: Callable[[Any], ReplyT] | None = None
 
     def complete(self, reply: Any, rests_on: Ticket | None = None) -> None:
-        """Give the reply, which may leave once `rests_on` is durable. Only the first call counts."""
+        """Set the reply, which may be sent once `rests_on` is durable. Only the first call has an effect."""
         if not self.is_complete:
             self.is_complete = True
             self._reply, self._rests_on = reply, rests_on
@@ -37,29 +37,29 @@ class Deferred(Generic[ReplyT]):
                 self._wake()
 
     def map(self, convert: Callable[[ReplyT], OtherT]) -> "Deferred[OtherT]":
-        """This very Deferred, its reply converted when it is asked for. To be called once at most."""
+        """Return this Deferred itself; `now` and `wait` convert the reply from now on. Call it at most once."""
         assert self._convert is None
         self._convert = convert  # type: ignore[assignment]
         return self  # type: ignore[return-value]
 
     def then(self, wake: Callable[[], None]) -> None:
-        """Have `wake` called once there is a reply: inside the request that completes it, so it must handle none."""
+        """Call `wake` once there is a reply. It runs inside the request that completes it and must handle none."""
         self._wake = wake
         if self.is_complete:
             wake()
 
     @property
     def may_leave(self) -> bool:
-        """Whether the reply is there and rests on nothing that is not durable."""
+        """Whether the reply is complete and everything it rests on is durable."""
         return self.is_complete and (self._rests_on is None or self._rests_on.is_durable)
 
     def now(self) -> ReplyT:
-        """The reply, which `may_leave`."""
+        """The reply; call it only if the reply `may_leave`."""
         reply: ReplyT = self._reply if self._convert is None else self._convert(self._reply)
         return reply
 
     async def wait(self) -> ReplyT:
-        """The reply, once it is there and may leave."""
+        """The reply, once it is complete and may be sent."""
         if not self.is_complete:
             event = trio.Event()
             self.then(event.set)
@@ -73,12 +73,12 @@ class Deferred(Generic[ReplyT]):
         return self.now()
 
     async def settled(self, ticket: Ticket) -> ErrorCode:
-        """NONE once `ticket` is durable; what the client hears where it never will be."""
+        """NONE once `ticket` is durable; the client's error if it never becomes durable."""
         raise NotImplementedError
 
     def refusal(self, error: ErrorCode) -> Any:
-        """The reply where what it rests on never becomes durable."""
+        """The reply if its ticket never becomes durable."""
         raise NotImplementedError
 
     def abandon(self) -> None:
-        """The receiver no longer waits."""
+        """Note that the receiver no longer waits."""

@@ -1,4 +1,4 @@
-"""Says which partition of an internal topic looks after a transactional id or a group id."""
+"""Maps a transactional id or a group id to a partition of an internal topic."""
 
 import struct
 from functools import lru_cache
@@ -20,8 +20,8 @@ def java_string_hash(text: str) -> int:
 def partition_for(key: str, count: int) -> int:
     """The partition in `range(count)` that owns `key` (row T1 of Kafka's rules; the same hash serves group ids).
 
-    Kafka's `abs` maps the smallest int32, whose positive twin does not exist, to 0; so does this one. `count` must
-    never change while the topic lives, or ids would move away from their state.
+    Kafka's `abs` maps the smallest int32, which has no positive counterpart, to 0; so does this one. `count` must
+    never change while the topic exists, or ids would map to partitions without their state.
     """
     hashed = java_string_hash(key)
     magnitude = 0 if hashed == -0x8000_0000 else abs(hashed)

@@ -1,4 +1,4 @@
-"""What the coordinators need from the machine room; `broker/node.py` hands it in, tests hand in doubles of it."""
+"""What the coordinators need from the broker. `broker/node.py` passes it in; tests pass in doubles."""
 
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -47,7 +47,7 @@ class ReplayedBatch:
 
 
 class LogWriteFailed(Exception):
-    """An append to a coordinator's log was refused; `coordinator_error` of `code` is what the client hears."""
+    """An append to a coordinator's log was refused; the client receives `coordinator_error` of `code`."""
 
     def __init__(self, code: ErrorCode, why: str) -> None:
         super().__init__(why)
@@ -55,11 +55,11 @@ class LogWriteFailed(Exception):
 
 
 class LogBatchTooLarge(LogWriteFailed):
-    """The log takes no batch of that size, and took nothing of it; fewer records may fit."""
+    """The batch is too large for the log and nothing was appended; a batch of fewer records may fit."""
 
 
 def coordinator_error(code: ErrorCode) -> ErrorCode:
-    """What a client hears where its coordinator's own log refused a record (row T7's table serves groups, too)."""
+    """The error a client receives if its coordinator's own log refused a record (table of row T7, also for groups)."""
     match code:
         case (
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -77,26 +77,26 @@ def coordinator_error(code: ErrorCode) -> ErrorCode:
 
 
 class LogSuperseded(LogWriteFailed):
-    """Another writer appended first: the log does not end where its writer believed, and nothing was appended.
+    """Another writer appended first: the log does not end where its writer expected, and nothing was appended.
 
-    For a writer that owns its log that means it is fenced, unless its log says otherwise (`LogListener`).
+    A writer that owns its log is fenced then, unless its log reports otherwise (`LogListener`).
     """
 
 
 class LogUnreadable(Exception):
-    """A coordinator's log cannot be opened, or not read back to its end; the text names the place and the reason."""
+    """A coordinator's log cannot be opened or replayed to its end; the text names the place and the reason."""
 
 
 class Ticket(Protocol):
-    """One append to a coordinator's log, or a look at its end, until it is durable.
+    """A handle on one append to a coordinator's log, or on the log's current end, for waiting until it is durable.
 
     The file engine binds a ticket to its offset at once and never refuses it afterwards. A store that several brokers
-    share binds offsets when it commits, and refuses an append that another writer's rows overtook.
+    share binds offsets when it commits. It refuses an append if another writer's rows came first.
     """
 
     @property
     def end_offset(self) -> int | None:
-        """The offset after the last record; None until the append is bound to its place."""
+        """The offset after the last record; None until the append is bound to its offset."""
 
     @property
     def is_durable(self) -> bool:
@@ -105,13 +105,13 @@ class Ticket(Protocol):
     async def durable(self) -> None:
         """Return when this append, and all before it in its log, is durable.
 
-        Raises LogSuperseded where another writer's rows came first: nothing of the append exists, decide again. Raises
-        LogWriteFailed where it never will be durable: the writer is fenced (NOT_COORDINATOR), or a flush failed.
+        Raises LogSuperseded if another writer's rows came first: nothing was appended, and the caller decides again.
+        Raises LogWriteFailed if it never becomes durable: the writer is fenced (NOT_COORDINATOR), or a flush failed.
         """
 
 
 class LogNotHere(LogUnreadable):
-    """A replay needs bytes that another process keeps; `arrived` returns when it may begin again."""
+    """A replay needs bytes that another process keeps. Await `arrived`, then begin the replay again."""
 
     def __init__(self, why: str, arrived: Callable[[], Awaitable[None]]) -> None:
         super().__init__(why)
@@ -119,10 +119,10 @@ class LogNotHere(LogUnreadable):
 
 
 class LogListener(Protocol):
-    """What a log reports to the shard over it. A failed ticket raises only after its log has reported why."""
+    """What a log reports to its shard. A failed ticket raises only after its log has reported why."""
 
     def absorb(self, batch: "ReplayedBatch") -> None:
-        """Another writer appended `batch`, which refuses no append of ours (the marker of a transaction)."""
+        """Another writer appended `batch` (a transaction's marker); no append of this shard is refused for it."""
 
     def superseded(self) -> None:
         """Appends whose tickets are still open were refused, because another writer's rows came first."""
@@ -135,11 +135,11 @@ class CoordinatorLog(Protocol):
     """One partition of an internal topic, as its coordinator sees it."""
 
     listener: LogListener | None
-    """Who hears of other writers. The file engine has none, and calls nothing."""
+    """Receives reports about other writers. The file engine has no other writers and never calls it."""
 
     @property
     def newest(self) -> Ticket:
-        """A ticket for all that was appended so far; where several brokers write, it is a read barrier."""
+        """A ticket for everything appended so far; where several brokers write, it is a read barrier."""
 
     def append(self, records: Sequence[KeyValue], now_ms: int, producer: ProducerTag | None = None) -> Ticket:
         """Append `records` as one atomic batch. Raises LogWriteFailed; then nothing was appended."""
@@ -147,7 +147,7 @@ class CoordinatorLog(Protocol):
     def replay(self) -> Iterator[ReplayedBatch]:
         """Every batch of the log from its start, in order.
 
-        Raises LogUnreadable at the first damaged one, LogNotHere at the first whose bytes are on their way.
+        Raises LogUnreadable at the first damaged one, LogNotHere at the first whose bytes have not arrived yet.
         """
 
 
@@ -166,16 +166,16 @@ class CoordinatorLogs(Protocol):
 
 
 class Marker(NamedTuple):
-    """What the control batch that ends a transaction says, the same on each of its partitions (rows T8, T9)."""
+    """The content of the control batch that ends a transaction, the same on each partition (rows T8, T9)."""
 
     producer_id: int
     producer_epoch: int
     commit: bool
-    """Whether it commits; else it aborts."""
+    """True for a COMMIT marker, False for an ABORT marker."""
     coordinator_epoch: int
-    """Of the coordinator that decided: a partition refuses the markers of one that was there before the last."""
+    """The epoch of the coordinator that decided; a partition refuses a marker with an older one."""
     transaction_version: int
-    """0 to 2; from 2 on `producer_epoch` must be above that of the records, before it must not be below (row T9)."""
+    """0 to 2. With 2, `producer_epoch` must be above the records' epoch; with 0 and 1, not below it (row T9)."""
 
 
 class MarkerWriter(Protocol):
@@ -186,23 +186,23 @@ class MarkerWriter(Protocol):
     ) -> Mapping[TopicPartition, ErrorCode]:
         """Append `marker` to each partition and return when all are durable and visible.
 
-        Markers on `__consumer_offsets` also tell the group coordinator (it applies or drops the pending offsets).
+        After a marker on `__consumer_offsets` the group coordinator applies or drops the pending offsets.
         """
 
     def write_at_once(
         self, marker: Marker, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, ErrorCode] | None:
-        """As `write_markers`, where a marker is durable and visible as soon as it is appended.
+        """As `write_markers`, if a marker is durable and visible as soon as it is appended.
 
-        None, and nothing written, where it is not.
+        Otherwise write nothing and return None.
         """
 
 
 class ProducerIdSource(Protocol):
-    """Hands out producer ids, each once for ever."""
+    """Allocates producer ids, each only once."""
 
     async def next_producer_id(self) -> int:
-        """A fresh producer id (>= 1), from blocks of 1000 that the metadata log reserves: none comes twice."""
+        """A new producer id (>= 1), from blocks of 1000 that the metadata log reserves."""
 
 
 class TopicView(Protocol):

@@ -1,7 +1,7 @@
 """Regular expressions that clients send, in RE2's syntax: topic names (KIP-848), transactional ids (KIP-1152).
 
 The library is RE2 itself (docs/decisions/0020-regular-expressions-by-re2.md). Matching takes time linear in the name,
-so no pattern can hold the broker up.
+so no pattern can block the broker.
 """
 
 from functools import lru_cache
@@ -22,7 +22,7 @@ class Regex(Protocol):
 @lru_cache(maxsize=128)
 def compile_regex(text: str) -> Regex:
     """The expression, ready to match. Raises InvalidRegex."""
-    import re2  # here: only requests with regular expressions need it
+    import re2  # imported late: only requests with regular expressions need it
 
     options = re2.Options()
     options.log_errors = False

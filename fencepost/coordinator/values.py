@@ -1,4 +1,4 @@
-"""Dataclasses that are frozen for the type checker alone: making one costs a sixth of making a truly frozen one."""
+"""Dataclasses that only the type checker sees as frozen: creating one costs a sixth of creating a frozen one."""
 
 import dataclasses
 from collections.abc import Callable
@@ -8,10 +8,10 @@ ValueT = TypeVar("ValueT")
 
 
 def dataclass(*, frozen: bool, slots: bool) -> Callable[[type[ValueT]], type[ValueT]]:
-    """As `dataclasses.dataclass`, but at run time a frozen value can be written to: nothing checks that.
+    """As `dataclasses.dataclass`, but at run time nothing stops an assignment to a field of a frozen value.
 
-    The generated `__init__` of a frozen dataclass goes through `object.__setattr__` for every field, since it must get
-    past its own guard. Import it where the type checker sees the real one, which keeps watch then
-    (docs/decisions/0043-frozen-for-the-type-checker.md).
+    The generated `__init__` of a frozen dataclass calls `object.__setattr__` for every field, to get past its own
+    guard. Import this one under the `else` of `TYPE_CHECKING`: the type checker then sees the real one and reports
+    assignments (docs/decisions/0043-frozen-for-the-type-checker.md).
     """
     return dataclasses.dataclass(slots=slots, unsafe_hash=frozen)

@@ -239,7 +239,7 @@ def test_positions_of_a_transaction_nobody_ends_go_when_its_time_is_over(start_b
 
     assert is_unstable(reader) or time.monotonic() - began > 10
     assert position(reader) == 1
-    assert "aborted after its 10000 ms" in broker.log()[told:]
+    assert "aborted after its timeout of 10000 ms" in broker.log()[told:]
     reader.close()
 
 

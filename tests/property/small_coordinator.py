@@ -99,7 +99,7 @@ class Broker:
             record = codec.decode(key, value)
             assert record is not None
             self.state = machine.apply(self.state, TxnRecord(TX, record.state))
-        self.duty = markers.owed(TX, self.state) if isinstance(self.state, PrepareCommit | PrepareAbort) else None
+        self.duty = markers.to_write(TX, self.state) if isinstance(self.state, PrepareCommit | PrepareAbort) else None
 
     def add(self, producer: tuple[int, int], partition: TopicPartition, version: int) -> ErrorCode:
         if self.loading:

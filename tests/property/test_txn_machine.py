@@ -249,7 +249,7 @@ class TransactionalId(RuleBasedStateMachine):
             self.state = machine.apply(self.state, TxnRecord(TX, state))
         self.duty = None
         if isinstance(self.state, PrepareCommit | PrepareAbort):
-            self.duty = markers.owed(TX, self.state)
+            self.duty = markers.to_write(TX, self.state)
         if lost_a_decision:
             # No marker was written and no answer given: the transaction, where there was one, is open again.
             self.open_values = sorted((v for part in self.partitions.values() for v in still_open(part)), key=int)

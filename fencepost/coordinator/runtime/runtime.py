@@ -26,20 +26,20 @@ from fencepost.protocol.errors import ErrorCode
 
 logger = logging.getLogger(__name__)
 
-IDS_KNOWN = 10_000
-"""So many ids are found without hashing them again."""
+CACHED_IDS = 10_000
+"""How many ids the runtime finds without hashing them again."""
 BATCHES_AT_ONCE = 1_000
-"""How many batches a load folds until other tasks may run."""
+"""How many batches a load folds before other tasks may run."""
 
 ShardT = TypeVar("ShardT", contravariant=True)
 TimerT = TypeVar("TimerT", contravariant=True)
 
 
 class RuntimeHooks(Protocol[ShardT, TimerT]):
-    """What a coordinator does beside deciding."""
+    """What a coordinator does besides deciding."""
 
     def loaded(self, shard: ShardT) -> None:
-        """The shard is active: start its timers, resume what its state owes."""
+        """The shard is active: start its timers and resume its unfinished work."""
 
     def unloading(self, shard: ShardT, code: ErrorCode) -> None:
         """The shard is about to be closed: end its tasks, answer its waiting requests with `code`."""
@@ -48,7 +48,7 @@ class RuntimeHooks(Protocol[ShardT, TimerT]):
         """The id (transactional id, group id) that a timer belongs to."""
 
     async def expire(self, timer: TimerT) -> None:
-        """A timer went off."""
+        """A timer expired."""
 
 
 class CoordinatorRuntime(Generic[StateT, RecordT, KeyT]):
@@ -68,7 +68,7 @@ class CoordinatorRuntime(Generic[StateT, RecordT, KeyT]):
         hooks: RuntimeHooks[Shard[StateT, RecordT], KeyT],
         timer_interval_s: Callable[[], float] = lambda: 0.0,
     ) -> None:
-        """`timer_interval_s`: how long the watch over the timers sleeps at least."""
+        """`timer_interval_s`: the shortest sleep of the task that watches the timers, in seconds."""
         self.topic = topic
         self.timers: Timers[KeyT] = Timers()
         self._logs = logs
@@ -91,10 +91,10 @@ class CoordinatorRuntime(Generic[StateT, RecordT, KeyT]):
         return partition_for(name, self._count)
 
     def find(self, name: str) -> Shard[StateT, RecordT] | None:
-        """The shard of an id, if anything was ever written there."""
+        """The shard of an id; None if its partition has no shard yet."""
         shard = self._by_id.get(name)
         if shard is None and (shard := self._shards.get(self.partition_for(name))) is not None:
-            if len(self._by_id) >= IDS_KNOWN:
+            if len(self._by_id) >= CACHED_IDS:
                 self._by_id.clear()
             self._by_id[name] = shard
         return shard
@@ -104,15 +104,15 @@ class CoordinatorRuntime(Generic[StateT, RecordT, KeyT]):
         return self._by_id.get(name) or self.find(name) or self._first_use(self.partition_for(name))
 
     def at(self, partition: int) -> Shard[StateT, RecordT] | None:
-        """The shard of a partition, if anything was ever written there."""
+        """The shard of a partition; None if it has no shard yet."""
         return self._shards.get(partition)
 
     def shards(self) -> list[Shard[StateT, RecordT]]:
-        """Every shard there is, whatever its state."""
+        """Every shard, active or not."""
         return list(self._shards.values())
 
     def refusal(self, name: str) -> ErrorCode:
-        """What every request for this id hears now: NONE where its shard is active, or was never used."""
+        """The error of every request for this id now; NONE if its shard is active or was never used."""
         shard = self.find(name)
         return ErrorCode.NONE if shard is None else shard.refusal
 
@@ -135,7 +135,7 @@ class CoordinatorRuntime(Generic[StateT, RecordT, KeyT]):
             shard = self._shards[partition] = Shard(partition, self._clock, self._machine)
         return shard
 
-    # Coming and going
+    # Loading and unloading
 
     async def load_all(self) -> None:
         """Load every partition that has a log."""
@@ -146,7 +146,7 @@ class CoordinatorRuntime(Generic[StateT, RecordT, KeyT]):
     async def load(self, partition: int) -> None:
         """Replay the log of a partition and serve it. An unreadable log is reported and stays unavailable.
 
-        Nothing happens where the shard is active already, or where `unload` comes before the end.
+        Nothing happens if the shard is active already, or if `unload` is called before the end.
         """
         shard = self._shard(partition)
         if not shard.refusal:
@@ -167,7 +167,7 @@ class CoordinatorRuntime(Generic[StateT, RecordT, KeyT]):
                 self._end_loading(partition)
 
     async def _replay(self, shard: Shard[StateT, RecordT], attempt: trio.Event) -> tuple[CoordinatorLog, StateT] | None:
-        """The log of a shard and what it folds to; None where the attempt was ended. Raises LogUnreadable."""
+        """The log of a shard and the state it folds to; None if the attempt was ended. Raises LogUnreadable."""
         partition = shard.partition
         log = self._logs.log(partition)
         log.listener = _Listener(self, shard)
@@ -184,7 +184,7 @@ class CoordinatorRuntime(Generic[StateT, RecordT, KeyT]):
                 await error.arrived()
             else:
                 if unknown:
-                    logger.warning("%s-%d: %d records of unknown kinds passed over", self.topic, partition, unknown)
+                    logger.warning("%s-%d: skipped %d records of unknown kinds", self.topic, partition, unknown)
                 return log, state
         return None
 
@@ -194,9 +194,9 @@ class CoordinatorRuntime(Generic[StateT, RecordT, KeyT]):
 
     def _fail(self, shard: Shard[StateT, RecordT], error: LogUnreadable) -> None:
         logger.error(
-            "%s-%d cannot be replayed: requests for its ids fail with COORDINATOR_NOT_AVAILABLE and nothing of it"
-            " changes until it is repaired, all other partitions work: %s; see `fencepost verify`, restore the file"
-            " from a backup and start again",
+            "%s-%d cannot be replayed: requests for its ids fail with COORDINATOR_NOT_AVAILABLE and its log does not"
+            " change until it is repaired, all other partitions work: %s; run `fencepost verify`, restore the file"
+            " from a backup and restart the broker",
             self.topic,
             shard.partition,
             error,
@@ -204,7 +204,7 @@ class CoordinatorRuntime(Generic[StateT, RecordT, KeyT]):
         shard.close(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error))
 
     def unload(self, partition: int) -> None:
-        """Hand a partition over: its waiting requests end with NOT_COORDINATOR, its timers stop, its state is freed."""
+        """Give up a partition: its waiting requests fail with NOT_COORDINATOR, its timers stop, its state is freed."""
         self._close(self._shard(partition), ErrorCode.NOT_COORDINATOR, "another broker owns the shard")
 
     def superseded(self, shard: Shard[StateT, RecordT]) -> None:
@@ -237,14 +237,19 @@ class CoordinatorRuntime(Generic[StateT, RecordT, KeyT]):
             attempt.set()
 
     def _catch_up(self, shard: Shard[StateT, RecordT]) -> None:
-        """Append what a shard has noted, before it goes. What its log refuses follows from the rest of the log."""
+        """Append a shard's noted records before it closes. What its log refuses follows from the rest of the log."""
         try:
             shard.catch_up()
         except LogWriteFailed as error:
-            logger.warning("%s-%d is unloaded and could not append its notes: %s", self.topic, shard.partition, error)
+            logger.warning(
+                "%s-%d is unloaded without its last records, which follow from the others when it is loaded: %s",
+                self.topic,
+                shard.partition,
+                error,
+            )
 
     async def loaded(self, shard: Shard[StateT, RecordT]) -> None:
-        """Return when the shard is active. Raises LogWriteFailed with what its requests hear where it is not."""
+        """Return when the shard is loaded. Raises LogWriteFailed with the error of its requests if it is not active."""
         while (attempt := self._loading.get(shard.partition)) is not None:
             await attempt.wait()
         if shard.refusal:
@@ -259,11 +264,11 @@ class CoordinatorRuntime(Generic[StateT, RecordT, KeyT]):
         producer: ProducerTag | None = None,
         decided: Callable[[Decision[RecordT, ReplyT, EffectT]], None] = lambda decision: None,
     ) -> Decision[RecordT, ReplyT, EffectT]:
-        """Run a command against the shard of an id; return when its reply may leave and its follow-ups may begin.
+        """Run a command against the shard of an id; return when its reply may be sent and its follow-ups may begin.
 
-        `decided` is called when the decision is in the log, and before it is durable. A command whose append another
-        writer overtook is decided again, on what is in the log then; but not that of a transaction (`producer`), which
-        whoever asked has to verify again: COORDINATOR_LOAD_IN_PROGRESS. Raises LogWriteFailed.
+        `decided` is called when the decision is in the log, before it is durable. If another writer's rows came first,
+        the command is decided again on the new state. Not so a write of a transaction (`producer`): its caller has to
+        verify the transaction again, so it fails with COORDINATOR_LOAD_IN_PROGRESS. Raises LogWriteFailed.
         """
         while True:
             shard = self.shard_of(name)
@@ -281,7 +286,7 @@ class CoordinatorRuntime(Generic[StateT, RecordT, KeyT]):
     # Timers
 
     def set_timer(self, key: KeyT, delay_ms: int | None) -> None:
-        """Start a timer over, or stop it where the delay is None."""
+        """Start or restart a timer; stop it if the delay is None."""
         if delay_ms is None:
             self.timers.stop(key)
         elif self.timers.set(key, self._clock.monotonic() + delay_ms / 1000):
@@ -293,7 +298,7 @@ class CoordinatorRuntime(Generic[StateT, RecordT, KeyT]):
             self._earlier_timer.set()
 
     async def serve(self) -> None:
-        """Fire timers, and load again what another writer overtook, until cancelled."""
+        """Fire timers, and load superseded shards again, until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch_timers)
             nursery.start_soon(self._reload)
@@ -319,7 +324,7 @@ class CoordinatorRuntime(Generic[StateT, RecordT, KeyT]):
 
 
 class _Listener(Generic[StateT, RecordT, KeyT]):
-    """Hands what a log reports of other writers to the runtime."""
+    """Passes a log's reports about other writers to the runtime."""
 
     def __init__(self, runtime: CoordinatorRuntime[StateT, RecordT, KeyT], shard: Shard[StateT, RecordT]) -> None:
         self._runtime = runtime

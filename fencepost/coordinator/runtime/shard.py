@@ -1,4 +1,4 @@
-"""One log partition and the state it folds to: decide, append, apply; replies leave once the log is durable."""
+"""One log partition and the state it folds to: decide, append, apply; replies are sent once the log is durable."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Generic, Protocol, TypeVar
@@ -28,7 +28,7 @@ NOTED_BATCH = 500
 
 
 class Machine(Protocol[StateT, WrittenT]):
-    """What a shard holds: the fold of its log, pure."""
+    """How a shard folds its log into a state: pure."""
 
     def empty(self) -> StateT:
         """The state of an empty log."""
@@ -37,14 +37,14 @@ class Machine(Protocol[StateT, WrittenT]):
         """The state after one record; at its append, and at replay."""
 
     def encode(self, record: WrittenT, /) -> KeyValue:
-        """The record as its log keeps it."""
+        """The record as its log stores it."""
 
     def replay(self, state: StateT, batch: ReplayedBatch, /) -> int:
         """Fold one batch into `state`; return how many records were of unknown kinds. Raises LogUnreadable."""
 
 
 class RefusedTicket:
-    """A ticket of a shard that answers nothing."""
+    """A ticket of a shard that is not active."""
 
     __slots__ = ("_error",)
 
@@ -60,7 +60,7 @@ class RefusedTicket:
 
 
 class RefusingLog:
-    """The log of a shard that is not active. Nothing may be answered from its empty state, and nothing is written.
+    """The log of a shard that is not active. No reply may rest on the shard's empty state, and nothing is written.
 
     `code` is the answer to every request: COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR.
     """
@@ -71,7 +71,7 @@ class RefusingLog:
 
     @property
     def newest(self) -> RefusedTicket:
-        """A ticket that is refused: an answer that rests on an empty state alone must not leave."""
+        """A ticket that is refused: a reply that rests only on an empty state must not be sent."""
         return RefusedTicket(self._error)
 
     def append(self, records: Sequence[KeyValue], now_ms: int, producer: ProducerTag | None = None) -> RefusedTicket:
@@ -79,16 +79,16 @@ class RefusingLog:
         raise LogWriteFailed(self._error.code, str(self._error))
 
     def replay(self) -> Iterator[ReplayedBatch]:
-        """Nothing."""
+        """No batches."""
         return iter(())
 
 
 class Shard(Generic[StateT, RecordT]):
     """One partition of a coordinator.
 
-    A record is applied as soon as it is appended, and nothing that depends on it leaves the broker before its ticket is
-    durable. A decision that writes nothing waits for the newest ticket, because it may rest on records of a neighbour
-    that are not durable yet. The log is one sequence, so a ticket covers all that came before it
+    A record is applied as soon as it is appended, and no reply that depends on it leaves the broker before its ticket
+    is durable. A decision without records waits for the newest ticket: it may rest on records of another id that are
+    not durable yet. The log is one sequence, so a ticket covers all records before it
     (docs/decisions/0003-apply-at-append.md).
     """
 
@@ -111,7 +111,7 @@ class Shard(Generic[StateT, RecordT]):
         self.log, self.state, self.refusal = log, state, ErrorCode.NONE
 
     def close(self, code: ErrorCode, why: str) -> None:
-        """Answer every request with `code`, and let go of the state."""
+        """Answer every request with `code`, and release the state."""
         self.log, self.state, self.refusal = RefusingLog(code, why), self._machine.empty(), code
         self._noted.clear()
 
@@ -128,7 +128,10 @@ class Shard(Generic[StateT, RecordT]):
         return decision, self.write(decision.log, producer) if decision.log else self.log.newest
 
     def write(self, records: Sequence[RecordT], producer: ProducerTag | None = None) -> Ticket:
-        """Append `records` as one batch, in it first what was noted, and apply them. Raises LogWriteFailed."""
+        """Append the noted records and `records` as one batch, and apply `records`. Raises LogWriteFailed.
+
+        If that batch is too large, or belongs to a client's transaction, the noted records are appended before it.
+        """
         noted, now_ms = self._noted, self._clock.now_ms()
         if len(noted) > NOTED_BATCH or producer is not None:  # notes are no part of a client's transaction
             self.catch_up()
@@ -147,15 +150,15 @@ class Shard(Generic[StateT, RecordT]):
         return ticket
 
     def note(self, record: RecordT) -> None:
-        """Apply `record`, and leave it to `catch_up` or the next `write` to append it.
+        """Apply `record`; `catch_up` or the next `write` appends it.
 
-        For what a replay would come to without it: then it does no harm if a crash comes before it is in the log.
+        Only for a record that follows from the others, so that a crash before its append does no harm.
         """
         self.state = self._apply(self.state, record)
         self._noted.append(record)
 
     def catch_up(self) -> None:
-        """Append what was noted, some hundred to a batch. Raises LogWriteFailed; what is left comes the next time."""
+        """Append the noted records, some hundred to a batch. Raises LogWriteFailed; the next call appends the rest."""
         count = NOTED_BATCH
         while batch := self._noted[:count]:
             try:
@@ -168,9 +171,9 @@ class Shard(Generic[StateT, RecordT]):
                 del self._noted[: len(batch)]
 
     async def settled(self, ticket: Ticket) -> ErrorCode:
-        """NONE once `ticket` is durable; what a client hears where it never will be.
+        """NONE once `ticket` is durable; the client's error if it never becomes durable.
 
-        A request whose append was overtaken by another writer's comes again: COORDINATOR_LOAD_IN_PROGRESS.
+        If another writer's rows came first, the client has to retry: COORDINATOR_LOAD_IN_PROGRESS.
         """
         try:
             await ticket.durable()

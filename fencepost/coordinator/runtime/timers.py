@@ -1,4 +1,4 @@
-"""Many timers behind one sleeping task: starting one over, which every heartbeat does, is one dictionary write."""
+"""Many timers behind one sleeping task: restarting one, which every heartbeat does, is one dictionary write."""
 
 import heapq
 import math
@@ -9,9 +9,9 @@ KeyT = TypeVar("KeyT", bound=Hashable)
 
 
 class Timers(Generic[KeyT]):
-    """Deadlines by key, in seconds of a clock that never goes back.
+    """Deadlines by key, in seconds of a monotonic clock.
 
-    A heap orders them lazily: an entry whose deadline has moved is put back when it comes up.
+    A heap orders them lazily: an entry whose deadline has moved is pushed again when it is popped.
     """
 
     def __init__(self) -> None:
@@ -27,7 +27,7 @@ class Timers(Generic[KeyT]):
         return key in self._deadlines
 
     def set(self, key: KeyT, deadline: float) -> bool:
-        """Start the timer, or start it over; True if nothing else is due earlier (the sleeping task must wake)."""
+        """Start or restart the timer; True if no other timer is due earlier (the sleeping task must wake)."""
         self._deadlines[key] = deadline
         queued = self._queued.get(key)
         if queued is not None and queued <= deadline:
@@ -54,15 +54,15 @@ class Timers(Generic[KeyT]):
         self._deadlines.pop(key, None)
 
     def stop_all(self, wanted: Callable[[KeyT], bool]) -> None:
-        """Stop every timer whose key is `wanted`."""
+        """Stop every timer for whose key `wanted` returns True."""
         for key in [key for key in self._deadlines if wanted(key)]:
             del self._deadlines[key]
 
     def due(self, now: float) -> Iterator[KeyT]:
-        """Take out the timers whose deadline has come, earliest first, each when it is asked for.
+        """Remove and yield the timers that are due, earliest first, each when the caller asks for the next.
 
-        So what one of them brings about may still stop the others or start them over: after a stall many are due at
-        once, and a member whose Join has just been answered because of the first must not go by the second.
+        So the handling of one timer may stop or restart the others. After a stall many are due at once: a member whose
+        JoinGroup has just been answered because of the first timer must not be removed by the second.
         """
         while self._heap and self._heap[0][0] <= now:
             deadline, _, key = heapq.heappop(self._heap)

@@ -1,4 +1,4 @@
-"""What made a producer's identity stale or ended its transaction, who did it and when: why a request was refused."""
+"""Why a request was refused: what made a producer's identity stale or ended its transaction, which client, and when."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -36,14 +36,14 @@ EXPLAINED = frozenset(
         ErrorCode.TRANSACTION_ABORTABLE,
     }
 )
-"""The answers that have a recorded cause: 47, 48, 49, 51, 90, 120."""
+"""The error codes that have a recorded cause: 47, 48, 49, 51, 90, 120."""
 
 TOOL_CLIENT_IDS = ("fencepost-txn", "adminclient-")
-"""How the client ids of administrators' tools begin: ours, and Java's Admin (which names itself so by default)."""
+"""Prefixes of the client ids of administrators' tools: fencepost's, and the default of Java's Admin."""
 
 
 class Caller(Protocol):
-    """Whose request it was; the broker's request context is one."""
+    """The client behind a request; the broker's request context is one."""
 
     api_key: int
     api_version: int
@@ -52,34 +52,34 @@ class Caller(Protocol):
 
 
 class Reason(Enum):
-    """In one word; the `reason` label of the metrics."""
+    """The cause in one word: the `reason` label of the metrics."""
 
     NEWCOMER = "newcomer"
-    """Somebody else took the id with InitProducerId."""
+    """A client that showed no identity took the id with InitProducerId."""
     TOOL = "tool"
-    """An administrator's tool did."""
+    """An administrator's tool took the id with InitProducerId."""
     REINIT = "reinit"
-    """The holder itself called InitProducerId again and was given the next epoch."""
+    """The holder itself called InitProducerId again and received the next epoch."""
     KEPT = "kept"
     """A successor took the transaction over to end it (KIP-939)."""
     TIMEOUT = "timeout"
-    """The transaction outlived its timeout."""
+    """The transaction exceeded its timeout."""
     ENDED = "ended"
-    """The holder ended that transaction itself and went on: the request is late, or a copy."""
+    """The holder itself has ended that transaction: the request is late, or a copy."""
     EXPIRED = "expired"
-    """The id was not used for so long that it was forgotten."""
+    """The id was unused for `transactional.id.expiration.ms` and has expired."""
     BEFORE_START = "before_start"
-    """It happened before this broker process began; who did it was in its memory only."""
+    """It happened before this broker process started; only the former process knew the client."""
     NEVER_HELD = "never_held"
-    """Nobody was ever given that identity under this id, as far as is remembered."""
+    """No client received that identity under this id, as far as the coordinator remembers."""
     UNKNOWN_ID = "unknown_id"
-    """The transactional id is not known."""
+    """The transactional id is unknown."""
     COMPLETING = "completing"
-    """The transaction before is decided and its markers are not all written."""
+    """The previous transaction is decided, and some of its markers are not written yet."""
     NOTHING_OPEN = "nothing_open"
     """There is no open transaction to end or to write to."""
     OTHER_VERDICT = "other_verdict"
-    """The transaction was ended before, the other way round."""
+    """The transaction ended before with the opposite result."""
     NOT_ADDED = "not_added"
     """The partition is not part of the transaction."""
     MARKER = "marker"
@@ -87,23 +87,23 @@ class Reason(Enum):
     NEWER_EPOCH = "newer_epoch"
     """The partition has seen a higher epoch of the producer id."""
     OWNED = "owned"
-    """A marker only for what hangs was asked for, and it does not hang."""
+    """WriteTxnMarkers asked to end a hanging transaction only, and this one does not hang."""
     MIXED = "mixed_producers"
     """One request carried batches of several producers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """An identity gave way to another, or a transaction was ended, other than by EndTxn of its holder."""
+    """The identity of an id changed, or its transaction was aborted, other than by EndTxn of its holder."""
 
     at_ms: int
     reason: Reason
     before: Identity
     after: Identity
     by: str
-    """Which request of which client; empty where the coordinator did it of its own accord."""
+    """The request and its client; empty if the coordinator itself made the change."""
     aborted: bool
-    """Whether a transaction was open and is aborted by it."""
+    """Whether the change aborted an open transaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ class Cause:
 
 @dataclass(slots=True)
 class Refusal:
-    """Requests that were refused alike: the first of them is logged, the others are counted."""
+    """Requests that were refused for the same reason: the first is logged, the others are counted."""
 
     at_ms: int
     code: ErrorCode
@@ -131,21 +131,21 @@ class Refusal:
 
 @dataclass(slots=True)
 class IdHistory:
-    """What happened to one transactional id (or producer id) while this process ran; only the last of it is kept."""
+    """The latest changes and refusals of one transactional id (or producer id) since this process started."""
 
     owner: Caller | None = None
-    """Whose InitProducerId made the newest identity."""
+    """The client whose InitProducerId created the newest identity."""
     writer: Caller | None = None
-    """Who began, or last ended, a transaction."""
+    """The client that last added partitions or ended a transaction."""
     ended: tuple[int, Identity, bool, Caller | None] | None = None
-    """The last EndTxn: when, which identity showed it, whether it committed, whose it was."""
+    """The last EndTxn: its time in ms, the identity it showed, whether it committed, its client."""
     aborting: Caller | None = None
-    """Whose InitProducerId has just aborted a transaction and is to be answered when its markers are written."""
+    """The client whose InitProducerId aborted a transaction and waits for its markers."""
     changes: deque[Change] = field(default_factory=lambda: deque(maxlen=CHANGES_KEPT))
     refusals: deque[Refusal] = field(default_factory=lambda: deque(maxlen=REFUSALS_KEPT))
 
     def lines(self) -> Iterator[tuple[int, Change | Refusal]]:
-        """Everything that happened, oldest first, with its time in ms."""
+        """Changes and refusals, oldest first, each with its time in ms."""
         both: list[tuple[int, Change | Refusal]] = [(change.at_ms, change) for change in self.changes]
         both += [(refusal.at_ms, refusal) for refusal in self.refusals]
         return iter(sorted(both, key=lambda line: line[0]))
@@ -169,14 +169,14 @@ def iso(at_ms: int) -> str:
     return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def told(change: Change) -> str:
+def describe(change: Change) -> str:
     """The change as a sentence."""
     now, what = f"{change.after[0]}:{change.after[1]}", "; its transaction was aborted" if change.aborted else ""
     match change.reason:
         case Reason.TIMEOUT:
             return f"its transaction outlived its timeout and was aborted at {iso(change.at_ms)}; {now} is current"
         case Reason.EXPIRED:
-            return f"the id was unused for so long that it was forgotten at {iso(change.at_ms)}"
+            return f"the id was unused for too long and expired at {iso(change.at_ms)}"
         case Reason.KEPT:
             return f"{change.by} took its transaction over at {iso(change.at_ms)} to end it, as {now}"
         case Reason.REINIT:
@@ -186,58 +186,58 @@ def told(change: Change) -> str:
 
 
 def explain(state: TxnState, history: IdHistory | None, shown: Identity | None, error: ErrorCode) -> Cause:
-    """Why somebody who showed this identity (None: a newcomer) hears `error` of an id in `state`. Pure."""
+    """Why a request that shows this identity (None: none) fails with `error` for an id in `state`. Pure."""
     if error is ErrorCode.CONCURRENT_TRANSACTIONS:
-        return Cause(Reason.COMPLETING, f"the transaction before is in {state.name} and lacks markers")
+        return Cause(Reason.COMPLETING, f"the previous transaction is in {state.name} and lacks markers")
     if isinstance(state, Dead):
         expired = next((c for c in reversed(history.changes) if c.reason is Reason.EXPIRED), None) if history else None
         if expired is not None:
-            return Cause(Reason.EXPIRED, told(expired))
-        return Cause(Reason.UNKNOWN_ID, "the transactional id is not known: never initialised, or forgotten unused")
+            return Cause(Reason.EXPIRED, describe(expired))
+        return Cause(Reason.UNKNOWN_ID, "the transactional id is unknown: never initialized, or expired")
     if shown is None or shown == holder(state):
         return _of_current(state)
     return _of_stale(state, history, shown)
 
 
 def _of_current(state: TxnState) -> Cause:
-    """The identity is right; what was asked for does not go with the state."""
+    """The identity is current; the request does not fit the state."""
     match state:
         case Ongoing():
             if state.is_kept:
-                return Cause(Reason.KEPT, "the transaction was taken over, it may only be ended")
+                return Cause(Reason.KEPT, "a successor took the transaction over to end it; no partition may be added")
             return Cause(Reason.NOT_ADDED, "the partition is not part of the open transaction")
         case CompleteCommit() | CompleteAbort():
             how = "committed" if isinstance(state, CompleteCommit) else "aborted"
             return Cause(
                 Reason.NOTHING_OPEN,
-                f"no transaction is open: the last one was {how} at {iso(state.updated_ms)} and none was begun since",
+                f"no transaction is open: the last one was {how} at {iso(state.updated_ms)} and none has begun since",
             )
         case PrepareCommit() | PrepareAbort():
             how = "committed" if isinstance(state, PrepareCommit) else "aborted"
-            return Cause(Reason.OTHER_VERDICT, f"the transaction is {how} already, since {iso(state.updated_ms)}")
+            return Cause(Reason.OTHER_VERDICT, f"the transaction is already {how}, since {iso(state.updated_ms)}")
         case _:
-            return Cause(Reason.NOTHING_OPEN, "no transaction was begun since InitProducerId")
+            return Cause(Reason.NOTHING_OPEN, "no transaction has begun since InitProducerId")
 
 
 def _of_stale(state: TxnState, history: IdHistory | None, shown: Identity) -> Cause:
-    """Somebody else is current: by the first change after which this identity was not."""
+    """Another identity is current: the cause is the first change that made this one stale."""
     assert not isinstance(state, Dead)
     producer_id, epoch = shown
     ended = history.ended if history is not None else None
     for change in history.changes if history is not None else ():
         if change.before[0] == producer_id and change.before[1] >= epoch:
             if change.before[1] == epoch:
-                return Cause(change.reason, told(change))
+                return Cause(change.reason, describe(change))
             return Cause(
                 Reason.ENDED,
-                f"its holder had ended that transaction and gone on to {producer_id}:{change.before[1]} before"
+                f"its holder had ended that transaction and held {producer_id}:{change.before[1]} before"
                 f" {iso(change.at_ms)}",
             )
     if ended is not None and ended[1][0] == producer_id and ended[1][1] >= epoch:
         at_ms, by, commit, caller = ended
         how, now = "committed" if commit else "aborted", "{}:{}".format(*holder(state))
         if by[1] > epoch:
-            return Cause(Reason.ENDED, f"its holder has ended that transaction long ago; {now} is current")
+            return Cause(Reason.ENDED, f"its holder ended that transaction long ago; {now} is current")
         return Cause(Reason.ENDED, f"{request_of(caller)} {how} its transaction at {iso(at_ms)}; {now} is current")
     known = {holder(state)[0], state.producer.producer_id, state.producer.previous_producer_id} - {NO_PRODUCER_ID}
     if producer_id in known and epoch <= _highest(state, producer_id):
@@ -248,13 +248,13 @@ def _of_stale(state: TxnState, history: IdHistory | None, shown: Identity) -> Ca
         )
     return Cause(
         Reason.NEVER_HELD,
-        f"{producer_id}:{epoch} was not given out under this id, as far as is remembered;"
+        f"no client received {producer_id}:{epoch} under this id, as far as the coordinator remembers;"
         f" {holder(state)[0]}:{holder(state)[1]} is current",
     )
 
 
 def _highest(state: TxnState, producer_id: int) -> int:
-    """The highest epoch of a producer id that this id can have had, by its state."""
+    """The highest epoch of a producer id that this id can have held, by its state."""
     assert not isinstance(state, Dead)
     held_id, held_epoch = holder(state)
     return held_epoch if held_id == producer_id else (1 << 15) - 1

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 KEY_VERSION = 0
 LAST_EPOCH_TAG = 1000
-"""Ours alone: the epoch that the client held before (KIP-360).
+"""A tag of fencepost only: the epoch that the client held before (KIP-360).
 
 Kafka keeps it in memory only, and fences a producer whose InitProducerId is retried across a restart. The tag is far
-above Kafka's own (0 to 3); Kafka's readers pass over tags they do not know.
+above Kafka's own (0 to 3); Kafka's readers skip unknown tags.
 """
 
 TransactionLogKey = Message("TransactionLogKey", (0, 0), None, "transactional_id" / String)
@@ -57,18 +57,18 @@ TransactionLogValue = Message(
 )
 
 _VERSIONS = (b"\0\0", b"\0\1")
-"""What stands in front of a key or a value: its version."""
+"""The prefix of a key or a value: its version."""
 
 
 class UnreadableRecord(Exception):
-    """A record of `__transaction_state` that this build cannot read; the text says which and why."""
+    """This build cannot read a record of `__transaction_state`; the text names the record and the reason."""
 
 
 def encode(record: TxnRecord, server_version: int) -> KeyValue:
-    """The key and value of `record`; a value of None (a tombstone) for an id that is forgotten.
+    """The key and value of `record`; a value of None (a tombstone) for an expired id.
 
-    The value is v0 while the feature `transaction.version` is 0, as an older Kafka needs it, unless that would lose
-    what must not be lost: a TV2 transaction, or the identity that is to follow.
+    The value is v0 while the feature `transaction.version` is 0, as an older Kafka needs it. It is v1 nevertheless if
+    v0 would lose that the transaction is a TV2 one, or the identity that follows it.
     """
     key = TransactionLogKey(transactional_id=record.transactional_id)
     encoded_key = _VERSIONS[KEY_VERSION] + TransactionLogKey.encode(key, KEY_VERSION)
@@ -82,7 +82,7 @@ def encode(record: TxnRecord, server_version: int) -> KeyValue:
 
 
 def _value(state: Known) -> "LooseValue":
-    """The fields of a value. Empty has null for its partitions, the others an array, perhaps empty."""
+    """The fields of a value. The partitions of Empty are null, those of the others an array, perhaps empty."""
     partitions: list[LooseValue] | None = []
     started_ms, following = -1, (NO_PRODUCER_ID, NO_EPOCH)
     match state:
@@ -113,7 +113,7 @@ def _value(state: Known) -> "LooseValue":
 
 
 def _by_topic(partitions: frozenset[TopicPartition]) -> "list[LooseValue]":
-    """Kafka's order is that of a hash map, so none; ours is sorted, so that equal states are equal bytes."""
+    """The partitions by topic, sorted so that equal states have equal bytes. Kafka's order is that of a hash map."""
     topics: dict[str, LooseValue] = {}
     for topic, partition in sorted(partitions):
         if topic not in topics:
@@ -123,9 +123,9 @@ def _by_topic(partitions: frozenset[TopicPartition]) -> "list[LooseValue]":
 
 
 def decode(key: bytes | None, value: bytes | None) -> TxnRecord | None:
-    """The record in `key` and `value`; None for a kind of key that is not ours to read (a later Kafka's, KIP-915).
+    """The record in `key` and `value`; None for an unknown kind of key (a later Kafka's, KIP-915).
 
-    Raises UnreadableRecord: to guess at what a transaction was would be to lose it.
+    Raises UnreadableRecord: a guess at a transaction's state could lose the transaction.
     """
     if key is None or len(key) < 2:
         raise UnreadableRecord(f"a record of __transaction_state has the key {key!r}")

@@ -1,4 +1,4 @@
-"""What can be asked of a transactional id, and what the machine answers."""
+"""The commands to a transactional id, and the machine's replies."""
 
 from dataclasses import field
 from typing import TYPE_CHECKING, TypeAlias
@@ -17,10 +17,10 @@ else:
 
 @dataclass(frozen=True, slots=True)
 class InitProducerId:
-    """A client wants the id for itself (row T2).
+    """A client requests the newest identity of the id (row T2).
 
-    `expected` is the (producer id, epoch) it still holds, None for a newcomer. `fresh_producer_id` is a producer id
-    nobody has used, or None: where one is needed the answer is NeedsProducerId, and the command comes again with one.
+    `expected` is the (producer id, epoch) it still holds, None for a newcomer. `fresh_producer_id` is an unused
+    producer id, or None: if one is needed the reply is NeedsProducerId, and the shell repeats the command with one.
     `keep_prepared`: an open transaction is not aborted but handed over, to be ended (KIP-939, row T23).
     """
 
@@ -76,7 +76,7 @@ class Complete:
 
 @dataclass(frozen=True, slots=True)
 class Expire:
-    """The id was not used for so long that it is forgotten (row T12), unless it has been used since `updated_ms`."""
+    """Expire the id because it was long unused (row T12), unless it has been used since `updated_ms`."""
 
     updated_ms: int
 
@@ -86,11 +86,12 @@ Command: TypeAlias = InitProducerId | AddPartitions | VerifyPartitions | EndTxn 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the client hears. The identity stands only beside ErrorCode.NONE, and only where the request asks for one.
+    """The client's answer. It has an identity only with ErrorCode.NONE, and only if the request asks for one.
 
-    CONCURRENT_TRANSACTIONS means here: the transaction before is decided, its markers are not all written; ask again
-    when they are. `after_markers`: the answer stands, and is to be given when they are. `missing` are the partitions
-    that verification did not find. `ongoing` is the identity under which a kept transaction was written (row T23).
+    CONCURRENT_TRANSACTIONS means here: the previous transaction is decided and some of its markers are not written; the
+    shell repeats the command when they are. `after_markers`: the answer is final, and is sent when they are written.
+    `missing` are the partitions that verification did not find. `ongoing` is the identity under which a kept
+    transaction was written (row T23).
     """
 
     error: ErrorCode = ErrorCode.NONE
@@ -103,12 +104,12 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class NeedsProducerId:
-    """Nothing is decided: the same command is to come again with a fresh producer id."""
+    """Nothing is decided: the shell repeats the command with a fresh producer id."""
 
 
 @dataclass(frozen=True, slots=True)
 class WriteMarkers:
-    """The duty that a Prepare record brings with it: `marker` on each partition, then `Complete`."""
+    """The follow-up of a Prepare record: `marker` on each partition, then `Complete`."""
 
     transactional_id: str
     marker: Marker
@@ -122,5 +123,5 @@ OK = Answer()
 
 
 def refuse(error: ErrorCode) -> TxnDecision:
-    """Change nothing and say why."""
+    """A decision that changes nothing and answers `error`."""
     return Decision(Answer(error))

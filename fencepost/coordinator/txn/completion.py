@@ -15,28 +15,28 @@ from fencepost.protocol.topics import TopicPartition
 
 logger = logging.getLogger(__name__)
 
-WRITTEN_UP_SECONDS = 0.02
-"""So long after its markers a Complete record is in its log at the latest. A client that goes on at once has it written
-on its way, and is not held up meanwhile by what nobody waits for."""
+COMPLETE_DELAY_SECONDS = 0.02
+"""A Complete record is appended at most this long after its markers. No request waits for it; the client's next request
+may append it earlier, in one batch with its own record."""
 
 
 class _Completion:
     """One decided transaction on its way to Complete."""
 
-    __slots__ = ("ended", "owed", "scope")
+    __slots__ = ("ended", "pending", "scope")
 
-    def __init__(self, owed: frozenset[TopicPartition]) -> None:
-        self.owed = owed
+    def __init__(self, pending: frozenset[TopicPartition]) -> None:
+        self.pending = pending
         """The partitions that lack their marker."""
         self.ended = trio.Event()
         self.scope = trio.CancelScope()
 
 
 class Completions:
-    """The decided transactions that still owe markers, each with a task of its own (rows T7, T8, T13).
+    """The decided transactions that still lack markers, each with its own task (rows T7, T8, T13).
 
-    Where all is durable as soon as it is appended nothing has to be waited for: then there is no task either.
-    Such a task goes on whatever becomes of the request behind it, and without end: the transaction is decided.
+    If every append is durable at once, nothing has to be waited for, and there is no task. A task outlives the request
+    that started it and retries without end, because the transaction is decided.
     """
 
     def __init__(self, store: TxnStore, writer: MarkerWriter) -> None:
@@ -52,67 +52,75 @@ class Completions:
         """Whether its markers are being written."""
         return transactional_id in self._under_way
 
-    def owed(self, transactional_id: str) -> frozenset[TopicPartition] | None:
-        """The partitions that lack their marker; None where nothing is being completed."""
+    def pending(self, transactional_id: str) -> frozenset[TopicPartition] | None:
+        """The partitions that lack their marker; None if no transaction of this id is being completed."""
         completion = self._under_way.get(transactional_id)
-        return None if completion is None else completion.owed
+        return None if completion is None else completion.pending
 
     def carry_out(self, nursery: trio.Nursery, duty: WriteMarkers, ticket: Ticket) -> None:
-        """Do a Prepare record's duty, at once where nothing has to be waited for; what is left is begun."""
-        owed = self._carried_out(duty, ticket)
-        if owed is not None:
-            self.begin(nursery, duty, ticket, owed)
+        """Write the markers of a Prepare record, at once if nothing has to be waited for, else in a task."""
+        pending = self._carry_out_at_once(duty, ticket)
+        if pending is not None:
+            self.begin(nursery, duty, ticket, pending)
 
     def begin(
-        self, nursery: trio.Nursery, duty: WriteMarkers, ticket: Ticket, owed: frozenset[TopicPartition] | None = None
+        self,
+        nursery: trio.Nursery,
+        duty: WriteMarkers,
+        ticket: Ticket,
+        pending: frozenset[TopicPartition] | None = None,
     ) -> None:
-        """Start to write the markers of a Prepare record once its ticket is durable; all of them, or the `owed`."""
+        """Start to write the markers of a Prepare record once its ticket is durable: all, or only the `pending`."""
         assert duty.transactional_id not in self._under_way, f"{duty.transactional_id!r} is completed twice"
-        completion = self._under_way[duty.transactional_id] = _Completion(duty.partitions if owed is None else owed)
+        completion = self._under_way[duty.transactional_id] = _Completion(
+            duty.partitions if pending is None else pending
+        )
         nursery.start_soon(self._complete, duty, ticket, completion)
 
     def stop(self, shard: TxnShard) -> None:
-        """Write no more markers for the ids of a shard, which is unloaded; requests that wait for them go on."""
+        """Write no more markers for the ids of a shard that is unloaded, and wake the requests that wait for them."""
         for name in [name for name in self._under_way if self._store.runtime.find(name) is shard]:
             completion = self._under_way.pop(name)
             completion.scope.cancel()
             completion.ended.set()
 
     async def wait(self, transactional_id: str, deadline: float) -> bool:
-        """Wait until the transaction under way has all its markers; False when the deadline (trio's) comes first.
+        """Wait until the transaction under way has all its markers; False if the deadline (trio's) comes first.
 
-        It may have them already: other tasks have run since a request met it in Prepare.
+        It may have them already: other tasks may have run since a request found it in Prepare.
         """
         completion = self._under_way.get(transactional_id)
         if completion is None:
-            is_owed = isinstance(self._store.state_of(transactional_id), PrepareCommit | PrepareAbort)
-            assert not is_owed, f"{transactional_id!r} is in Prepare, and no task writes its markers"
+            is_prepared = isinstance(self._store.state_of(transactional_id), PrepareCommit | PrepareAbort)
+            assert not is_prepared, f"{transactional_id!r} is in Prepare, and no task writes its markers"
             return True
         with trio.move_on_at(deadline):
             await completion.ended.wait()
         return completion.ended.is_set()
 
-    def _carried_out(self, duty: WriteMarkers, ticket: Ticket) -> frozenset[TopicPartition] | None:
-        """Go all the way if there is no wait on it: None when it is Complete, else the partitions left to be marked."""
+    def _carry_out_at_once(self, duty: WriteMarkers, ticket: Ticket) -> frozenset[TopicPartition] | None:
+        """Write markers as far as possible without a wait; None if it is Complete, else the partitions left."""
         if not ticket.is_durable:
             return duty.partitions
         if duty.partitions:
             answers = self._writer.write_at_once(duty.marker, duty.partitions)
-            owed = duty.partitions if answers is None else self._settle(duty.transactional_id, duty.partitions, answers)
-            if owed:
-                return owed
+            pending = (
+                duty.partitions if answers is None else self._settle(duty.transactional_id, duty.partitions, answers)
+            )
+            if pending:
+                return pending
         self._finish(duty)
         return None
 
     async def _complete(self, duty: WriteMarkers, ticket: Ticket, completion: _Completion) -> None:
-        """A Prepare record's duty: first it is durable, then every partition has its marker, then it is Complete."""
+        """Wait until the Prepare record is durable, then write every partition's marker, then complete."""
         name = duty.transactional_id
         with completion.scope:
             if await self._store.shard_of(name).settled(ticket):
-                return  # it may be on the disk or not: the next load finds out, and writes the markers
+                return  # the record may be in the log or not: the next load finds out, and writes the markers
             for seconds in markers.pauses(self._store.config):
-                await self._write_owed(duty, completion)
-                if not completion.owed:
+                await self._write_pending(duty, completion)
+                if not completion.pending:
                     break
                 await trio.sleep(seconds)
             if self._under_way.get(name) is not completion:
@@ -122,45 +130,50 @@ class Completions:
             completion.ended.set()
 
     def _finish(self, duty: WriteMarkers) -> None:
-        """Every partition has its marker; that this is so need not be in the log before anybody is answered."""
+        """Every partition has its marker. Replies need not wait until the log has the Complete record."""
         self._store.marked(duty)
         self._behind.set()
 
-    async def write_up(self) -> None:
-        """Append the records of what is complete soon after, until cancelled."""
+    async def append_completed(self) -> None:
+        """Append the Complete records soon after their markers, until cancelled."""
         try:
             while True:
                 await self._behind.wait()
-                await trio.sleep(WRITTEN_UP_SECONDS)
+                await trio.sleep(COMPLETE_DELAY_SECONDS)
                 self._behind = trio.Event()
                 for seconds in markers.pauses(self._store.config):
-                    if self._caught_up():
+                    if self._catch_up():
                         break
                     await trio.sleep(seconds)
         finally:
-            self._caught_up()
+            self._catch_up()
 
-    def _caught_up(self) -> bool:
+    def _catch_up(self) -> bool:
         try:
             self._store.catch_up()
         except LogWriteFailed as error:
-            logger.error("the end of a transaction is not in its log yet: %s", error)
+            logger.error("Complete records of transactions could not be appended yet, the append is retried: %s", error)
             return False
         return True
 
-    async def _write_owed(self, duty: WriteMarkers, completion: _Completion) -> None:
+    async def _write_pending(self, duty: WriteMarkers, completion: _Completion) -> None:
         """One round of markers for the partitions that still lack one."""
-        if completion.owed:
-            answers = await self._writer.write_markers(duty.marker, completion.owed)
-            completion.owed = self._settle(duty.transactional_id, completion.owed, answers)
+        if completion.pending:
+            answers = await self._writer.write_markers(duty.marker, completion.pending)
+            completion.pending = self._settle(duty.transactional_id, completion.pending, answers)
 
     def _settle(
-        self, name: str, owed: frozenset[TopicPartition], answers: Mapping[TopicPartition, ErrorCode]
+        self, name: str, pending: frozenset[TopicPartition], answers: Mapping[TopicPartition, ErrorCode]
     ) -> frozenset[TopicPartition]:
-        """What is still owed after this round."""
-        outcome = markers.settle(owed, answers)
+        """The partitions that still lack their marker after this round."""
+        outcome = markers.settle(pending, answers)
         for partition, error in outcome.overtaken.items():
-            logger.error("transactional id %r: %s was ended by somebody else: %s", name, partition, error.name)
+            logger.error(
+                "transactional id %r: another marker already ended its transaction on %s: %s",
+                name,
+                partition,
+                error.name,
+            )
         if outcome.remaining:
-            logger.warning("transactional id %r: %d markers to be tried again", name, len(outcome.remaining))
+            logger.warning("transactional id %r: %d markers failed and are retried", name, len(outcome.remaining))
         return outcome.remaining

@@ -1,4 +1,4 @@
-"""The rules of EndTxn: who may commit or abort, by the table of each protocol version (row T7)."""
+"""The rules of EndTxn: which identity may commit or abort, by the table of each protocol version (row T7)."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never
@@ -35,18 +35,18 @@ else:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """A transaction about to be decided, with the identity that its markers will carry."""
+    """A transaction to be decided, with the identity of its markers."""
 
     partitions: frozenset[TopicPartition]
     timeout_ms: int
     started_ms: int
     producer: Producer
     following: tuple[int, int] | None
-    """Takes over after the markers; None where their own identity stays. NO_EPOCH in it stands for 0, as in Kafka."""
+    """The identity after the markers; None if theirs stays. NO_EPOCH in it stands for 0, as in Kafka."""
 
 
-def misfit(state: TxnState, producer_id: int, epoch: int) -> ErrorCode:
-    """Why an identity may not act for the id: a foreign producer id, or one that is not the newest; NONE if it may."""
+def identity_error(state: TxnState, producer_id: int, epoch: int) -> ErrorCode:
+    """Why an identity may not act for the id: another producer id, or not the newest epoch; NONE if it may."""
     if isinstance(state, Dead):
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     held = holder(state)
@@ -56,10 +56,10 @@ def misfit(state: TxnState, producer_id: int, epoch: int) -> ErrorCode:
 
 
 def decide(transactional_id: str, state: TxnState, command: EndTxn, now_ms: int) -> TxnDecision:
-    """Answer one EndTxn. Which table holds is the request's choice (row T16): EndTxn v5 and later mean TV2.
+    """Decide one EndTxn. The request's version selects the table (row T16): EndTxn v5 and later mean TV2.
 
-    CONCURRENT_TRANSACTIONS asks the shell to wait for the markers under way and to decide again; a client hears it only
-    when that takes too long. Kafka answers it to a retry of the EndTxn under way as well; see `_same_again`.
+    On CONCURRENT_TRANSACTIONS the shell waits for the markers under way and decides again. A client receives it only
+    if that takes too long. Kafka also answers it to a retry of the EndTxn under way; see `_same_again`.
     """
     if isinstance(state, Dead):
         return refuse(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
@@ -69,14 +69,14 @@ def decide(transactional_id: str, state: TxnState, command: EndTxn, now_ms: int)
 
 
 def _decide_tv1(transactional_id: str, state: Known, command: EndTxn, now_ms: int) -> TxnDecision:
-    """The epoch must be the current one, and says nothing about which transaction is meant: a late EndTxn hits the next
-    one (KAFKA-17754). That is why TV2 exists."""
+    """The epoch must be the current one, but it does not identify the transaction: a late EndTxn ends the next one
+    (KAFKA-17754). That is why TV2 exists."""
     if isinstance(state, PrepareCommit | PrepareAbort):
         producer = epochs.completed(state.producer, state.next_producer_id, state.next_producer_epoch)
-        error = misfit(replace(state, producer=producer), command.producer_id, command.epoch)
+        error = identity_error(replace(state, producer=producer), command.producer_id, command.epoch)
     else:
         producer = state.producer
-        error = misfit(state, command.producer_id, command.epoch)
+        error = identity_error(state, command.producer_id, command.epoch)
     if error:
         return refuse(error)
     match state:
@@ -97,8 +97,8 @@ def _decide_tv1(transactional_id: str, state: Known, command: EndTxn, now_ms: in
 
 
 def _end_tv1(transactional_id: str, state: Ongoing, command: EndTxn, now_ms: int) -> TxnDecision:
-    """Decide; the identity stays. A kept transaction's markers are one epoch above its records all the same: who wrote
-    them must not write again (row T23)."""
+    """Decide; the identity stays. A kept transaction's markers are still one epoch above its records: the producer that
+    wrote these must not write again (row T23)."""
     held = holder(state)
     producer = epochs.ended(state, same_client=False) if state.is_kept else state.producer
     following = held if state.is_kept else None
@@ -113,7 +113,7 @@ def _end_tv1(transactional_id: str, state: Ongoing, command: EndTxn, now_ms: int
 
 
 def _decide_tv2(transactional_id: str, state: Known, command: EndTxn, now_ms: int) -> TxnDecision:
-    """Every EndTxn bumps the epoch, so the epoch of a request tells which transaction it means."""
+    """Every EndTxn bumps the epoch, so the epoch of a request identifies its transaction."""
     producer, shown = state.producer, (command.producer_id, command.epoch)
     match state:
         case PrepareCommit() | PrepareAbort():
@@ -122,10 +122,10 @@ def _decide_tv2(transactional_id: str, state: Known, command: EndTxn, now_ms: in
                 return refuse(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
             if shown == ended_by and command.commit == isinstance(state, PrepareCommit):
                 return _same_again(state)
-            # Before any other test of the epoch (KAFKA-18464): what it means is clear only after the markers.
+            # Before any other check of the epoch (KAFKA-18464): only after the markers is its meaning clear.
             return refuse(ErrorCode.CONCURRENT_TRANSACTIONS)
         case Ongoing():
-            error = misfit(state, *shown)
+            error = identity_error(state, *shown)
             return refuse(error) if error else _end_ongoing_tv2(transactional_id, state, command, now_ms)
         case Empty() | CompleteCommit() | CompleteAbort():
             over_rotation = epochs.is_retry_over_rotation(producer, *shown)
@@ -138,9 +138,9 @@ def _decide_tv2(transactional_id: str, state: Known, command: EndTxn, now_ms: in
 
 
 def _same_again(state: Prepared) -> TxnDecision:
-    """A retry of the very EndTxn that is being carried out: it has the same answer, and at the same time.
+    """Answer a retry of the EndTxn under way: it gets the same answer, at the same time.
 
-    To decide it again after the markers would be wrong under TV1: by then the next transaction may be open under the
+    To decide it again after the markers would be wrong under TV1: the next transaction may be open by then under the
     same epoch, and the retry would end that one.
     """
     producer = epochs.completed(state.producer, state.next_producer_id, state.next_producer_epoch)
@@ -156,8 +156,8 @@ def _end_idle_tv2(transactional_id: str, state: Idle, command: EndTxn, is_retry:
     | CompleteAbort  | NONE              | bump           | PRODUCER_FENCED | INVALID_TXN_STATE |
     | CompleteCommit | INVALID_TXN_STATE | bump           | NONE            | INVALID_TXN_STATE |
 
-    NONE answers the stored identity. A commit that comes after the coordinator's own abort is PRODUCER_FENCED, as in
-    KAFKA-20785: clients recover from it, and from INVALID_TXN_STATE they do not.
+    NONE answers the stored identity. A commit after the coordinator's own abort is PRODUCER_FENCED, as in KAFKA-20785:
+    clients recover from that, but not from INVALID_TXN_STATE.
     """
     producer = state.producer
     if not is_retry:
@@ -180,7 +180,7 @@ def _end_idle_tv2(transactional_id: str, state: Idle, command: EndTxn, is_retry:
 
 
 def _end_ongoing_tv2(transactional_id: str, state: Ongoing, command: EndTxn, now_ms: int) -> TxnDecision:
-    """Decide, with the epoch bumped; the client goes on with it, or with a fresh producer id where it was the last."""
+    """Decide and bump the epoch. The client continues with it, or with a new producer id if it was the last epoch."""
     following: tuple[int, int] | None = None
     if state.is_kept or epochs.is_exhausted(state.producer.epoch):
         following = epochs.following(state, command.fresh_producer_id)
@@ -201,7 +201,7 @@ def _end_ongoing_tv2(transactional_id: str, state: Ongoing, command: EndTxn, now
 def prepare(
     transactional_id: str, ending: Ending, *, commit: bool, client_version: int, now_ms: int, answer: Answer
 ) -> TxnDecision:
-    """The point of no return: one Prepare record, and the duty to carry it to every partition."""
+    """The point of no return: one Prepare record, and the duty to write its marker to every partition."""
     made = PrepareCommit if commit else PrepareAbort
     state = made(
         ending.producer,
@@ -212,4 +212,6 @@ def prepare(
         client_version,
         *(ending.following or (NO_PRODUCER_ID, NO_EPOCH)),
     )
-    return Decision(answer, log=(TxnRecord(transactional_id, state),), then=(markers.owed(transactional_id, state),))
+    return Decision(
+        answer, log=(TxnRecord(transactional_id, state),), then=(markers.to_write(transactional_id, state),)
+    )

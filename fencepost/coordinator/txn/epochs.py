@@ -1,32 +1,32 @@
-"""The arithmetic of producer epochs: bump, exhaustion, the change to a fresh producer id (rows P6, P12, T10)."""
+"""The arithmetic of producer epochs: bump, exhaustion, rotation to a fresh producer id (rows P6, P12, T10)."""
 
 from dataclasses import replace
 
 from fencepost.coordinator.txn.state import NO_EPOCH, NO_PRODUCER_ID, Ongoing, Prepared, Producer, holder
 
 MAX_EPOCH = 32767
-"""The largest int16. No client ever gets it: it is kept for the marker that ends a producer id's last transaction."""
+"""The largest int16. No client receives it: it is reserved for the marker of a producer id's last transaction."""
 
 LAST_CLIENT_EPOCH = MAX_EPOCH - 1
 
 
 def is_exhausted(epoch: int) -> bool:
-    """Whether no client may be given an epoch after this one (row P12)."""
+    """Whether no client may receive an epoch after this one (row P12)."""
     return epoch >= LAST_CLIENT_EPOCH
 
 
 def first(producer_id: int) -> Producer:
-    """The identity of a producer whose transactional id was not known before.
+    """The identity of a producer whose transactional id was unknown before.
 
-    Kafka sets the previous producer id to the new one as well; so do we, that both write the same bytes.
+    The previous producer id is the new one, as in Kafka, so that both write the same bytes.
     """
     return Producer(producer_id, 0, previous_producer_id=producer_id, last_epoch=NO_EPOCH)
 
 
 def bumped(producer: Producer, *, same_client: bool) -> Producer:
-    """The next epoch of the same producer id; MAX_EPOCH is never passed.
+    """The next epoch of the same producer id, at most MAX_EPOCH.
 
-    `same_client`: whoever holds the epoch before is to be told the new one when it asks again, instead of being fenced.
+    `same_client`: the holder of the epoch before receives the new one when it retries, instead of being fenced.
     """
     return Producer(
         producer.producer_id,
@@ -47,10 +47,10 @@ def rotated(producer: Producer, fresh_producer_id: int, *, same_client: bool) ->
 
 
 def completed(producer: Producer, next_producer_id: int, next_producer_epoch: int) -> Producer:
-    """The identity after the markers: the same, or the one that was set aside for it when the transaction was ended.
+    """The identity after the markers: the same, or the one reserved when the transaction was ended.
 
-    `last_epoch` stays what the client last saw (32766), not the markers' epoch (32767): its retry shows the former. So
-    does the producer id beside it; only a record of Kafka's, which has neither, leaves it to be taken from the markers.
+    `last_epoch` stays the one that the client last received (32766), not the markers' (32767): its retry shows the
+    former. So does `previous_producer_id`, except in a record of Kafka's: it lacks both, and the markers' id is used.
     """
     if next_producer_id == NO_PRODUCER_ID:
         return producer
@@ -64,9 +64,9 @@ def completed(producer: Producer, next_producer_id: int, next_producer_epoch: in
 
 
 def ended(state: Ongoing, *, same_client: bool) -> Producer:
-    """The identity of the markers that end `state`: one epoch above the records, under which no client ever wrote.
+    """The identity of the markers that end `state`: one epoch above the records, which no client has written under.
 
-    Who holds the transaction gave the end (`same_client`) may ask again, with the identity it showed.
+    `same_client`: the holder itself ended the transaction, and may retry with the identity it showed.
     """
     producer = bumped(state.producer, same_client=same_client)
     if not state.is_kept:
@@ -76,11 +76,11 @@ def ended(state: Ongoing, *, same_client: bool) -> Producer:
 
 
 def following(state: Ongoing, fresh_producer_id: int | None) -> tuple[int, int] | None:
-    """The identity after the one that holds `state` now; None where its epochs are used up and no fresh id is given.
+    """The identity after the one that holds `state`; None if its epochs are used up and there is no fresh id.
 
-    For the successor that keeps a transaction, and for whoever goes on after it: one epoch above its holder's, so that
-    a late copy of the request that ended it means no later transaction (KIP-939, row T23). NO_EPOCH stands for 0 where
-    the producer id changes at the end of an ordinary transaction: so Kafka writes it.
+    It is for the successor that keeps a transaction, and for the producer after the end of one. It is one epoch above
+    the holder's, so that a late copy of the request that ended it matches no later transaction (KIP-939, row T23).
+    If the producer id changes at the end of an ordinary transaction, NO_EPOCH stands for 0, as Kafka writes it.
     """
     producer_id, epoch = holder(state)
     if not is_exhausted(epoch):
@@ -89,7 +89,7 @@ def following(state: Ongoing, fresh_producer_id: int | None) -> tuple[int, int] 
 
 
 def ended_by(state: Prepared) -> tuple[int, int]:
-    """Which identity the request showed that ended the transaction under TV2: its retry shows it again."""
+    """The identity in the request that ended the transaction under TV2; its retry shows the same."""
     producer = state.producer
     if producer.last_epoch != NO_EPOCH:
         return producer.previous_producer_id, producer.last_epoch
@@ -97,7 +97,7 @@ def ended_by(state: Prepared) -> tuple[int, int]:
 
 
 def is_retry_over_rotation(producer: Producer, producer_id: int, epoch: int) -> bool:
-    """Whether EndTxn comes again from the identity that was exhausted by the EndTxn before (row T7)."""
+    """Whether this is a retry of the EndTxn that used up the identity's last epoch (row T7)."""
     return (
         producer.epoch == 0
         and producer_id != producer.producer_id

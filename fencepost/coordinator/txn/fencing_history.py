@@ -1,4 +1,4 @@
-"""Remembers, for a bounded number of ids, what changed their identity and whom that shut out; counts it all."""
+"""Remembers, for a bounded number of ids, what changed their identity and which requests it fenced; counts both."""
 
 import logging
 from collections import Counter, OrderedDict
@@ -34,15 +34,15 @@ from fencepost.protocol.errors import ErrorCode
 logger = logging.getLogger(__name__)
 
 IDS_KEPT = 10_000
-"""Ids with a history at once; of the one untouched for longest it is forgotten. Some KiB each at most."""
+"""How many ids have a history at once, some KiB each at most; the one that changed hands longest ago is dropped."""
 FENCING = frozenset(
     {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.PRODUCER_FENCED}
 )
-NOBODY: Identity = (-1, -1)
+NO_IDENTITY: Identity = (-1, -1)
 
 
 class FencingHistory:
-    """One per coordinator. Nothing here is ever asked before a request is answered: it only explains.
+    """One per coordinator. It only explains: no decision depends on it.
 
     Keys are transactional ids, and producer ids (int) for producers without one.
     """
@@ -54,13 +54,13 @@ class FencingHistory:
         self._max = ids_max
         self._histories: OrderedDict[str | int, IdHistory] = OrderedDict()
         self._ending: dict[str, Reason] = {}
-        """Why the transactions that are being completed were aborted, where it was not their holder's wish."""
+        """Why the transactions that are being completed were ended, unless by EndTxn of their holder."""
 
     def __len__(self) -> int:
         return len(self._histories)
 
     def of(self, key: str | int) -> IdHistory | None:
-        """What is remembered of an id."""
+        """The history of an id, if it has one."""
         return self._histories.get(key)
 
     @property
@@ -72,17 +72,17 @@ class FencingHistory:
                 found[reason] += count
         return found
 
-    # What happens
+    # Changes
 
-    def went_on(self, transactional_id: str, command: Command, caller: Caller | None) -> None:
-        """A record of an id was written because its holder added partitions or ended a transaction."""
+    def transaction_changed(self, transactional_id: str, command: Command, caller: Caller | None) -> None:
+        """Note that the holder of an id added partitions or ended a transaction."""
         history = self._history_of(transactional_id)
         history.writer = caller
         if isinstance(command, EndTxn):
             shown = (command.producer_id, command.epoch)
             history.ended = (self._clock.now_ms(), shown, command.commit, caller)
 
-    def gave_way(
+    def identity_changed(
         self,
         transactional_id: str,
         before: TxnState,
@@ -90,7 +90,7 @@ class FencingHistory:
         after: TxnState,
         caller: Caller | None,
     ) -> None:
-        """A record of an id was written because somebody asked for its identity, or its transaction was late."""
+        """Note a record that InitProducerId or a timeout wrote for an id."""
         history = self._history_of(transactional_id)
         self._histories.move_to_end(transactional_id)
         aborted = isinstance(after, PrepareAbort)
@@ -107,26 +107,28 @@ class FencingHistory:
             history.aborting = caller if aborted else None
 
     def expired(self, tombstones: Iterable[TxnRecord]) -> None:
-        """These ids are forgotten, for they were long unused."""
+        """Note that these ids have expired."""
         for record in tombstones:
             history = self._history_of(record.transactional_id)
             history.owner = history.writer = history.ended = None
-            history.changes.append(Change(self._clock.now_ms(), Reason.EXPIRED, NOBODY, NOBODY, "", aborted=False))
+            history.changes.append(
+                Change(self._clock.now_ms(), Reason.EXPIRED, NO_IDENTITY, NO_IDENTITY, "", aborted=False)
+            )
 
     def decided_before(self, transactional_id: str) -> None:
-        """A transaction that is being completed was decided before this process began."""
+        """Note that a transaction that is being completed was decided before this process started."""
         self._ending[transactional_id] = Reason.BEFORE_START
 
     def ending(self, transactional_id: str) -> Reason:
-        """Why the transaction that is complete now was ended; ENDED: by its holder."""
+        """Why the transaction that is now complete was ended; ENDED: by its holder."""
         return self._ending.pop(transactional_id, Reason.ENDED) if self._ending else Reason.ENDED
 
-    # Who is refused
+    # Refusals
 
     def refused(
         self, transactional_id: str, state: TxnState, command: Command, error: ErrorCode, caller: Caller | None
     ) -> None:
-        """The coordinator refused a request, with what a table row says of it."""
+        """Note that the coordinator refused a request."""
         match command:
             case InitProducerId():
                 shown = command.expected
@@ -136,7 +138,7 @@ class FencingHistory:
                 return
         if error in EXPLAINED:
             cause = explain(state, self.of(transactional_id), shown, error)
-            self.note(transactional_id, shown or NOBODY, error, cause, caller)
+            self.note(transactional_id, shown or NO_IDENTITY, error, cause, caller)
 
     def refused_write(
         self,
@@ -144,25 +146,25 @@ class FencingHistory:
         state: TxnState,
         shown: Identity,
         error: ErrorCode,
-        told: str,
+        text: str,
         caller: Caller | None,
     ) -> None:
-        """A partition refused a batch of `shown`; `told` is what it says of it."""
+        """Note that a partition refused a batch of the identity `shown`; `text` is the partition's reason."""
         if error not in EXPLAINED:
             return
         if error is ErrorCode.INVALID_PRODUCER_ID_MAPPING:
-            cause = Cause(Reason.MIXED, told)
+            cause = Cause(Reason.MIXED, text)
         elif transactional_id is not None and not isinstance(state, Dead) and shown != holder(state):
             cause = explain(state, self.of(transactional_id), shown, error)
         elif error is ErrorCode.INVALID_TXN_STATE:
-            cause = Cause(Reason.MARKER, told)
+            cause = Cause(Reason.MARKER, text)
         else:
-            cause = Cause(Reason.NEWER_EPOCH, told)
+            cause = Cause(Reason.NEWER_EPOCH, text)
         self.note(shown[0] if transactional_id is None else transactional_id, shown, error, cause, caller)
 
     def note(self, key: str | int, shown: Identity, error: ErrorCode, cause: Cause, caller: Caller | None) -> None:
         """Remember one refusal, count it, and log it unless the same one was logged before."""
-        code = error if caller is None else wire_codes.told(caller.api_key, caller.api_version, error)
+        code = error if caller is None else wire_codes.visible_in_reply(caller.api_key, caller.api_version, error)
         self.refused_by[code, cause.reason] += 1
         history = self._history_of(key)
         now_ms = self._clock.now_ms()

@@ -1,4 +1,4 @@
-"""Looking at the coordinator from outside: its listings and descriptions, and who owns an open transaction."""
+"""Read access to the coordinator: its listings and descriptions, and which transactions own a partition."""
 
 from collections.abc import Collection
 from dataclasses import replace
@@ -15,7 +15,7 @@ from fencepost.protocol.topics import TopicPartition
 
 
 class Inspection:
-    """What tools and checks may ask. It changes nothing."""
+    """The questions of tools and checks. It changes nothing."""
 
     def __init__(self, store: TxnStore, completions: Completions, clock: Clock) -> None:
         self._store = store
@@ -23,7 +23,7 @@ class Inspection:
         self._clock = clock
 
     async def transactions(self, filters: listing.Filters) -> listing.Listing:
-        """ListTransactions (row T18): what passes all filters, as far as it is durable."""
+        """ListTransactions (row T18): the durable transactions that pass all filters."""
         whole = listing.select((), filters, 0)
         found: list[listing.Listed] = []
         for shard in self._store.shards() if whole.error is ErrorCode.NONE else ():
@@ -37,22 +37,22 @@ class Inspection:
         if refusal := self._store.refusal(transactional_id):
             return listing.Description(transactional_id, refusal)
         state = self._store.state_of(transactional_id)
-        told = listing.describe(transactional_id, state, self._completions.owed(transactional_id))
-        if told.error is not ErrorCode.NONE:
-            return told
+        description = listing.describe(transactional_id, state, self._completions.pending(transactional_id))
+        if description.error is not ErrorCode.NONE:
+            return description
         shard = self._store.shard_of(transactional_id)
         refused = await shard.settled(shard.log.newest)
-        return listing.Description(transactional_id, refused) if refused else told
+        return listing.Description(transactional_id, refused) if refused else description
 
     @property
     def knows_everything(self) -> bool:
-        """Whether every shard is active: only then is something unknown to this coordinator known to nobody."""
+        """Whether every shard is active. Only then does an unknown transaction belong to no coordinator."""
         return not any(shard.refusal for shard in self._store.shards())
 
     def owned(self) -> Collection[tuple[int, TopicPartition]]:
         """Every (producer id, partition) that an open or decided transaction will end, whatever its epoch is.
 
-        All in one moment: no other task runs between the state and the answer. It holds what is not durable, too.
+        Atomic: no other task runs while it is computed. It includes transactions that are not durable yet.
         """
         found: set[tuple[int, TopicPartition]] = set()
         for shard in self._store.shards():
@@ -64,7 +64,7 @@ class Inspection:
         return found
 
     async def ids_of(self, producer_id: int) -> list[str]:
-        """The transactional ids whose newest identity has this producer id: one at most, but after a mishap."""
+        """The transactional ids whose newest identity has this producer id: one at most, unless the logs disagree."""
         found = []
         for shard in self._store.shards():
             found += [

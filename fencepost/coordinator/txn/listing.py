@@ -1,4 +1,4 @@
-"""What ListTransactions and DescribeTransactions tell, out of the states (rows T18, T19)."""
+"""The answers to ListTransactions and DescribeTransactions, from the states (rows T18, T19)."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -18,17 +18,17 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 
 STATE_NAMES = frozenset(phase.name for phase in PHASES) | {"PrepareEpochFence"}
-"""The names Kafka knows. The last is of a state that is never written; filtering by it finds nothing."""
+"""Kafka's names of the states. The last one is never written, so filtering by it finds nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """What a listing is to hold; an empty filter lets everything pass."""
+    """The filters of a listing; an empty filter lets every transaction pass."""
 
     states: frozenset[str] = frozenset()
     producer_ids: frozenset[int] = frozenset()
     running_longer_than_ms: int = -1
-    """Only transactions that have been running for longer than this; any negative number asks for none of this."""
+    """Only transactions that have been running for longer than this; a negative number means no such filter."""
     pattern: str = ""
     """A regular expression in RE2's syntax, which must match the whole transactional id (KIP-1152)."""
 
@@ -53,7 +53,7 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """The answer to DescribeTransactions for one id; times in ms since 1970, -1 where nothing was begun."""
+    """The answer to DescribeTransactions for one id; times in ms since 1970, -1 if no transaction has begun."""
 
     transactional_id: str
     error: ErrorCode
@@ -63,14 +63,14 @@ class Description:
     producer_id: int = 0
     producer_epoch: int = 0
     partitions: frozenset[TopicPartition] = frozenset()
-    """Those of the open transaction, or those still owed a marker."""
+    """Those of the open transaction, or those that still lack a marker."""
 
 
 def select(states: Iterable[tuple[str, TxnState]], filters: Filters, now_ms: int) -> Listing:
     """The ids that pass all filters, by name.
 
-    Unknown state names are told, not refused; a bad pattern is INVALID_REGULAR_EXPRESSION. The duration asks how long a
-    transaction has been running, so ids without one do not pass (Kafka lets them, with the start they last had).
+    Unknown state names are reported, not refused; a bad pattern is INVALID_REGULAR_EXPRESSION. The duration filter is
+    about running transactions, so ids without one do not pass (in Kafka they do, with the start of their last one).
     """
     try:
         regex = compile_regex(filters.pattern) if filters.pattern else None
@@ -97,13 +97,13 @@ def _runs_longer(state: Known, duration_ms: int, now_ms: int) -> bool:
     return now_ms - state.started_ms > duration_ms
 
 
-def describe(transactional_id: str, state: TxnState, owed: frozenset[TopicPartition] | None) -> Description:
-    """One id in full. `owed`: what is left of its markers, where the shell is writing them."""
+def describe(transactional_id: str, state: TxnState, pending: frozenset[TopicPartition] | None) -> Description:
+    """The description of one id. `pending`: the partitions that lack a marker, while the shell writes them."""
     if isinstance(state, Dead):
         return Description(transactional_id, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
     partitions: frozenset[TopicPartition] = frozenset()
     if isinstance(state, Ongoing | PrepareCommit | PrepareAbort):
-        partitions = state.partitions if owed is None else owed
+        partitions = state.partitions if pending is None else pending
     return Description(
         transactional_id,
         ErrorCode.NONE,

@@ -1,4 +1,4 @@
-"""The rules of one transactional id: from its state and a command to what is remembered, answered and owed."""
+"""The rules of one transactional id: from its state and a command to its records, its reply and its markers."""
 
 from dataclasses import replace
 from typing import assert_never
@@ -43,10 +43,10 @@ from fencepost.protocol.errors import ErrorCode
 
 
 def decide(transactional_id: str, state: TxnState, command: Command, now_ms: int, server_version: int) -> TxnDecision:
-    """What `command` does to `transactional_id` while it is in `state`.
+    """Decide what `command` does to `transactional_id` in `state`.
 
-    `server_version` is the finalized feature `transaction.version` (0 to 2); it rules over what the coordinator does of
-    its own accord (row T10). Pure: same arguments, same decision.
+    `server_version` is the finalized feature `transaction.version` (0 to 2); it governs the coordinator's own aborts
+    (row T10). Pure: same arguments, same decision.
     """
     decision = _decide(transactional_id, state, command, now_ms, server_version)
     for record in decision.log:
@@ -55,7 +55,7 @@ def decide(transactional_id: str, state: TxnState, command: Command, now_ms: int
 
 
 def apply(state: TxnState, record: TxnRecord) -> TxnState:
-    """The state after `record`. A record holds all of it, so replay may start anywhere a compacted log starts."""
+    """The state after `record`. A record holds the whole state, so a compacted log is enough for a replay."""
     return record.state
 
 
@@ -82,7 +82,7 @@ def _decide(transactional_id: str, state: TxnState, command: Command, now_ms: in
 def _init_producer_id(
     transactional_id: str, state: TxnState, command: InitProducerId, now_ms: int, server_version: int
 ) -> TxnDecision:
-    """Row T2. An open transaction is aborted first: CONCURRENT_TRANSACTIONS, and the shell comes again."""
+    """Row T2. An open transaction is aborted first: CONCURRENT_TRANSACTIONS, and the shell repeats the command."""
     match state:
         case Dead():
             if command.fresh_producer_id is None:
@@ -101,7 +101,7 @@ def _init_producer_id(
 
 
 def _is_foreign(state: Prepared, expected: tuple[int, int] | None) -> bool:
-    """Whether a request shows an identity that never was, or is long no more, that of this id (row T2)."""
+    """Whether a request shows an identity that this id never had, or has not had for long (row T2)."""
     producer = state.producer
     if expected is None or expected[0] in (producer.producer_id, state.next_producer_id):
         return False
@@ -130,11 +130,11 @@ def _init_idle(transactional_id: str, state: Idle, command: InitProducerId, now_
 def _init_ongoing(
     transactional_id: str, state: Ongoing, command: InitProducerId, now_ms: int, server_version: int
 ) -> TxnDecision:
-    """Fence who holds the transaction and abort it (row T2); here we are stricter than Kafka in two points.
+    """Fence the holder of the transaction and abort it (row T2), in two points stricter than Kafka.
 
     Kafka aborts whatever epoch the request shows, and only then finds out that it is stale. So a zombie, or a late copy
-    of an old request, ends the transaction of the living one. Here the first is fenced, and the second gets the answer
-    that it got before; neither touches the transaction.
+    of an old request, ends the current holder's transaction. Here the zombie is fenced, and the late copy receives its
+    old answer again; neither touches the transaction.
     """
     producer, expected = state.producer, command.expected
     if expected is not None:
@@ -156,10 +156,10 @@ def _init_ongoing(
 
 
 def _keep_ongoing(transactional_id: str, state: Ongoing, command: InitProducerId, now_ms: int) -> TxnDecision:
-    """Row T23 (KIP-939): the caller becomes the one who may end the transaction; who held it before is fenced.
+    """Row T23 (KIP-939): from now on only the caller may end the transaction; the former holder is fenced.
 
-    The transaction stays as it is, under the identity that its records carry; the answer names that one as well, so
-    that the caller can compare it with what the outside coordinator remembers of the prepared transaction.
+    The transaction stays open under the identity in its records. The answer names that identity as well: the caller
+    compares it with the one that the outside coordinator stored for the prepared transaction.
     """
     successor = epochs.following(state, command.fresh_producer_id)
     if successor is None:
@@ -167,7 +167,7 @@ def _keep_ongoing(transactional_id: str, state: Ongoing, command: InitProducerId
     successor = successor[0], max(successor[1], 0)
     kept = replace(
         state,
-        # A transaction that becomes part of a two-phase commit has no timeout from here on (row T22).
+        # A transaction that becomes part of a two-phase commit has no timeout from now on (row T22).
         timeout_ms=NO_TIMEOUT_MS if command.timeout_ms == NO_TIMEOUT_MS else state.timeout_ms,
         updated_ms=now_ms,
         next_producer_id=successor[0],
@@ -178,7 +178,7 @@ def _keep_ongoing(transactional_id: str, state: Ongoing, command: InitProducerId
 
 
 def _grant_again(transactional_id: str, producer: Producer, command: InitProducerId, now_ms: int) -> TxnDecision:
-    """The identity a retry asks for; a fresh producer id where the abort before took the reserved epoch (TV1)."""
+    """Repeat the identity for a retry; a fresh producer id if the abort before used the reserved epoch (TV1)."""
     if producer.epoch <= epochs.LAST_CLIENT_EPOCH:
         return _grant(transactional_id, producer, command, now_ms)
     if command.fresh_producer_id is None:
@@ -194,10 +194,10 @@ def _grant(transactional_id: str, producer: Producer, command: InitProducerId, n
 
 
 def _add_partitions(transactional_id: str, state: TxnState, command: AddPartitions, now_ms: int) -> TxnDecision:
-    """Rows T3, T4, T16; the tests come in Kafka's order."""
-    misfit = end_txn.misfit(state, command.producer_id, command.epoch)
-    if misfit:
-        return refuse(misfit)
+    """Rows T3, T4, T16; the checks are in Kafka's order."""
+    error = end_txn.identity_error(state, command.producer_id, command.epoch)
+    if error:
+        return refuse(error)
     match state:
         case Dead():
             raise AssertionError("no producer holds a dead id")
@@ -227,10 +227,10 @@ def _add_partitions(transactional_id: str, state: TxnState, command: AddPartitio
 
 
 def _verify_partitions(state: TxnState, command: VerifyPartitions) -> TxnDecision:
-    """Row T15: the same tests, and nothing is written."""
-    misfit = end_txn.misfit(state, command.producer_id, command.epoch)
-    if misfit:
-        return refuse(misfit)
+    """Row T15: the same checks, and nothing is written."""
+    error = end_txn.identity_error(state, command.producer_id, command.epoch)
+    if error:
+        return refuse(error)
     match state:
         case Dead():
             raise AssertionError("no producer holds a dead id")
@@ -249,7 +249,7 @@ def _verify_partitions(state: TxnState, command: VerifyPartitions) -> TxnDecisio
 def _time_out(
     transactional_id: str, state: TxnState, command: TimeOut, now_ms: int, server_version: int
 ) -> TxnDecision:
-    """Row T10. A transaction that has ended meanwhile, or belongs to another epoch, is left alone."""
+    """Row T10. A transaction that has ended meanwhile, or has another epoch, is not touched."""
     if not isinstance(state, Ongoing) or (state.producer.producer_id, state.producer.epoch) != (
         command.producer_id,
         command.epoch,
@@ -260,7 +260,7 @@ def _time_out(
         state,
         now_ms,
         server_version,
-        # With TV2 the producer may go on with the next epoch (what KIP-588 aimed at); before, Kafka fences it for good
+        # With TV2 the producer may continue with the next epoch (the aim of KIP-588); before, Kafka fences it for good
         # (row T11).
         same_client=server_version >= 2,
         fresh_producer_id=command.fresh_producer_id,
@@ -278,9 +278,9 @@ def _abort_ongoing(
     fresh_producer_id: int | None,
     answer: ErrorCode,
 ) -> TxnDecision:
-    """The coordinator's own abort: its markers carry an epoch that no client has, so nothing late gets in after them.
+    """The coordinator's own abort: its markers have an epoch that no client holds, so they fence all late writes.
 
-    One bump, under TV1 as under TV2 (KAFKA-19367), and under TV2 a fresh producer id where it was the last one
+    One bump, under TV1 as under TV2 (KAFKA-19367); under TV2 also a fresh producer id if that was the last epoch
     (KAFKA-20090).
     """
     following: tuple[int, int] | None = None
@@ -301,13 +301,13 @@ def _abort_ongoing(
 
 
 def _complete(transactional_id: str, state: TxnState, now_ms: int) -> TxnDecision:
-    """Only the shell that wrote the markers says this, and only once."""
+    """Only the shell that wrote the markers sends this command, and only once."""
     assert isinstance(state, PrepareCommit | PrepareAbort), f"{transactional_id}: nothing to complete in {state}"
     return Decision(OK, log=(TxnRecord(transactional_id, completed(state, now_ms)),))
 
 
 def completed(state: Prepared, now_ms: int) -> CompleteCommit | CompleteAbort:
-    """What a decided transaction becomes when all its markers are written."""
+    """The state of a decided transaction after all its markers are written."""
     producer = epochs.completed(state.producer, state.next_producer_id, state.next_producer_epoch)
     made = CompleteCommit if isinstance(state, PrepareCommit) else CompleteAbort
     return made(producer, state.timeout_ms, state.started_ms, now_ms, state.client_version)

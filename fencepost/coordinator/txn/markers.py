@@ -1,4 +1,4 @@
-"""From a decided transaction to the markers it owes, and from a partition's answer to what is left to do."""
+"""From a decided transaction to its markers, and from the partitions' answers to the markers still to write."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -11,11 +11,11 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 
 COORDINATOR_EPOCH = 0
-"""What the markers say of their coordinator (row T9). One node is elected once and never again."""
+"""The coordinator epoch in the markers (row T9). A single node is elected once and never again."""
 
 
-def owed(transactional_id: str, state: Prepared) -> WriteMarkers:
-    """The markers that `state` owes. Writing one twice does no harm (rows T8, T25), so after a crash all come again."""
+def to_write(transactional_id: str, state: Prepared) -> WriteMarkers:
+    """The markers of `state`. Writing one twice does no harm (rows T8, T25), so after a crash all are written again."""
     producer = state.producer
     commit = isinstance(state, PrepareCommit)
     marker = Marker(producer.producer_id, producer.epoch, commit, COORDINATOR_EPOCH, state.client_version)
@@ -32,24 +32,24 @@ def pauses(config: TxnConfig) -> Iterator[float]:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one round of marker writing left."""
+    """The result of one round of marker writing."""
 
     remaining: frozenset[TopicPartition]
-    """Still owed: to be tried again."""
+    """Partitions that still lack their marker: it is retried."""
     overtaken: Mapping[TopicPartition, ErrorCode]
-    """Never to be written, for the partition has gone on without this marker; worth a line in the log."""
+    """Partitions that refuse the marker for good, because another one ended their transaction; logged as errors."""
 
 
 ALL_WRITTEN = Outcome(frozenset(), {})
 
 
 def settle(remaining: frozenset[TopicPartition], answers: Mapping[TopicPartition, ErrorCode]) -> Outcome:
-    """Sort the answers of one round. A partition without an answer stays owed.
+    """Sort the answers of one round. A partition without an answer is retried.
 
-    A partition that does not exist any more owes nothing. INVALID_PRODUCER_EPOCH and TRANSACTION_COORDINATOR_FENCED say
-    that somebody ended the partition's transaction with a higher epoch (an operator, through WriteTxnMarkers): Kafka
-    gives the whole transaction up then and its id hangs in Prepare; here only that partition is crossed off. All else
-    (storage, replicas, leadership) may pass, so it is tried again without end (row T8).
+    A partition that no longer exists needs no marker. INVALID_PRODUCER_EPOCH and TRANSACTION_COORDINATOR_FENCED mean
+    that a marker with a higher epoch ended the partition's transaction (an operator's WriteTxnMarkers). Kafka then
+    gives up the whole transaction, and its id hangs in Prepare; here only that partition is left out. All other errors
+    (storage, replicas, leadership) may pass, so they are retried without end (row T8).
     """
     if answers.keys() == remaining and not any(answers.values()):
         return ALL_WRITTEN
@@ -64,5 +64,5 @@ def settle(remaining: frozenset[TopicPartition], answers: Mapping[TopicPartition
             case _:
                 left.add(partition)
     outcome = Outcome(frozenset(left), overtaken)
-    assert outcome.remaining <= remaining, "owed markers only shrink"
+    assert outcome.remaining <= remaining, "the set of missing markers only shrinks"
     return outcome

@@ -1,4 +1,4 @@
-"""From a command to the answer that may leave: decide, remember, carry out, and wait where something is to come."""
+"""From a command to the answer that may be sent: decide, append, write markers, and wait where necessary."""
 
 import logging
 from collections.abc import Coroutine
@@ -19,31 +19,29 @@ from fencepost.protocol.errors import ErrorCode
 logger = logging.getLogger(__name__)
 
 Waiting: TypeAlias = Coroutine[Any, Any, Answer]
-"""An answer that has to wait for markers, for the disk or for a producer id: to be awaited."""
+"""An answer that has to wait for markers, for the disk or for a producer id: the caller awaits it."""
 
 
 OF_IDENTITY = (commands.InitProducerId, commands.TimeOut)
-"""Commands that may give the id another identity."""
+"""Commands that may change the identity of the id."""
 
 
 class RequestPipeline:
-    """The shell around the machine. A request that can be answered at once meets no coroutine on its way."""
+    """The shell around the machine. A request that can be answered at once needs no coroutine."""
 
     def __init__(
         self, store: TxnStore, history: FencingHistory, completions: Completions, producer_ids: ProducerIdSource
     ) -> None:
         self.nursery: trio.Nursery | None = None
-        """Where follow-ups are carried out; None while nothing is answered."""
+        """Where follow-ups run; None while the coordinator serves no requests."""
         self._store = store
         self.history = history
-        """Why requests were refused, and who took whose identity."""
+        """Why requests were refused, and which clients took which identities."""
         self._completions = completions
         self._producer_ids = producer_ids
 
     def submit(self, transactional_id: str | None, command: Command, caller: Caller | None) -> Answer | Waiting:
-        """The answer to one command, at once where nothing has to be waited for. It leaves when all it rests on is
-        durable.
-        """
+        """The answer to one command, at once if nothing has to be waited for; all that it rests on is durable then."""
         if not transactional_id:
             return Answer(ErrorCode.INVALID_REQUEST)
         if self.nursery is None:
@@ -61,7 +59,7 @@ class RequestPipeline:
         return self._explained(transactional_id, command, reply, caller)
 
     def _may_leave(self, transactional_id: str, reply: Answer, ticket: Ticket) -> bool:
-        """Whether nothing has to be waited for: neither markers nor the disk."""
+        """Whether the reply needs to wait neither for markers nor for the disk."""
         if reply.error is ErrorCode.CONCURRENT_TRANSACTIONS or self._completions.is_under_way(transactional_id):
             return False
         return ticket.is_durable
@@ -69,8 +67,8 @@ class RequestPipeline:
     async def _answer_later(
         self, transactional_id: str, command: Command, caller: Caller | None, decision: TxnDecision, ticket: Ticket
     ) -> Answer:
-        """Wait for what the decision rests on; decide again after markers and with a fresh producer id, and where
-        another writer's rows came before the decision's own.
+        """Wait until the answer may be sent. Decide again after the previous transaction's markers, with a fresh
+        producer id, or if another writer's rows came before the decision's own.
         """
         deadline = trio.current_time() + self._store.config.completion_wait_ms / 1000
         try:
@@ -100,7 +98,7 @@ class RequestPipeline:
         return Answer(coordinator_error(error.code))
 
     def _explained(self, transactional_id: str, command: Command, answer: Answer, caller: Caller | None) -> Answer:
-        """The answer; where it refuses, the cause is remembered."""
+        """The answer; if it refuses, its cause is noted in the history."""
         if answer.error or answer.missing:
             error = ErrorCode.TRANSACTION_ABORTABLE if answer.missing else answer.error
             self.history.refused(transactional_id, self._store.state_of(transactional_id), command, error, caller)
@@ -109,16 +107,16 @@ class RequestPipeline:
     def decide(
         self, transactional_id: str, command: Command, caller: Caller | None = None
     ) -> tuple[TxnDecision, Ticket]:
-        """One decision, with its follow-ups begun before any other task runs. Raises LogWriteFailed."""
+        """Make one decision, and start its follow-ups before any other task runs. Raises LogWriteFailed."""
         if isinstance(command, OF_IDENTITY):
             before = self._store.state_of(transactional_id)
             decision, ticket = self._store.decide(transactional_id, command)
             for record in decision.log:
-                self.history.gave_way(transactional_id, before, command, record.state, caller)
+                self.history.identity_changed(transactional_id, before, command, record.state, caller)
         else:
             decision, ticket = self._store.decide(transactional_id, command)
             if decision.log:
-                self.history.went_on(transactional_id, command, caller)
+                self.history.transaction_changed(transactional_id, command, caller)
         for duty in decision.then:
             assert self.nursery is not None
             self._completions.carry_out(self.nursery, duty, ticket)
@@ -130,5 +128,5 @@ class RequestPipeline:
 
 
 async def resolve(answer: Answer | Waiting) -> Answer:
-    """The answer, once it is there."""
+    """The answer, awaited if necessary."""
     return answer if isinstance(answer, Answer) else await answer

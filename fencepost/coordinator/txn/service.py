@@ -1,4 +1,4 @@
-"""The transaction coordinator at work: asks the machine, keeps its log, writes the markers, watches the clocks."""
+"""The transaction coordinator: it serves requests, writes markers, and aborts or expires by timers."""
 
 import logging
 from collections.abc import Collection
@@ -33,16 +33,16 @@ from fencepost.protocol.topics import GROUP_TOPIC, TRANSACTION_TOPIC, TopicParti
 logger = logging.getLogger(__name__)
 
 MAX_CHECK_INTERVAL_MS = 500
-"""No transaction outlives its timeout by more than this and the time its markers take."""
+"""No transaction exceeds its timeout by more than this and the time its markers take."""
 MAX_ENSURE_ROUNDS = 16
 
 
 class TransactionService:
     """All partitions of `__transaction_state`. One instance serves every request that concerns transactions.
 
-    The order that correctness rests on: a Prepare record is durable, then markers are written and durable, then the
-    waiting requests go on; the Complete record is appended before any other of its log. Requests that meet a
-    transaction in Prepare wait for its completion and are decided again, so clients of one node do not see
+    Correctness rests on this order: the Prepare record is durable, then the markers are written and durable, then the
+    waiting requests continue. The Complete record is appended before any later record of its log. Requests that find a
+    transaction in Prepare wait for its completion and are decided again, so clients of one node do not receive
     CONCURRENT_TRANSACTIONS (table 0, row 12).
     """
 
@@ -61,7 +61,7 @@ class TransactionService:
         )
         """Loads and unloads the partitions."""
         self.store = TxnStore(self.runtime, clock, config or TxnConfig(), self._ended)
-        """What is remembered, with the counts that metrics ask for."""
+        """The state of all ids, with the counts for the metrics."""
         self.markers = markers
         self._tallies = Tallies()
         self._producer_ids = producer_ids
@@ -70,11 +70,11 @@ class TransactionService:
         self._completions = Completions(self.store, markers)
         self._pipeline = RequestPipeline(self.store, FencingHistory(clock), self._completions, producer_ids)
         self.inspection = Inspection(self.store, self._completions, clock)
-        """What tools ask of it."""
+        """Read access for tools."""
 
     @property
     def config(self) -> TxnConfig:
-        """The numbers in force; may be replaced at run time."""
+        """The current settings; may be replaced at run time."""
         return self.store.config
 
     @config.setter
@@ -83,7 +83,7 @@ class TransactionService:
 
     @property
     def history(self) -> FencingHistory:
-        """Why requests were refused, and who took whose identity."""
+        """Why requests were refused, and which clients took which identities."""
         return self._pipeline.history
 
     @property
@@ -94,18 +94,18 @@ class TransactionService:
 
     @property
     def is_running(self) -> bool:
-        """Whether its logs are loaded and it answers."""
+        """Whether its logs are loaded and it serves requests."""
         return self._pipeline.nursery is not None
 
     @property
     def completing(self) -> int:
-        """How many decided transactions still owe markers."""
+        """How many decided transactions still lack markers."""
         return len(self._completions)
 
-    # Life
+    # Start and run
 
     async def start(self) -> None:
-        """Load every partition that has a log; transactions whose log cannot be read are left as they are."""
+        """Load every partition that has a log; transactions whose log cannot be read stay as they are."""
         await self.runtime.load_all()
         logger.info("transactions loaded ids=%d open=%d", len(self.store), len(self.runtime.timers))
 
@@ -119,7 +119,7 @@ class TransactionService:
             try:
                 for shard in self.store.shards():
                     self._resume(nursery, shard)
-                nursery.start_soon(self._completions.write_up)
+                nursery.start_soon(self._completions.append_completed)
                 nursery.start_soon(self.runtime.serve)
                 nursery.start_soon(self._expire_idle_ids)
                 task_status.started()
@@ -128,7 +128,7 @@ class TransactionService:
                 self._pipeline.nursery = None
 
     def loaded(self, shard: TxnShard) -> None:
-        """Start the timers of a shard, and write the markers that its transactions owe."""
+        """Start the timers of a shard, and write the markers that its transactions lack."""
         self.store.loaded(shard)
         if self._pipeline.nursery is not None:
             self._resume(self._pipeline.nursery, shard)
@@ -137,7 +137,7 @@ class TransactionService:
         for name, state in shard.state.prepared():
             logger.info("transactional id %r: writing the markers of its %s again", name, state.name)
             self.history.decided_before(name)
-            self._completions.begin(nursery, markers.owed(name, state), shard.log.newest)
+            self._completions.begin(nursery, markers.to_write(name, state), shard.log.newest)
 
     def unloading(self, shard: TxnShard, code: ErrorCode) -> None:
         """Write no more markers for a shard's ids. Requests that wait for them are decided again, and get `code`."""
@@ -167,7 +167,7 @@ class TransactionService:
         """InitProducerId (rows P1, T2): the identity that may write from now on; all others of the id are fenced.
 
         An open transaction is aborted, with its markers, before the answer; with `keep_prepared` it is handed over
-        instead (row T23). With `enable_2pc` the id's transactions have no timeout, whatever `timeout_ms` says (T22).
+        instead (row T23). With `enable_2pc` the id's transactions have no timeout; `timeout_ms` is ignored (T22).
         """
         if (producer_id == -1) != (producer_epoch == -1) or transactional_id == "":
             return Answer(ErrorCode.INVALID_REQUEST)
@@ -178,7 +178,7 @@ class TransactionService:
         if not enable_2pc and not 0 < timeout_ms <= self.config.transaction_max_timeout_ms:
             return Answer(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
         if not self.store.has_room_for(transactional_id):
-            logger.warning("transactional id %r refused: %d are remembered", transactional_id, len(self.store))
+            logger.warning("transactional id %r refused: %d ids are known already", transactional_id, len(self.store))
             return Answer(ErrorCode.POLICY_VIOLATION)
         expected = None if producer_id == -1 else (producer_id, producer_epoch)
         granted_ms = expiry.NO_TIMEOUT_MS if enable_2pc else timeout_ms
@@ -196,7 +196,7 @@ class TransactionService:
         verify_only: bool = False,
         caller: Caller | None = None,
     ) -> dict[TopicPartition, ErrorCode]:
-        """AddPartitionsToTxn (rows T3, T15): all partitions join, or none does and each has its error."""
+        """AddPartitionsToTxn (rows T3, T15): all partitions join, or none does; returns the error of each."""
         wanted = frozenset(partitions)
         if refused := self.refused(wanted):
             return refused
@@ -210,7 +210,7 @@ class TransactionService:
         return wire_codes.by_partition(wanted, answer)
 
     def refused(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, ErrorCode]:
-        """The error of each, where the cluster lacks one: then none may join a transaction (row T3). Else nothing."""
+        """The error of each partition if the cluster lacks any: then none may join (row T3). Empty if all exist."""
         exists = self._topics.exists
         if all(map(exists, partitions)):
             return {}
@@ -241,7 +241,7 @@ class TransactionService:
         client_version: int,
         caller: Caller | None = None,
     ) -> Answer:
-        """As `ending`, whatever has to be waited for."""
+        """As `ending`, and await the answer."""
         return await resolve(
             self.ending(
                 transactional_id, producer_id, producer_epoch, commit, client_version=client_version, caller=caller
@@ -260,8 +260,8 @@ class TransactionService:
     ) -> Answer | Waiting:
         """EndTxn (row T7): decided and durable, and on one node also visible, before the answer.
 
-        With `client_version` 2 the answer's identity is the one to go on with. Should the markers take longer than
-        `completion_wait_ms`, the answer comes without them: the outcome stands, as in Kafka.
+        With `client_version` 2 the client continues with the answer's identity. If the markers take longer than
+        `completion_wait_ms`, the answer does not wait for them: the outcome is final, as in Kafka.
         """
         command = commands.EndTxn(producer_id, producer_epoch, commit, client_version)
         return self._pipeline.submit(transactional_id, command, caller)
@@ -279,11 +279,11 @@ class TransactionService:
     ) -> dict[TopicPartition, ErrorCode]:
         """Whether a transactional write may go to `partitions`; with `add` (TV2) they join the transaction first.
 
-        Codes are those that Produce and TxnOffsetCommit may show. `knows_abortable`: whether the request's version
-        knows TRANSACTION_ABORTABLE (Produce v11 and later); not given, it is what `add` says.
+        The codes are those of Produce and TxnOffsetCommit. `knows_abortable`: whether the request's version knows
+        TRANSACTION_ABORTABLE (Produce v11 and later); by default the value of `add`.
 
-        Where this answers NONE, no other task has run between the check and the return. Append before the next
-        checkpoint and no EndTxn can come between: that is what Kafka's VerificationGuard is for (row T16).
+        If the answer is NONE, no other task has run between the check and the return. If the caller appends before the
+        next checkpoint, no EndTxn can come between: the purpose of Kafka's VerificationGuard (row T16).
         """
         wanted = frozenset(partitions)
         if not add and not self.config.transaction_partition_verification_enable:
@@ -298,9 +298,9 @@ class TransactionService:
     def is_ongoing_with(
         self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Collection[TopicPartition]
     ) -> bool:
-        """Whether the open transaction of this very identity has all `partitions`, durably. The fast path of Produce.
+        """Whether exactly this identity has an open transaction with all `partitions`, durably. Produce's fast path.
 
-        Without durability a crash could keep the data and lose the transaction, which nobody would ever end.
+        Without durability a crash could keep the data and lose the transaction, and no coordinator would ever end it.
         """
         return self.store.is_ongoing_with(transactional_id, producer_id, producer_epoch, partitions)
 
@@ -329,7 +329,7 @@ class TransactionService:
         client_version: int,
         caller: Caller | None,
     ) -> Answer | Waiting:
-        """Partitions that exist join the transaction, all of them or none (rows T3, T4, T16)."""
+        """Add existing partitions to the transaction, all of them or none (rows T3, T4, T16)."""
         if transactional_id and not self.store.may_join(transactional_id, partitions):
             return Answer(ErrorCode.POLICY_VIOLATION)
         command = commands.AddPartitions(producer_id, producer_epoch, partitions, client_version)
@@ -344,7 +344,7 @@ class TransactionService:
         add: bool,
         caller: Caller | None,
     ) -> Answer:
-        """Add or verify until it holds at this very moment: while the log became durable, others could end it again."""
+        """Add or verify until it holds now: another task may end the transaction while the log becomes durable."""
         for _ in range(MAX_ENSURE_ROUNDS):
             if transactional_id and self.is_ongoing_with(transactional_id, producer_id, producer_epoch, partitions):
                 return Answer()
@@ -361,10 +361,10 @@ class TransactionService:
     def _ended(self, duty: commands.WriteMarkers, state: Completed) -> None:
         self._tallies.count(duty, state, self.history.ending(duty.transactional_id))
 
-    # Clocks
+    # Timers
 
     async def expire(self, timer: str) -> None:
-        """Abort one transaction that outlived its timeout (row T10). Where its log refuses, it is tried again."""
+        """Abort one transaction that exceeded its timeout (row T10). If its log refuses, the timer starts again."""
         transactional_id = timer
         state = self.store.state_of(transactional_id)
         if not isinstance(state, Ongoing):
@@ -376,14 +376,16 @@ class TransactionService:
                 command = await self._pipeline.with_fresh_producer_id(command)
                 decision, _ = self._pipeline.decide(transactional_id, command)
         except LogWriteFailed as error:
-            logger.warning("transactional id %r is late and could not be aborted: %s", transactional_id, error)
+            logger.warning("transactional id %r: abort by timeout failed, it is retried: %s", transactional_id, error)
             self.runtime.set_timer(transactional_id, self.config.timeout_check_interval_ms)
             return
         if decision.log:
-            logger.warning("transactional id %r: aborted after its %d ms", transactional_id, state.timeout_ms)
+            logger.warning(
+                "transactional id %r: aborted after its timeout of %d ms", transactional_id, state.timeout_ms
+            )
 
     async def _expire_idle_ids(self) -> None:
-        """Look every `id_expiration_interval_ms`, until cancelled; what a log refuses is tried again the next time."""
+        """Expire ids every `id_expiration_interval_ms`, until cancelled; the next round retries what a log refused."""
         while True:
             await trio.sleep(self.config.id_expiration_interval_ms / 1000)
             for shard in self.store.shards():
@@ -394,4 +396,4 @@ class TransactionService:
                         await ticket.durable()
                         await trio.lowlevel.checkpoint()
                 except LogWriteFailed as error:
-                    logger.warning("unused transactional ids could not be removed: %s", error)
+                    logger.warning("expired transactional ids could not be removed, the next round retries: %s", error)

@@ -18,7 +18,7 @@ from fencepost.coordinator.txn.state import (
 
 
 class TxnShardState:
-    """What one log folds to. Its states are values; it changes in place itself, for it may hold very many."""
+    """The state that one log folds to. It changes in place, for it may hold very many ids; their states are values."""
 
     def __init__(self) -> None:
         self._states: dict[str, TxnState] = {}
@@ -30,11 +30,11 @@ class TxnShardState:
         return len(self._states)
 
     def state_of(self, transactional_id: str) -> TxnState:
-        """The state of an id; DEAD for one that is not known."""
+        """The state of an id; DEAD for an unknown one."""
         return self._states.get(transactional_id, DEAD)
 
     def items(self) -> Iterator[tuple[str, TxnState]]:
-        """Every id that is known, with its state."""
+        """Every known id, with its state."""
         return iter(self._states.items())
 
     def count(self, phase: type[TxnState]) -> int:
@@ -42,13 +42,13 @@ class TxnShardState:
         return self._counts[phase]
 
     def prepared(self) -> list[tuple[str, PrepareCommit | PrepareAbort]]:
-        """The ids whose transaction is decided and whose markers may not all be written."""
+        """The ids whose transaction is decided while some of its markers may not be written."""
         return [
             (name, state) for name, state in self._states.items() if isinstance(state, PrepareCommit | PrepareAbort)
         ]
 
     def put(self, record: TxnRecord) -> None:
-        """Take over one record of the log."""
+        """Apply one record of the log."""
         name = record.transactional_id
         before = self._states.get(name)
         after = machine.apply(DEAD if before is None else before, record)
@@ -65,7 +65,7 @@ class TxnShardState:
 
 
 class TxnRecords:
-    """How a shard of transactions folds: what the runtime asks of a `Machine`."""
+    """How a shard of transactions folds: the runtime's `Machine`."""
 
     def __init__(self, config: Callable[[], TxnConfig]) -> None:
         self._config = config
@@ -80,7 +80,7 @@ class TxnRecords:
         return state
 
     def encode(self, record: TxnRecord) -> KeyValue:
-        """The record as the log keeps it."""
+        """The record as the log stores it."""
         return codec.encode(record, self._config().transaction_version)
 
     def replay(self, state: TxnShardState, batch: ReplayedBatch) -> int:

@@ -20,7 +20,7 @@
 
 | phase          | number | may come after (row T7)                       | what leads to it                         |
 |----------------|--------|-----------------------------------------------|------------------------------------------|
-| Dead           | 6      | Empty, CompleteCommit, CompleteAbort          | long unused                              |
+| Dead           | 6      | Empty, CompleteCommit, CompleteAbort          | expiration                               |
 | Empty          | 0      | Dead, Empty, CompleteCommit, CompleteAbort    | InitProducerId                           |
 | Ongoing        | 1      | Empty, CompleteCommit, CompleteAbort, Ongoing | the first partition; more; kept (row T23)|
 | PrepareCommit  | 2      | Ongoing                                       | EndTxn(commit)                           |
@@ -29,11 +29,11 @@
 | CompleteAbort  | 5      | PrepareAbort                                  | every partition has its ABORT marker     |
 | (epoch fence)  | 7      | Ongoing                                       | never written, see below                 |
 
-Kafka's PrepareEpochFence (7) is a phase of its memory only: between the bump that fences and the record of the abort.
-Here both are one decision and one record, PrepareAbort with the bumped epoch, so nothing can stand between them.
+Kafka's PrepareEpochFence (7) exists in memory only: between the bump that fences and the record of the abort.
+Here both are one decision and one record, PrepareAbort with the bumped epoch, so nothing can happen between them.
 
-Everything in a value is durable truth and comes back by replay. What is under way (an append, markers that are being
-written) is the shell's business and is in none of these (Kafka's pendingState has no counterpart).
+Replay restores every field of a value. The shell knows what is under way (an append, markers that are being written);
+no value contains it (Kafka's pendingState has no counterpart).
 """
 
 from dataclasses import dataclass
@@ -47,11 +47,11 @@ NO_EPOCH = -1
 
 @dataclass(frozen=True, slots=True)
 class Producer:
-    """Who may write under a transactional id, and who the same client was just before.
+    """The identity that may write under a transactional id, and the same client's identity just before.
 
-    (`producer_id`, `epoch`) is the newest identity. (`previous_producer_id`, `last_epoch`) is the one that this very
+    (`producer_id`, `epoch`) is the newest identity. (`previous_producer_id`, `last_epoch`) is the one that the same
     client gave up for it: a request that still shows it is a retry whose answer got lost, not a zombie (KIP-360,
-    KIP-890). `last_epoch` is NO_EPOCH where the identity before belonged to somebody else, who must stay fenced.
+    KIP-890). `last_epoch` is NO_EPOCH if another client held the identity before: that client must stay fenced.
     """
 
     producer_id: int
@@ -66,7 +66,7 @@ class Producer:
 
 @dataclass(frozen=True, slots=True)
 class Dead:
-    """The id was never seen, or has expired: nothing is remembered. In the log: no record, or a tombstone."""
+    """The id was never used, or has expired. In the log: no record, or a tombstone."""
 
     status: ClassVar[int] = 6
     name: ClassVar[str] = "Dead"
@@ -90,8 +90,8 @@ class Empty:
 class Ongoing:
     """A transaction is open on `partitions` (at least one), since `started_ms`.
 
-    `next_producer_id` is there where somebody took the transactional id over and kept the transaction, to end it as an
-    outside coordinator says (KIP-939, row T23): that identity may end it, and nobody may add to it any more. The
+    `next_producer_id` is set if a successor took the transactional id over and kept the transaction, to end it as an
+    outside coordinator decides (KIP-939, row T23). Only that identity may end it, and no client may add to it. The
     records in the partitions, and so the markers, belong to `producer`.
     """
 
@@ -115,10 +115,10 @@ class Ongoing:
 
 @dataclass(frozen=True, slots=True)
 class PrepareCommit:
-    """The transaction is committed, for good; `partitions` are still owed a COMMIT marker.
+    """The transaction is committed, for good; `partitions` still lack a COMMIT marker.
 
-    `producer.epoch` is the epoch of the markers. Where that is the last one of its producer id, or the transaction was
-    kept by a successor, `next_producer_id` takes over on completion, at `next_producer_epoch` (NO_EPOCH stands for 0).
+    `producer.epoch` is the epoch of the markers. If that is the last one of its producer id, or a successor kept the
+    transaction, `next_producer_id` takes over on completion, at `next_producer_epoch` (NO_EPOCH stands for 0).
     """
 
     status: ClassVar[int] = 2
@@ -136,7 +136,7 @@ class PrepareCommit:
 
 @dataclass(frozen=True, slots=True)
 class PrepareAbort:
-    """The transaction is aborted, for good; `partitions` are still owed an ABORT marker. Fields as in PrepareCommit."""
+    """The transaction is aborted, for good; `partitions` still lack an ABORT marker. Fields as in PrepareCommit."""
 
     status: ClassVar[int] = 3
     name: ClassVar[str] = "PrepareAbort"
@@ -189,7 +189,7 @@ DEAD = Dead()
 
 
 def holder(state: Known) -> tuple[int, int]:
-    """The (producer id, epoch) that a request must show now: the newest that was given to a client."""
+    """The (producer id, epoch) that a request must show now: the newest that a client received."""
     if isinstance(state, Ongoing) and state.is_kept:
         return state.next_producer_id, state.next_producer_epoch
     return state.producer.producer_id, state.producer.epoch
@@ -216,4 +216,4 @@ MAY_FOLLOW: dict[type[TxnState], frozenset[type[TxnState]]] = {
     CompleteCommit: frozenset({Empty, Ongoing, PrepareAbort, Dead}),
     CompleteAbort: frozenset({Empty, Ongoing, PrepareAbort, Dead}),
 }
-"""The arrows of the diagram (row T7): which phase may come after which. Nothing leads from Prepare back, or across."""
+"""The arrows of the diagram (row T7): which phase may follow which. From Prepare only its own Complete may follow."""

@@ -1,4 +1,4 @@
-"""All transactional ids of this broker: deciding on them, and what must be known beside their records."""
+"""All transactional ids of this broker: decisions on them, and the state beside their records."""
 
 from collections.abc import Callable, Collection, Iterator
 from typing import TypeAlias
@@ -31,10 +31,10 @@ EXPIRY_BATCH = 500
 
 
 class TxnStore:
-    """Everything the coordinator remembers. Nothing in here waits: no other task gets between.
+    """The whole state of the coordinator. No method waits, so no other task runs in between.
 
-    `ended` is called for each transaction that is complete, with its duty and the state of the id now. The timers of
-    the runtime are keyed by transactional id, and say when an open transaction is to be aborted (row T10).
+    `ended` is called for each complete transaction, with its duty and the new state of its id. The runtime's timers are
+    keyed by transactional id: each is the time at which to abort an open transaction (row T10).
     """
 
     def __init__(
@@ -45,11 +45,11 @@ class TxnStore:
         self._clock = clock
         self._ended = ended
         self._marked: list[WriteMarkers] = []
-        """What has all its markers; `complete` before anybody looks."""
+        """Transactions that have all their markers; every read of the state calls `complete` first."""
         self._behind: dict[TxnShard, None] = {}
-        """Shards that have something to append when there is time."""
+        """Shards with Complete records that are not appended yet."""
         self._unsettled: dict[str, Ticket] = {}
-        """Ids whose newest partitions are not known to be durable, with the ticket that makes them so."""
+        """Ids whose newest partitions may not be durable yet, with the ticket of their append."""
 
     # Finding
 
@@ -57,11 +57,11 @@ class TxnStore:
         return sum(len(shard.state) for shard in self.runtime.shards())
 
     def partition_for(self, transactional_id: str) -> int:
-        """The partition of `__transaction_state` that looks after an id (row T1)."""
+        """The partition of `__transaction_state` that holds an id (row T1)."""
         return self.runtime.partition_for(transactional_id)
 
     def refusal(self, transactional_id: str) -> ErrorCode:
-        """What every request for this id hears now, because its shard is not active; else NONE."""
+        """The error of every request for this id while its shard is not active; else NONE."""
         return self.runtime.refusal(transactional_id)
 
     def shard_of(self, transactional_id: str) -> TxnShard:
@@ -71,12 +71,12 @@ class TxnStore:
         return self.runtime.shard_of(transactional_id)
 
     def shards(self) -> list[TxnShard]:
-        """Every shard there is."""
+        """Every shard, active or not."""
         self.complete()
         return self.runtime.shards()
 
     def state_of(self, transactional_id: str) -> TxnState:
-        """What is known of an id."""
+        """The state of an id; DEAD if it is unknown."""
         if self._marked:
             self.complete()
         shard = self.runtime.find(transactional_id)
@@ -85,7 +85,7 @@ class TxnStore:
     # Deciding
 
     def decide(self, transactional_id: str, command: Command) -> tuple[TxnDecision, Ticket]:
-        """One decision, remembered; and the ticket that must be durable before its reply leaves.
+        """Decide, append and apply; return the decision, and the ticket that must be durable before its reply leaves.
 
         Raises LogWriteFailed; nothing has changed then.
         """
@@ -104,21 +104,21 @@ class TxnStore:
         return decision, ticket
 
     def marked(self, duty: WriteMarkers) -> None:
-        """Every partition has its marker: for whoever looks from here on, the transaction is complete.
+        """Every partition has its marker: from now on every reader of the state sees the transaction as complete.
 
-        The record of it is appended by `catch_up`, or in one batch with the next one of its log. Until then the Prepare
-        record says as much: after a crash the markers are written once more, and it is complete again.
+        `catch_up` appends its Complete record, or it shares a batch with the log's next record. Until then the Prepare
+        record is enough: after a crash the coordinator writes the markers again and completes the transaction again.
         """
         self._marked.append(duty)
 
     def complete(self) -> None:
-        """Bring the state up to what has its markers. No one sees when that is done: nobody looks without it."""
+        """Apply the Complete records of all marked transactions. Every read of the state calls this first."""
         marked, self._marked = self._marked, []
         for duty in marked:
             name = duty.transactional_id
             shard, version = self.runtime.shard_of(name), self.config.transaction_version
             if shard.refusal:
-                continue  # unloaded since; the Prepare record says the same to whoever loads it next
+                continue  # unloaded since; from the Prepare record the next load completes it
             state = shard.state.state_of(name)
             [record] = machine.decide(name, state, Complete(), self._clock.now_ms(), version).log
             assert isinstance(record.state, CompleteCommit | CompleteAbort)
@@ -127,7 +127,7 @@ class TxnStore:
             self._ended(duty, record.state)
 
     def catch_up(self) -> None:
-        """Append the records of all that is complete. Raises LogWriteFailed; what a log lacks comes next time."""
+        """Append the records of all complete transactions. Raises LogWriteFailed; the next call appends the rest."""
         self.complete()
         failure: LogWriteFailed | None = None
         for shard in tuple(self._behind):
@@ -143,7 +143,7 @@ class TxnStore:
     def is_ongoing_with(
         self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Collection[TopicPartition]
     ) -> bool:
-        """Whether the open transaction of this very identity has all `partitions`, durably, and takes more records."""
+        """Whether exactly this identity has an open transaction with all `partitions`, durably, that may be written."""
         if self._marked:
             self.complete()
         shard = self.runtime.find(transactional_id)
@@ -158,18 +158,18 @@ class TxnStore:
         )
 
     def settle(self, transactional_id: str, ticket: Ticket) -> None:
-        """`ticket`, of a decision about this id, is durable, and so is all that came before it."""
+        """Note that `ticket`, of a decision about this id, is durable, and so is every earlier append."""
         if self._unsettled and (waits := self._unsettled.get(transactional_id)) is not None:
             assert ticket.end_offset is not None, "a durable record has its offset"
             if waits.end_offset is not None and waits.end_offset <= ticket.end_offset:
                 del self._unsettled[transactional_id]
 
     def has_room_for(self, transactional_id: str) -> bool:
-        """Whether the id is known, or may become so."""
+        """Whether the id is known, or one more id may be added."""
         return len(self) < self.config.max_transactional_ids or not isinstance(self.state_of(transactional_id), Dead)
 
     def may_join(self, transactional_id: str, partitions: frozenset[TopicPartition]) -> bool:
-        """Whether the transaction stays within its number of partitions."""
+        """Whether the transaction stays within `max_partitions_per_transaction` with these `partitions`."""
         state = self.state_of(transactional_id)
         joined = state.partitions | partitions if isinstance(state, Ongoing) else partitions
         return len(joined) <= self.config.max_partitions_per_transaction
@@ -180,14 +180,14 @@ class TxnStore:
             self._watch(name, state)
 
     def unloading(self, shard: TxnShard) -> None:
-        """Bring a shard's state up to date, and let go of what is known beside it."""
+        """Bring a shard's state up to date, and release the state kept beside it."""
         self.complete()
         self._behind.pop(shard, None)
         for name in [name for name in self._unsettled if self.runtime.find(name) is shard]:
             del self._unsettled[name]
 
     def _watch(self, transactional_id: str, state: TxnState) -> None:
-        """Keep the timer of an open transaction."""
+        """Start the timer of an open transaction, or stop that of an ended one."""
         timers = self.runtime.timers
         if not isinstance(state, Ongoing):
             timers.stop(transactional_id)
@@ -199,14 +199,14 @@ class TxnStore:
                 self.runtime.set_timer(transactional_id, delay_ms)
 
     def tombstones(self, shard: TxnShard) -> Iterator[list[TxnRecord]]:
-        """What makes the shard forget its unused ids, some hundred to a batch (row T12).
+        """The tombstones of the shard's expired ids, some hundred to a batch (row T12).
 
-        Each batch is made when it is asked for, so an id that came into use meanwhile is left alone.
+        Each batch is made when the caller asks for it, so an id that was used meanwhile stays.
         """
         now_ms = self._clock.now_ms()
         version = self.config.transaction_version
         expiration_ms = self.config.transactional_id_expiration_ms
-        unused = list(expiry.forgettable(shard.state.items(), now_ms, expiration_ms))
+        unused = list(expiry.unused_ids(shard.state.items(), now_ms, expiration_ms))
         for start in range(0, len(unused), EXPIRY_BATCH):
             batch = unused[start : start + EXPIRY_BATCH]
             decisions = [machine.decide(name, self.state_of(name), command, now_ms, version) for name, command in batch]
@@ -214,7 +214,7 @@ class TxnStore:
             if records:
                 yield records
 
-    # Facts
+    # Figures
 
     @property
     def counts(self) -> dict[str, int]:

@@ -10,7 +10,7 @@ from fencepost.coordinator.txn.state import Completed
 DURATION_BOUNDS_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0)
 """Upper bounds of the histogram's buckets; the last bucket has none. 900 s is the longest Kafka allows by default."""
 CLIENT, EMPTY = "client", "empty"
-"""Reasons of ends: EndTxn of the holder; the same, of TV2, with nothing begun."""
+"""Reasons of ends: EndTxn of the holder; the same, under TV2, without a partition in the transaction."""
 
 
 class Histogram:
@@ -22,12 +22,12 @@ class Histogram:
         self.sum_seconds = 0.0
 
     def observe(self, seconds: float) -> None:
-        """Count one."""
+        """Count one duration."""
         self.counts[bisect_left(self.bounds, seconds)] += 1
         self.sum_seconds += seconds
 
     def cumulated(self) -> list[tuple[str, int]]:
-        """As Prometheus wants them: the upper bound as text, and how many were not longer."""
+        """Prometheus' buckets: each upper bound as text, and how many durations were not longer."""
         total, found = 0, []
         for bound, count in zip((*map(str, self.bounds), "+Inf"), self.counts, strict=True):
             total += count
@@ -45,7 +45,7 @@ class Tallies:
         """Of commits (True) and aborts, from the first partition to the last marker."""
 
     def count(self, duty: WriteMarkers, state: Completed, reason: Reason) -> None:
-        """One more."""
+        """Count one complete transaction."""
         if not duty.partitions:
             self.ended["abort", EMPTY] += 1
             return

@@ -1,4 +1,4 @@
-"""Which error code a client of a given request version may be shown (row T11, KIP-588, KIP-890)."""
+"""Which error code a client of a given request version may receive (row T11, KIP-588, KIP-890)."""
 
 from fencepost.coordinator.txn.commands import Answer
 from fencepost.protocol.api_keys import ApiKey
@@ -11,7 +11,7 @@ PRODUCER_FENCED_SINCE: dict[int, int] = {
     ApiKey.ADD_OFFSETS_TO_TXN: 2,
     ApiKey.END_TXN: 2,
 }
-"""By API key: the first version whose clients know PRODUCER_FENCED; before, it was INVALID_PRODUCER_EPOCH."""
+"""By API key: the first version whose clients know PRODUCER_FENCED; older ones receive INVALID_PRODUCER_EPOCH."""
 
 ABORTABLE_SINCE: dict[int, int] = {
     ApiKey.INIT_PRODUCER_ID: 5,
@@ -26,7 +26,7 @@ WRITES: dict[int, tuple[int, int]] = {ApiKey.PRODUCE: (12, 11), ApiKey.TXN_OFFSE
 
 
 def visible(api_key: int, api_version: int, error: ErrorCode) -> ErrorCode:
-    """`error` as the answer of this version may name it."""
+    """`error` as a client of this version knows it."""
     if error is ErrorCode.PRODUCER_FENCED and api_version < PRODUCER_FENCED_SINCE[api_key]:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     if error is ErrorCode.TRANSACTION_ABORTABLE and api_version < ABORTABLE_SINCE[api_key]:
@@ -35,10 +35,10 @@ def visible(api_key: int, api_version: int, error: ErrorCode) -> ErrorCode:
 
 
 def visible_to_producer(error: ErrorCode, *, adds: bool, knows_abortable: bool) -> ErrorCode:
-    """`error` of a write's check against its transaction, as Produce and TxnOffsetCommit may name it.
+    """`error` of a write's check against its transaction, as clients of Produce and TxnOffsetCommit know it.
 
-    `adds`: the request speaks TV2 and knows CONCURRENT_TRANSACTIONS; older ones are made to come again with
-    NOT_ENOUGH_REPLICAS, as Kafka does. Fencing is always INVALID_PRODUCER_EPOCH here (row P4).
+    `adds`: the request is of TV2 and knows CONCURRENT_TRANSACTIONS; older ones receive NOT_ENOUGH_REPLICAS, as in
+    Kafka, and retry. Fencing is always INVALID_PRODUCER_EPOCH here (row P4).
     """
     match error:
         case ErrorCode.PRODUCER_FENCED:
@@ -58,8 +58,8 @@ def visible_to_producer(error: ErrorCode, *, adds: bool, knows_abortable: bool) 
             return error
 
 
-def told(api_key: int, api_version: int, error: ErrorCode) -> ErrorCode:
-    """`error` as the answer to this request names it, whichever API it is."""
+def visible_in_reply(api_key: int, api_version: int, error: ErrorCode) -> ErrorCode:
+    """`error` as the client of this request receives it, whichever API it is."""
     if api_key in PRODUCER_FENCED_SINCE:
         return visible(api_key, api_version, error)
     if api_key in WRITES:
@@ -71,7 +71,7 @@ def told(api_key: int, api_version: int, error: ErrorCode) -> ErrorCode:
 
 
 def by_partition(partitions: frozenset[TopicPartition], answer: Answer) -> dict[TopicPartition, ErrorCode]:
-    """One answer spread over its partitions; those that verification missed are TRANSACTION_ABORTABLE (row T15)."""
+    """The error of each partition; those that verification did not find are TRANSACTION_ABORTABLE (row T15)."""
     if not answer.missing:
         return dict.fromkeys(partitions, answer.error)
     abortable = ErrorCode.TRANSACTION_ABORTABLE

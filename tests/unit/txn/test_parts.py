@@ -74,7 +74,7 @@ def test_only_idle_ids_are_forgettable() -> None:
         "done": COMMITTED,
         "new": replace(EMPTY, updated_ms=9_000),
     }
-    found = list(expiry.forgettable(states.items(), 10_000, 5_000))
+    found = list(expiry.unused_ids(states.items(), 10_000, 5_000))
     assert found == [("e", Expire(EMPTY.updated_ms)), ("done", Expire(COMMITTED.updated_ms))]
 
 

@@ -9,7 +9,7 @@ import trio.testing
 
 from fencepost.coordinator.ports import Marker
 from fencepost.coordinator.txn import codec
-from fencepost.coordinator.txn.completion import WRITTEN_UP_SECONDS
+from fencepost.coordinator.txn.completion import COMPLETE_DELAY_SECONDS
 from fencepost.coordinator.txn.config import TxnConfig
 from fencepost.coordinator.txn.pipeline import resolve
 from fencepost.coordinator.txn.state import Empty, TxnRecord
@@ -322,7 +322,7 @@ class TestEndTxn:
         await write(world, identity[0], identity[1] + 1, P0)
         assert names_in_log(world)[2:] == ["PrepareCommit", "CompleteCommit", "Ongoing"]
         await world.service.end_txn(TX, identity[0], identity[1] + 1, False, client_version=2)
-        await trio.sleep(WRITTEN_UP_SECONDS)
+        await trio.sleep(COMPLETE_DELAY_SECONDS)
         await trio.testing.wait_all_tasks_blocked()
         assert names_in_log(world)[4:] == ["Ongoing", "PrepareAbort", "CompleteAbort"]
 
