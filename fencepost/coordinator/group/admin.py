@@ -1,4 +1,4 @@
-"""What operators and metrics ask of groups: describe, list, delete, count."""
+"""The requests of operators and metrics about groups: describe, list, delete, count."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
@@ -15,14 +15,14 @@ from fencepost.protocol.errors import ErrorCode
 
 
 class GroupAdmin:
-    """The part of the group coordinator that members do not speak to; groups of both protocols."""
+    """The part of the group coordinator for operators and metrics; groups of both protocols."""
 
     def __init__(self, shards: GroupShards, consumers: ConsumerGroups) -> None:
         self._shards = shards
         self._consumers = consumers
 
     async def describe(self, group_ids: Collection[str]) -> list[view.DescribedGroup]:
-        """DescribeGroups; a consumer group is not known by this API."""
+        """DescribeGroups; for this API a consumer group is unknown."""
         described = [self._describe(group_id) for group_id in group_ids]
         refused = await self._shards.durable(group_ids)
         return [replace(one, error=refused.get(one.group_id, one.error)) for one in described] if refused else described
@@ -44,7 +44,7 @@ class GroupAdmin:
         ]
 
     async def list_groups(self, states: Collection[str], types: Collection[str]) -> list[view.ListedGroup]:
-        """ListGroups; empty filters let everything through, case does not matter."""
+        """ListGroups; an empty filter passes all groups, case does not matter."""
         wanted_states = {state.strip().lower() for state in states}
         wanted_types = {kind.strip().lower() for kind in types}
         found = [line for line in self._listed() if view.wanted(line, wanted_states, wanted_types)]
@@ -71,15 +71,15 @@ class GroupAdmin:
 
     @property
     def offset_count(self) -> int:
-        """How many committed positions there are, for the metrics."""
+        """How many committed offsets there are, for the metrics."""
         return self._shards.offset_count
 
     def committed_offsets(self) -> Iterator[GroupOffset]:
-        """Every committed position, for the metrics."""
+        """Every committed offset, for the metrics."""
         return self._shards.committed_offsets()
 
     async def delete_groups(self, group_ids: Sequence[str]) -> list[ErrorCode]:
-        """DeleteGroups: only empty groups go, with all their positions; an error per group, in order."""
+        """DeleteGroups: delete empty groups with all their offsets; returns an error per group, in order."""
         errors: list[ErrorCode] = []
         for group_id in group_ids:
             errors.append(self._shards.runtime.refusal(group_id) or self._delete(group_id))

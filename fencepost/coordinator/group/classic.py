@@ -1,6 +1,6 @@
-"""The classic group protocol as decisions: Sync, Heartbeat, Leave, and who may commit offsets (row G1).
+"""The classic group protocol as decisions: Sync, Heartbeat, Leave, and which senders may commit offsets (row G1).
 
-Each takes the group and a request and returns a decision; `join.py` has the Join, `rebalance.py` what both lead to.
+Each takes the group and a request and returns a decision; `join.py` has the Join, `rebalance.py` the rebalance.
 """
 
 from dataclasses import replace
@@ -10,7 +10,7 @@ from fencepost.coordinator.group.commands import LeaveReply, MemberName, Sync, S
 from fencepost.coordinator.group.decision import ClassicDecision, DecisionBuilder, unchanged
 from fencepost.coordinator.group.rebalance import drop_member, rebalance_or_complete
 from fencepost.coordinator.group.state import (
-    NOBODY,
+    MEMBERLESS,
     CompletingRebalance,
     Dead,
     Empty,
@@ -27,15 +27,15 @@ from fencepost.protocol.errors import NO_ERROR, ErrorCode
 
 
 def check_member(group: Group, member_id: str, instance_id: str | None) -> ErrorCode:
-    """Whether the group knows the member; FENCED_INSTANCE_ID if another one took its static place (KIP-345)."""
-    member = None if isinstance(group, NOBODY) else group.members.get(member_id)
+    """NONE if the group has this member; FENCED_INSTANCE_ID if another one took its instance id (KIP-345)."""
+    member = None if isinstance(group, MEMBERLESS) else group.members.get(member_id)
     if instance_id is None or (member is not None and member.group_instance_id == instance_id):
         return ErrorCode.UNKNOWN_MEMBER_ID if member is None else NO_ERROR
     return ErrorCode.UNKNOWN_MEMBER_ID if static_member_id(group, instance_id) is None else ErrorCode.FENCED_INSTANCE_ID
 
 
 def sync(group: Group, command: Sync, now_ms: int) -> ClassicDecision:
-    """A member asks for its assignment; the leader brings all of them, and with it the group is stable."""
+    """A member requests its assignment; the leader's Sync has all assignments and makes the group stable."""
     error = _check_sync(group, command)
     if error:
         return unchanged(group, SyncReply(error))
@@ -53,7 +53,7 @@ def sync(group: Group, command: Sync, now_ms: int) -> ClassicDecision:
 
 
 def _sync_completing(group: CompletingRebalance, command: Sync, now_ms: int) -> ClassicDecision:
-    """The leader ends the wait; everybody else begins to."""
+    """The leader's Sync ends the wait; that of any other member starts to wait."""
     member_id = command.member_id
     out = DecisionBuilder(command.group_id)
     waiting = CompletingRebalance(
@@ -72,7 +72,7 @@ def _sync_completing(group: CompletingRebalance, command: Sync, now_ms: int) -> 
 
 
 def _sync_stable(group: Stable, command: Sync) -> ClassicDecision:
-    """The assignment is there; the sync timer stops with the last who asks."""
+    """Answer with the assignment; the last member's Sync stops the sync timer."""
     member_id, synced = command.member_id, group.synced
     out = DecisionBuilder(command.group_id)
     if synced is not None and member_id not in synced:
@@ -94,7 +94,7 @@ def _sync_stable(group: Stable, command: Sync) -> ClassicDecision:
 
 
 def _check_sync(group: Group, command: Sync) -> ErrorCode:
-    if isinstance(group, NOBODY):
+    if isinstance(group, MEMBERLESS):
         return ErrorCode.UNKNOWN_MEMBER_ID
     error = check_member(group, command.member_id, command.group_instance_id)
     if error:
@@ -107,9 +107,9 @@ def _check_sync(group: Group, command: Sync) -> ErrorCode:
 
 
 def _assign(group: CompletingRebalance, command: Sync, now_ms: int, out: DecisionBuilder) -> Stable:
-    """Give every member what the leader has for it (nothing, where it forgot one) and wake the parked Syncs.
+    """Give every member the leader's assignment (empty if the leader sent none) and wake the parked Syncs.
 
-    Sessions start over: a session that ran out while its Sync was parked was overlooked.
+    Their sessions restart: a session that expired while its Sync was parked did not count.
     """
     assignments = dict(command.assignments)
     members = {key: _assigned(member, assignments.get(key, b"")) for key, member in group.members.items()}
@@ -134,17 +134,17 @@ def _assigned(member: Member, assignment: bytes) -> Member:
 
 
 def assignment(group: Stable, member_id: str) -> SyncReply:
-    """What a member is told to read."""
+    """The reply with the member's assignment."""
     return SyncReply(NO_ERROR, group.protocol_type, group.protocol, group.members[member_id].assignment)
 
 
 ALIVE: Final = (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS)
-"""The answers to a heartbeat with which the member's session starts over."""
+"""The answers to a heartbeat that restart the member's session."""
 
 
 def heartbeat(group: Group, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-    """What a heartbeat is answered."""
-    if isinstance(group, NOBODY):
+    """The answer to a heartbeat."""
+    if isinstance(group, MEMBERLESS):
         return ErrorCode.UNKNOWN_MEMBER_ID
     error = check_member(group, member_id, instance_id)
     if error:
@@ -155,7 +155,7 @@ def heartbeat(group: Group, member_id: str, instance_id: str | None, generation:
 
 
 def leave(group_id: str, group: Group, names: tuple[MemberName, ...], now_ms: int) -> ClassicDecision:
-    """Members go, each with its own error; the others rebalance once, however many went (KIP-345)."""
+    """Members leave, each with its own error; the others rebalance once, however many left (KIP-345)."""
     out = DecisionBuilder(group_id)
     errors: list[ErrorCode] = []
     before = group_members(group)
@@ -177,7 +177,7 @@ def leave(group_id: str, group: Group, names: tuple[MemberName, ...], now_ms: in
 
 
 def _leaving(group: Group, name: MemberName) -> tuple[str, ErrorCode]:
-    """The member id meant, and whether it may leave; without a member id the instance id alone names it."""
+    """The member id of `name`, and whether it may leave; without a member id the instance id identifies it."""
     if not name.member_id:
         held = static_member_id(group, name.group_instance_id) if name.group_instance_id is not None else None
         return (held, ErrorCode.NONE) if held is not None else ("", ErrorCode.UNKNOWN_MEMBER_ID)
@@ -192,15 +192,15 @@ def check_commit(
     """Whether this sender may commit offsets for a group that exists (rows T5 and G1; KIP-447 for transactions).
 
     A negative generation comes from an admin tool or a consumer without membership: it may commit while the group is
-    empty. Transactions from before KIP-447 name no member and are let through; the group's phase does not bind them.
+    empty. Transactions from before KIP-447 name no member and may always commit, whatever the group's phase.
     """
-    if generation < 0 and isinstance(group, NOBODY):
+    if generation < 0 and isinstance(group, MEMBERLESS):
         return ErrorCode.NONE
     if generation >= 0 or member_id or instance_id is not None:
         error = check_member(group, member_id, instance_id)
         if error:
             return error
-        if isinstance(group, NOBODY) or generation != group.generation:
+        if isinstance(group, MEMBERLESS) or generation != group.generation:
             return ErrorCode.ILLEGAL_GENERATION
     elif not transactional:
         return ErrorCode.UNKNOWN_MEMBER_ID

@@ -39,7 +39,7 @@ ReplyT = TypeVar("ReplyT")
 
 
 class ClassicGroups:
-    """What members of the classic protocol request; also of those that are members of a consumer group."""
+    """Serves the requests of members of the classic protocol, also of those in a consumer group."""
 
     def __init__(
         self,
@@ -61,23 +61,23 @@ class ClassicGroups:
         self._tallies = tallies
 
     def loaded(self, shard: GroupShard) -> None:
-        """Members come back with their sessions started over (as in Kafka)."""
+        """Restart the sessions of all members (as in Kafka)."""
         now_ms = self._clock.now_ms()
         for group_id, group in list(shard.state.groups.items()):
             for member in group_members(group).values():
                 self._session(group_id, member)
-            decision = rebalance.make_fit(group_id, group, self.config, now_ms)
-            self._take(shard, group_id, group, decision, lambda: "it is larger than group.max.size allows")
+            decision = rebalance.rebalance_if_too_large(group_id, group, self.config, now_ms)
+            self._carry_out(shard, group_id, group, decision, lambda: "it is larger than group.max.size allows")
 
     async def join(self, command: Join) -> JoinReply:
-        """JoinGroup; waits for the other members."""
-        asked = self.ask_join(command)
-        if isinstance(asked, Deferred):
-            return await asked.wait()
-        return asked if isinstance(asked, JoinReply) else await asked
+        """JoinGroup; waits until the other members have joined."""
+        answer = self.ask_join(command)
+        if isinstance(answer, Deferred):
+            return await answer.wait()
+        return answer if isinstance(answer, JoinReply) else await answer
 
     def ask_join(self, command: Join) -> JoinReply | Deferred[JoinReply] | Coroutine[Any, Any, JoinReply]:
-        """As `join`, for who has something else to do than to wait, where there is something to wait for."""
+        """As `join`, without waiting: the reply if it is ready, else a Deferred or a coroutine for it."""
         if not command.group_id:
             return JoinReply(command.member_id, ErrorCode.INVALID_GROUP_ID)
         if self._effects.closed:
@@ -86,7 +86,9 @@ class ClassicGroups:
         if shard.refusal:
             return JoinReply(command.member_id, shard.refusal)
         try:
-            if command.group_id in shard.state.consumers and not self._consumers.make_way(shard, command.group_id):
+            if command.group_id in shard.state.consumers and not self._consumers.replace_empty_group(
+                shard, command.group_id
+            ):
                 return self._consumers.join(shard, command)
             group = shard.state.group(command.group_id)
             new_member_id = command.member_id or intern(
@@ -100,14 +102,14 @@ class ClassicGroups:
             return command.refused(coordinator_error(failed.code))
 
     async def sync(self, command: Sync) -> SyncReply:
-        """SyncGroup; waits for the leader's."""
-        asked = self.ask_sync(command)
-        if isinstance(asked, Deferred):
-            return await asked.wait()
-        return asked if isinstance(asked, SyncReply) else await asked
+        """SyncGroup; waits for the leader's Sync."""
+        answer = self.ask_sync(command)
+        if isinstance(answer, Deferred):
+            return await answer.wait()
+        return answer if isinstance(answer, SyncReply) else await answer
 
     def ask_sync(self, command: Sync) -> SyncReply | Deferred[SyncReply] | Coroutine[Any, Any, SyncReply]:
-        """As `sync`, for who has something else to do than to wait, where there is something to wait for."""
+        """As `sync`, without waiting: the reply if it is ready, else a Deferred or a coroutine for it."""
         if not command.group_id:
             return SyncReply(ErrorCode.INVALID_GROUP_ID)
         if self._effects.closed:
@@ -127,7 +129,7 @@ class ClassicGroups:
             return SyncReply(coordinator_error(failed.code))
 
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-        """Heartbeat; its answer promises nothing, so it waits for no disk."""
+        """Heartbeat; its answer need not be durable, so it does not wait for the disk."""
         if not group_id:
             return ErrorCode.INVALID_GROUP_ID
         shard = self._shards.find(group_id)
@@ -159,30 +161,30 @@ class ClassicGroups:
         assert isinstance(decision.reply, LeaveReply)
         errors = decision.reply.errors
         try:
-            self._take(shard, group_id, group, decision, lambda: notes.leaving(names, errors))
+            self._carry_out(shard, group_id, group, decision, lambda: notes.leaving(names, errors))
         except LogWriteFailed as failed:
             return coordinator_error(failed.code), []
         if refused := await shard.settled(shard.log.newest):
             return coordinator_error(refused), []
         return ErrorCode.NONE, list(errors)
 
-    def _take(
+    def _carry_out(
         self, shard: GroupShard, group_id: str, before: Group, decision: ClassicDecision, cause: Callable[[], str]
     ) -> None:
-        """Carry out a decision about the group `before`, and log what came of it; its reply waits for the log's end.
+        """Carry out a decision about the group `before`, and log its result; its reply waits for the log's end.
 
-        `cause` is for the log, where the decision starts a rebalance. Raises LogWriteFailed, and has done nothing then.
+        `cause` gives the logged reason if a rebalance starts. Raises LogWriteFailed; nothing has changed then.
         """
         (change,) = decision.then
         after = change.group
         assert after is not None
         self._effects.carry_out(shard, group_id, decision)
-        if not (decision.log or change.timers) or notes.goes_on(before, after):
-            return  # no phase ends, and nobody goes, without a record or a timer
+        if not (decision.log or change.timers) or notes.is_routine(before, after):
+            return  # every decision that ends a phase or removes a member has a record or a timer
         if isinstance(before, CompletingRebalance) and isinstance(after, Stable):
             self._tallies.completed_rebalances += 1
-        if logger.isEnabledFor(logging.INFO) and (told := notes.note_on(before, after, cause())):
-            logger.info("group %s: %s", group_id, told)
+        if logger.isEnabledFor(logging.INFO) and (text := notes.note_on(before, after, cause())):
+            logger.info("group %s: %s", group_id, text)
 
     def _answer(
         self,
@@ -193,39 +195,39 @@ class ClassicGroups:
         parking: Parking[ReplyT],
         cause: Callable[[], str],
     ) -> ReplyT | Deferred[ReplyT] | Coroutine[Any, Any, ReplyT]:
-        """Carry out the decision and return its reply; without one it waits for the decision of another request.
+        """Carry out the decision and return its reply; without one, the request waits for another one's decision.
 
         Raises LogWriteFailed.
         """
         group_id = command.group_id
         if decision.reply is not None:
             reply: ReplyT = decision.reply  # type: ignore[assignment]
-            self._take(shard, group_id, group, decision, cause)
+            self._carry_out(shard, group_id, group, decision, cause)
             return self._when_settled(shard, reply, parking, command.member_id)
         (change,) = decision.then
-        asked = parking.park(shard, group_id, change.parked_as, command.member_id)
+        parked = parking.park(shard, group_id, change.parked_as, command.member_id)
         try:
-            self._take(shard, group_id, group, decision, cause)
+            self._carry_out(shard, group_id, group, decision, cause)
         except BaseException:
-            asked.abandon()
+            parked.abandon()
             raise
-        return asked.now() if asked.is_complete and asked.may_leave else asked
+        return parked.now() if parked.is_complete and parked.may_leave else parked
 
     def _when_settled(
-        self, shard: GroupShard, reply: ReplyT, parking: Parking[ReplyT], asked_as: str
+        self, shard: GroupShard, reply: ReplyT, parking: Parking[ReplyT], request_member_id: str
     ) -> ReplyT | Coroutine[Any, Any, ReplyT]:
-        """The reply, which may leave once all that is in the log is durable."""
+        """The reply, which may be sent once the whole log is durable."""
         ticket = shard.log.newest
         if ticket.is_durable:
             return reply
-        return settled(shard, ticket, reply, partial(parking.refused, asked_as))
+        return settled(shard, ticket, reply, partial(parking.refused, request_member_id))
 
     def _session(self, group_id: str, member: Member) -> None:
-        """Start the member's session over."""
+        """Restart the member's session."""
         self._set_timer(new_key(TimerKey, (SESSION, group_id, member.member_id)), member.session_timeout_ms)
 
     def expire(self, shard: GroupShard, key: TimerKey) -> None:
-        """A timer of a group went off. Raises LogWriteFailed."""
+        """A timer of a group expired. Raises LogWriteFailed."""
         group = shard.state.group(key.group_id)
         now_ms = self._clock.now_ms()
         match key.kind:
@@ -237,4 +239,4 @@ class ClassicGroups:
                 decision = rebalance.expire_sync(key.group_id, group, now_ms)
             case TimerKind.REBALANCE | TimerKind.CLASSIC_JOIN | TimerKind.CLASSIC_SYNC:
                 return
-        self._take(shard, key.group_id, group, decision, lambda: notes.expiring(key.kind, key.member_id, group))
+        self._carry_out(shard, key.group_id, group, decision, lambda: notes.expiring(key.kind, key.member_id, group))

@@ -1,9 +1,9 @@
-"""The bytes of `__consumer_offsets`: Kafka's own keys and values, so that its dump tool can read ours and we its.
+"""The bytes of `__consumer_offsets`: Kafka's own keys and values, so that either broker reads the other's log.
 
 Keys: a version (int16), then for 0 and 1 (OffsetCommitKey) group, topic, partition, for 2 (GroupMetadataKey) the group;
 the others are those of consumer groups (`consumer/codec.py`).
-Values: a version, then its fields. Written are OffsetCommitValue v4 (v1 where a client gave its own retention) and
-GroupMetadataValue v3, as Kafka 4.3 does; every version is read. Tagged fields that are not known are passed over.
+Values: a version, then its fields. The broker writes OffsetCommitValue v4 (v1 if the client set a retention) and
+GroupMetadataValue v3, as Kafka 4.3 does; it reads every version. It skips unknown tagged fields.
 """
 
 import struct
@@ -39,12 +39,12 @@ _int16, _int32, _int64 = (struct.Struct(fmt).pack for fmt in (">h", ">i", ">q"))
 
 
 class CorruptRecord(Exception):
-    """A record of `__consumer_offsets` that cannot be read; the message says what is wrong with it."""
+    """A record of `__consumer_offsets` cannot be read; the message says why."""
 
 
 @lru_cache(maxsize=16384)
 def _offset_key(group_id: str, partition: TopicPartition) -> bytes:
-    """OffsetCommitKey v1; kept, because a consumer commits the same few partitions again and again."""
+    """OffsetCommitKey v1; cached, because a consumer commits the same few partitions again and again."""
     return b"\0\1" + _string(group_id) + _string(partition.topic) + struct.pack(">i", partition.partition)
 
 
@@ -105,7 +105,7 @@ def _string(text: str) -> bytes:
 
 
 _frequent_string = lru_cache(maxsize=1024)(_string)
-"""For what the members of a group have in common."""
+"""For strings that the members of a group have in common."""
 
 
 def _compact_string(text: str) -> bytes:
@@ -127,7 +127,7 @@ def _bytes(data: bytes) -> bytes:
 
 
 def decode(key: bytes | None, value: bytes | None) -> GroupRecord | None:
-    """The record behind a key and value; None for a kind of key that is not known (newer group types).
+    """The record behind a key and value; None for an unknown kind of key (newer group types).
 
     Raises CorruptRecord.
     """
@@ -245,7 +245,7 @@ class _Reader:
         return b"" if size < 0 else self._take(size)
 
     def count(self) -> int:
-        """The length of an array; bounded by what is left, as every element takes some bytes."""
+        """The length of an array; at most the number of bytes left, as every element takes some bytes."""
         count = self._varint() - 1 if self._flexible else self.number(">i")
         if not 0 <= count <= len(self._data) - self._at:
             raise ValueError(f"an array of {count} elements in {len(self._data) - self._at} bytes")

@@ -1,4 +1,4 @@
-"""What members of a group request, and what they are answered."""
+"""The requests of a group's members, and the replies to them."""
 
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -12,7 +12,7 @@ else:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """A JoinGroup request, with what its version implies."""
+    """A JoinGroup request, with the rules that its version implies."""
 
     group_id: str
     member_id: str
@@ -26,14 +26,14 @@ class Join:
     protocol_type: str
     protocols: tuple[tuple[str, bytes], ...]
     member_id_required: bool
-    """v4+: a newcomer is given an id first and has to come again with it (KIP-394)."""
+    """v4+: a newcomer first receives a member id and has to join again with it (KIP-394)."""
     can_skip_assignment: bool
-    """v9+: a returning static leader may be told not to compute an assignment (KIP-814)."""
+    """v9+: the reply may ask a returning static leader not to compute an assignment (KIP-814)."""
     reason: str | None = None
-    """v8+: why the client says it joins (KIP-800); for the log."""
+    """v8+: the client's reason to join (KIP-800); for the log."""
 
     def refused(self, error: ErrorCode) -> "JoinReply":
-        """The reply that says why not."""
+        """The reply with `error`."""
         return JoinReply(self.member_id, error)
 
 
@@ -56,11 +56,11 @@ class MemberName(NamedTuple):
     member_id: str
     group_instance_id: str | None = None
     reason: str | None = None
-    """v5+: why the client says it leaves (KIP-800); for the log."""
+    """v5+: the client's reason to leave (KIP-800); for the log."""
 
 
 class JoinedMember(NamedTuple):
-    """One member as the leader sees it."""
+    """One member in the reply to the leader's Join."""
 
     member_id: str
     group_instance_id: str | None

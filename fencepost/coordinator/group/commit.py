@@ -19,7 +19,7 @@ from fencepost.protocol.errors import ErrorCode
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A group's wish to store positions."""
+    """A group's request to commit offsets."""
 
     group_id: str
     items: tuple[OffsetCommitItem, ...]
@@ -27,19 +27,19 @@ class Commit:
     group_instance_id: str | None = None
     generation: int = -1
     retention_ms: int = -1
-    """Only OffsetCommit v2-4 bring one; -1 leaves it to the broker."""
+    """Only OffsetCommit v2-4 has one; -1 means the broker's."""
     unknown_group: ErrorCode = ErrorCode.ILLEGAL_GENERATION
-    """What a sender with a generation hears of an unknown group; GROUP_ID_NOT_FOUND from OffsetCommit v9 on."""
+    """The error for a sender with a generation and an unknown group; GROUP_ID_NOT_FOUND from OffsetCommit v9 on."""
     producer: ProducerTag | None = None
-    """Set for a transactional commit: its positions hold once the transaction commits."""
+    """Set for a transactional commit: its offsets become visible when the transaction commits."""
 
 
 def decide_commit(
     state: GroupShardState, command: Commit, config: GroupConfig, now_ms: int, topic_id: TopicId
 ) -> Decision[GroupRecord, list[ErrorCode], SetTimer]:
-    """Check the sender and write the positions; the reply is an error per item, in order.
+    """Check the sender and write the offsets; the reply is an error per item, in order.
 
-    A commit is a sign of life of its member, as a heartbeat is, while the group is stable or rejoins.
+    While the group is stable or rejoins, a commit restarts its member's session, as a heartbeat does.
     """
     group = state.group(command.group_id)
     transactional = command.producer is not None

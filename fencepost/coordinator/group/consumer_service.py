@@ -36,11 +36,11 @@ PER_GROUP: Mapping[str, str] = MappingProxyType(
         "consumer.session.timeout.ms": "group_consumer_session_timeout_ms",
     }
 )
-"""What may be set for one group, and the setting that it stands over."""
+"""The settings of a single group, and the broker's setting that each overrides."""
 
 
 class ConsumerGroups:
-    """The consumer groups of this broker; every method that answers returns once the answer may leave."""
+    """The consumer groups of this broker; every method that answers returns once the answer may be sent."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class ConsumerGroups:
         effects: Effects,
     ) -> None:
         self.config = config
-        """Replaced where settings are altered at run time."""
+        """Replaced when settings are altered at run time."""
         self._shards = shards
         self._image = image
         self._clock = clock
@@ -61,11 +61,11 @@ class ConsumerGroups:
         self._new_topics_at = 0
 
     def start(self) -> None:
-        """Take note of the topics there are, before any group is loaded."""
+        """Note the metadata offset of the existing topics, before any group is loaded."""
         self._new_topics_at = self._image().offset
 
     def loaded(self, shard: GroupShard) -> None:
-        """Members come back from the log with their sessions started over (as in Kafka)."""
+        """Restart the sessions of all members (as in Kafka)."""
         for group_id, group in shard.state.consumers.items():
             timers = []
             config = self._config_of(group_id)
@@ -84,7 +84,7 @@ class ConsumerGroups:
         return View(self._image(), self._new_topics_at, self._config_of(group_id), self._clock.now_ms())
 
     def _config_of(self, group_id: str) -> GroupConfig:
-        """The settings, with what was set for the group over them (`consumer.session.timeout.ms`, ...)."""
+        """The broker's settings, overridden by the group's own (`consumer.session.timeout.ms`, ...)."""
         own = self._image().group_config(group_id)
         known: dict[str, Any] = {
             PER_GROUP[name]: self._within(name, int(text)) for name, text in own.items() if name in PER_GROUP
@@ -103,15 +103,15 @@ class ConsumerGroups:
         return reply if isinstance(reply, HeartbeatReply) else await reply
 
     def ask_heartbeat(self, request: Heartbeat) -> HeartbeatReply | Coroutine[Any, Any, HeartbeatReply]:
-        """As `heartbeat`; a coroutine only where the reply has to wait for the disk."""
+        """As `heartbeat`; a coroutine only if the reply has to wait for the disk."""
         known = self._shards.find(request.group_id)
         if known is not None and not known.refusal:
             seen = self._view(request.group_id)
-            quiet = heartbeat.quiet(known.state.consumers.get(request.group_id), request, seen)
-            if quiet is not None:
+            unchanged = heartbeat.reply_if_unchanged(known.state.consumers.get(request.group_id), request, seen)
+            if unchanged is not None:
                 self._effects.set_timers(request.group_id, (self._session(seen.config, request.member_id),))
                 ticket = known.log.newest
-                return quiet if ticket.is_durable else _settled(known, ticket, quiet)
+                return unchanged if ticket.is_durable else _settled(known, ticket, unchanged)
         try:
             check(request, self.config.group_consumer_assignors)
             shard = self._shards.of(request.group_id)
@@ -123,7 +123,7 @@ class ConsumerGroups:
                 reply = heartbeat.leave(context, request)
             else:
                 reply = heartbeat.heartbeat(context, request, request.member_id or self._new_id())
-            ticket = self._take(shard, context.decided(reply), _why(context, request), context.group)
+            ticket = self._carry_out(shard, context.decided(reply), _why(context, request), context.group)
         except Refused as refusal:
             logger.debug("group %s: member %s: %s", request.group_id, request.member_id, refusal)
             return HeartbeatReply(error=refusal.code, text=str(refusal))
@@ -132,7 +132,7 @@ class ConsumerGroups:
         return reply if ticket.is_durable else _settled(shard, ticket, reply)
 
     def _find(self, shard: GroupShard, context: GroupContext, request: Heartbeat) -> None:
-        """The group of the request, made or made over where a member joins. Raises Refused."""
+        """Find the group of the request; if a member joins, create it or convert the classic one. Raises Refused."""
         group_id, joins = request.group_id, request.member_epoch == JOIN_EPOCH
         group = shard.state.consumers.get(group_id)
         classic = shard.state.group(group_id)
@@ -151,7 +151,7 @@ class ConsumerGroups:
             migration.upgrade(context, classic)
 
     def topics_changed(self, names: Sequence[str], *, created: bool) -> None:
-        """Topics came, grew or went: the groups that subscribe to them look at them with their next heartbeat."""
+        """Topics were created, grew or were deleted: their groups check the topics at their next heartbeat."""
         if created:
             self._new_topics_at = self._image().offset
         for _, group in self._shards.all_consumer_groups():
@@ -171,18 +171,17 @@ class ConsumerGroups:
         return view.DescribedConsumerGroup(group_id, ErrorCode.GROUP_ID_NOT_FOUND, text)
 
     def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> ErrorCode:
-        """Whether this sender may fetch positions (OffsetFetch v9+); groups of the classic protocol do not ask."""
+        """Whether this sender may fetch offsets (OffsetFetch v9+); always NONE for a classic group."""
         shard = self._shards.find(group_id)
         group = None if shard is None else shard.state.consumers.get(group_id)
         return ErrorCode.NONE if group is None else offsets.check_fetch(group, member_id, member_epoch)
 
     # ---- classic members in consumer groups
 
-    def make_way(self, shard: GroupShard, group_id: str) -> bool:
-        """A classic member wants to join: whether it is to join the classic group of that name.
+    def replace_empty_group(self, shard: GroupShard, group_id: str) -> bool:
+        """A classic member joins: remove an empty consumer group of that name, but not its offsets.
 
-        It is not where there is a consumer group with members; one without is taken away, its positions stay. Raises
-        LogWriteFailed.
+        Returns False if the consumer group has members: the classic member joins that group. Raises LogWriteFailed.
         """
         group = shard.state.consumers.get(group_id)
         if group is None:
@@ -201,7 +200,7 @@ class ConsumerGroups:
         except Refused as refusal:
             return JoinReply(command.member_id, refusal.code)
         why = f"classic member {reply.member_id} joins"
-        ticket = self._take(shard, context.decided(reply), why, context.group)
+        ticket = self._carry_out(shard, context.decided(reply), why, context.group)
         return reply if ticket.is_durable else settled(shard, ticket, reply, command.refused)
 
     def sync(self, shard: GroupShard, command: Sync) -> SyncReply | Coroutine[Any, Any, SyncReply]:
@@ -211,7 +210,7 @@ class ConsumerGroups:
             reply = classic_members.sync(context, command)
         except Refused as refusal:
             return SyncReply(refusal.code)
-        ticket = self._take(shard, context.decided(reply), "", context.group)
+        ticket = self._carry_out(shard, context.decided(reply), "", context.group)
         return reply if ticket.is_durable else settled(shard, ticket, reply, SyncReply)
 
     def classic_heartbeat(
@@ -233,17 +232,17 @@ class ConsumerGroups:
         context = GroupContext(shard.state.consumers[group_id], self._view(group_id))
         errors = classic_members.leave(context, names)
         try:
-            ticket = self._take(shard, context.decided(errors), "classic members left", context.group)
+            ticket = self._carry_out(shard, context.decided(errors), "classic members left", context.group)
         except LogWriteFailed as failed:
             return coordinator_error(failed.code), []
         if refused := await shard.settled(ticket):
             return coordinator_error(refused), []
         return ErrorCode.NONE, list(errors)
 
-    # ---- what all of these lead to
+    # ---- timers and decisions
 
     def expire(self, shard: GroupShard, group: ConsumerGroup, key: TimerKey) -> None:
-        """A member's timer went off: it is put out, unless it did in time what was awaited. Raises LogWriteFailed."""
+        """A member's timer expired: remove it, unless it did in time what it had to do. Raises LogWriteFailed."""
         member = group.members.get(key.member_id)
         if member is None or key.kind in (TimerKind.JOIN, TimerKind.SYNC):
             return
@@ -251,10 +250,10 @@ class ConsumerGroups:
             return
         context = GroupContext(group, self._view(group.group_id))
         migration.drop_or_downgrade(context, [member])
-        self._take(shard, context.decided(None), _expired(key.kind, member), group)
+        self._carry_out(shard, context.decided(None), _expired(key.kind, member), group)
 
-    def _take(self, shard: GroupShard, decision: GroupDecision[Any], why: str, looked_at: ConsumerGroup) -> Ticket:
-        """Carry out what was decided on the group `looked_at`; return the ticket that answers wait for.
+    def _carry_out(self, shard: GroupShard, decision: GroupDecision[Any], why: str, looked_at: ConsumerGroup) -> Ticket:
+        """Carry out a decision about the group `looked_at`; return the ticket that answers wait for.
 
         Raises LogWriteFailed.
         """
@@ -274,14 +273,14 @@ class ConsumerGroups:
         return shard.log.newest
 
     def _resolve(self, shard: GroupShard, group: ConsumerGroup, expressions: frozenset[str]) -> None:
-        """Match the group's regular expressions with the topics there are, and write down what came of it."""
+        """Match the group's regular expressions against the existing topics, and write the result."""
         seen = self._view(group.group_id)
         try:
             records = regexes.note_resolved(group, regexes.resolve(expressions, seen), seen)
             if records:
                 shard.write(records)
         except (Refused, LogWriteFailed) as error:
-            logger.warning("group %s: regular expressions are not resolved this time: %s", group.group_id, error)
+            logger.warning("group %s: regular expressions could not be resolved: %s", group.group_id, error)
 
 
 async def _settled(shard: GroupShard, ticket: Ticket, reply: HeartbeatReply) -> HeartbeatReply:
@@ -290,19 +289,19 @@ async def _settled(shard: GroupShard, ticket: Ticket, reply: HeartbeatReply) -> 
 
 
 def _why(context: GroupContext, request: Heartbeat) -> str:
-    """What a heartbeat was about, for the log."""
+    """The reason for a heartbeat's decision, for the log."""
     if request.leaves:
         return f"member {request.member_id} left"
     if request.member_epoch == JOIN_EPOCH:
         return f"member {request.member_id} joins"
-    return f"its topics or its subscriptions changed, said {request.member_id}"
+    return f"its topics or the subscription of {request.member_id} changed"
 
 
 def _expired(kind: TimerKind, member: ConsumerMember) -> str:
-    told = {
-        TimerKind.SESSION: "nothing was heard of it",
+    causes = {
+        TimerKind.SESSION: "it sent no heartbeat",
         TimerKind.REBALANCE: f"it did not give its partitions back within {member.rebalance_timeout_ms} ms",
         TimerKind.CLASSIC_JOIN: f"it did not rejoin within {member.rebalance_timeout_ms} ms",
         TimerKind.CLASSIC_SYNC: f"it did not fetch its assignment within {member.rebalance_timeout_ms} ms",
     }
-    return f"member {member.member_id} is put out: {told[kind]}"
+    return f"member {member.member_id} is removed: {causes[kind]}"

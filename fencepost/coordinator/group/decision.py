@@ -1,4 +1,4 @@
-"""What a decision about a group is made of, for both protocols."""
+"""The parts of a decision about a group, for both protocols."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, TypeAlias
@@ -17,25 +17,25 @@ else:
 
 @dataclass(frozen=True, slots=True)
 class GroupChange:
-    """What a decision does to a group beside its records; in this order, once they are applied."""
+    """The changes of a decision to a group besides its records; made in this order after the records are applied."""
 
     group: Group | None = None
-    """What the group is from then on, of the classic protocol; None where its records say all."""
+    """The group's new state in the classic protocol; None if the records contain all of it."""
     timers: tuple[SetTimer, ...] = ()
     answers: tuple[JoinAnswer | SyncAnswer, ...] = ()
-    """Waiting requests that end with this; they leave once the records are durable."""
+    """Replies to waiting requests; they are sent once the records are durable."""
     parked_as: str = ""
-    """The member id that the command waits under, where it has no reply yet."""
+    """The member id under which the command is parked, if it has no reply yet."""
     refresh: tuple[int, int] | None = None
-    """When a consumer group looks at its topics again (ms since 1970), and the epoch that this was decided for."""
+    """When a consumer group checks its topics again (ms since 1970), and the epoch of that decision."""
     resolve: frozenset[str] = frozenset()
-    """Regular expressions to resolve right after."""
+    """Regular expressions to resolve right afterwards."""
 
 
 GroupDecision: TypeAlias = Decision[GroupRecord, ReplyT, GroupChange]
 """`then` holds one `GroupChange`."""
 ClassicDecision: TypeAlias = GroupDecision[JoinReply | SyncReply | LeaveReply | None]
-"""Without a reply, the command waits until the decision of another one answers it."""
+"""A command without a reply waits until another command's decision answers it."""
 
 
 def unchanged(group: Group, reply: JoinReply | SyncReply | LeaveReply | None = None) -> ClassicDecision:
@@ -44,7 +44,7 @@ def unchanged(group: Group, reply: JoinReply | SyncReply | LeaveReply | None = N
 
 
 class DecisionBuilder:
-    """What a decision about a group has come to so far; lives inside one decision."""
+    """Collects the parts of one decision about a group."""
 
     __slots__ = ("answers", "group_id", "log", "timers")
 
@@ -55,19 +55,19 @@ class DecisionBuilder:
         self.answers: list[JoinAnswer | SyncAnswer] = []
 
     def save(self, group: Stable | Empty, now_ms: int) -> None:
-        """Writes the group down as it is."""
+        """Add the record of the group's present state."""
         self.log.append(saved(self.group_id, group, now_ms))
 
     def session(self, member: Member) -> None:
-        """Starts the member's session over."""
+        """Restart the member's session."""
         self.timers.append(new_timer(SetTimer, (SESSION, member.session_timeout_ms, member.member_id, 0, False)))
 
     def end_sessions(self, member_ids: Iterable[str]) -> None:
-        """Nothing is awaited of these members any more."""
+        """Stop the sessions of these members."""
         self.timers.extend(SetTimer(TimerKind.SESSION, None, member_id) for member_id in member_ids)
 
     def set(self, kind: TimerKind, delay_ms: int | None) -> None:
-        """Starts or stops the group's join or sync timer."""
+        """Start or stop the group's join or sync timer."""
         self.timers.append(SetTimer(kind, delay_ms))
 
     def decision(

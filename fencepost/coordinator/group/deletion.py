@@ -1,4 +1,4 @@
-"""OffsetDelete as one decision: positions that an operator wants forgotten while the group lives (row G7; KIP-496)."""
+"""OffsetDelete as one decision: remove committed offsets of a group that continues to exist (row G7; KIP-496)."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from fencepost.protocol.topics import TopicPartition
 
 
 class DeletedOffsets(NamedTuple):
-    """What OffsetDelete is answered: an error of the whole, else one per partition, in order."""
+    """The answer to OffsetDelete: one error for the whole, else one per partition, in order."""
 
     error: ErrorCode
     errors: tuple[ErrorCode, ...] = ()
@@ -22,10 +22,11 @@ class DeletedOffsets(NamedTuple):
 def decide_delete(
     state: GroupShardState, group_id: str, partitions: Sequence[TopicPartition]
 ) -> Decision[GroupRecord, DeletedOffsets, None]:
-    """Forget the positions in `partitions`, except in topics that members read (GROUP_SUBSCRIBED_TO_TOPIC).
+    """Remove the offsets of `partitions`, except of topics that members subscribe to (GROUP_SUBSCRIBED_TO_TOPIC).
 
-    A position under a transaction's decision stays, with what it would replace: UNSTABLE_OFFSET_COMMIT asks to come
-    again once the transaction has ended. (Kafka cuts it out of the transaction, whose outputs then stand alone.)
+    An offset that is pending in an open transaction stays, and so does the one it would replace: the client receives
+    UNSTABLE_OFFSET_COMMIT and retries after the transaction. (Kafka removes the pending offset from the transaction,
+    which then commits its output without it.)
     """
     group = state.group(group_id)
     consumers = state.consumers.get(group_id)
@@ -50,9 +51,9 @@ def decide_delete(
 
 
 def _is_read(group: Group, topic: str) -> bool:
-    """Whether some member subscribes to the topic; also where the subscription of one cannot be understood.
+    """Whether a member subscribes to the topic, or has a subscription that cannot be decoded.
 
-    In a rebalance the protocol is not chosen yet: whatever a member says under any of its protocols counts.
+    In a rebalance the protocol is not chosen yet: the subscriptions for all protocols of a member count.
     """
     for member in group_members(group).values():
         for _, metadata in member.protocols:

@@ -1,4 +1,4 @@
-"""What follows from a decision about a group: records, timers, answers to waiting requests; for both protocols."""
+"""Carries out decisions about groups of both protocols: records, timers, answers to waiting requests."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -12,7 +12,7 @@ from fencepost.protocol.errors import ErrorCode
 
 
 class Effects:
-    """Carries decisions out, and keeps the requests that wait for them."""
+    """Carries out decisions, and holds the requests that wait for them."""
 
     def __init__(self, runtime: GroupRuntime) -> None:
         self.joins: Parking[JoinReply] = Parking(JoinReply("", ErrorCode.REBALANCE_IN_PROGRESS), JoinReply)
@@ -20,15 +20,15 @@ class Effects:
             SyncReply(ErrorCode.REBALANCE_IN_PROGRESS), lambda _, error: SyncReply(error)
         )
         self.closed = False
-        """Whether the broker stops: no request may begin to wait."""
+        """Whether the broker stops: then no request may start to wait."""
         self._runtime = runtime
         self._awaited_epochs: dict[TimerKey, int] = {}
-        """For the rebalance timers: the epoch in which the member must not be found when the time is over."""
+        """By rebalance timer: if the member is still in this epoch when it expires, the member is removed."""
 
     def carry_out(self, shard: GroupShard, group_id: str, decision: GroupDecision[Any]) -> None:
-        """Append and apply the records, then make the change; answers leave once all of it is durable.
+        """Append and apply the records, then make the change; answers are sent once all of it is durable.
 
-        Raises LogWriteFailed, and has done nothing then.
+        Raises LogWriteFailed; nothing has changed then.
         """
         (change,) = decision.then
         if decision.log:
@@ -50,7 +50,7 @@ class Effects:
                 self.syncs.wake(group_id, answer.member_id, answer.reply, ticket)
 
     def answer_all(self, code: ErrorCode, shard: GroupShard | None = None) -> None:
-        """Answer every request that waits, of this shard or (None) of all: its member looks for the coordinator."""
+        """Answer every waiting request of this shard, or (None) of all: its member looks up the coordinator again."""
         self.joins.wake_all(JoinReply("", code), shard)
         self.syncs.wake_all(SyncReply(code), shard)
 
@@ -71,11 +71,11 @@ class Effects:
             yield key, delay_ms
 
     def awaited_epoch(self, key: TimerKey) -> int | None:
-        """The epoch in which a member must not be found when this rebalance timer is over."""
+        """The epoch of this rebalance timer: a member that is still in it at its expiry is removed."""
         return self._awaited_epochs.get(key)
 
     def unloading(self, shard: GroupShard, code: ErrorCode) -> None:
-        """Answer the requests that wait in a shard, and let go of what is known beside its state."""
+        """Answer the waiting requests of a shard, and release the data kept beside its state."""
         self.answer_all(code, shard)
         for key in [key for key in self._awaited_epochs if self._runtime.find(key.group_id) is shard]:
             del self._awaited_epochs[key]

@@ -1,4 +1,4 @@
-"""JoinGroup as a decision: newcomers, promised ids (KIP-394), returning and static members (KIP-345, KIP-814)."""
+"""JoinGroup as a decision: newcomers, pending member ids (KIP-394), rejoining and static members (KIP-345, KIP-814)."""
 
 from dataclasses import replace
 from typing import assert_never
@@ -17,7 +17,7 @@ from fencepost.coordinator.group.rebalance import (
     start_group,
 )
 from fencepost.coordinator.group.state import (
-    NOBODY,
+    MEMBERLESS,
     Active,
     CompletingRebalance,
     Dead,
@@ -35,14 +35,14 @@ from fencepost.protocol.errors import ErrorCode
 
 
 def join(group: Group, command: Join, new_member_id: str, config: GroupConfig, now_ms: int) -> ClassicDecision:
-    """Take part in the next generation; `new_member_id` is used where the member is new or comes back (G1, G2)."""
+    """Join the next generation. A new member, or a static one that returns, receives `new_member_id` (G1, G2)."""
     if not config.group_min_session_timeout_ms <= command.session_timeout_ms <= config.group_max_session_timeout_ms:
         return unchanged(group, JoinReply(command.member_id, ErrorCode.INVALID_SESSION_TIMEOUT))
     if isinstance(group, Dead) and command.member_id:
         return unchanged(group, JoinReply(command.member_id, ErrorCode.UNKNOWN_MEMBER_ID))
     out = DecisionBuilder(command.group_id)
     if not _has_room(group, command.member_id, config.group_max_size):
-        return _turn_away(group, command, now_ms, out)
+        return _reject_full(group, command, now_ms, out)
     if not _fits(group, command):
         return unchanged(group, JoinReply(command.member_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
     if command.member_id:
@@ -50,54 +50,54 @@ def join(group: Group, command: Join, new_member_id: str, config: GroupConfig, n
     if command.group_instance_id is not None:
         held_by = static_member_id(group, command.group_instance_id)
         if held_by is not None:
-            assert not isinstance(group, NOBODY)
+            assert not isinstance(group, MEMBERLESS)
             return _replace_static(group, command, held_by, new_member_id, now_ms, out)
     elif command.member_id_required:
-        return _promise(group, command, new_member_id, out)
+        return _assign_member_id(group, command, new_member_id, out)
     return _add(group, command, new_member_id, config, now_ms, out)
 
 
 def _has_room(group: Group, member_id: str, max_size: int) -> bool:
-    """Whether `group.max.size` allows one more; while members rejoin, first come, first served."""
-    if isinstance(group, NOBODY) or len(group.members) < max_size:
+    """Whether `group.max.size` allows one more member; in a rebalance, the first to rejoin keep their places."""
+    if isinstance(group, MEMBERLESS) or len(group.members) < max_size:
         return True
     if isinstance(group, PreparingRebalance):
         return member_id in group.joined or len(group.joined) < max_size
     return member_id in group.members
 
 
-def _turn_away(group: Group, command: Join, now_ms: int, out: DecisionBuilder) -> ClassicDecision:
-    """The group is full: the latecomer loses its place, and whoever waited only for it goes on."""
+def _reject_full(group: Group, command: Join, now_ms: int, out: DecisionBuilder) -> ClassicDecision:
+    """The group is full: remove the late member; a rebalance that waited only for it completes."""
     reply = JoinReply("", ErrorCode.GROUP_MAX_SIZE_REACHED)
-    if isinstance(group, NOBODY) or not command.member_id:
+    if isinstance(group, MEMBERLESS) or not command.member_id:
         return out.decision(group, reply)
     out.end_sessions((command.member_id,))
     group = without_member(group, command.member_id)
-    if not isinstance(group, PreparingRebalance):  # there is room for members, so this was a promised id
+    if not isinstance(group, PreparingRebalance):  # members always have room here, so this was a pending member id
         return out.decision(group, reply)
     return out.decision(rebalance_or_complete(group, None, now_ms, out), reply)
 
 
 def _fits(group: Group, command: Join) -> bool:
-    """Whether the member speaks the group's protocol type and at least one assignor that all members speak."""
-    if isinstance(group, NOBODY):
+    """Whether the member has the group's protocol type and at least one assignor that all members support."""
+    if isinstance(group, MEMBERLESS):
         return bool(command.protocol_type and command.protocols)
     if command.protocol_type != group.protocol_type or not command.protocols:
         return False
     if not group.members:
         return True
-    # Whoever speaks all that one member speaks shares what all share. Most do, and a group of thousands is not asked.
-    near = group.members.get(command.member_id) or next(iter(group.members.values()))
-    if len(near.protocols) == 1 and near.protocols[0][0] == command.protocols[0][0]:
+    # A member with all assignors of one other member has the common ones too: so most Joins need not check thousands.
+    sample = group.members.get(command.member_id) or next(iter(group.members.values()))
+    if len(sample.protocols) == 1 and sample.protocols[0][0] == command.protocols[0][0]:
         return True
     spoken = {name for name, _ in command.protocols}
-    return spoken.issuperset(name for name, _ in near.protocols) or not spoken.isdisjoint(
+    return spoken.issuperset(name for name, _ in sample.protocols) or not spoken.isdisjoint(
         common_protocols(group.members)
     )
 
 
-def _promise(group: Group, command: Join, new_member_id: str, out: DecisionBuilder) -> ClassicDecision:
-    """Give a newcomer an id to come back with, so that a client that gave up leaves no ghost behind (KIP-394)."""
+def _assign_member_id(group: Group, command: Join, new_member_id: str, out: DecisionBuilder) -> ClassicDecision:
+    """Give a newcomer a member id to join with, so that a client that gave up leaves no member behind (KIP-394)."""
     group = Empty() if isinstance(group, Dead) else group
     out.timers.append(SetTimer(TimerKind.SESSION, command.session_timeout_ms, new_member_id))
     promised = replace(group, pending=group.pending | {new_member_id})
@@ -120,7 +120,7 @@ def _member(command: Join, member_id: str) -> Member:
 def _add(
     group: Group, command: Join, member_id: str, config: GroupConfig, now_ms: int, out: DecisionBuilder
 ) -> ClassicDecision:
-    """A new member; its session is long at first, for it can send no heartbeats while its Join is parked."""
+    """Add a member; its first session is long, for it cannot send heartbeats while its Join is parked."""
     member = _member(command, member_id)
     out.timers.append(SetTimer(TimerKind.SESSION, NEW_MEMBER_JOIN_TIMEOUT_MS, member_id))
     after: Group
@@ -148,7 +148,7 @@ def _add(
 
 
 def _join_known(group: Group, command: Join, config: GroupConfig, now_ms: int, out: DecisionBuilder) -> ClassicDecision:
-    """A member, or a newcomer with its promised id, joins again."""
+    """A member rejoins, or a newcomer joins with its pending member id."""
     member_id = command.member_id
     if not isinstance(group, Dead) and member_id in group.pending and command.group_instance_id is None:
         return _add(group, command, member_id, config, now_ms, out)
@@ -161,12 +161,12 @@ def _join_known(group: Group, command: Join, config: GroupConfig, now_ms: int, o
         case Dead() | Empty():
             return unchanged(group, JoinReply(member_id, ErrorCode.UNKNOWN_MEMBER_ID))
         case CompletingRebalance():
-            # The same metadata again: the first answer may have been lost, so it is given once more.
+            # The same metadata again: the first answer may have been lost, so the member receives it again.
             if group.members[member_id].protocols == command.protocols:
                 return out.decision(group, current_generation(group, member_id))
             return _rejoin(group, command, now_ms, out)
         case Stable():
-            # A leader joins again to ask for a rebalance: it saw topics change. A follower may have lost an answer.
+            # A leader rejoins to request a rebalance, because topics changed. A follower may have lost an answer.
             says_the_same = group.members[member_id].protocols == command.protocols
             if says_the_same and group.leader != member_id:
                 return out.decision(group, current_generation(group, member_id))
@@ -206,7 +206,7 @@ def _updated(member: Member, command: Join) -> Member:
 def _replace_static(
     group: Active, command: Join, old_member_id: str, new_member_id: str, now_ms: int, out: DecisionBuilder
 ) -> ClassicDecision:
-    """A new process takes over a static place: the old holder is fenced, a stable group stays stable (KIP-345)."""
+    """A new process takes over an instance id: the old member is fenced, a stable group stays stable (KIP-345)."""
     fence_parked(old_member_id, out)
     group = _with_new_holder(group, old_member_id, new_member_id, command)
     out.end_sessions((old_member_id,))
@@ -221,7 +221,7 @@ def _replace_static(
             )
             return out.decision(group, parked_as=new_member_id)
         case CompletingRebalance():
-            # The leader may be assigning to the old id at this moment, so everybody starts over.
+            # The leader may be computing an assignment for the old id, so all members rejoin.
             return out.decision(prepare_rebalance(group, new_member_id, now_ms, out), parked_as=new_member_id)
         case PreparingRebalance():
             return out.decision(rebalance_or_complete(group, new_member_id, now_ms, out), parked_as=new_member_id)
@@ -230,13 +230,13 @@ def _replace_static(
 
 
 def fence_parked(member_id: str, out: DecisionBuilder) -> None:
-    """End whatever the fenced member waits in with FENCED_INSTANCE_ID."""
+    """Answer the fenced member's parked Join and Sync with FENCED_INSTANCE_ID."""
     out.answers.append(JoinAnswer(member_id, JoinReply(member_id, ErrorCode.FENCED_INSTANCE_ID)))
     out.answers.append(SyncAnswer(member_id, SyncReply(ErrorCode.FENCED_INSTANCE_ID)))
 
 
 def _with_new_holder(group: Active, old_member_id: str, new_member_id: str, command: Join) -> Active:
-    """The group with the member under its new id, in its old place and with its assignment."""
+    """The group with the member under its new id, in its old order and with its assignment."""
     members = {
         (new_member_id if key == old_member_id else key): (
             _successor(member, new_member_id, command) if key == old_member_id else member
@@ -261,10 +261,10 @@ def _successor(member: Member, member_id: str, command: Join) -> Member:
 
 
 def _resumed(group: Stable, member_id: str, old_member_id: str, can_skip_assignment: bool) -> JoinReply:
-    """What a static member that came back to a stable group is told.
+    """The reply to a static member that returns to a stable group.
 
-    A leader that understands it leads on, but computes nothing (KIP-814). An older client is told that its former self
-    leads, which keeps it from computing an assignment that nobody waits for.
+    A leader that supports KIP-814 stays the leader, but skips the assignment. An older client receives its former
+    member id as the leader, so that it computes no assignment that no member waits for.
     """
     reply = current_generation(group, member_id)
     if group.leader != member_id:

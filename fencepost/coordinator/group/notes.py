@@ -1,11 +1,11 @@
-"""What an operator wants to know of a group: why it rebalances, what came of it, and how much there was of all."""
+"""Log lines about a group for operators: why it rebalances and with which result; and counts for the metrics."""
 
 from collections.abc import Iterable, Sequence, Sized
 from dataclasses import dataclass
 
 from fencepost.coordinator.group.commands import Join, MemberName
 from fencepost.coordinator.group.state import (
-    NOBODY,
+    MEMBERLESS,
     Active,
     CompletingRebalance,
     Dead,
@@ -19,12 +19,12 @@ from fencepost.coordinator.group.timers import TimerKind
 from fencepost.protocol.errors import ErrorCode
 
 NAMED_MAX = 5
-"""How many members one line of the log names."""
+"""How many members one log line names."""
 
 
 @dataclass(slots=True)
 class Tallies:
-    """What has been counted since the start, for the metrics; Kafka's group-coordinator-metrics."""
+    """Counts since the start of the process, for the metrics; Kafka's group-coordinator-metrics."""
 
     committed_offsets: int = 0
     expired_offsets: int = 0
@@ -33,11 +33,11 @@ class Tallies:
     completed_rebalances: int = 0
 
 
-def goes_on(before: Group, after: Group) -> bool:
-    """Whether a decision led to nothing that is worth a log line, as nearly every one."""
+def is_routine(before: Group, after: Group) -> bool:
+    """Whether a decision's result needs no log line; nearly all are such."""
     if type(before) is not type(after):
         return False
-    if isinstance(before, NOBODY) or isinstance(after, NOBODY):
+    if isinstance(before, MEMBERLESS) or isinstance(after, MEMBERLESS):
         return True
     return before.generation == after.generation and len(after.members) >= len(before.members)
 
@@ -48,7 +48,7 @@ def counted_members(members: Sized) -> str:
 
 
 def note_on(before: Group, after: Group, why: str) -> str | None:
-    """One line about what a decision did to a group's rebalance, unless it `goes_on`; None where it did nothing to it.
+    """One line about a decision's effect on a group's rebalance, unless it `is_routine`; None if it had none.
 
     `why` is the reason for the decision.
     """
@@ -61,10 +61,9 @@ def note_on(before: Group, after: Group, why: str) -> str | None:
     if isinstance(after, CompletingRebalance) and after.generation != generation:
         gone = [member_id for member_id in group_members(before) if member_id not in after.members]
         dropped = f", dropped: {named(gone)}" if gone else ""
-        told = "" if isinstance(before, PreparingRebalance) and not gone else f" ({why})"
-        return (
-            f"generation {after.generation} with {counted_members(after.members)} waits for its leader{dropped}{told}"
-        )
+        reason = "" if isinstance(before, PreparingRebalance) and not gone else f" ({why})"
+        count = counted_members(after.members)
+        return f"generation {after.generation} with {count} waits for its leader{dropped}{reason}"
     if isinstance(after, Stable) and isinstance(before, CompletingRebalance):
         return f"generation {after.generation} is stable: {counted_members(after.members)}, {after.protocol}"
     if isinstance(after, Empty) and isinstance(before, Active):
@@ -77,35 +76,35 @@ def _generation(group: Group) -> int:
 
 
 def joining(command: Join, member_id: str) -> str:
-    """Why a Join starts a rebalance, with the client's own words (KIP-800)."""
+    """Why a Join starts a rebalance, with the client's reason (KIP-800)."""
     static = "" if command.group_instance_id is None else f" ({command.group_instance_id})"
     return f"member {command.member_id or member_id}{static} joins{_words(command.reason)}"
 
 
 def syncing() -> str:
-    """A Sync starts no rebalance, and ends one only by making the group stable."""
+    """The text for a Sync, which never starts a rebalance."""
     return "a member synced"
 
 
 def leaving(names: Sequence[MemberName], errors: Sequence[ErrorCode]) -> str:
-    """Why a LeaveGroup starts a rebalance, with the clients' own words (KIP-800)."""
+    """Why a LeaveGroup starts a rebalance, with the clients' reasons (KIP-800)."""
     gone = [name for name, error in zip(names, errors, strict=True) if not error]
-    told = [f"{name.member_id or name.group_instance_id}{_words(name.reason)}" for name in gone]
-    return f"left: {named(told)}"
+    texts = [f"{name.member_id or name.group_instance_id}{_words(name.reason)}" for name in gone]
+    return f"left: {named(texts)}"
 
 
 def expiring(kind: TimerKind, member_id: str, before: Group) -> str:
-    """Why a timer starts a rebalance, or ends one."""
+    """Why a timer starts or ends a rebalance."""
     match kind:
         case TimerKind.SESSION:
             member = group_members(before).get(member_id)
             silent = f" for {member.session_timeout_ms} ms" if member is not None else ""
-            return f"nothing was heard of member {member_id}{silent}"
+            return f"member {member_id} sent no heartbeat{silent}"
         case TimerKind.JOIN:
-            return "the time to join is over"
+            return "the rebalance timeout has passed"
         case TimerKind.SYNC:
             unsynced = before.unsynced if isinstance(before, CompletingRebalance | Stable) else frozenset()
-            return f"these never asked for their assignment: {named(sorted(unsynced))}"
+            return f"these members sent no SyncGroup: {named(sorted(unsynced))}"
         case TimerKind.REBALANCE:
             return f"member {member_id} did not give its partitions back in time"
         case TimerKind.CLASSIC_JOIN:
@@ -115,7 +114,7 @@ def expiring(kind: TimerKind, member_id: str, before: Group) -> str:
 
 
 def named(names: Iterable[str]) -> str:
-    """Some of the names, and how many more there are."""
+    """The first names, and the number of the others."""
     names = list(names)
     more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
     return ", ".join(names[:NAMED_MAX]) + more

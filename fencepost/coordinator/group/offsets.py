@@ -1,4 +1,4 @@
-"""The positions that groups have committed, and those that wait for a transaction's outcome (rows G6, G7, T5, T6)."""
+"""The committed offsets of groups, and those that are pending in a transaction (rows G6, G7, T5, T6)."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -9,14 +9,14 @@ from fencepost.protocol.topics import TopicPartition
 
 
 class _Stored(NamedTuple):
-    """A position and where in the order of the log it was written."""
+    """A committed offset and its number in the order of the log."""
 
     order: int
     value: CommittedOffset
 
 
 class FetchedOffset(NamedTuple):
-    """What OffsetFetch says of one partition; an offset of -1 means that none is stored."""
+    """The answer of OffsetFetch for one partition; an offset of -1 means that none is committed."""
 
     partition: TopicPartition
     offset: int = -1
@@ -24,11 +24,11 @@ class FetchedOffset(NamedTuple):
     metadata: str = ""
     error: ErrorCode = ErrorCode.NONE
     topic_id: bytes | None = None
-    """By which the topic was named when the position was stored; None where it was named by its name."""
+    """The topic id of the commit; None if the client named the topic by its name."""
 
 
 class OffsetCommitItem(NamedTuple):
-    """One partition of a commit as a client asks for it."""
+    """One partition of a client's commit."""
 
     partition: TopicPartition
     offset: int
@@ -37,15 +37,15 @@ class OffsetCommitItem(NamedTuple):
     commit_timestamp_ms: int = -1
     """Set only by OffsetCommit v1."""
     topic_id: bytes | None = None
-    """Set where the client names the topic by its id."""
+    """Set if the client names the topic by its id."""
 
 
 class OffsetStore:
-    """All positions of one partition of `__consumer_offsets`; changed only by `apply` and `complete`.
+    """All offsets of one partition of `__consumer_offsets`; changed only by `apply` and `complete`.
 
-    A transaction's positions become visible at its marker, but each counts from where it was written: whatever was
-    written to the same position after it, and is visible, stays (Kafka compacts the topic by that rule). The order is
-    counted here, so that it comes out the same live, where a marker is heard of a little late, and in replay.
+    A transaction's offsets become visible at its marker, but are ordered by the place of their records in the log. So
+    they do not replace a visible offset whose record came later (Kafka compacts the topic by that rule). The store
+    counts that order itself: it is the same in replay and live, where a marker arrives a little late.
     """
 
     def __init__(self) -> None:
@@ -54,10 +54,10 @@ class OffsetStore:
         self._open: dict[str, set[int]] = {}
         self._next = 0
         self.count = 0
-        """How many positions are stored, pending ones not counted."""
+        """How many offsets are stored, without the pending ones."""
 
     def apply(self, record: OffsetCommitted | OffsetPending | OffsetRemoved) -> None:
-        """Take over one record of the log."""
+        """Apply one record of the log."""
         self._next += 1
         if isinstance(record, OffsetCommitted):
             self._put(record.group_id, record.partition, _Stored(self._next, record.value))
@@ -70,7 +70,7 @@ class OffsetStore:
             self._remove(record.group_id, record.partition)
 
     def complete(self, producer_id: int, commit: bool) -> None:
-        """A transaction of `producer_id` ended: its pending positions hold, or are dropped."""
+        """A transaction of `producer_id` ended: its pending offsets become visible, or are dropped."""
         for group_id, offsets in self._pending.pop(producer_id, {}).items():
             open_transactions = self._open[group_id]
             open_transactions.discard(producer_id)
@@ -102,16 +102,16 @@ class OffsetStore:
             self._pending[producer_id].get(group_id, {}).pop(partition, None)
 
     def committed(self, group_id: str) -> Iterator[tuple[TopicPartition, CommittedOffset]]:
-        """The group's visible positions."""
+        """The group's visible offsets."""
         for partition, stored in self._committed.get(group_id, {}).items():
             yield partition, stored.value
 
     def groups(self) -> Collection[str]:
-        """The groups with visible positions."""
+        """The groups with visible offsets."""
         return self._committed.keys()
 
     def pending(self, group_id: str) -> frozenset[TopicPartition]:
-        """The partitions for which a transaction's outcome is awaited."""
+        """The partitions with an offset that is pending in a transaction."""
         return frozenset(
             partition
             for producer_id in self._open.get(group_id, ())
@@ -119,24 +119,24 @@ class OffsetStore:
         )
 
     def has_pending(self, group_id: str) -> bool:
-        """Whether some open transaction has written positions of the group that nobody has deleted since."""
+        """Whether an open transaction has written offsets of the group that have not been deleted since."""
         return any(self._pending[producer_id].get(group_id) for producer_id in self._open.get(group_id, ()))
 
     def has_any(self, group_id: str) -> bool:
-        """Whether the group has positions, visible or pending."""
+        """Whether the group has offsets, visible or pending."""
         return group_id in self._committed or group_id in self._open
 
     def pending_producers(self) -> Collection[int]:
-        """The producer ids whose transactions have pending positions here."""
+        """The producer ids whose transactions have pending offsets here."""
         return self._pending.keys()
 
     def fetch(
         self, group_id: str, partitions: Iterable[TopicPartition] | None, require_stable: bool
     ) -> list[FetchedOffset]:
-        """The group's positions in `partitions`, or in all where that is None.
+        """The group's offsets in `partitions`, or (None) in all.
 
-        With `require_stable` a partition with a pending position answers UNSTABLE_OFFSET_COMMIT, so that a consumer
-        waits for the transaction of its predecessor instead of repeating its work (KIP-447, row T6).
+        With `require_stable` the error for a partition with a pending offset is UNSTABLE_OFFSET_COMMIT, so that a
+        consumer waits for the transaction of its predecessor instead of repeating its work (KIP-447, row T6).
         """
         offsets = self._committed.get(group_id, {})
         unstable = self.pending(group_id) if require_stable and group_id in self._open else frozenset()
@@ -149,28 +149,28 @@ class OffsetStore:
                 found.append(FetchedOffset(partition))
             else:
                 value = stored.value
-                told = (value.offset, value.leader_epoch, value.metadata, ErrorCode.NONE, value.topic_id)
-                found.append(FetchedOffset(partition, *told))
+                fields = (value.offset, value.leader_epoch, value.metadata, ErrorCode.NONE, value.topic_id)
+                found.append(FetchedOffset(partition, *fields))
         return found
 
     def removals(self, group_id: str) -> list[OffsetRemoved]:
-        """What forgets every position of the group, pending ones too."""
+        """The tombstones of all the group's offsets, pending ones too."""
         partitions = {*self._committed.get(group_id, ()), *self.pending(group_id)}
         return [OffsetRemoved(group_id, partition) for partition in sorted(partitions)]
 
     def removals_of_topics(self, gone: Collection[str]) -> list[OffsetRemoved]:
-        """What forgets every position in the topics `gone`, pending ones too."""
+        """The tombstones of all offsets in the topics `gone`, pending ones too."""
         groups = sorted({*self._committed, *self._open})
         return [removal for group in groups for removal in self.removals(group) if removal.partition.topic in gone]
 
-    def removals_of_the_dead(self, topic_id: Callable[[str], bytes | None]) -> list[OffsetRemoved]:
-        """What forgets every position in topics that are no more: `topic_id` knows no such name, or another id."""
+    def removals_of_deleted_topics(self, topic_id: Callable[[str], bytes | None]) -> list[OffsetRemoved]:
+        """The tombstones of all offsets in deleted topics: `topic_id` has no such name, or another id for it."""
         removals: list[OffsetRemoved] = []
         for group in sorted({*self._committed, *self._open}):
             named = {partition: stored.value.topic_id for partition, stored in self._committed.get(group, {}).items()}
             for removal in self.removals(group):
-                lives = topic_id(removal.partition.topic)
-                if lives is None or named.get(removal.partition) not in (None, lives):
+                current_id = topic_id(removal.partition.topic)
+                if current_id is None or named.get(removal.partition) not in (None, current_id):
                     removals.append(removal)
         return removals
 
@@ -182,9 +182,9 @@ def commit_records(
     metadata_max_size: int,
     now_ms: int,
 ) -> tuple[list[OffsetCommitted], list[ErrorCode]]:
-    """The records of a commit and an error per item: OFFSET_METADATA_TOO_LARGE leaves that item out, not the others.
+    """The records of a commit and an error per item; an item with OFFSET_METADATA_TOO_LARGE is left out.
 
-    `retention_ms` is -1 except where OffsetCommit v2-4 brings a retention of its own.
+    `retention_ms` is -1 unless OffsetCommit v2-4 has its own retention.
     """
     expire_timestamp_ms = now_ms + retention_ms if retention_ms >= 0 else -1
     records: list[OffsetCommitted] = []

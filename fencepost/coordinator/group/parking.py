@@ -1,4 +1,4 @@
-"""Requests that wait for other members of their group: a Join for the rest to join, a Sync for the leader."""
+"""Requests that wait for other members of their group: a Join for all to join, a Sync for the leader."""
 
 from collections.abc import Callable
 from typing import Generic, TypeVar
@@ -14,47 +14,49 @@ ReplyT = TypeVar("ReplyT")
 class ParkedRequest(Deferred[ReplyT]):
     """A request that another member's request completes."""
 
-    __slots__ = ("_asked_as", "_key", "_parking", "shard")
+    __slots__ = ("_key", "_parking", "_request_member_id", "shard")
 
-    def __init__(self, shard: GroupShard, parking: "Parking[ReplyT]", key: tuple[str, str], asked_as: str) -> None:
-        """`asked_as` is the member's id in the request, which may have been a newcomer's: empty."""
+    def __init__(
+        self, shard: GroupShard, parking: "Parking[ReplyT]", key: tuple[str, str], request_member_id: str
+    ) -> None:
+        """`request_member_id` is the member id in the request; a newcomer's is empty."""
         Deferred.__init__(self)
         self.shard = shard
         self._parking = parking
         self._key = key
-        self._asked_as = asked_as
+        self._request_member_id = request_member_id
 
     async def settled(self, ticket: Ticket) -> ErrorCode:
-        """As the shard says."""
+        """As `Shard.settled`."""
         return await self.shard.settled(ticket)
 
     def refusal(self, error: ErrorCode) -> ReplyT:
-        """The reply where the log did not become durable."""
-        return self._parking.refused(self._asked_as, coordinator_error(error))
+        """The reply if the log does not become durable."""
+        return self._parking.refused(self._request_member_id, coordinator_error(error))
 
     def abandon(self) -> None:
-        """Its connection is gone."""
-        self._parking.leave(self._key, self)
+        """Remove the request, because its connection is closed."""
+        self._parking.remove(self._key, self)
 
 
 class Parking(Generic[ReplyT]):
-    """The requests of one kind, by group and member; one each."""
+    """The waiting requests of one kind, one for each group and member."""
 
     def __init__(self, displaced: ReplyT, refused: Callable[[str, ErrorCode], ReplyT]) -> None:
-        """`displaced` is the reply to a request whose place another one takes."""
+        """`displaced` is the reply to a request that another one of the same member replaces."""
         self.refused = refused
-        """Makes the reply to a request of that member id where its log did not take it, or is lost."""
+        """Makes the reply to a request of that member id if the log refuses its records or does not keep them."""
         self._parked: dict[tuple[str, str], ParkedRequest[ReplyT]] = {}
         self._displaced = displaced
 
     def __len__(self) -> int:
         return len(self._parked)
 
-    def park(self, shard: GroupShard, group_id: str, member_id: str, asked_as: str) -> ParkedRequest[ReplyT]:
-        """A place for a request. The request that waited there before has to try again."""
+    def park(self, shard: GroupShard, group_id: str, member_id: str, request_member_id: str) -> ParkedRequest[ReplyT]:
+        """Park a request. An earlier request of the same member is answered with `displaced`."""
         key = (group_id, member_id)
         former = self._parked.get(key)
-        parked = self._parked[key] = ParkedRequest(shard, self, key, asked_as)
+        parked = self._parked[key] = ParkedRequest(shard, self, key, request_member_id)
         if former is not None:
             former.complete(self._displaced)
         return parked
@@ -65,13 +67,13 @@ class Parking(Generic[ReplyT]):
         if parked is not None:
             parked.complete(reply, ticket)
 
-    def leave(self, key: tuple[str, str], parked: ParkedRequest[ReplyT]) -> None:
-        """The request no longer waits."""
+    def remove(self, key: tuple[str, str], parked: ParkedRequest[ReplyT]) -> None:
+        """Remove a request that no longer waits."""
         if self._parked.get(key) is parked:
             del self._parked[key]
 
     def wake_all(self, reply: ReplyT, shard: GroupShard | None = None) -> None:
-        """Answer every request, of this shard or (None) of all: they have to look for another coordinator."""
+        """Answer every request, of this shard or (None) of all: its client looks up the coordinator again."""
         for key, parked in list(self._parked.items()):
             if shard is None or parked.shard is shard:
                 del self._parked[key]
@@ -79,6 +81,6 @@ class Parking(Generic[ReplyT]):
 
 
 async def settled(shard: GroupShard, ticket: Ticket, reply: ReplyT, refused: Callable[[ErrorCode], ReplyT]) -> ReplyT:
-    """The reply once `ticket` is durable; `refused` makes the one where it never will be."""
+    """The reply once `ticket` is durable; `refused` makes the reply if it never becomes durable."""
     error = await shard.settled(ticket)
     return refused(coordinator_error(error)) if error else reply

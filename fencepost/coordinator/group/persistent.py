@@ -1,9 +1,9 @@
-"""A set and a map that are never changed, and yet take one more name at the same cost however many names there are.
+"""An immutable set and an immutable map to which one name can be added in constant time.
 
-Each Join and each Sync of a rebalance makes the group's phase anew with one name more. Copying a set of a thousand
-names takes longer than all else that such a request needs, and a rebalance of N members would cost O(N^2). So versions
-share their names: the newest version adds to what all of them hold, and each older one knows how much of it is its own.
-Going on from an older version, which the broker never does, makes a copy.
+Each Join and each Sync of a rebalance creates the group's phase with one name more. Copying a set of a thousand names
+takes longer than the rest of such a request, and a rebalance of N members would cost O(N^2). So versions share their
+names: the newest version adds to the shared names, and each older one knows how many of them are its own.
+Adding to an older version, which the broker never does, makes a copy.
 """
 
 from collections.abc import ItemsView, Iterable, Iterator, Mapping, Set, ValuesView
@@ -20,7 +20,7 @@ class PersistentSet(Set[str]):
 
     def __init__(self, names: Iterable[str] = ()) -> None:
         self._order = {name: number for number, name in enumerate(dict.fromkeys(names))}
-        """Each name's place; those from `_count` on came after this set was made."""
+        """Each name's number; names from `_count` on were added after this set was created."""
         self._count = len(self._order)
 
     def plus(self, name: str) -> "PersistentSet":
@@ -57,22 +57,22 @@ _new_set = PersistentSet.__new__
 
 
 class PersistentMap(Mapping[str, ValueT]):
-    """A map whose newest version holds all entries; an older one knows which entry has become another one since.
+    """A map whose newest version holds all entries; an older one knows which entry has changed since.
 
-    (Baker's trick: the older map points to the newer one, which needs not be kept alive for it.)
+    (Baker's trick: the older map points to the newer one, and not the other way round.)
     """
 
     __slots__ = ("_data", "_key", "_newer", "_value")
 
     def __init__(self, data: Mapping[str, ValueT]) -> None:
         self._data: dict[str, ValueT] | None = dict(data)
-        """All entries; None where there is a newer map, which differs by `_key`: here it is `_value`, or missing."""
+        """All entries; None if there is a newer map. That one differs at `_key`: here it is `_value`, or missing."""
         self._newer: PersistentMap[ValueT] | None = None
         self._key = ""
         self._value: ValueT | None = None
 
     def plus(self, key: str, value: ValueT) -> "PersistentMap[ValueT]":
-        """This map with one more entry, or with another one in its place."""
+        """This map with one entry added or replaced."""
         data = self._data or self._all()
         newer: PersistentMap[ValueT] = PersistentMap.__new__(PersistentMap)
         newer._data, newer._newer, newer._key, newer._value = data, None, "", None

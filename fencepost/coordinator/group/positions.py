@@ -1,4 +1,4 @@
-"""The positions of groups: committed, fetched, deleted, each within the group's partition of `__consumer_offsets`."""
+"""The committed offsets of groups: commit, fetch and delete, in the group's partition of `__consumer_offsets`."""
 
 from collections.abc import Collection, Sequence
 
@@ -15,7 +15,7 @@ from fencepost.protocol.topics import TopicPartition
 
 
 class GroupPositions:
-    """The part of the group coordinator that knows how far groups have read."""
+    """The part of the group coordinator for committed offsets."""
 
     def __init__(
         self, shards: GroupShards, effects: Effects, config: GroupConfig, topics: TopicView, tallies: notes.Tallies
@@ -27,9 +27,9 @@ class GroupPositions:
         self._tallies = tallies
 
     async def commit(self, command: Commit) -> list[ErrorCode]:
-        """OffsetCommit, or TxnOffsetCommit where `command.producer` is set: an error per item, in order.
+        """OffsetCommit, or TxnOffsetCommit if `command.producer` is set: an error per item, in order.
 
-        Whoever calls has made sure that the group's partition is in the producer's transaction.
+        The caller has verified that the group's partition is in the producer's transaction.
         """
         known = [self._topics.exists(item.partition) for item in command.items]
         if not all(known):
@@ -39,7 +39,7 @@ class GroupPositions:
                 command.group_id,
                 lambda state, now_ms: decide_commit(state, command, self.config, now_ms, self._topics.topic_id),
                 command.producer,
-                # A commit is a sign of life when it arrives: the flush may take longer than a session.
+                # A commit restarts the session when it arrives: the flush may take longer than a session.
                 lambda decision: self._effects.set_timers(command.group_id, decision.then),
             )
         except LogWriteFailed as failed:
@@ -48,7 +48,7 @@ class GroupPositions:
         return decision.reply
 
     async def _commit_known(self, command: Commit, known: list[bool]) -> list[ErrorCode]:
-        """Commit what is in partitions that exist; the others are UNKNOWN_TOPIC_OR_PARTITION."""
+        """Commit the items whose partitions exist; the others are UNKNOWN_TOPIC_OR_PARTITION."""
         items = tuple(item for item, exists in zip(command.items, known, strict=True) if exists)
         rest = Commit(
             command.group_id,
@@ -66,7 +66,7 @@ class GroupPositions:
     async def fetch(
         self, group_id: str, partitions: Collection[TopicPartition] | None, require_stable: bool
     ) -> list[FetchedOffset]:
-        """OffsetFetch of one group; all its positions where `partitions` is None."""
+        """OffsetFetch of one group; all its offsets if `partitions` is None."""
         shard = self._shards.find(group_id)
         if shard is None:
             return [FetchedOffset(partition) for partition in partitions or ()]
@@ -76,7 +76,7 @@ class GroupPositions:
         return found
 
     async def delete_offsets(self, group_id: str, partitions: Sequence[TopicPartition]) -> DeletedOffsets:
-        """OffsetDelete: an error of the whole, or one per partition in order."""
+        """OffsetDelete: one error for the whole, or one per partition in order."""
         if not group_id:
             return DeletedOffsets(ErrorCode.INVALID_GROUP_ID)
         shard = self._shards.find(group_id)

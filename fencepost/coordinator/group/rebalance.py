@@ -1,4 +1,4 @@
-"""How a group goes from one generation to the next: who is waited for, who is dropped, who leads, what is chosen."""
+"""How a group gets from one generation to the next: which members it waits for or drops, its leader and protocol."""
 
 from collections import Counter
 from dataclasses import replace
@@ -30,7 +30,7 @@ LARGEST_GENERATION = 2**31 - 1
 def start_group(
     group: Empty, member: Member, protocol_type: str, config: GroupConfig, now_ms: int, out: DecisionBuilder
 ) -> Group:
-    """The first member of an empty group: wait `group.initial.rebalance.delay.ms` for others."""
+    """The first member joins an empty group: wait `group.initial.rebalance.delay.ms` for others."""
     delay_ms = config.group_initial_rebalance_delay_ms
     preparing = PreparingRebalance(
         group.generation,
@@ -51,7 +51,7 @@ def start_group(
 def prepare_rebalance(
     group: CompletingRebalance | Stable, joined: str | None, now_ms: int, out: DecisionBuilder
 ) -> PreparingRebalance | CompletingRebalance | Empty:
-    """Ask everybody to rejoin (G1): parked Syncs end with REBALANCE_IN_PROGRESS; member `joined` is here already."""
+    """Ask all members to rejoin (G1): parked Syncs end with REBALANCE_IN_PROGRESS; `joined` has joined already."""
     members = group.members
     if isinstance(group, CompletingRebalance):
         members = {
@@ -79,10 +79,9 @@ def prepare_rebalance(
 def rebalance_or_complete(
     group: Active, joined: str | None, now_ms: int, out: DecisionBuilder, members: Members | None = None
 ) -> Group:
-    """After a member came, changed or went: start a rebalance, or see whether the running one is complete.
+    """After a member joined, changed or left: start a rebalance, or complete the running one if all have joined.
 
-    Member `joined`, if there is one, waits in its Join. `members` are those of the group from now on, where they have
-    changed.
+    Member `joined`, if not None, waits in its Join. `members`, if not None, replace the group's members.
     """
     members = group.members if members is None else members
     match group:
@@ -109,9 +108,9 @@ def rebalance_or_complete(
 def complete_join(
     group: PreparingRebalance, now_ms: int, out: DecisionBuilder
 ) -> PreparingRebalance | CompletingRebalance | Empty:
-    """End the join phase: drop the dynamic members that did not come, elect, choose, answer every parked Join.
+    """End the join phase: drop the dynamic members that did not join, elect, select the protocol, answer parked Joins.
 
-    Static members keep their places until their sessions end (KIP-345). Where nobody at all came, it waits once more.
+    Static members stay until their sessions expire (KIP-345). If no member joined, wait for another rebalance timeout.
     """
     missing = []
     if len(group.joined) < len(group.members):
@@ -167,7 +166,7 @@ def _next_generation(group: PreparingRebalance, generation: int, out: DecisionBu
 
 
 def current_generation(group: CompletingRebalance | Stable, member_id: str) -> JoinReply:
-    """The generation as a Join answers it; the members are for the leader of a rebalance only."""
+    """The reply to a Join with the current generation; it has the members only for the leader of a rebalance."""
     leads = isinstance(group, CompletingRebalance) and group.leader == member_id
     return JoinReply(
         member_id,
@@ -182,7 +181,7 @@ def current_generation(group: CompletingRebalance | Stable, member_id: str) -> J
 
 
 def roster(members: Members, protocol: str) -> tuple[JoinedMember, ...]:
-    """All members with their subscriptions under the chosen protocol, as a leader needs them."""
+    """All members with their subscriptions for the chosen protocol, for the leader."""
     return tuple(
         JoinedMember(member.member_id, member.group_instance_id, member.metadata(protocol))
         for member in members.values()
@@ -190,7 +189,7 @@ def roster(members: Members, protocol: str) -> tuple[JoinedMember, ...]:
 
 
 def rebalance_timeout_ms(members: Members) -> int:
-    """How long a rebalance may take: as long as the most patient member allows."""
+    """How long a rebalance may take: the longest rebalance timeout of all members."""
     return max((member.rebalance_timeout_ms for member in members.values()), default=0)
 
 
@@ -201,21 +200,21 @@ def common_protocols(members: Members) -> frozenset[str]:
 
 
 def select_protocol(members: Members) -> str:
-    """The protocol with the most votes among those that all support; each member votes for its first such.
+    """The protocol with the most votes among those that all support; each member votes for its first such protocol.
 
-    Votes that tie go to the earlier member's choice.
+    In a tie the earlier member's vote decides.
     """
     favourites = {member.protocols[0][0] if len(member.protocols) == 1 else None for member in members.values()}
     if len(favourites) == 1 and (only := favourites.pop()) is not None:
-        return only  # as nearly always: they speak one protocol, and the same
+        return only  # nearly always: all members have one protocol, the same
     candidates = common_protocols(members)
-    assert candidates, "no member is let in that shares no protocol with the others"
+    assert candidates, "every member that joins shares a protocol with the others"
     votes = Counter(next(name for name, _ in member.protocols if name in candidates) for member in members.values())
     return votes.most_common(1)[0][0]
 
 
 def expire_join(group_id: str, group: Group, config: GroupConfig, now_ms: int) -> ClassicDecision:
-    """The join timer went off: extend the initial delay where newcomers came in it, else end the join phase."""
+    """The join timer expired: extend the initial delay if newcomers joined in it, else end the join phase."""
     out = DecisionBuilder(group_id)
     if not isinstance(group, PreparingRebalance):
         return out.decision(group)
@@ -229,7 +228,7 @@ def expire_join(group_id: str, group: Group, config: GroupConfig, now_ms: int) -
 
 
 def expire_sync(group_id: str, group: Group, now_ms: int) -> ClassicDecision:
-    """The sync timer went off: members that never fetched their assignment are dropped, the others rebalance."""
+    """The sync timer expired: drop the members that have not fetched their assignment; the others rebalance."""
     out = DecisionBuilder(group_id)
     if not isinstance(group, CompletingRebalance | Stable) or not group.unsynced:
         return out.decision(group)
@@ -243,10 +242,10 @@ def expire_sync(group_id: str, group: Group, now_ms: int) -> ClassicDecision:
 
 
 def expire_session(group_id: str, group: Group, member_id: str, now_ms: int) -> ClassicDecision:
-    """A member's session timer went off.
+    """A member's session timer expired.
 
-    Whoever waits in a Join or a Sync is alive by that, except in its first Join: then its client may have given up
-    without ever having learned the id (the timer starts over when the wait ends).
+    A member that waits in a Join or a Sync counts as alive; its session restarts when the wait ends. A first Join is an
+    exception: its client may have given up before it learned the member id.
     """
     out = DecisionBuilder(group_id)
     match group:
@@ -265,8 +264,8 @@ def expire_session(group_id: str, group: Group, member_id: str, now_ms: int) -> 
             assert_never(group)
 
 
-def make_fit(group_id: str, group: Group, config: GroupConfig, now_ms: int) -> ClassicDecision:
-    """A group that comes back larger than `group.max.size` allows rebalances: the last to rejoin are turned away."""
+def rebalance_if_too_large(group_id: str, group: Group, config: GroupConfig, now_ms: int) -> ClassicDecision:
+    """If a loaded group is larger than `group.max.size` allows, it rebalances: the last to rejoin are rejected."""
     out = DecisionBuilder(group_id)
     if isinstance(group, Stable) and len(group.members) > config.group_max_size:
         return out.decision(prepare_rebalance(group, None, now_ms, out))
@@ -274,7 +273,7 @@ def make_fit(group_id: str, group: Group, config: GroupConfig, now_ms: int) -> C
 
 
 def remove_member(group: Active, member_id: str, now_ms: int, out: DecisionBuilder) -> Group:
-    """Take a member or a promised id out of the group and go on without it."""
+    """Remove a member or a pending member id; start a rebalance, or complete the running one, if that is needed."""
     was_member = member_id in group.members
     group = drop_member(group, member_id, out)
     if was_member and not isinstance(group, PreparingRebalance):
@@ -285,7 +284,7 @@ def remove_member(group: Active, member_id: str, now_ms: int, out: DecisionBuild
 
 
 def drop_member(group: Active, member_id: str, out: DecisionBuilder) -> Active:
-    """Take a member or a promised id out of the group; a parked Join or Sync of it ends with UNKNOWN_MEMBER_ID."""
+    """Remove a member or a pending member id; its parked Join or Sync ends with UNKNOWN_MEMBER_ID."""
     out.end_sessions((member_id,))
     if isinstance(group, PreparingRebalance) and member_id in group.joined:
         out.answers.append(JoinAnswer(member_id, JoinReply("", ErrorCode.UNKNOWN_MEMBER_ID)))

@@ -1,4 +1,4 @@
-"""What the group coordinator writes to `__consumer_offsets`, as values; `codec.py` knows their bytes."""
+"""The records of `__consumer_offsets`, as values; `codec.py` has their bytes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,20 +10,20 @@ from fencepost.protocol.topics import TopicPartition
 
 
 class CommittedOffset(NamedTuple):
-    """A position that a group has reached in one partition."""
+    """A group's committed offset in one partition."""
 
     offset: int
     leader_epoch: int = -1
     metadata: str = ""
     commit_timestamp_ms: int = -1
     expire_timestamp_ms: int = -1
-    """Set only by OffsetCommit v2-4 with a retention of its own; -1 otherwise."""
+    """Set only by OffsetCommit v2-4 with its own retention; -1 otherwise."""
     topic_id: bytes | None = None
-    """Set where the client named the topic by its id (OffsetCommit v10, TxnOffsetCommit v6)."""
+    """Set if the client named the topic by its id (OffsetCommit v10, TxnOffsetCommit v6)."""
 
 
 class OffsetCommitted(NamedTuple):
-    """A group's position moved."""
+    """A group committed an offset."""
 
     group_id: str
     partition: TopicPartition
@@ -31,14 +31,14 @@ class OffsetCommitted(NamedTuple):
 
 
 class OffsetPending(NamedTuple):
-    """A position that holds once the transaction of `producer_id` commits; the same bytes, in a transactional batch."""
+    """An offset that becomes visible when the transaction of `producer_id` commits; in a transactional batch."""
 
     producer_id: int
     commit: OffsetCommitted
 
 
 class OffsetRemoved(NamedTuple):
-    """A group's position is forgotten: expired, deleted with its group or with its topic."""
+    """A group's offset is removed: it expired, or was deleted, alone or with its group or its topic."""
 
     group_id: str
     partition: TopicPartition
@@ -55,12 +55,12 @@ class GroupSaved:
     leader: str | None
     since_ms: int
     members: tuple[Member, ...] = ()
-    """As they come back: with the chosen protocol as their only one."""
+    """Each with the chosen protocol as its only one."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupRemoved:
-    """A group is gone."""
+    """A group was removed."""
 
     group_id: str
 
@@ -78,7 +78,7 @@ def saved(group_id: str, group: Stable | Empty, now_ms: int) -> GroupSaved:
 
 
 def persisted_member(member: Member, protocol: str) -> Member:
-    """What of a member survives: everything but the subscriptions under the protocols that were not chosen."""
+    """The member as its record has it: without the subscriptions for protocols that were not chosen."""
     if len(member.protocols) == 1 and member.protocols[0][0] == protocol and not member.is_new:
         return member
     return Member(
@@ -94,7 +94,7 @@ def persisted_member(member: Member, protocol: str) -> Member:
 
 
 def restored(record: GroupSaved) -> Group:
-    """The group a record stands for: stable with its members, or empty."""
+    """The group in a record: stable with its members, or empty."""
     if not record.members:
         since_ms = None if record.since_ms < 0 else record.since_ms
         return Empty(record.generation, record.protocol_type or None, since_ms)

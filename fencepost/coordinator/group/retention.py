@@ -1,4 +1,4 @@
-"""Which positions and groups are forgotten, and when (row G7; KIP-211)."""
+"""Which offsets and groups expire, and when (row G7; KIP-211)."""
 
 import struct
 from typing import assert_never
@@ -15,13 +15,13 @@ from fencepost.coordinator.group.state import (
 )
 
 CONSUMER = "consumer"
-"""The protocol type of consumers; only theirs subscribe to topics in a form that is known here."""
+"""The protocol type of consumers; only their subscriptions have a format that the broker can read."""
 
 
 def expired(group_id: str, group: Group, offsets: OffsetStore, retention_ms: int, now_ms: int) -> list[GroupRecord]:
-    """What the sweep writes for one group: its expired positions go, and with the last of them an empty group.
+    """The tombstones for one group: of its expired offsets, and of the group if it is empty and has no others.
 
-    A position with a pending successor stays, and so does a group that has any (row T5).
+    An offset stays while a transaction has a pending one for its partition, and so does its group (row T5).
     """
     subscribed = subscribed_topics(group)
     pending = offsets.pending(group_id)
@@ -46,10 +46,10 @@ def _is_over(value: CommittedOffset, base_ms: int, retention_ms: int, now_ms: in
 
 
 def _base_ms(group: Group, value: CommittedOffset) -> int | None:
-    """When the retention of a position began; None while the group keeps all of them.
+    """When the retention of an offset began; None while the group keeps all its offsets.
 
-    For a simple group, and for the topics that a stable group no longer subscribes to, at the commit; for a group
-    that had members, when it became empty.
+    It begins at the commit for a simple group, and for topics that a stable group no longer subscribes to. For a group
+    that had members, it begins when the group became empty.
     """
     match group:
         case Dead():
@@ -67,7 +67,7 @@ def _base_ms(group: Group, value: CommittedOffset) -> int | None:
 
 
 def subscribed_topics(group: Group) -> frozenset[str] | None:
-    """The topics that members of a stable consumer group subscribe to; None where it cannot be told."""
+    """The topics that members of a stable group of consumers subscribe to; None if that is unknown."""
     match group:
         case Dead() | Empty():
             return frozenset()
@@ -88,7 +88,7 @@ def subscribed_topics(group: Group) -> frozenset[str] | None:
 
 
 def subscription_topics(metadata: bytes) -> list[str] | None:
-    """The topics of a ConsumerProtocolSubscription, which every version begins with; None if it is none."""
+    """The topics of a ConsumerProtocolSubscription, which every version begins with; None if it is malformed."""
     try:
         version, count = struct.unpack_from(">hi", metadata)
         if version < 0 or count < 0:

@@ -1,4 +1,4 @@
-"""The group coordinator: its parts over one runtime, and what the broker tells it."""
+"""The group coordinator: its parts over one runtime, and the broker's notifications to it."""
 
 import logging
 import uuid
@@ -24,14 +24,14 @@ from fencepost.protocol.topics import GROUP_TOPIC
 logger = logging.getLogger(__name__)
 
 RETRY_MS = 1000
-"""When a timer whose write was refused goes off again."""
+"""The delay after which a timer fires again if the log refused its write."""
 
 
 class GroupService:
     """All groups of this broker.
 
-    Every method of its parts that answers a client returns once what the answer rests on is durable; `heartbeat` alone
-    rests on nothing that must last. Call `start` before the first request and keep `run` running.
+    Every method of its parts that answers a client returns once everything the answer rests on is durable; only
+    `heartbeat` does not wait. Call `start` before the first request and keep `run` running.
     """
 
     def __init__(
@@ -54,9 +54,9 @@ class GroupService:
         self.classic = ClassicGroups(config, self._shards, self._effects, self.consumers, clock, new_id, self.tallies)
         """Groups of the classic protocol, and its members in consumer groups."""
         self.positions = GroupPositions(self._shards, self._effects, config, topics, self.tallies)
-        """How far groups have read."""
+        """The committed offsets of groups."""
         self.admin = GroupAdmin(self._shards, self.consumers)
-        """What operators and metrics ask."""
+        """The requests of operators and metrics."""
 
     async def start(self) -> None:
         """Load every partition that has a log; the groups of an unreadable one answer COORDINATOR_NOT_AVAILABLE."""
@@ -64,14 +64,14 @@ class GroupService:
         await self.runtime.load_all()
 
     def loaded(self, shard: GroupShard) -> None:
-        """Members come back with their sessions started over (as in Kafka)."""
+        """Restart the sessions of all members (as in Kafka)."""
         self.classic.loaded(shard)
         self.consumers.loaded(shard)
         if self._forgets_deleted:
             self._shards.forget_deleted_topics_in(shard)
 
     def unloading(self, shard: GroupShard, code: ErrorCode) -> None:
-        """Answer the requests that wait in a shard with `code`: their members join again, wherever it is loaded."""
+        """Answer the waiting requests of a shard with `code`: their members join again where it is loaded next."""
         self._effects.unloading(shard, code)
 
     def id_of(self, timer: TimerKey) -> str:
@@ -79,14 +79,14 @@ class GroupService:
         return timer.group_id
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Watch the sessions and rebalances, and forget what is past its retention."""
+        """Watch the sessions and rebalances, and remove expired groups and offsets, until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.runtime.serve)
             nursery.start_soon(self._sweep)
             task_status.started()
 
     def close(self) -> None:
-        """The broker stops: answer every request that waits with NOT_COORDINATOR, and take no Join or Sync."""
+        """The broker stops: answer every waiting request with NOT_COORDINATOR, and refuse new Joins and Syncs."""
         self._effects.closed = True
         self._effects.answer_all(ErrorCode.NOT_COORDINATOR)
 
@@ -95,39 +95,39 @@ class GroupService:
         return self.runtime.partition_for(group_id)
 
     def refusal(self, group_id: str) -> ErrorCode:
-        """What every request for this group hears now, because its shard is not active; else NONE."""
+        """The error of every request for this group while its shard is not active; else NONE."""
         return self._shards.runtime.refusal(group_id)
 
     def takes_markers(self, partition: int) -> bool:
-        """Whether the outcome of a transaction may be written there: not while the log cannot be understood (T8)."""
+        """Whether a transaction's marker may be written there: not while the log cannot be read (T8)."""
         shard = self._shards.runtime.at(partition)
         return shard is None or shard.refusal in (ErrorCode.NONE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
     def complete_transaction(self, partition: int, producer_id: int, commit: bool) -> None:
-        """A transaction's marker is durable on this partition of `__consumer_offsets`: its positions hold, or go."""
+        """A marker is durable on this partition of `__consumer_offsets`: apply or drop the transaction's offsets."""
         shard = self._shards.runtime.at(partition)
         if shard is not None:
             shard.state.offsets.complete(producer_id, commit)
 
     def topics_changed(self, topics: Sequence[str], *, created: bool = False) -> None:
-        """Topics came, or grew: consumer groups that subscribe to them assign anew."""
+        """Topics were created or grew: consumer groups that subscribe to them compute a new assignment."""
         self.consumers.topics_changed(topics, created=created)
 
     def topics_deleted(self, topics: Sequence[str]) -> None:
-        """Topics are gone: so are all positions in them, lest a new topic of that name inherits them."""
+        """Remove all offsets of deleted topics, so that a new topic of the same name does not inherit them."""
         self._shards.forget_topics(set(topics))
         self.consumers.topics_changed(topics, created=False)
 
     def forget_deleted_topics(self) -> None:
-        """To be called once at start: a crash may have come between the deletion of a topic and `topics_deleted`.
+        """Call it once at start: the broker may have crashed between the deletion of a topic and `topics_deleted`.
 
-        From then on the same is done for each shard that is loaded: topics may have gone while another broker had it.
+        From then on every loaded shard is checked too: topics may have been deleted while another broker owned it.
         """
         self._forgets_deleted = True
         self._shards.forget_deleted_topics()
 
     async def expire(self, timer: TimerKey) -> None:
-        """A timer went off. Where the log refuses what it decides, it goes off again."""
+        """A timer expired. If the log refuses its decision, the timer fires again after RETRY_MS."""
         shard = self._shards.of(timer.group_id)
         try:
             if (consumers := shard.state.consumers.get(timer.group_id)) is not None:
@@ -136,7 +136,10 @@ class GroupService:
                 self.classic.expire(shard, timer)
         except LogWriteFailed as failed:
             logger.warning(
-                "group %s: %s timer could not act, will try again: %s", timer.group_id, timer.kind.value, failed
+                "group %s: the log refused the write of the %s timer, will retry: %s",
+                timer.group_id,
+                timer.kind.value,
+                failed,
             )
             self.runtime.set_timer(timer, RETRY_MS)
 

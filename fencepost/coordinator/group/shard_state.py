@@ -1,4 +1,4 @@
-"""What one partition of `__consumer_offsets` folds to: its groups and their positions."""
+"""The state that one partition of `__consumer_offsets` folds to: its groups and their committed offsets."""
 
 from typing import assert_never
 
@@ -22,26 +22,26 @@ _DEAD = Dead()
 
 
 class GroupShardState:
-    """The groups of one partition, in memory; changed by records, decisions and the ends of transactions."""
+    """The groups of one partition, in memory; records, decisions and transaction markers change it."""
 
     def __init__(self) -> None:
         self.groups: dict[str, Group] = {}
-        """Those of the classic protocol, simple ones included."""
+        """The groups of the classic protocol, simple ones included."""
         self.consumers: dict[str, ConsumerGroup] = {}
-        """Those of the consumer protocol (KIP-848); a name stands in one of the two only."""
+        """The groups of the consumer protocol (KIP-848); a group id is in one of the two only."""
         self.offsets = OffsetStore()
 
     def group(self, group_id: str) -> Group:
-        """The group as it is; Dead where there is none."""
+        """The classic group; Dead if there is none."""
         return self.groups.get(group_id, _DEAD)
 
-    def hold_offsets(self, group_id: str) -> None:
-        """There are positions of the group; where there is no group, they make a simple one."""
+    def ensure_group(self, group_id: str) -> None:
+        """Create a simple group for committed offsets, unless the group exists."""
         if group_id not in self.consumers:
             self.groups.setdefault(group_id, Empty())
 
     def put(self, group_id: str, group: Group) -> None:
-        """The group is `group` from now on."""
+        """Set the group's new state."""
         if isinstance(group, Dead):
             self.groups.pop(group_id, None)
         else:
@@ -49,16 +49,16 @@ class GroupShardState:
 
 
 def apply(state: GroupShardState, record: GroupRecord) -> GroupShardState:
-    """Take over one record; the same at its append and in replay. Offsets of no known group make a simple group."""
+    """Apply one record, at its append and in replay. Offsets of an unknown group create a simple group."""
     if isinstance(record, CONSUMER_RECORDS):
         _apply_consumer(state, record)
         return state
     match record:
         case OffsetCommitted():
-            state.hold_offsets(record.group_id)
+            state.ensure_group(record.group_id)
             state.offsets.apply(record)
         case OffsetPending():
-            state.hold_offsets(record.commit.group_id)
+            state.ensure_group(record.commit.group_id)
             state.offsets.apply(record)
         case OffsetRemoved():
             state.offsets.apply(record)
@@ -73,7 +73,10 @@ def apply(state: GroupShardState, record: GroupRecord) -> GroupShardState:
 
 
 def _apply_consumer(state: GroupShardState, record: ConsumerRecord) -> None:
-    """Records of a consumer group make it; the tombstone of its epoch unmakes it, and its positions stay."""
+    """Apply a consumer group's record. The first creates the group; the tombstone of its epoch removes it.
+
+    The group's offsets stay.
+    """
     group_id = record.group_id
     group = state.consumers.get(group_id)
     removes = not record.there if isinstance(record, TopicsRecord) else record.value is None
@@ -86,11 +89,11 @@ def _apply_consumer(state: GroupShardState, record: ConsumerRecord) -> None:
     if isinstance(record, EpochRecord) and removes:
         del state.consumers[group_id]
         if state.offsets.has_any(group_id):
-            state.hold_offsets(group_id)
+            state.ensure_group(group_id)
 
 
 class GroupRecords:
-    """How a shard of groups folds: what the runtime asks of a `Machine`."""
+    """How a shard of groups folds: the runtime's `Machine`."""
 
     def empty(self) -> GroupShardState:
         """No groups."""
@@ -101,7 +104,7 @@ class GroupRecords:
         return apply(state, record)
 
     def encode(self, record: GroupRecord) -> KeyValue:
-        """The record as the log keeps it."""
+        """The record as the log stores it."""
         return encode(record)
 
     def replay(self, state: GroupShardState, batch: ReplayedBatch) -> int:

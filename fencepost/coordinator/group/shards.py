@@ -1,4 +1,4 @@
-"""The partitions of `__consumer_offsets` with what they fold to: loading, finding, forgetting, counting."""
+"""The partitions of `__consumer_offsets` and their states: lookup, removal and counts."""
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -22,11 +22,11 @@ GroupShard: TypeAlias = Shard[GroupShardState, GroupRecord]
 GroupRuntime: TypeAlias = CoordinatorRuntime[GroupShardState, GroupRecord, TimerKey]
 
 RECORDS_MAX = 1_000
-"""How many records one batch of tombstones holds at most."""
+"""The most records of one batch of tombstones."""
 
 
 class GroupOffset(NamedTuple):
-    """One committed position, for the metrics."""
+    """One committed offset, for the metrics."""
 
     group_id: str
     topic: str
@@ -35,19 +35,19 @@ class GroupOffset(NamedTuple):
 
 
 class GroupShards:
-    """The groups of all shards, found and forgotten."""
+    """The groups of all shards: lookup and removal."""
 
     def __init__(self, runtime: GroupRuntime, topics: TopicView, clock: Clock) -> None:
         self.runtime = runtime
         self.of: Callable[[str], GroupShard] = runtime.shard_of
         """The shard of a group that is about to be written to."""
         self.find: Callable[[str], GroupShard | None] = runtime.find
-        """The shard of a group, if anything was ever written there."""
+        """The shard of a group; None if its partition has no shard yet."""
         self._topics = topics
         self._clock = clock
 
     def group(self, group_id: str) -> Group:
-        """The group; Dead where there is none."""
+        """The classic group; Dead if there is none."""
         shard = self.find(group_id)
         return Dead() if shard is None else shard.state.group(group_id)
 
@@ -57,7 +57,7 @@ class GroupShards:
             yield from shard.state.groups.items()
 
     def consumer_group(self, group_id: str) -> ConsumerGroup | None:
-        """The group of the consumer protocol; None where there is none."""
+        """The group of the consumer protocol; None if there is none."""
         shard = self.find(group_id)
         return None if shard is None else shard.state.consumers.get(group_id)
 
@@ -67,7 +67,7 @@ class GroupShards:
             yield from shard.state.consumers.items()
 
     async def durable(self, group_ids: Iterable[str]) -> dict[str, ErrorCode]:
-        """Return when all that is known of these groups now is durable: an error for those where it never will be."""
+        """Wait until the present state of these groups is durable; return an error for those where it never will be."""
         by_shard: dict[GroupShard, list[str]] = {}
         for group_id in group_ids:
             if (shard := self.find(group_id)) is not None:
@@ -80,31 +80,31 @@ class GroupShards:
         return refused
 
     def write_all(self, shard: GroupShard, records: Sequence[GroupRecord]) -> ErrorCode:
-        """Append many records in batches of a bounded size, in their order."""
+        """Append many records, in their order, in batches of at most RECORDS_MAX."""
         try:
             for at in range(0, len(records), RECORDS_MAX):
                 shard.write(records[at : at + RECORDS_MAX])
         except LogWriteFailed as failed:
-            logger.warning("could not forget groups or offsets, will be tried again: %s", failed)
+            logger.warning("%s-%d: tombstones not written, will retry: %s", self.runtime.topic, shard.partition, failed)
             return coordinator_error(failed.code)
         return ErrorCode.NONE
 
     def forget_topics(self, topics: Collection[str]) -> None:
-        """Forget every position in these topics."""
+        """Remove every committed offset of these topics."""
         for shard in self.runtime.shards():
             self.write_all(shard, shard.state.offsets.removals_of_topics(topics))
 
     def forget_deleted_topics(self) -> None:
-        """Forget every position in topics that are no more, or that are others of the same name by now."""
+        """Remove every committed offset of topics that were deleted, or deleted and created again."""
         for shard in self.runtime.shards():
             self.forget_deleted_topics_in(shard)
 
     def forget_deleted_topics_in(self, shard: GroupShard) -> None:
         """As `forget_deleted_topics`, in one shard."""
-        self.write_all(shard, shard.state.offsets.removals_of_the_dead(self._topics.topic_id))
+        self.write_all(shard, shard.state.offsets.removals_of_deleted_topics(self._topics.topic_id))
 
     def forget_expired(self, retention_ms: int) -> Iterator[int]:
-        """Forget what is past its retention (row G7), one partition at each step; how many positions went."""
+        """Remove expired offsets and groups (row G7), one partition per step; yields the number of removed offsets."""
         for shard in self.runtime.shards():
             now_ms = self._clock.now_ms()
             records: list[GroupRecord] = []
@@ -118,11 +118,11 @@ class GroupShards:
 
     @property
     def offset_count(self) -> int:
-        """How many committed positions there are."""
+        """How many committed offsets there are."""
         return sum(shard.state.offsets.count for shard in self.runtime.shards())
 
     def committed_offsets(self) -> Iterator[GroupOffset]:
-        """Every committed position."""
+        """Every committed offset."""
         for shard in self.runtime.shards():
             for group_id in shard.state.offsets.groups():
                 for partition, value in shard.state.offsets.committed(group_id):

@@ -1,17 +1,17 @@
-"""What a consumer group of the classic protocol is at any moment: its members and its phase.
+"""The state of a group of the classic protocol: its members and its phase.
 
-           join                 everybody joined, or time is up            the leader's SyncGroup
+           join                 all members joined, or the timeout         the leader's SyncGroup
     Empty ------> Preparing ------------------------------------> Completing ------------------> Stable
       ^           Rebalance <------------------------------------ Rebalance                        |
-      |             |   ^       a join, a leave, an expiry, a sync that never came                 |
+      |             |   ^       a join, a leave, an expired session, a missing sync                |
       +-------------+   +--------------------------------------------------------------------------+
-        nobody is left
+        no member left
 
-A group that is not known is `Dead`: Kafka gives such a group that state when it is asked to describe it. What is in the
-log is the generation, the members and their assignments (GroupMetadataValue); who has joined, who has still to sync and
-which member ids were merely promised is memory only, and its loss costs a client one retry.
+An unknown group is `Dead`: Kafka's DescribeGroups gives it that state. The log has the generation, the members and
+their assignments (GroupMetadataValue). The members that have joined or synced and the pending member ids are in memory
+only; their loss costs a client one retry.
 
-A rebalance makes a phase anew with every request: that is why `coordinator/values.py` has a dataclass of its own.
+Every request of a rebalance creates a new phase: that is why `coordinator/values.py` has its own dataclass.
 """
 
 from collections.abc import Mapping
@@ -32,19 +32,19 @@ class Member:
 
     member_id: str
     group_instance_id: str | None
-    """Set for a static member (KIP-345): its place outlives the process."""
+    """Set for a static member (KIP-345), which keeps its membership across restarts of its process."""
     client_id: str
     client_host: str
     session_timeout_ms: int
     rebalance_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
-    """Assignor names with the member's subscription under each, most wanted first."""
+    """Assignor names with the member's subscription for each, the preferred one first."""
     assignment: bytes = b""
     is_new: bool = False
-    """In its first Join: it does not know its id and cannot send heartbeats."""
+    """Whether it waits in its first Join: it does not know its id and cannot send heartbeats."""
 
     def metadata(self, protocol: str | None) -> bytes:
-        """The subscription this member gave for `protocol`; empty where it gave none."""
+        """This member's subscription for `protocol`; empty if it has none."""
         for name, metadata in self.protocols:
             if name == protocol:
                 return metadata
@@ -55,17 +55,17 @@ Members: TypeAlias = Mapping[str, Member]
 """Members by id, in the order of arrival; never changed in place."""
 
 MEMBERS_COPIED = 32
-"""So many members are copied more quickly than looked after by a `PersistentMap`."""
+"""Up to this many members, a copy is faster than a `PersistentMap`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dead:
-    """Nobody ever spoke of this group, or it was deleted."""
+    """The group never existed, or was deleted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Empty:
-    """A group without members: it is there for its offsets, or for the member ids promised to newcomers (KIP-394)."""
+    """A group without members: it exists for its offsets, or for the pending member ids of newcomers (KIP-394)."""
 
     generation: int = 0
     protocol_type: str | None = None
@@ -98,7 +98,7 @@ class PreparingRebalance:
 
     @property
     def all_joined(self) -> bool:
-        """Nobody is missing, neither a member nor one who was promised an id."""
+        """Whether no member is missing, and no pending member id."""
         return len(self.joined) == len(self.members) and not self.pending
 
 
@@ -116,13 +116,13 @@ class CompletingRebalance:
 
     @property
     def unsynced(self) -> frozenset[str]:
-        """The members that sent no Sync yet."""
+        """The members that have not sent a Sync yet."""
         return frozenset(name for name in self.members if name not in self.syncing)
 
 
 @dataclass(frozen=True, slots=True)
 class Stable:
-    """Everybody has an assignment; `synced` have fetched it, all members where it is None."""
+    """All members have an assignment; `synced` are those that fetched it, None if all did."""
 
     generation: int
     protocol_type: str
@@ -144,29 +144,29 @@ Active: TypeAlias = PreparingRebalance | CompletingRebalance | Stable
 
 Group: TypeAlias = Dead | Empty | Active
 
-NOBODY: Final = (Dead, Empty)
-"""The phases without members, for `isinstance`: unlike `Dead | Empty`, a tuple is not made anew with every request."""
+MEMBERLESS: Final = (Dead, Empty)
+"""The phases without members, for `isinstance`: unlike `Dead | Empty`, a tuple is not created with every request."""
 
 NO_MEMBERS: Members = {}
 
 
 def state_name(group: Group) -> str:
-    """The phase as DescribeGroups and ListGroups spell it."""
+    """The phase under its name in DescribeGroups and ListGroups."""
     return type(group).__name__
 
 
 def group_members(group: Group) -> Members:
-    """The members of the group; none in the phases without."""
-    return NO_MEMBERS if isinstance(group, NOBODY) else group.members
+    """The members of the group; empty for Dead and Empty."""
+    return NO_MEMBERS if isinstance(group, MEMBERLESS) else group.members
 
 
 def pending_members(group: Group) -> frozenset[str]:
-    """The member ids that were promised to newcomers and not taken yet (KIP-394)."""
+    """The pending member ids: given to newcomers that have not joined with them yet (KIP-394)."""
     return frozenset() if isinstance(group, Dead) else group.pending
 
 
 def static_member_id(group: Group, instance_id: str) -> str | None:
-    """The id of the member that holds the static place `instance_id` (KIP-345)."""
+    """The id of the static member with the instance id `instance_id` (KIP-345)."""
     for member in group_members(group).values():
         if member.group_instance_id == instance_id:
             return member.member_id
@@ -174,14 +174,14 @@ def static_member_id(group: Group, instance_id: str) -> str | None:
 
 
 def with_member(members: Members, member: Member) -> Members:
-    """`members` with `member` added, or put in its own place."""
+    """`members` with `member` added or replaced."""
     if len(members) <= MEMBERS_COPIED:
         return {**members, member.member_id: member}
     return (members if isinstance(members, PersistentMap) else PersistentMap(members)).plus(member.member_id, member)
 
 
 def without_member(group: Active, member_id: str) -> Active:
-    """The group after a member or a promised id is gone; the next in line leads if it was the leader."""
+    """The group without a member or a pending member id; if that was the leader, the first other member leads."""
     members = {key: member for key, member in group.members.items() if key != member_id}
     leader = group.leader if group.leader != member_id else next(iter(members), None)
     pending = group.pending - {member_id}

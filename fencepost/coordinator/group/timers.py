@@ -1,49 +1,49 @@
-"""Which timers groups have, and how a decision sets them."""
+"""The timers of groups, and how a decision sets them."""
 
 from enum import StrEnum
 from typing import Final, NamedTuple
 
 
 class TimerKind(StrEnum):
-    """What a group waits for; the last three are those of consumer groups only."""
+    """The event that a group waits for; only consumer groups have the last three."""
 
     SESSION = "session"
-    """A sign of life of one member."""
+    """One member sends a heartbeat, or another request that counts as one."""
     JOIN = "join"
-    """The members to rejoin, or newcomers in the initial delay."""
+    """The members rejoin, or newcomers join in the initial delay."""
     SYNC = "sync"
-    """Every member to fetch its assignment."""
+    """Every member fetches its assignment."""
     REBALANCE = "rebalance"
-    """One member to give its partitions back."""
+    """One member gives its partitions back."""
     CLASSIC_JOIN = "classic-join"
-    """A classic member to rejoin."""
+    """A classic member rejoins."""
     CLASSIC_SYNC = "classic-sync"
-    """A classic member to fetch what it was given."""
+    """A classic member fetches its assignment."""
 
     __hash__ = str.__hash__
-    """Enum's own is a function in Python, and each timer that is set is looked up by its kind."""
+    """Enum's own is a slow Python function, and every set timer is looked up by its kind."""
 
 
 SESSION: Final = TimerKind.SESSION
 REBALANCE: Final = TimerKind.REBALANCE
-"""For what every request does: reading a member of an enum takes twenty times as long as reading a name."""
+"""For the path of every request: reading a member of an enum takes twenty times as long as reading a name."""
 
 
 class SetTimer(NamedTuple):
-    """Starts a timer over, or stops it where `delay_ms` is None."""
+    """Restarts a timer, or stops it if `delay_ms` is None."""
 
     kind: TimerKind
     delay_ms: int | None
     member_id: str = ""
-    """For those that are of one member."""
+    """Set for a timer of one member."""
     epoch: int = 0
-    """For REBALANCE: the epoch in which the member must not be found when the time is over."""
+    """For REBALANCE: if the member is still in this epoch when the timer expires, it is removed."""
     if_absent: bool = False
-    """Leave it alone where it runs already."""
+    """Do not restart it if it runs already."""
 
 
 class TimerKey(NamedTuple):
-    """Which timer of which group (and of which member, for those that are of one)."""
+    """The kind of a timer, its group, and its member if it has one."""
 
     kind: TimerKind
     group_id: str
@@ -51,4 +51,4 @@ class TimerKey(NamedTuple):
 
 
 new_key = new_timer = tuple.__new__
-"""The constructor of a named tuple is a function in Python, and every heartbeat sets a timer."""
+"""The constructor of a named tuple is a slow Python function, and every heartbeat sets a timer."""

@@ -33,7 +33,7 @@ class DescribedGroup:
     protocol: str = ""
     members: tuple[DescribedMember, ...] = ()
     text: str | None = None
-    """What the error means; set with it."""
+    """The error message; set together with `error`."""
 
 
 class ListedGroup(NamedTuple):
@@ -68,18 +68,18 @@ def describe(group_id: str, group: Group) -> DescribedGroup:
 
 
 def listed(group_id: str, group: Group) -> ListedGroup:
-    """The group as one line."""
+    """The group's line in ListGroups."""
     assert not isinstance(group, Dead)
     return ListedGroup(group_id, group.protocol_type or "", state_name(group), CLASSIC)
 
 
 def wanted(line: ListedGroup, states: Collection[str], types: Collection[str]) -> bool:
-    """Whether the filters, in lower case, let the group through; empty ones let all through (KIP-518, KIP-848)."""
+    """Whether the group passes the filters, in lower case; an empty filter passes all (KIP-518, KIP-848)."""
     return (not states or line.state.lower() in states) and (not types or line.group_type in types)
 
 
 def is_deletable(group: Group) -> ErrorCode:
-    """Whether DeleteGroups may delete the group."""
+    """NONE if DeleteGroups may delete the group, else the error."""
     if isinstance(group, Dead):
         return ErrorCode.GROUP_ID_NOT_FOUND
     return ErrorCode.NONE if isinstance(group, Empty) else ErrorCode.NON_EMPTY_GROUP

@@ -1,12 +1,12 @@
 """Picks the least and the most loaded of some members, again and again, without sorting them again.
 
-Two ranges of the sorted members are kept, each of one level of load. Each pick assumes that the member gains, or loses,
-one partition; when a whole range was picked, its level moves by one and the range takes in the members that it met::
+It keeps two ranges of the sorted members, each of one level of load. Each pick assumes that the member gains, or loses,
+one partition. When a whole range was picked, its level moves by one, and the range grows by the members of that level::
 
                          most loaded
       load              ##<-   ]##     the least loaded range grows to the right, the most loaded one to the left;
-              ->    ]##[#######]##     done is when their levels are at most one apart, not when they touch. At the
-      least  [######]##[#######]##     far right are members that turned out to have nothing to give.
+              ->    ]##[#######]##     the end is when their levels are at most one apart, not when they touch. At the
+      least  [######]##[#######]##     far right are members that had no partition to give.
              +-------------------->  members
 """
 
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 
 class Balancer:
-    """Works on `loads`, the number of partitions by member, which its user changes as it moves partitions."""
+    """Works on `loads`, the number of partitions by member, which the caller changes as it moves partitions."""
 
     def __init__(self, loads: Sequence[int], members: Sequence[int]) -> None:
         self._loads = loads
@@ -44,10 +44,10 @@ class Balancer:
         return found
 
     def most_loaded(self) -> int | None:
-        """The member to take the next partition from; None where all that are left were excluded."""
+        """The member to take the next partition from; None if all remaining ones were excluded."""
         if self._next_high < self._high_start:
             if self._high_end <= self._high_start and self._high_start > 0:
-                # All of the range was excluded: begin anew at the next lower level there is.
+                # The whole range was excluded: start again at the next lower level that a member has.
                 self._high_level = self._load(self._high_start - 1)
             else:
                 self._high_level -= 1
@@ -61,7 +61,7 @@ class Balancer:
         return found
 
     def exclude_most_loaded(self) -> None:
-        """The member that `most_loaded` just gave has nothing to give."""
+        """Exclude the member that `most_loaded` has just returned: it has no partition to give."""
         at, end = self._next_high + 1, self._high_end - 1
         self._sorted[at], self._sorted[end] = self._sorted[end], self._sorted[at]
         self._high_end -= 1

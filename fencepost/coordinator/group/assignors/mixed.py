@@ -1,17 +1,17 @@
 """The `uniform` assignor for members with different subscriptions: each topic balanced among its own subscribers.
 
-Members keep what they had. What is free goes to the least loaded subscriber, hard topics (many partitions for few
-subscribers) first; then partitions move, topic by topic, from the most to the least loaded subscribers until each
-topic's subscribers are at most one partition apart, or after a number of rounds. Where subscriptions merely
-overlap, the result is nearly balanced, as Kafka's is.
+Members keep their partitions. Each free one goes to the least loaded subscriber, hard topics (many partitions for few
+subscribers) first. Then partitions move, topic by topic, from the most to the least loaded subscribers, until each
+topic's subscribers are at most one partition apart, or until ROUNDS_MAX. If subscriptions only overlap, the result is
+nearly balanced, as Kafka's is.
 """
 
 from fencepost.coordinator.group.assignors.balancer import Balancer
 from fencepost.coordinator.group.assignors.spec import Assignment, Assignments, GroupSpec
 
 ROUNDS_MAX = 16
-"""Each round about halves the imbalance of overlapping subscriptions; alike ones are done after one."""
-NOBODY = -1
+"""Each round about halves the imbalance of overlapping subscriptions; equal ones need one round."""
+NO_OWNER = -1
 
 
 class MixedAssignment:
@@ -24,11 +24,11 @@ class MixedAssignment:
         for number, member in enumerate(spec.members.values()):
             for topic_id in member.topic_ids:
                 self._subscribers.setdefault(topic_id, []).append(number)
-        self._owners = {topic_id: [NOBODY] * spec.partitions[topic_id] for topic_id in self._subscribers}
+        self._owners = {topic_id: [NO_OWNER] * spec.partitions[topic_id] for topic_id in self._subscribers}
         self._loads = [0] * len(self._names)
 
     def build(self) -> Assignments:
-        """Keep, give out, balance."""
+        """Keep the former owners, assign the free partitions, balance."""
         if not self._subscribers:
             return {}
         self._keep()
@@ -54,22 +54,22 @@ class MixedAssignment:
         return sorted(topic_ids, key=place)
 
     def _give_out(self) -> None:
-        free = [topic_id for topic_id, owners in self._owners.items() if NOBODY in owners]
+        free = [topic_id for topic_id, owners in self._owners.items() if NO_OWNER in owners]
         for topic_id in self._hardest_first(free):
             balancer = Balancer(self._loads, self._subscribers[topic_id])
             for partition, owner in enumerate(self._owners[topic_id]):
-                if owner == NOBODY:
+                if owner == NO_OWNER:
                     self._move(topic_id, partition, balancer.least_loaded())
 
     def _move(self, topic_id: bytes, partition: int, member: int) -> None:
         former = self._owners[topic_id][partition]
-        if former != NOBODY:
+        if former != NO_OWNER:
             self._loads[former] -= 1
         self._owners[topic_id][partition] = member
         self._loads[member] += 1
 
     def _balance(self) -> None:
-        """Go round the topics until a whole round moved nothing."""
+        """Balance each topic in turn until a whole round moved no partition."""
         topics = self._hardest_first([topic_id for topic_id, members in self._subscribers.items() if len(members) > 1])
         last_moved = None
         for _ in range(ROUNDS_MAX):
@@ -80,7 +80,7 @@ class MixedAssignment:
                     last_moved = topic_id
 
     def _balance_topic(self, topic_id: bytes) -> bool:
-        """Move partitions of one topic from its most to its least loaded subscribers; whether any moved."""
+        """Move partitions of one topic from its most to its least loaded subscribers; return whether any moved."""
         balancer = Balancer(self._loads, self._subscribers[topic_id])
         if balancer.imbalance <= 1:
             return False

@@ -1,14 +1,14 @@
-"""The `range` assignor: of each topic, neighbouring partitions go to each of its subscribers.
+"""The `range` assignor: each subscriber of a topic gets a range of its partitions.
 
-Topics with as many partitions are cut at the same places, so that members with the same subscriptions get the same
-numbers of each (co-partitioning). Static members come first, by instance id, so that restarts move nothing.
+Topics with the same number of partitions are cut at the same places, so that members with the same subscriptions get
+the same partitions of each (co-partitioning). Static members come first, by instance id, so that restarts move nothing.
 """
 
 from fencepost.coordinator.group.assignors.spec import Assignments, GroupSpec
 
 
 def assign(spec: GroupSpec) -> Assignments:
-    """Cut every topic into ranges, the first of them one longer where it does not divide."""
+    """Cut every topic into ranges; if the number does not divide, the first ranges are one longer."""
     order = sorted(spec.members, key=lambda member_id: _place(spec, member_id))
     subscribers: dict[bytes, int] = {}
     for member in spec.members.values():

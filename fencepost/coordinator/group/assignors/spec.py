@@ -1,15 +1,15 @@
-"""What an assignor is told of a group, and where it is found by name."""
+"""The input and the output of an assignor."""
 
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, TypeAlias
 
 Assignment: TypeAlias = Mapping[bytes, frozenset[int]]
 Assignments: TypeAlias = dict[str, Assignment]
-"""What each member is to have; a member that gets nothing may be left out."""
+"""The target of each member; a member without partitions may be left out."""
 
 
 class MemberSpec(NamedTuple):
-    """One member: the ids of the existing topics that it subscribes to, and what it was to have so far."""
+    """One member: the ids of the existing topics that it subscribes to, and its former target."""
 
     instance_id: str | None
     topic_ids: frozenset[bytes]
@@ -17,9 +17,9 @@ class MemberSpec(NamedTuple):
 
 
 class GroupSpec(NamedTuple):
-    """A group. `owners` says who was to have each partition so far; `partitions` how many each topic has.
+    """A group. `owners`: the member of each partition in the former target; `partitions`: how many each topic has.
 
-    `homogeneous`: all members subscribe to the same topics, which makes the work much less.
+    `homogeneous`: whether all members subscribe to the same topics, which makes the work much smaller.
     """
 
     members: Mapping[str, MemberSpec]

@@ -1,7 +1,7 @@
 """The `uniform` assignor, the default: balance first, then stickiness.
 
-Where all members subscribe to the same topics, no member has more than one partition more than another, and nothing
-moves that need not. For mixed subscriptions see `mixed.py`.
+If all members subscribe to the same topics, no member has more than one partition more than another, and no partition
+moves unnecessarily. For mixed subscriptions see `mixed.py`.
 """
 
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from fencepost.coordinator.group.assignors.spec import Assignment, Assignments, 
 
 
 def assign(spec: GroupSpec) -> Assignments:
-    """Who is to have which partitions."""
+    """The target assignment of each member."""
     if not spec.members:
         return {}
     return _assign_same(spec) if spec.homogeneous else MixedAssignment(spec).build()
@@ -30,16 +30,16 @@ def _assign_same(spec: GroupSpec) -> Assignments:
         if partition not in spec.owners.get(topic_id, {})
     ]
     assigned: Assignments = {}
-    rooms: list[tuple[str, int]] = []
+    unfilled: list[tuple[str, int]] = []
     for position, (member_id, member) in enumerate(spec.members.items()):
         quota = least + (position < extra)
         kept, left, given_up = _keep(member.assignment, topic_ids, quota)
         assigned[member_id] = kept
         free += given_up
         if left:
-            rooms.append((member_id, left))
+            unfilled.append((member_id, left))
     rest = iter(free)
-    for member_id, left in rooms:
+    for member_id, left in unfilled:
         assigned[member_id] = _with(assigned[member_id], rest, left)
     assert next(rest, None) is None, "the quotas add up to the number of partitions"
     return assigned
@@ -48,7 +48,7 @@ def _assign_same(spec: GroupSpec) -> Assignments:
 def _keep(
     assignment: Assignment, topic_ids: frozenset[bytes], quota: int
 ) -> tuple[Assignment, int, list[tuple[bytes, int]]]:
-    """What of its partitions a member keeps, how many more it may get, and what it gives up."""
+    """The partitions that a member keeps, how many more it may get, and the partitions that it gives up."""
     kept: dict[bytes, frozenset[int]] = {}
     given_up: list[tuple[bytes, int]] = []
     for topic_id, partitions in assignment.items():
@@ -63,7 +63,7 @@ def _keep(
 
 
 def _with(assignment: Assignment, free: Iterator[tuple[bytes, int]], size: int) -> Assignment:
-    """The assignment with up to `size` of the free partitions more."""
+    """The assignment with up to `size` of the free partitions added."""
     grown = {topic_id: set(partitions) for topic_id, partitions in assignment.items()}
     for _, (topic_id, partition) in zip(range(size), free, strict=False):
         grown.setdefault(topic_id, set()).add(partition)

@@ -1,7 +1,7 @@
 """Members of the classic protocol in a consumer group: their Joins, Syncs, heartbeats and Leaves (row G5).
 
-To them it is a group like any other: a heartbeat says that there is a rebalance, a Join gives the next generation,
-which is the member's epoch, and a Sync the assignment. Nobody leads, since the broker assigns; and nobody waits for
+To them it is a group like any other: a heartbeat reports a rebalance, a Join returns the next generation, which is the
+member's epoch, and a Sync returns the assignment. There is no leader, since the broker assigns; and no member waits for
 others.
 """
 
@@ -21,7 +21,7 @@ from fencepost.protocol.errors import ErrorCode
 
 
 def join(context: GroupContext, command: Join, new_member_id: str) -> JoinReply:
-    """A classic member joins, or rejoins to be brought a step nearer to its target. Raises Refused."""
+    """A classic member joins, or rejoins for the next step towards its target. Raises Refused."""
     group, config = context.group, context.view.config
     member_id = command.member_id or new_member_id
     check_length("member id", member_id)
@@ -56,7 +56,7 @@ def join(context: GroupContext, command: Join, new_member_id: str) -> JoinReply:
     else:
         assert replaced is not None
         staying = [other for other in group.members.values() if other is not replaced]
-        # Kafka makes the targets assignments also where somebody has still to give up what is meant for another one.
+        # Kafka turns the targets into assignments even if a member must still give up partitions meant for another one.
         arrived = all(other.reconciled_to(group.assignment_epoch) for other in staying)
         stale = group.assignment_epoch < epoch or not arrived
         if not stale:
@@ -76,7 +76,7 @@ def join(context: GroupContext, command: Join, new_member_id: str) -> JoinReply:
 
 
 def _speaks(group: ConsumerGroup, command: Join) -> bool:
-    """Whether the member speaks the consumer protocol, with an assignor that all classic members know."""
+    """Whether the member uses the protocol type of consumers, with an assignor that all classic members support."""
     names = [name for name, _ in command.protocols]
     shared = any(group.classic_protocols.get(name, 0) == group.classic_members for name in names)
     return command.protocol_type == embedded.PROTOCOL_TYPE and bool(names) and shared
@@ -87,13 +87,13 @@ def _sender(
 ) -> ConsumerMember:
     """The member itself, or a new one. Raises Refused.
 
-    Kafka takes any id that a member comes with as new, also of one that was put out and has not heard of it. Such a one
-    would go on with partitions that are others' by now; a classic group refuses it, and so does this one.
+    Kafka accepts any unknown member id as a new member, also that of a member that does not know of its removal.
+    Such a member would keep reading partitions that now belong to others; a classic group refuses it, and so does this.
     """
     if command.group_instance_id is None:
         member = context.group.members.get(member_id)
         if member is None and command.member_id and (subscription.owned or subscription.generation >= 0):
-            text = f"Member {member_id} is not a member of group {context.group.group_id} any more."
+            text = f"Member {member_id} is no longer a member of group {context.group.group_id}."
             raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, text)
         return member or ConsumerMember(member_id=member_id)
     if command.member_id:
@@ -130,13 +130,13 @@ def _check_generation(member: ConsumerMember, generation: int) -> None:
 
 
 def _await_join(context: GroupContext, member: ConsumerMember) -> None:
-    """It is told to rejoin, and has its rebalance timeout for that."""
+    """Start the timer in which the member has to rejoin: its rebalance timeout."""
     delay_ms = member.rebalance_timeout_ms
     context.timers.append(SetTimer(TimerKind.CLASSIC_JOIN, delay_ms, member.member_id, if_absent=True))
 
 
 def sync(context: GroupContext, command: Sync) -> SyncReply:
-    """A classic member fetches what it has; REBALANCE_IN_PROGRESS (not raised) where it has to rejoin first.
+    """A classic member fetches its assignment; REBALANCE_IN_PROGRESS (not raised) if it has to rejoin first.
 
     Raises Refused.
     """
@@ -164,7 +164,7 @@ def sync(context: GroupContext, command: Sync) -> SyncReply:
 
 
 def heartbeat(context: GroupContext, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-    """A classic member is alive; REBALANCE_IN_PROGRESS where a Join would bring it on. Raises Refused."""
+    """A classic member is alive; REBALANCE_IN_PROGRESS if a Join would take it nearer to its target. Raises Refused."""
     group = context.group
     member = fencing.find_member(group, member_id, instance_id)
     classic = _classic_side(member)
@@ -179,7 +179,7 @@ def heartbeat(context: GroupContext, member_id: str, instance_id: str | None, ge
 
 
 def leave(context: GroupContext, names: Sequence[MemberName]) -> tuple[ErrorCode, ...]:
-    """Members go, each with its own error."""
+    """Members leave, each with its own error."""
     errors: list[ErrorCode] = []
     leaving: dict[str, ConsumerMember] = {}
     for name in names:
@@ -196,7 +196,7 @@ def leave(context: GroupContext, names: Sequence[MemberName]) -> tuple[ErrorCode
 
 
 def _leaving(group: ConsumerGroup, name: MemberName) -> ConsumerMember:
-    """The member meant; an administrator names a static one by its instance id alone (KIP-345). Raises Refused."""
+    """The member of `name`; administrators name a static one by its instance id alone (KIP-345). Raises Refused."""
     if name.group_instance_id is None or name.member_id:
         return fencing.find_member(group, name.member_id, name.group_instance_id)
     member = group.static_member(name.group_instance_id)

@@ -51,7 +51,7 @@ _ClassicMember = Message(
 )
 _CLASSIC_TAG = 0
 _NO_CLASSIC_MEMBER, _CLASSIC_MEMBER = b"\0", b"\1"
-"""What the tagged field begins with. Kafka takes its absence for a classic member, so it is always there."""
+"""The first byte of the tagged field. Kafka takes a missing field for a classic member, so it is always written."""
 _MemberValue = Message(
     "ConsumerGroupMemberMetadataValue",
     _V0,
@@ -220,7 +220,7 @@ def _body(message: "type[LooseValue]", value: bytes | None) -> Any:
     if value is None:
         return None
     if value[:2] != b"\0\0":
-        raise ValueError(f"{message.__name__} version {value[:2]!r} is not known")
+        raise ValueError(f"{message.__name__} has the unknown version {value[:2]!r}")
     return message.decode(value, 0, 2)
 
 
@@ -268,7 +268,7 @@ def _read_current(member_id: str, read: Any) -> ConsumerMember | None:
 
 
 def _read_owned(topics: Any, member_epoch: int) -> Owned:
-    """Partitions with their epochs; records from before Kafka 4.3 have none, and stand for the member's epoch then."""
+    """Partitions with their epochs; records from before Kafka 4.3 have none, so the member's epoch is taken."""
     owned = {}
     for topic in topics:
         epochs = topic.assignment_epochs

@@ -1,8 +1,8 @@
-"""One decision about a consumer group in the making: what it looks at, what it has put out so far, and its steps.
+"""One decision about a consumer group while it is made: its inputs, its records so far, and its steps.
 
-The steps are those of every request that may change a group (Kafka's GroupMetadataManager): note the member, note
-what its subscription does to the group's epoch, make a new target assignment if the epochs ask for one, and bring
-the member one step nearer to it. All look at the group as it was before; it changes when the records are applied.
+The steps are those of every request that may change a group (Kafka's GroupMetadataManager): note the member, note the
+effect of its subscription on the group's epoch, compute a new target assignment if the epochs require one, and take the
+member one step towards it. All steps see the group as it was before; it changes when the records are applied.
 """
 
 from collections.abc import Iterable
@@ -37,21 +37,21 @@ from fencepost.coordinator.group.timers import SetTimer, TimerKind
 from fencepost.coordinator.metadata.image import MetadataImage
 
 METADATA_REFRESH_MS = 3_600_000
-"""How long a group goes without looking at its topics again, where no change of the metadata makes it."""
+"""The longest time between two checks of a group's topics, if no change of the metadata triggers one."""
 
 
 class View(NamedTuple):
-    """The world as a decision sees it."""
+    """The inputs of a decision besides the group and the request."""
 
     image: MetadataImage
     new_topics_at: int
-    """The metadata offset at which topics were last created: regular expressions older than that look again."""
+    """The metadata offset at which topics were last created: older regular expressions are resolved again."""
     config: GroupConfig
     now_ms: int
 
 
 class GroupContext(DecisionBuilder):
-    """A consumer group, the world around it, and what was decided so far."""
+    """A consumer group, its view, and the parts of the decision so far."""
 
     def __init__(self, group: ConsumerGroup, view: View) -> None:
         super().__init__(group.group_id)
@@ -60,7 +60,7 @@ class GroupContext(DecisionBuilder):
         self.refresh: tuple[int, int] | None = None
         self.resolve: frozenset[str] = frozenset()
         self.classic: Group | None = None
-        """What the group is from then on, where it becomes one of the classic protocol."""
+        """The new state of the group, if it becomes one of the classic protocol."""
 
     def decided(self, reply: ReplyT) -> GroupDecision[ReplyT]:
         """The finished decision."""
@@ -68,29 +68,29 @@ class GroupContext(DecisionBuilder):
         return Decision(reply, tuple(self.log), (change,))
 
     def stop_timers(self, member_ids: Iterable[str]) -> None:
-        """Nothing is awaited of these members any more."""
+        """Stop all timers of these members."""
         kinds = (TimerKind.SESSION, TimerKind.REBALANCE, TimerKind.CLASSIC_JOIN, TimerKind.CLASSIC_SYNC)
         self.timers += [SetTimer(kind, None, member_id) for member_id in member_ids for kind in kinds]
 
     # ---- the steps
 
     def note_member(self, old: ConsumerMember, new: ConsumerMember) -> bool:
-        """Write the member down where something about it changed; whether the topics that it names did."""
+        """Write the member's record if it changed; return whether the topics that it names changed."""
         if new == old:
             return False
         self.log.append(MemberRecord(self.group.group_id, new.member_id, new))
         return new.topics != old.topics
 
     def note_regex(self, old: ConsumerMember, new: ConsumerMember) -> "regexes.Change":
-        """Forget a regular expression with its last subscriber, and see to it that a new one is resolved."""
+        """Remove a regular expression with its last subscriber, and have a new one resolved."""
         change, forgotten, self.resolve = regexes.note(self.group, old.regex, new.regex, self.view)
         if forgotten is not None:
             self.log.append(RegexRecord(self.group.group_id, forgotten, None))
         return change
 
     def epoch(self, bump: bool, old: ConsumerMember, new: ConsumerMember) -> tuple[int, bool]:
-        """The group's epoch, raised where `bump` says so or its topics look different, and whether all members
-        subscribe alike, with `new` in the place of `old`."""
+        """The group's epoch, raised if `bump` is set or its topics changed, and whether all members have the same
+        subscription, with `new` in the place of `old`."""
         group = self.group
         if not bump and not group.needs_refresh(self.view.now_ms):
             return group.epoch, is_homogeneous(group.regexes, group.topics, len(group.members))
@@ -122,7 +122,7 @@ class GroupContext(DecisionBuilder):
         return epoch, homogeneous
 
     def assign(self, epoch: int, homogeneous: bool, old: ConsumerMember, new: ConsumerMember) -> tuple[int, Assignment]:
-        """The epoch of the target assignment and what the member is to have; a new target where its time has come."""
+        """The epoch of the target assignment and the member's part of it; computes a new target if one is due."""
         group, config = self.group, self.view.config
         interval_ms = config.group_consumer_assignment_interval_ms
         due = not group.assignment_timestamp_ms or not interval_ms
@@ -143,7 +143,7 @@ class GroupContext(DecisionBuilder):
         subscription_changed: bool,
         reported: Reported | None,
     ) -> ConsumerMember:
-        """Bring the member one step nearer to its target. Raises Refused."""
+        """Take the member one step towards its target. Raises Refused."""
         if not subscription_changed and member.reconciled_to(target_epoch):
             return member
         subscribed = topic_ids(subscribed_names(member, self.group.resolved), self.view.image)

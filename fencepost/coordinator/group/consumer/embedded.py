@@ -1,6 +1,6 @@
 """The consumer protocol that classic members embed in their Joins and Syncs: subscriptions and assignments, v0-3.
 
-Later versions only append fields; a version that is not known is read as the newest that is.
+Later versions only append fields; an unknown version is read as the newest known one.
 """
 
 from collections.abc import Mapping
@@ -35,28 +35,28 @@ _Assignment = Message(
 
 
 class Malformed(ValueError):
-    """Bytes that are no subscription, or no assignment."""
+    """The bytes are not a subscription, or not an assignment."""
 
 
 class Subscription(NamedTuple):
-    """What a classic member wants, and says it has."""
+    """A classic member's subscription, with the partitions that it reports to own."""
 
     topics: tuple[str, ...]
     owned: tuple[tuple[str, tuple[int, ...]], ...]
     rack_id: str | None
     generation: int = -1
-    """The one in which it was given what it has; -1 where its version does not say."""
+    """The generation in which it received its partitions; -1 if its version lacks the field."""
 
 
 class NamedAssignment(NamedTuple):
-    """What a classic member was given, by topic name; `user_data` comes from a custom assignor."""
+    """A classic member's assignment, by topic name; `user_data` comes from a custom assignor."""
 
     partitions: Mapping[str, frozenset[int]]
     user_data: bytes
 
 
 def version_of(data: bytes) -> int:
-    """The version that the bytes begin with, as far as it is known here. Raises Malformed."""
+    """The version that the bytes begin with, at most the newest known one. Raises Malformed."""
     version = int.from_bytes(data[:2], "big", signed=True)
     if len(data) < 2 or version < 0:
         raise Malformed(f"{data[:2]!r} is no version of the consumer protocol")
@@ -88,7 +88,7 @@ def read_assignment(data: bytes) -> NamedAssignment:
 
 
 def write_assignment(assignment: Assignment, image: MetadataImage, version: int) -> bytes:
-    """An assignment for a classic member, in the version it speaks; topics that are gone are left out."""
+    """An assignment for a classic member, in its version; deleted topics are left out."""
     topics = [
         _Topic(topic=image.topics_by_id[topic_id].name, partitions=sorted(partitions))
         for topic_id, partitions in assignment.items()
@@ -104,6 +104,6 @@ def by_id(partitions: Mapping[str, frozenset[int]], image: MetadataImage) -> Ass
 
 
 def reported_of(subscription: Subscription, image: MetadataImage) -> Reported:
-    """What a classic member says it has, by topic id."""
+    """The partitions that a classic member reports to own, by topic id."""
     names = image.topics_by_name
     return tuple((names[name].topic_id, partitions) for name, partitions in subscription.owned if name in names)

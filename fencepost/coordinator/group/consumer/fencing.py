@@ -1,4 +1,4 @@
-"""Who may speak for a member of a consumer group, and how members go (KIP-848)."""
+"""Which sender may act as a member of a consumer group, and how members leave (KIP-848)."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -38,7 +38,7 @@ def known_member(group: ConsumerGroup, member_id: str) -> ConsumerMember:
 
 
 def holder_of(group: ConsumerGroup, member_id: str, instance_id: str) -> ConsumerMember:
-    """The member that holds a static place, which must be this one. Raises Refused."""
+    """The static member of an instance id, which must be this member. Raises Refused."""
     member = group.static_member(instance_id)
     if member is None:
         raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
@@ -49,15 +49,16 @@ def holder_of(group: ConsumerGroup, member_id: str, instance_id: str) -> Consume
 
 
 def find_member(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember:
-    """The member by its id, or by its static place where it names one. Raises Refused."""
+    """The member by its id, or by its instance id if it has one. Raises Refused."""
     return known_member(group, member_id) if instance_id is None else holder_of(group, member_id, instance_id)
 
 
 def check_epoch(member: ConsumerMember, epoch: int, reported: Reported | None) -> None:
-    """Whether a heartbeat comes from the member as it is known.
+    """Check that a heartbeat shows the member's epoch.
 
-    The previous epoch is let through, for the answer with the new one may be lost, if the member has nothing that
-    is not its own by now. Raises Refused with FENCED_MEMBER_EPOCH: it must drop everything and join again.
+    The previous epoch is accepted too, because the answer with the new one may be lost; but only if the member reports
+    no partition that is not assigned to it now. Raises Refused with FENCED_MEMBER_EPOCH: it must drop all partitions
+    and join again.
     """
     if epoch in (JOIN_EPOCH, member.epoch):
         return
@@ -73,7 +74,7 @@ def check_epoch(member: ConsumerMember, epoch: int, reported: Reported | None) -
 
 
 def check_size(group: ConsumerGroup, member_id: str, max_size: int) -> None:
-    """Whether there is room. Raises Refused with GROUP_MAX_SIZE_REACHED."""
+    """Check that the group is not full. Raises Refused with GROUP_MAX_SIZE_REACHED."""
     if len(group.members) >= max_size and member_id not in group.members:
         text = f"The consumer group has reached its maximum capacity of {max_size} members."
         raise Refused(ErrorCode.GROUP_MAX_SIZE_REACHED, text)
@@ -82,10 +83,10 @@ def check_size(group: ConsumerGroup, member_id: str, max_size: int) -> None:
 def take_static_place(
     context: GroupContext, member_id: str, instance_id: str, by_consumer_protocol: bool
 ) -> ConsumerMember:
-    """The member that joins in a static place: a new one, or one that inherits all from the former holder.
+    """The member that joins with an instance id: a new one, or the successor of the former member with that id.
 
-    Among members of the consumer protocol the former holder must have left first (epoch -2): two processes with the
-    same instance id would fence each other for ever. Raises Refused with UNRELEASED_INSTANCE_ID.
+    A former member of the consumer protocol must have left first (epoch -2): two processes with the same instance id
+    would fence each other for ever. Raises Refused with UNRELEASED_INSTANCE_ID.
     """
     group = context.group
     former = group.static_member(instance_id)
@@ -96,36 +97,36 @@ def take_static_place(
             f"Static member {member_id} with instance id {instance_id} cannot join the group because the instance id "
         )
         raise Refused(ErrorCode.UNRELEASED_INSTANCE_ID, text + f"is owned by {former.member_id} member.")
-    heir = replace(former, member_id=member_id, epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)
+    successor = replace(former, member_id=member_id, epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)
     remove(context, former.member_id)
-    context.log.append(MemberRecord(group.group_id, member_id, heir))
+    context.log.append(MemberRecord(group.group_id, member_id, successor))
     context.log.append(TargetRecord(group.group_id, member_id, group.target.get(former.member_id, NOTHING)))
-    context.log.append(CurrentRecord(group.group_id, member_id, heir))
-    return heir
+    context.log.append(CurrentRecord(group.group_id, member_id, successor))
+    return successor
 
 
 def remove(context: GroupContext, member_id: str) -> None:
-    """Write that a member is gone."""
+    """Write the tombstones of a member."""
     group_id = context.group.group_id
     context.log.append(CurrentRecord(group_id, member_id, None))
     context.log.append(TargetRecord(group_id, member_id, None))
     context.log.append(MemberRecord(group_id, member_id, None))
 
 
-def leave_for_a_while(context: GroupContext, member: ConsumerMember) -> None:
-    """A static member goes and will come back: it keeps its partitions until its session is over."""
+def leave_temporarily(context: GroupContext, member: ConsumerMember) -> None:
+    """A static member leaves temporarily: it keeps its partitions until its session expires."""
     assigned = with_epoch(without_epochs(member.assigned), JOIN_EPOCH)
     away = replace(member, epoch=LEAVE_STATIC_EPOCH, assigned=assigned, revoking=NOTHING_OWNED)
     context.log.append(CurrentRecord(context.group.group_id, member.member_id, away))
 
 
 def drop_members(context: GroupContext, members: Sequence[ConsumerMember]) -> None:
-    """Take members out; the epoch is raised, so that the next heartbeat gives their partitions to others."""
+    """Remove members and raise the epoch, so that the next heartbeat assigns their partitions to others."""
     group = context.group
     for member in members:
         remove(context, member.member_id)
     topics = dict(group.topics)
-    for regex in _deserted(group, members):
+    for regex in _unused_regexes(group, members):
         context.log.append(RegexRecord(group.group_id, regex, None))
         if regex in group.resolved:
             count_regex(topics, group.resolved[regex].topics, -1)
@@ -136,7 +137,7 @@ def drop_members(context: GroupContext, members: Sequence[ConsumerMember]) -> No
     context.stop_timers(member.member_id for member in members)
 
 
-def _deserted(group: ConsumerGroup, members: Iterable[ConsumerMember]) -> list[str]:
+def _unused_regexes(group: ConsumerGroup, members: Iterable[ConsumerMember]) -> list[str]:
     """The regular expressions that only these members subscribe to."""
     counts: dict[str, int] = {}
     for member in members:

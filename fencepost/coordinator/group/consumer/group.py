@@ -1,7 +1,7 @@
-"""A consumer group as the fold of its records, with the counts and reverse maps that decisions ask for.
+"""A consumer group as the fold of its records, with the counts and reverse maps that decisions need.
 
-Changed by `apply` alone, the same at an append and in replay. What is not in the log (when to look at the topics again)
-may be lost at any time: it costs one look more.
+Only `apply` changes it, the same at an append and in replay. The time of the next check of the topics is not in the
+log: its loss costs one more check.
 """
 
 from collections.abc import Iterable, Mapping
@@ -30,7 +30,7 @@ from fencepost.coordinator.group.consumer.records import (
 )
 
 INITIAL_EPOCH = 1
-"""Group and assignment epoch of a group that has written neither: a member without topics needs no assignment."""
+"""Group and assignment epoch of a group without a record of either: a member without topics needs no assignment."""
 NO_EPOCH = -1
 
 
@@ -42,7 +42,7 @@ class Subscribers(NamedTuple):
 
 
 class ConsumerGroup:
-    """One group; `group_id` in all of its records is its own."""
+    """One group; all of its records have its `group_id`."""
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
@@ -51,32 +51,32 @@ class ConsumerGroup:
         self.assignment_epoch = INITIAL_EPOCH
         self.assignment_timestamp_ms = 0
         self.members: dict[str, ConsumerMember] = {}
-        """By id, in the order of arrival."""
+        """By id, in the order in which they joined."""
         self.static: dict[str, str] = {}
         """Member ids by instance id (KIP-345)."""
         self.target: dict[str, Assignment] = {}
         self.target_owners: dict[bytes, dict[int, str]] = {}
-        """`target` the other way round: the member that each partition is meant for."""
+        """The reverse of `target`: the member that each partition is meant for."""
         self.topics: dict[str, Subscribers] = {}
-        """Every topic that somebody subscribes to; it need not exist."""
+        """Every topic that a member subscribes to; it need not exist."""
         self.regexes: dict[str, int] = {}
         """How many members subscribe to each regular expression."""
         self.resolved: dict[str, ResolvedRegex] = {}
         self.assignors: dict[str, int] = {}
         self.classic_members = 0
         self.classic_protocols: dict[str, int] = {}
-        """How many classic members know each assignor."""
+        """How many classic members support each assignor."""
         self.has_topics_record = False
         self.refresh_at_ms = 0
-        """When the topics are looked at again, unless a change of the metadata comes first; not in the log."""
+        """When the topics are checked again, unless a change of the metadata comes first; not in the log."""
         self.refresh_epoch = 0
         self._partition_epochs: dict[bytes, dict[int, int]] = {}
 
-    # ---- what decisions ask
+    # ---- questions of decisions
 
     @property
     def state(self) -> str:
-        """The phase as ConsumerGroupDescribe and ListGroups spell it."""
+        """The phase under its name in ConsumerGroupDescribe and ListGroups."""
         if not self.members:
             return "Empty"
         if self.epoch > self.assignment_epoch:
@@ -86,22 +86,22 @@ class ConsumerGroup:
         return "Reconciling"
 
     def static_member(self, instance_id: str | None) -> ConsumerMember | None:
-        """The member that holds a static place."""
+        """The static member of an instance id."""
         held_by = None if instance_id is None else self.static.get(instance_id)
         return None if held_by is None else self.members[held_by]
 
     def partition_epoch(self, topic_id: bytes, partition: int) -> int:
-        """The epoch of the member that has the partition, or has still to give it back; -1 where it is free."""
+        """The epoch of the member that has the partition, or must still give it back; -1 if it is free."""
         return self._partition_epochs.get(topic_id, {}).get(partition, NO_EPOCH)
 
     def target_of(self, member_id: str, instance_id: str | None) -> Assignment:
-        """What a member, or the former holder of its static place, is to have."""
+        """The target assignment of a member, or of the former member with its instance id."""
         if instance_id is not None:
             member_id = self.static.get(instance_id, "")
         return self.target.get(member_id, NOTHING)
 
     def waits_for_partitions(self, member: ConsumerMember) -> bool:
-        """Whether some partition that it is to have is still with another member."""
+        """Whether another member still has a partition of this member's target."""
         if member.state is not MemberState.UNRELEASED_PARTITIONS:
             return False
         return any(
@@ -111,13 +111,13 @@ class ConsumerGroup:
         )
 
     def needs_refresh(self, now_ms: int) -> bool:
-        """Whether it is time to look at the topics again."""
+        """Whether the topics have to be checked again."""
         return now_ms >= self.refresh_at_ms or self.epoch < self.refresh_epoch
 
     # ---- records
 
     def apply(self, record: ConsumerRecord) -> None:
-        """Take over one record. Tombstones of what is not there say nothing (compaction may have left only them)."""
+        """Apply one record. A tombstone of an absent key has no effect (compaction may have left only tombstones)."""
         match record:
             case EpochRecord():
                 if record.value is not None:
@@ -143,11 +143,11 @@ class ConsumerGroup:
             if old is not None:
                 self._drop(old)
             return
-        said = record.value
+        value = record.value
         base = old or ConsumerMember(member_id=record.member_id)
         self._put(
             replace(
-                said,
+                value,
                 epoch=base.epoch,
                 previous_epoch=base.previous_epoch,
                 state=base.state,
@@ -163,15 +163,15 @@ class ConsumerGroup:
                 gone = replace(old, epoch=LEAVE_EPOCH, previous_epoch=LEAVE_EPOCH, state=MemberState.STABLE)
                 self._put(replace(gone, assigned=NOTHING_OWNED, revoking=NOTHING_OWNED))
             return
-        said = record.value
+        value = record.value
         self._put(
             replace(
                 old or ConsumerMember(member_id=record.member_id),
-                epoch=said.epoch,
-                previous_epoch=said.previous_epoch,
-                state=said.state,
-                assigned=said.assigned,
-                revoking=said.revoking,
+                epoch=value.epoch,
+                previous_epoch=value.previous_epoch,
+                state=value.state,
+                assigned=value.assigned,
+                revoking=value.revoking,
             )
         )
 
@@ -191,7 +191,7 @@ class ConsumerGroup:
             del self.static[member.instance_id]
 
     def _count(self, member: ConsumerMember, step: int) -> None:
-        """Add a member to the counts, or take it out."""
+        """Add a member to the counts, or remove it."""
         count_names(self.topics, member.topics, step)
         if member.regex:
             count(self.regexes, member.regex, step)
@@ -205,7 +205,7 @@ class ConsumerGroup:
             self._hold(owned, member.epoch, step)
 
     def _hold(self, owned: Owned, epoch: int, step: int) -> None:
-        """Note who has partitions; a release counts only if the epoch is still the one that was noted."""
+        """Note the owner's epoch of partitions; a release counts only if the noted epoch is still the same."""
         for topic_id, partitions in owned.items():
             noted = self._partition_epochs.setdefault(topic_id, {})
             for partition in partitions:
@@ -243,19 +243,19 @@ class ConsumerGroup:
 
 
 def count(counts: dict[str, int], name: str, step: int) -> None:
-    """Add `step` to a count; one of zero is left out."""
+    """Add `step` to a count, and remove a count of zero."""
     counts[name] = counts.get(name, 0) + step
     if counts[name] <= 0:
         del counts[name]
 
 
 def count_names(topics: dict[str, Subscribers], names: Iterable[str], step: int) -> None:
-    """Topics that a member names, or names no more."""
+    """Count topics that a member names (1), or no longer names (-1)."""
     _count_topics(topics, names, step, 0)
 
 
 def count_regex(topics: dict[str, Subscribers], names: Iterable[str], step: int) -> None:
-    """Topics that a regular expression matches, or matches no more."""
+    """Count topics that a regular expression matches (1), or no longer matches (-1)."""
     _count_topics(topics, names, 0, step)
 
 
@@ -270,7 +270,7 @@ def _count_topics(topics: dict[str, Subscribers], names: Iterable[str], by_name:
 
 
 def tombstones(group: ConsumerGroup) -> list[ConsumerRecord]:
-    """What makes the group as if it had never been."""
+    """The tombstones of all the group's records."""
     group_id, members = group.group_id, list(group.members)
     return [
         *(CurrentRecord(group_id, member_id, None) for member_id in members),
@@ -284,7 +284,7 @@ def tombstones(group: ConsumerGroup) -> list[ConsumerRecord]:
 
 
 def is_homogeneous(regexes: Mapping[str, int], topics: Mapping[str, Subscribers], members: int) -> bool:
-    """Whether all members subscribe to the same topics: by the same names, or all by one regular expression."""
+    """Whether all members subscribe to the same topics: by the same names, or all by one regular expression only."""
     if not regexes:
         return all(found.names == members for found in topics.values())
     if len(regexes) > 1 or next(iter(regexes.values())) != members:

@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat as a decision: join, live, leave (KIP-848, row G4)."""
+"""ConsumerGroupHeartbeat as a decision: join, heartbeat, leave (KIP-848, row G4)."""
 
 from dataclasses import replace
 
@@ -16,9 +16,9 @@ from fencepost.coordinator.group.timers import SetTimer, TimerKind
 
 
 def heartbeat(context: GroupContext, request: Heartbeat, new_member_id: str) -> HeartbeatReply:
-    """A member joins, or says that it is alive; in both cases it may hear of new partitions. Raises Refused.
+    """A member joins, or sends a heartbeat; in both cases the reply may contain a new assignment. Raises Refused.
 
-    `new_member_id` is given to a member of v0 that has none yet.
+    A member of v0 that has no member id receives `new_member_id`.
     """
     member_id = request.member_id or new_member_id
     config = context.view.config
@@ -33,20 +33,20 @@ def heartbeat(context: GroupContext, request: Heartbeat, new_member_id: str) -> 
     target_epoch, target = context.assign(epoch, homogeneous, member, updated)
     updated = context.step(updated, target_epoch, target, changed, request.reported)
     context.timers.append(SetTimer(TimerKind.SESSION, config.group_consumer_session_timeout_ms, member_id))
-    tell = request.member_epoch == JOIN_EPOCH or request.is_full or member.assigned != updated.assigned
+    shows_assignment = request.member_epoch == JOIN_EPOCH or request.is_full or member.assigned != updated.assigned
     return HeartbeatReply(
         member_id=member_id,
         member_epoch=updated.epoch,
         heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
-        assignment=without_epochs(updated.assigned) if tell else None,
+        assignment=without_epochs(updated.assigned) if shows_assignment else None,
     )
 
 
-def quiet(group: ConsumerGroup | None, request: Heartbeat, view: View) -> HeartbeatReply | None:
-    """The answer to a heartbeat that says and finds nothing new; None where `heartbeat` has to look.
+def reply_if_unchanged(group: ConsumerGroup | None, request: Heartbeat, view: View) -> HeartbeatReply | None:
+    """The reply to a heartbeat that changes nothing, if the group has not changed either; else None: use `heartbeat`.
 
-    Nearly all are such: a known dynamic member in the epoch of the target, which it has reached, asks for nothing. All
-    that is left to do for it is to start its session over.
+    Nearly all heartbeats are such: a known dynamic member has reached the current target and requests nothing. Only its
+    session has to be restarted.
     """
     if group is None or group.epoch > group.assignment_epoch or group.needs_refresh(view.now_ms):
         return None
@@ -73,7 +73,7 @@ def quiet(group: ConsumerGroup | None, request: Heartbeat, view: View) -> Heartb
 
 
 def _sender(context: GroupContext, request: Heartbeat, member_id: str) -> ConsumerMember:
-    """The member that speaks; a new one where it joins. Raises Refused."""
+    """The member that sent the request; a new one if it joins. Raises Refused."""
     group, joins = context.group, request.member_epoch == JOIN_EPOCH
     if request.instance_id is None:
         if joins:
@@ -89,7 +89,7 @@ def _sender(context: GroupContext, request: Heartbeat, member_id: str) -> Consum
 
 
 def _updated(member: ConsumerMember, request: Heartbeat) -> ConsumerMember:
-    """The member with what the request says of it; who speaks here is no classic member any more."""
+    """The member with the fields of the request; from now on it is not a classic member."""
     timeout_ms = request.rebalance_timeout_ms
     return replace(
         member,
@@ -106,10 +106,10 @@ def _updated(member: ConsumerMember, request: Heartbeat) -> ConsumerMember:
 
 
 def leave(context: GroupContext, request: Heartbeat) -> HeartbeatReply:
-    """A member goes for good (epoch -1), or a static one for a while (-2). Raises Refused."""
+    """A member leaves for good (epoch -1), or a static one temporarily (-2). Raises Refused."""
     member = fencing.find_member(context.group, request.member_id, request.instance_id)
     if request.instance_id is not None and request.member_epoch == LEAVE_STATIC_EPOCH:
-        fencing.leave_for_a_while(context, member)
+        fencing.leave_temporarily(context, member)
     else:
         migration.drop_or_downgrade(context, [member])
     return HeartbeatReply(member_id=member.member_id, member_epoch=request.member_epoch)

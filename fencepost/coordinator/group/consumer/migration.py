@@ -1,9 +1,9 @@
-"""A group goes from the classic to the consumer protocol and back while its members go on (row G5).
+"""A group migrates from the classic to the consumer protocol and back while its members keep working (row G5).
 
-Up: a member of the consumer protocol joins a classic group of consumers. All that the classic members had becomes their
-assignment, and they stay as classic members: their Joins, Syncs and heartbeats are then answered by the consumer group.
-Down: the last member of the consumer protocol leaves. The target assignment becomes that of a classic group, which then
-rebalances.
+Upgrade: a member of the consumer protocol joins a classic group of consumers. The classic members keep their
+assignments and stay as classic members: the consumer group then answers their Joins, Syncs and heartbeats.
+Downgrade: the last member of the consumer protocol leaves. The target assignment becomes that of a classic group, which
+then rebalances.
 """
 
 from collections.abc import Sequence
@@ -51,11 +51,11 @@ from fencepost.coordinator.metadata.image import MetadataImage
 from fencepost.protocol.errors import ErrorCode
 
 Converted: TypeAlias = tuple[ConsumerMember, Assignment]
-"""A classic member as one of the consumer group, and what it was assigned."""
+"""A classic member as a member of the consumer group, and its assignment."""
 
 
 class MigrationPolicy(StrEnum):
-    """Which ways a group with members may go (`group.consumer.migration.policy`)."""
+    """The migrations allowed for a group with members (`group.consumer.migration.policy`)."""
 
     BIDIRECTIONAL = "bidirectional"
     UPGRADE = "upgrade"
@@ -73,11 +73,11 @@ def may_downgrade(config: GroupConfig) -> bool:
     return config.group_consumer_migration_policy in (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.DOWNGRADE)
 
 
-# ---- up
+# ---- upgrade
 
 
 def upgrade(context: GroupContext, classic: Active) -> None:
-    """Make the context's (new) group of a classic one. Raises Refused (GROUP_ID_NOT_FOUND) where it cannot be."""
+    """Convert a classic group to the context's (new) group. Raises Refused (GROUP_ID_NOT_FOUND) if it cannot be."""
     group_id, config = context.group.group_id, context.view.config
     if not may_upgrade(config):
         raise _cannot_upgrade(group_id, "online upgrade is disabled")
@@ -90,10 +90,10 @@ def upgrade(context: GroupContext, classic: Active) -> None:
         members = _with_what_they_give_up(members, classic, context.view.image)
     except embedded.Malformed as error:
         raise _cannot_upgrade(group_id, "the embedded consumer protocol is malformed") from error
-    # What nobody has, as in the middle of a rebalance, has to be dealt: also where whoever joins takes over a place
-    # and wants nothing new. Topics that look different raise the epoch.
-    looks = 0 if _has_unassigned(members, context.view.image) else _hash_of(members, context.view.image)
-    records = _creation(group_id, classic.generation, members, looks)
+    # Partitions without an owner, as in the middle of a rebalance, must be assigned, even if the joining member only
+    # takes over an instance id with the same subscription. A different hash of the topics raises the epoch.
+    hashed = 0 if _has_unassigned(members, context.view.image) else _hash_of(members, context.view.image)
+    records = _creation(group_id, classic.generation, members, hashed)
     for record in records:
         context.group.apply(record)
     context.log.append(GroupRemoved(group_id))
@@ -102,7 +102,7 @@ def upgrade(context: GroupContext, classic: Active) -> None:
     for member in classic.members.values():
         context.timers.append(SetTimer(TimerKind.SESSION, member.session_timeout_ms, member.member_id))
     context.timers += [SetTimer(kind, None, "") for kind in (TimerKind.JOIN, TimerKind.SYNC)]
-    context.timers += [SetTimer(TimerKind.SESSION, None, promised) for promised in classic.pending]
+    context.timers += [SetTimer(TimerKind.SESSION, None, pending_id) for pending_id in classic.pending]
 
 
 def _cannot_upgrade(group_id: str, why: str) -> Refused:
@@ -116,7 +116,7 @@ def _metadata(member: Member, classic: Active) -> bytes:
 
 
 def _as_consumer(member: Member, classic: Active, image: MetadataImage) -> Converted:
-    """A classic member as one of the consumer group, with what it was assigned. Raises Malformed and Refused."""
+    """A classic member as a member of the consumer group, with its assignment. Raises Malformed and Refused."""
     subscription = embedded.read_subscription(_metadata(member, classic))
     given = embedded.read_assignment(member.assignment)
     if given.user_data:
@@ -143,10 +143,10 @@ def _as_consumer(member: Member, classic: Active, image: MetadataImage) -> Conve
 
 
 def _with_what_they_give_up(members: Sequence[Converted], classic: Active, image: MetadataImage) -> list[Converted]:
-    """The members, with what they may still read though the last round gave it to nobody.
+    """The members, with partitions that they may still read though the last generation assigned them to no member.
 
-    A cooperative member (KIP-429) joins with what it has, is told to give a part of it up, and joins again when it did:
-    only then may others have that. Kafka takes it as free from the beginning.
+    A cooperative member (KIP-429) joins with its partitions, receives fewer, gives up the others and joins again: only
+    then may other members have these. Kafka takes them as free from the beginning.
     """
     given = {(topic_id, at) for _, target in members for topic_id, all_ in target.items() for at in all_}
     claims: dict[tuple[bytes, int], tuple[int, str]] = {}
@@ -175,7 +175,7 @@ def _hash_of(members: Sequence[Converted], image: MetadataImage) -> int:
 
 
 def _has_unassigned(members: Sequence[Converted], image: MetadataImage) -> bool:
-    """Whether somebody subscribes to a partition that nobody was given."""
+    """Whether the members subscribe to a partition that is assigned to none of them."""
     given: dict[bytes, set[int]] = {}
     for _, target in members:
         for topic_id, partitions in target.items():
@@ -195,7 +195,7 @@ def _creation(group_id: str, epoch: int, members: Sequence[Converted], hashed: i
 
 
 def _end_parked(context: GroupContext, classic: Active) -> None:
-    """Whoever waits in a Join or a Sync is told to join again: there is another rebalance now."""
+    """Answer parked Joins and Syncs with REBALANCE_IN_PROGRESS: their members have to join again."""
     again = ErrorCode.REBALANCE_IN_PROGRESS
     if isinstance(classic, PreparingRebalance):
         context.answers += [JoinAnswer(member_id, JoinReply(member_id, again)) for member_id in classic.joined]
@@ -203,11 +203,11 @@ def _end_parked(context: GroupContext, classic: Active) -> None:
         context.answers += [SyncAnswer(member_id, SyncReply(again)) for member_id in classic.syncing]
 
 
-# ---- down
+# ---- downgrade
 
 
 def drop_or_downgrade(context: GroupContext, members: Sequence[ConsumerMember]) -> None:
-    """Members go; where only classic ones are left, the group becomes a classic one and rebalances."""
+    """Remove members; if only classic ones are left, the group becomes a classic one and rebalances."""
     leaving = {member.member_id for member in members}
     staying = [member for member in context.group.members.values() if member.member_id not in leaving]
     if _only_classic(staying, context.view.config):
@@ -223,9 +223,9 @@ def _only_classic(staying: Sequence[ConsumerMember], config: GroupConfig) -> boo
 
 
 def _readable(members: Sequence[ConsumerMember]) -> bool:
-    """Whether all members can be told their assignment under the protocol that would be chosen.
+    """Whether every member can receive its assignment under the protocol that would be chosen.
 
-    What a member said under its first protocol was read when it joined; nobody looked at the others.
+    A member's subscription for its first protocol was checked when it joined; the others were not.
     """
     classic = {member.member_id: _as_classic(member) for member in members}
     protocol = rebalance.select_protocol(classic)
@@ -238,7 +238,7 @@ def _readable(members: Sequence[ConsumerMember]) -> bool:
 
 
 def downgrades_by_replacing(group: ConsumerGroup, replaced: ConsumerMember | None, config: GroupConfig) -> bool:
-    """Whether a classic member that takes this static place leaves only classic members behind."""
+    """Whether only classic members are left if a classic member takes over from `replaced`."""
     if replaced is None or replaced.classic is not None:
         return False
     others = [member for member in group.members.values() if member is not replaced]
@@ -247,31 +247,31 @@ def downgrades_by_replacing(group: ConsumerGroup, replaced: ConsumerMember | Non
 
 
 def downgrade(
-    context: GroupContext, staying: Sequence[ConsumerMember], heirs: dict[str, str], *, rebalance_after: bool
+    context: GroupContext, staying: Sequence[ConsumerMember], successors: dict[str, str], *, rebalance_after: bool
 ) -> None:
-    """Make a classic group of the members that stay, with their targets as assignments, or with what they have.
+    """Make a classic group of the members that stay, with their targets or (`rebalance_after`) what they have.
 
-    `heirs`: by the id of a member that takes over a static place here, the id of the former holder, whose target it
-    gets (its own records were written in this decision, so they have to go as well).
+    `successors`: by the id of a member that takes over an instance id here, the id of the former member, whose target
+    it gets. Its own records were written in this decision, so they are removed as well.
     """
     group, now_ms = context.group, context.view.now_ms
-    former = set(heirs.values())
+    former = set(successors.values())
     context.log += [record for record in tombstones(group) if getattr(record, "member_id", None) not in former]
-    for heir in heirs:
+    for successor in successors:
         at = len(context.log) - 1
         context.log[at:at] = [
-            CurrentRecord(group.group_id, heir, None),
-            TargetRecord(group.group_id, heir, None),
-            MemberRecord(group.group_id, heir, None),
+            CurrentRecord(group.group_id, successor, None),
+            TargetRecord(group.group_id, successor, None),
+            MemberRecord(group.group_id, successor, None),
         ]
     members = {member.member_id: _as_classic(member) for member in staying}
     protocol = rebalance.select_protocol(members)
-    # Kafka writes the targets in both cases. Where a rebalance follows they are nobody's yet, and a group that became
-    # a consumer group in the middle of it would take partitions for free that members still read.
+    # Kafka writes the targets in both cases. If a rebalance follows, the members do not have them yet: a group that is
+    # upgraded in the middle of that rebalance would take partitions for free that members still read.
     given = {
         member.member_id: everything_of(member)
         if rebalance_after
-        else group.target.get(heirs.get(member.member_id, member.member_id), NOTHING)
+        else group.target.get(successors.get(member.member_id, member.member_id), NOTHING)
         for member in staying
     }
     members = {

@@ -1,4 +1,4 @@
-"""Who may commit and fetch offsets of a consumer group (rows G4, T5; KIP-848, KIP-1251)."""
+"""Which senders may commit and fetch offsets of a consumer group (rows G4, T5; KIP-848, KIP-1251)."""
 
 from collections.abc import Callable
 
@@ -23,12 +23,12 @@ def check_commit(
     partitions: tuple[TopicPartition, ...],
     topic_id: TopicId,
 ) -> ErrorCode:
-    """Whether this sender may commit positions in these partitions; one error for all.
+    """Whether this sender may commit offsets of these partitions; one error for all.
 
     `knows_epochs`: OffsetCommit from v9 on, TxnOffsetCommit from v6 on.
 
-    The epoch is the member's, or an older one that is not older than the member's hold on each of the partitions: a
-    commit that was on its way when the epoch was raised is still good, and that of a zombie is not.
+    The epoch must be the member's, or an older one in which it already had all the partitions. So a commit that was on
+    its way when the epoch was raised is accepted, and that of a zombie is not.
     """
     if epoch < 0 and not group.members:
         return ErrorCode.NONE
@@ -49,14 +49,14 @@ def check_commit(
 
 
 def _held_since(member: ConsumerMember, partition: TopicPartition, topic_id: TopicId) -> float:
-    """The epoch in which the member was given the partition; infinite where it does not have it."""
+    """The epoch in which the member received the partition; infinite if it does not have it."""
     found = topic_id(partition.topic)
     since = None if found is None else member.assigned_in(found, partition.partition)
     return float("inf") if since is None else since
 
 
 def check_fetch(group: ConsumerGroup, member_id: str | None, epoch: int) -> ErrorCode:
-    """Whether this sender may fetch the group's positions; whoever names no member may (OffsetFetch v9+)."""
+    """Whether this sender may fetch the group's offsets; a request without a member id may (OffsetFetch v9+)."""
     if member_id is None and epoch < 0:
         return ErrorCode.NONE
     member = group.members.get(member_id or "")
@@ -68,8 +68,10 @@ def check_fetch(group: ConsumerGroup, member_id: str | None, epoch: int) -> Erro
 
 
 def expired(group: ConsumerGroup, store: OffsetStore, retention_ms: int, now_ms: int) -> list[GroupRecord]:
-    """What the sweep writes: positions past their retention, counted from the commit, in topics that nobody subscribes
-    to; and with the last of them a group without members (row G7)."""
+    """The tombstones of expired offsets, and of a group without members and other offsets (row G7).
+
+    The retention counts from the commit; an offset of a topic that a member subscribes to does not expire.
+    """
     pending = store.pending(group.group_id)
     records: list[GroupRecord] = []
     kept = store.has_pending(group.group_id)

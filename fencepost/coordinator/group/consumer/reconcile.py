@@ -1,8 +1,8 @@
-"""How a member gets from what it has to what it is to have, one step per heartbeat (KIP-848).
+"""How a member gets from its current assignment to its target, one step per heartbeat (KIP-848).
 
-A partition is first taken from its owner, who says by the heartbeat that it has stopped reading it; only then may the
-next member have it. A member that must give something back stays in its epoch until it did, so its commits stay valid
-that long.
+A partition is first revoked from its owner, whose heartbeat confirms that it has stopped reading it; only then may the
+next member have it. A member that must give partitions back stays in its epoch until it has, so that its commits stay
+valid until then.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,28 +19,28 @@ from fencepost.coordinator.group.consumer.refused import Refused
 from fencepost.protocol.errors import ErrorCode
 
 Reported = Sequence[tuple[bytes, Sequence[int]]]
-"""The partitions that a member says it has, by topic id."""
+"""The partitions that a member reports to have, by topic id."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reconciliation:
-    """What a step looks at besides the member."""
+    """The inputs of a step besides the member."""
 
     epoch: int
     """The epoch of the target assignment."""
     target: Assignment
-    """What the member is to have."""
+    """The member's target assignment."""
     topic_ids: frozenset[bytes]
-    """What it subscribes to: nothing else is given to it, whatever the target says."""
+    """The topics that it subscribes to: it receives no others, even if they are in the target."""
     partition_epoch: Callable[[bytes, int], int]
-    """The epoch of a partition's owner; -1 where it has none."""
+    """The epoch of a partition's owner; -1 if it has none."""
     reported: Reported | None
-    """What it says it has; None where it says nothing."""
+    """The partitions that it reports to have; None if it reports none in this request."""
     subscription_changed: bool = False
 
 
 def reconcile(member: ConsumerMember, towards: Reconciliation) -> ConsumerMember:
-    """The member after one step; the same where none is possible.
+    """The member after one step; the same if none is possible.
 
     Raises Refused with FENCED_MEMBER_EPOCH for a member in a state that only a newer broker knows.
     """
@@ -65,7 +65,7 @@ def reconcile(member: ConsumerMember, towards: Reconciliation) -> ConsumerMember
 
 
 def _still_has(reported: Reported | None, revoking: Owned) -> bool:
-    """Whether the member has one of these partitions, as far as is known: who says nothing may have all."""
+    """Whether the member may still have one of these partitions: without a report it may have all."""
     if reported is None:
         return True
     return any(partition in revoking.get(topic_id, {}) for topic_id, partitions in reported for partition in partitions)
@@ -76,7 +76,7 @@ def _at(member: ConsumerMember, epoch: int, state: MemberState, assigned: Owned,
 
 
 def _without_unsubscribed(member: ConsumerMember, towards: Reconciliation) -> ConsumerMember:
-    """Take from it what it no longer subscribes to, without waiting for a new target."""
+    """Revoke the topics that the member no longer subscribes to, without waiting for a new target."""
     dropped = {topic_id: owned for topic_id, owned in member.assigned.items() if topic_id not in towards.topic_ids}
     if not dropped:
         return member
@@ -91,7 +91,7 @@ def _without_unsubscribed(member: ConsumerMember, towards: Reconciliation) -> Co
 
 
 def _next(member: ConsumerMember, towards: Reconciliation, epoch: int) -> ConsumerMember:
-    """The full step: keep what is in both, give back the rest, and take what is free."""
+    """The full step: keep the partitions in both, give back the others, and take the free ones of the target."""
     assigned: dict[bytes, dict[int, int]] = {}
     revoking: dict[bytes, dict[int, int]] = {}
     arriving: dict[bytes, list[int]] = {}
@@ -120,10 +120,10 @@ def _put(owned: dict[bytes, dict[int, int]], topic_id: bytes, partitions: Mappin
 
 
 def _is_free(member: ConsumerMember, towards: Reconciliation, topic_id: bytes, partition: int) -> bool:
-    """Nobody has it; or the member itself has still to give it back, and is now to keep it."""
+    """Whether no member has the partition, or this member itself must give it back and may keep it now."""
     return towards.partition_epoch(topic_id, partition) == -1 or partition in member.revoking.get(topic_id, {})
 
 
 def reported_of(topics: Iterable[tuple[bytes, Iterable[int]]]) -> Reported:
-    """Partitions as a member reports them, made fast."""
+    """Partitions as a member reports them, as immutable values."""
     return tuple((topic_id, tuple(partitions)) for topic_id, partitions in topics)

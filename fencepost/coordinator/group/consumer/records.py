@@ -1,4 +1,4 @@
-"""What a consumer group writes to `__consumer_offsets`, as values: one class per kind of key; None is a tombstone."""
+"""The records of a consumer group in `__consumer_offsets`, as values: one class per kind of key; None: a tombstone."""
 
 from typing import NamedTuple, TypeAlias
 
@@ -6,14 +6,14 @@ from fencepost.coordinator.group.consumer.member import Assignment, ConsumerMemb
 
 
 class GroupEpoch(NamedTuple):
-    """The epoch that the group's subscriptions and topics are at, and what those topics looked like, as one number."""
+    """The epoch of the group's subscriptions and topics, and a hash of those topics."""
 
     epoch: int
     metadata_hash: int = 0
 
 
 class TargetEpoch(NamedTuple):
-    """The group epoch that the target assignment was made for, and when (ms since 1970; 0: not known)."""
+    """The group epoch of the target assignment, and its time (ms since 1970; 0: unknown)."""
 
     epoch: int
     timestamp_ms: int = 0
@@ -28,21 +28,21 @@ class ResolvedRegex(NamedTuple):
 
 
 class EpochRecord(NamedTuple):
-    """ConsumerGroupMetadata (3): the group is there, at an epoch."""
+    """ConsumerGroupMetadata (3): the group exists, at an epoch."""
 
     group_id: str
     value: GroupEpoch | None
 
 
 class TopicsRecord(NamedTuple):
-    """ConsumerGroupPartitionMetadata (4): the topics, as Kafka up to 4.0 kept them. Read and removed, not written."""
+    """ConsumerGroupPartitionMetadata (4): the topics, in Kafka up to 4.0. The broker reads and removes such records."""
 
     group_id: str
     there: bool
 
 
 class MemberRecord(NamedTuple):
-    """ConsumerGroupMemberMetadata (5): who a member is and what it wants; only that part of `value` counts."""
+    """ConsumerGroupMemberMetadata (5): a member's identity and subscription; only that part of `value` counts."""
 
     group_id: str
     member_id: str
@@ -57,7 +57,7 @@ class TargetEpochRecord(NamedTuple):
 
 
 class TargetRecord(NamedTuple):
-    """ConsumerGroupTargetAssignmentMember (7): what a member is to have."""
+    """ConsumerGroupTargetAssignmentMember (7): the target assignment of a member."""
 
     group_id: str
     member_id: str
@@ -73,7 +73,7 @@ class CurrentRecord(NamedTuple):
 
 
 class RegexRecord(NamedTuple):
-    """ConsumerGroupRegularExpression (16): what a regular expression matches."""
+    """ConsumerGroupRegularExpression (16): the topics that a regular expression matches."""
 
     group_id: str
     regex: str

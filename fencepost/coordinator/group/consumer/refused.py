@@ -4,7 +4,7 @@ from fencepost.protocol.errors import ErrorCode
 
 
 class Refused(Exception):
-    """Nothing is changed; the client hears `code`, and the text where its API has room for one."""
+    """Nothing is changed; the client receives `code`, and the text if its API has a field for it."""
 
     def __init__(self, code: ErrorCode, text: str) -> None:
         super().__init__(text)

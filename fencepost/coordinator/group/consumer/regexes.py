@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from fencepost.coordinator.group.consumer.context import View
 
 REFRESH_MIN_INTERVAL_MS = 10_000
-"""Expressions of one group are resolved at most this often."""
+"""The shortest time between two resolutions of a group's expressions."""
 
 
 class Change(Enum):
-    """What a request did to its member's regular expression."""
+    """How a request changed its member's regular expression."""
 
     NONE = auto()
     UPDATED = auto()
-    """A new one, whose topics are not known yet: the epoch is raised when they are."""
+    """A new expression that is not resolved yet: the epoch is raised when it is."""
     UPDATED_AND_RESOLVED = auto()
 
 
@@ -55,10 +55,10 @@ def resolve(expressions: Iterable[str], view: "View") -> dict[str, ResolvedRegex
 def note(
     group: ConsumerGroup, old: str | None, new: str | None, view: "View"
 ) -> tuple[Change, str | None, frozenset[str]]:
-    """What becomes of the expressions when a member that subscribed to `old` subscribes to `new`.
+    """The effect on the expressions when a member that subscribed to `old` subscribes to `new`.
 
-    Answers with what changed, the expression that lost its last subscriber, and those to resolve now (all of the
-    group's, where any has to be). Raises Refused.
+    Returns the change, the expression that lost its last subscriber, and the expressions to resolve now (all of the
+    group's, if any has to be). Raises Refused.
     """
     change, forgotten, wanted = Change.NONE, None, False
     if old != new:
@@ -88,9 +88,9 @@ def note(
 
 
 def note_resolved(group: ConsumerGroup, resolved: dict[str, ResolvedRegex], view: "View") -> list[ConsumerRecord]:
-    """What is written once expressions are resolved: their topics, and a new epoch where they are not what they were.
+    """The records of resolved expressions: their topics, and a new epoch if these have changed.
 
-    Expressions that nobody subscribes to any more are left out.
+    Expressions without a subscriber are left out.
     """
     topics = dict(group.topics)
     records: list[ConsumerRecord] = []

@@ -1,4 +1,4 @@
-"""What members of a consumer group ask, and what they are told."""
+"""The requests of a consumer group's members, and the replies."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from fencepost.coordinator.group.consumer.refused import Refused
 from fencepost.protocol.errors import ErrorCode
 
 KEY_TEXT_MAX = 2**15 - 1
-"""The most bytes that a string in the key of a record has."""
+"""The most bytes of a string in the key of a record."""
 
 
 class Heartbeat(NamedTuple):
@@ -30,26 +30,26 @@ class Heartbeat(NamedTuple):
     regex: str | None = None
     assignor: str | None = None
     reported: Reported | None = None
-    """The partitions that the member has."""
+    """The partitions that the member reports to have."""
     client_id: str = ""
     client_host: str = ""
     member_id_required: bool = True
-    """v1+: the client makes its own member id (KIP-1082); before, an empty one asks for one."""
+    """v1+: the client chooses its own member id (KIP-1082); before, an empty one requests one."""
 
     @property
     def leaves(self) -> bool:
-        """Whether it is a good-bye, for good or for a while."""
+        """Whether the member leaves, for good or temporarily."""
         return self.member_epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH)
 
     @property
     def is_full(self) -> bool:
-        """Whether it says everything: the answer then says everything, too."""
+        """Whether the request has all fields: the answer then has the assignment, too."""
         subscribes = self.topics is not None or self.regex is not None
         return self.rebalance_timeout_ms != -1 and subscribes and self.reported is not None
 
 
 class HeartbeatReply(NamedTuple):
-    """The answer; `assignment` only where it changed or everything was asked for."""
+    """The answer; it has an `assignment` only if that changed, or if the request was full."""
 
     error: ErrorCode = ErrorCode.NONE
     text: str | None = None
@@ -60,7 +60,7 @@ class HeartbeatReply(NamedTuple):
 
 
 def check(request: Heartbeat, assignors: Sequence[str]) -> None:
-    """Refuse what makes no sense whatever the group is. Raises Refused."""
+    """Refuse requests that are invalid for every group. Raises Refused."""
     if request.member_id_required or request.member_epoch > 0 or request.member_epoch == LEAVE_EPOCH:
         _not_empty(request.member_id, "MemberId")
     _not_empty(request.group_id, "GroupId")
@@ -86,7 +86,7 @@ def check(request: Heartbeat, assignors: Sequence[str]) -> None:
 
 
 def check_length(name: str, value: str | None) -> None:
-    """Whether the text fits into the key of a record. Raises Refused; Kafka fails when it writes it."""
+    """Check that the text fits into the key of a record. Raises Refused; Kafka fails only when it writes the key."""
     if value is not None and len(value) > KEY_TEXT_MAX // 4 and len(value.encode()) > KEY_TEXT_MAX:
         raise Refused(ErrorCode.INVALID_REQUEST, f"{name} is longer than {KEY_TEXT_MAX} bytes.")
 
@@ -97,7 +97,7 @@ def _not_empty(value: str | None, name: str) -> None:
 
 
 def _check_join(request: Heartbeat) -> None:
-    """A member that joins says everything, and has nothing; it may subscribe to nothing."""
+    """A member that joins must set all fields and have no partitions; it may subscribe to no topic."""
     if request.rebalance_timeout_ms == -1:
         raise Refused(ErrorCode.INVALID_REQUEST, "RebalanceTimeoutMs must be provided in first request.")
     if request.reported is None or request.reported:

@@ -1,4 +1,4 @@
-"""The target assignment: what each member of a consumer group is to have, and the records that say so."""
+"""The target assignment of each member of a consumer group, and its records."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -17,7 +17,7 @@ ASSIGNORS: Mapping[str, Assignor] = MappingProxyType({"uniform": uniform.assign,
 def preferred_assignor(
     group: ConsumerGroup, default: str, old: ConsumerMember | None = None, new: ConsumerMember | None = None
 ) -> str:
-    """The assignor that most members ask for, with `new` in the place of `old`; votes that tie go to the first name."""
+    """The assignor that most members ask for, with `new` in the place of `old`; in a tie the first name wins."""
     votes = dict(group.assignors)
     if old is not None and old.assignor is not None:
         votes[old.assignor] = votes.get(old.assignor, 0) - 1
@@ -36,9 +36,9 @@ def new_target(
     image: MetadataImage,
     now_ms: Callable[[], int],
 ) -> tuple[list[ConsumerRecord], Assignment]:
-    """Assign with `updated` in the group: what has to be written, and what `updated` is to have.
+    """Assign with `updated` in the group; return the records to write, and the target of `updated`.
 
-    A member that takes over a static place is given what the former holder was to have, as where it starts from.
+    A member that takes over an instance id starts from the target of the former member.
     """
     former = group.static.get(updated.instance_id) if updated.instance_id is not None else None
     members = {key: member for key, member in group.members.items() if key != former}

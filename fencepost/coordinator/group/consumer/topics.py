@@ -1,4 +1,4 @@
-"""What subscriptions mean in the cluster as it is: names and regular expressions become topics, topics a hash."""
+"""From subscriptions to existing topics: names and regular expressions become topics, topics become a hash."""
 
 from collections.abc import Collection, Iterable, Mapping
 from hashlib import blake2b
@@ -17,16 +17,16 @@ def subscribed_names(member: ConsumerMember, resolved: Mapping[str, ResolvedRege
 
 
 def topic_ids(names: Iterable[str], image: MetadataImage) -> frozenset[bytes]:
-    """The ids of those of the topics that exist."""
+    """The ids of the topics that exist."""
     topics = image.topics_by_name
     return frozenset(topics[name].topic_id for name in names if name in topics)
 
 
 def metadata_hash(names: Collection[str], image: MetadataImage) -> int:
-    """One number for what the subscribed topics look like; 0 where none exists.
+    """A hash of the ids, names and partition counts of the subscribed topics; 0 if none exists.
 
-    A signed 64-bit number, as the record has it. Its value means something only to the broker that wrote it: another
-    one that reads it finds it changed and assigns once more, which is harmless, so it need not be Kafka's XXH3.
+    A signed 64-bit number, as the record has it. Only brokers with the same hash function compare it: another one finds
+    a change and assigns once more, which is harmless, so it need not be Kafka's XXH3.
     """
     topics = [image.topics_by_name[name] for name in sorted(names) if name in image.topics_by_name]
     if not topics:

@@ -19,7 +19,7 @@ class NamedTopic(NamedTuple):
 
 
 class DescribedConsumer(NamedTuple):
-    """One member; `assigned` is what it may read, what it has still to give back included."""
+    """One member; `assigned` has the partitions that it may read, also those that it must still give back."""
 
     member: ConsumerMember
     assigned: tuple[NamedTopic, ...]
@@ -41,7 +41,7 @@ class DescribedConsumerGroup:
 
 
 def describe(group: ConsumerGroup, default_assignor: str, image: MetadataImage) -> DescribedConsumerGroup:
-    """The group with its members; topics that are gone are left out."""
+    """The group with its members; deleted topics are left out."""
     members = tuple(
         DescribedConsumer(
             member,
