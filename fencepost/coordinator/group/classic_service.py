@@ -86,9 +86,8 @@ class ClassicGroups:
         if shard.refusal:
             return JoinReply(command.member_id, shard.refusal)
         try:
-            if command.group_id in shard.state.consumers and not self._consumers.replace_empty_group(
-                shard, command.group_id
-            ):
+            is_consumer = command.group_id in shard.state.consumers
+            if is_consumer and not self._consumers.replace_empty_group(shard, command.group_id):
                 return self._consumers.join(shard, command)
             group = shard.state.group(command.group_id)
             new_member_id = command.member_id or intern(

@@ -1,4 +1,4 @@
-"""What records about brokers, ACLs, quotas and passwords change about an image."""
+"""The changes that records about brokers, ACLs, quotas and SCRAM credentials make to an image."""
 
 from dataclasses import replace
 from operator import attrgetter, itemgetter
@@ -44,7 +44,7 @@ AccessRecord = (
 
 
 class AccessFold:
-    """Records on their way into an image, as `ImageFold`; those that are not about topics."""
+    """The part of `ImageFold` for records that are not about topics."""
 
     def __init__(self, image: MetadataImage) -> None:
         self._image = image
@@ -55,7 +55,7 @@ class AccessFold:
         self._scram: Overlay[ScramUser, ScramCredential] = Overlay(image.scram)
 
     def replay(self, offset: int, record: AccessRecord) -> None:
-        """Take in one record. Raises MetadataCorrupt where it cannot follow what was before."""
+        """Apply one record. Raises MetadataCorrupt if it contradicts the records before it."""
         match record:
             case RegisterBrokerRecord():
                 features = tuple(sorted(record.features, key=attrgetter("name")))
@@ -118,7 +118,7 @@ class AccessFold:
             self._quotas[entity][record.key] = record.value
 
     def apply(self, image: MetadataImage) -> MetadataImage:
-        """`image` with all of it in it."""
+        """`image` with all replayed records."""
         quotas = image.quotas
         if self._quotas:
             quotas = {entity: limits for entity, limits in {**quotas, **self._quotas}.items() if limits}
@@ -132,7 +132,7 @@ class AccessFold:
         )
 
     def changes(self) -> list[Change]:
-        """What an observer should hear."""
+        """The changes to report to observers."""
         changes: list[Change] = []
         if brokers := self._brokers.keys():
             changes.append(BrokersChanged(brokers))

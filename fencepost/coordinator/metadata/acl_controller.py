@@ -1,4 +1,4 @@
-"""Decides on ACLs: which may be there, and which of them go. Pure; serving them is the authorizer's work."""
+"""Decides on the creation and deletion of ACLs. Pure; the authorizer enforces them."""
 
 from collections.abc import Sequence
 
@@ -31,7 +31,7 @@ class AclController:
         self._new_id = new_id
 
     def create(self, image: MetadataImage, acls: Sequence[Acl]) -> Acls:
-        """What brings different ACLs, nothing for one that is there already; one outcome for each, in their order."""
+        """Create ACLs; one that exists already needs no record. One outcome for each, in their order."""
         there = set(image.acls.values())
         problems = [acl_problem(acl) for acl in acls]
         outcomes = [DONE if problem is None else Outcome(ErrorCode.INVALID_REQUEST, problem) for problem in problems]
@@ -39,14 +39,14 @@ class AclController:
         return Decision(outcomes, tuple(AccessControlEntryRecord(self._new_id(), *acl) for acl in new))
 
     def delete(self, image: MetadataImage, acls: Sequence[Acl]) -> Acls:
-        """What takes ACLs away; nothing where there is none like it, which is no error."""
+        """Delete ACLs; it is not an error if there is no such ACL."""
         going = set(acls)
         gone = (RemoveAccessControlEntryRecord(acl_id) for acl_id, found in image.acls.items() if found in going)
         return Decision([DONE] * len(acls), tuple(gone))
 
 
 def acl_problem(acl: Acl) -> str | None:
-    """Why an ACL cannot be, or None."""
+    """Why an ACL is invalid, or None."""
     kind, separator, name = acl.principal.partition(":")
     if acl.resource_type not in RESOURCE_TYPES:
         return "Invalid resource type"

@@ -1,4 +1,4 @@
-"""What may be asked of the metadata controller, and its answers, one per thing asked for."""
+"""The commands to the metadata controller, and its answers, one per topic, resource or feature."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ NO_ID = bytes(16)
 
 
 class Outcome(NamedTuple):
-    """An error code and, where it is one, the reason in words."""
+    """An error code and, unless it is NONE, the error message."""
 
     code: ErrorCode = ErrorCode.NONE
     message: str | None = None
@@ -33,7 +33,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class CreatedTopic:
-    """The answer for one topic; the numbers count only without an error."""
+    """The answer for one topic; the numbers are valid only without an error."""
 
     name: str
     outcome: Outcome
@@ -70,7 +70,7 @@ class MorePartitions:
 
 
 class ConfigEdit(NamedTuple):
-    """One change of one configuration; the operation's number as it came."""
+    """One change of one configuration; `operation` is the number from the request."""
 
     name: str
     operation: int
@@ -79,7 +79,7 @@ class ConfigEdit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ConfigEdits:
-    """Changes of one resource; `replace_all` takes away whatever is not named (AlterConfigs)."""
+    """Changes of one resource; `replace_all` removes all configurations that are not named (AlterConfigs)."""
 
     resource_type: int
     resource_name: str
@@ -88,7 +88,7 @@ class ConfigEdits:
 
 
 class FeatureUpdate(NamedTuple):
-    """A feature and the level it should be finalized at; 0 takes it away."""
+    """A feature and the level at which to finalize it; 0 removes the feature."""
 
     name: str
     level: int

@@ -1,4 +1,4 @@
-"""Decides on changes of configurations, set anew (AlterConfigs) or edited (IncrementalAlterConfigs). Pure."""
+"""Decides on changes of configurations: replaced (AlterConfigs) or edited (IncrementalAlterConfigs). Pure."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -94,7 +94,7 @@ class ConfigController:
     def _edited(
         self, image: MetadataImage, resource: ConfigResource, edit: ConfigEdit, current: str | None
     ) -> str | Outcome | None:
-        """The value after one edit; None where it is taken away."""
+        """The value after one edit; None if the edit deletes it."""
         operation = ConfigOperation(edit.operation)
         if operation is ConfigOperation.DELETE:
             return None
@@ -128,7 +128,7 @@ class ConfigController:
 
 
 def broker_name_problem(name: str, node_id: int) -> Outcome | None:
-    """A broker resource is either all brokers (empty) or this one by its id."""
+    """Why a broker resource's name is invalid, or None: it is empty (all brokers) or this broker's id."""
     if not name or name == str(node_id):
         return None
     if not (name.isascii() and name.lstrip("-").isdigit()):

@@ -1,4 +1,4 @@
-"""Decides what may become of topics: creation, deletion, growth. Pure: it sees an image and returns records."""
+"""Decides on the creation, deletion and growth of topics. Pure: it sees an image and returns records."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -34,7 +34,7 @@ Topics = Decision[MetadataEntry, list[CreatedTopic], None]
 
 
 class TopicController:
-    """The rules of kafka-rules D1 for one node, which is the only replica there can be."""
+    """The rules of kafka-rules D1 for one node, which is the only possible replica."""
 
     def __init__(self, facts: ClusterFacts, rules: ConfigRules, new_id: IdSource) -> None:
         self._facts = facts
@@ -42,9 +42,9 @@ class TopicController:
         self._new_id = new_id
 
     def create_topics(self, image: MetadataImage, topics: Sequence[NewTopic], validate_only: bool = False) -> Topics:
-        """Decide on each topic by itself; those that are fine are created together, in one atomic change.
+        """Decide on each topic by itself; the valid ones are created together, in one atomic change.
 
-        With `validate_only` the answers are the same and nothing is to be written.
+        With `validate_only` the answers are the same and nothing is written.
         """
         twice = {name for name, count in Counter(topic.name for topic in topics).items() if count > 1}
         taken: dict[str, object] = {}
@@ -115,7 +115,7 @@ class TopicController:
         return None if problem is None else Outcome(ErrorCode.INVALID_CONFIG, problem)
 
     def _place(self, topic: NewTopic) -> list[tuple[int, ...]] | Outcome:
-        """The replicas of each partition, or why there can be none."""
+        """The replicas of each partition, or the error."""
         if topic.assignment:
             return self._place_by_hand(topic)
         if topic.replication_factor < -1 or topic.replication_factor == 0:
@@ -169,7 +169,7 @@ class TopicController:
     def delete_topics(
         self, image: MetadataImage, topics: Sequence[TopicRef]
     ) -> Decision[MetadataRecord, list[DeletedTopic], None]:
-        """Decide on each reference; a topic that is named twice, also once by name and once by id, is left alone."""
+        """Decide on each reference; a topic that is named twice, also once by name and once by id, is not deleted."""
         if not self._facts.delete_topics:
             off = Outcome(ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
             return Decision([DeletedTopic(ref.name, ref.topic_id, off) for ref in topics])
@@ -218,7 +218,7 @@ class TopicController:
     def create_partitions(
         self, image: MetadataImage, topics: Sequence[MorePartitions], validate_only: bool = False
     ) -> Decision[MetadataEntry, list[tuple[str, Outcome]], None]:
-        """Decide on each topic by itself; those that are fine grow together."""
+        """Decide on each topic by itself; the valid ones grow together."""
         counts = Counter(topic.name for topic in topics)
         records: list[MetadataEntry] = []
         count = 0
@@ -275,7 +275,7 @@ class TopicController:
 
 
 def replicas_problem(replicas: tuple[int, ...], node_id: int) -> Outcome | None:
-    """Why a partition cannot be placed by hand on these replicas, in Kafka's words, or None."""
+    """Why a manual assignment of a partition to these replicas is invalid, in Kafka's words, or None."""
     assigned = "The manual partition assignment includes"
     unknown = [broker for broker in sorted(replicas) if broker != node_id]
     why = None
@@ -291,7 +291,7 @@ def replicas_problem(replicas: tuple[int, ...], node_id: int) -> Outcome | None:
 def _partitions(
     image: MetadataImage, topic_id: bytes, first: int, placed: Sequence[tuple[int, ...]]
 ) -> list[MetadataEntry]:
-    """Partitions from `first` on, on these replicas each; those in a row that are placed alike as one run."""
+    """The records of partitions from `first` on, with these replicas; consecutive equal ones are one run."""
     has_directories = image.features.get(METADATA_VERSION, DIRECTORIES_SINCE) >= DIRECTORIES_SINCE
     found: list[MetadataEntry] = []
     start = 0

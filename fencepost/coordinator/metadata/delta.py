@@ -1,4 +1,4 @@
-"""What changed between two images of the metadata, as a value that observers are handed."""
+"""The changes between two images of the metadata, as a value for observers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from fencepost.coordinator.metadata.image import MetadataImage, QuotaEntity, Scr
 
 
 class MetadataCorrupt(Exception):
-    """The metadata log holds a record that cannot follow the ones before it; names the offset and the reason."""
+    """A record of the metadata log contradicts the ones before it; the text names the offset and the reason."""
 
     def __init__(self, offset: int, why: str) -> None:
         super().__init__(f"metadata log at offset {offset}: {why}")
@@ -16,14 +16,14 @@ class MetadataCorrupt(Exception):
 
 @dataclass(frozen=True, slots=True)
 class TopicCreated:
-    """A topic is there."""
+    """A topic was created."""
 
     topic: TopicImage
 
 
 @dataclass(frozen=True, slots=True)
 class TopicDeleted:
-    """A topic went; `topic` is what it was."""
+    """A topic was deleted; `topic` is its last state."""
 
     topic: TopicImage
 
@@ -38,14 +38,14 @@ class PartitionsAdded:
 
 @dataclass(frozen=True, slots=True)
 class TopicConfigChanged:
-    """Something was set on, or taken off, a topic."""
+    """A configuration of a topic was set or removed."""
 
     topic: TopicImage
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerConfigChanged:
-    """Something was set on, or taken off, a broker; an empty name means all brokers."""
+    """A configuration of a broker was set or removed; an empty name means all brokers."""
 
     name: str
 
@@ -59,14 +59,14 @@ class FeaturesChanged:
 
 @dataclass(frozen=True, slots=True)
 class BrokersChanged:
-    """A broker came, went, or is registered otherwise."""
+    """Brokers were registered or unregistered, or their registration changed."""
 
     ids: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
 class AclsChanged:
-    """ACLs came and went, by their ids."""
+    """ACLs were created or deleted, by their ids."""
 
     added: frozenset[bytes]
     removed: frozenset[bytes]
@@ -74,14 +74,14 @@ class AclsChanged:
 
 @dataclass(frozen=True, slots=True)
 class QuotasChanged:
-    """Quotas of these were set or taken away."""
+    """Quotas of these entities were set or removed."""
 
     entities: frozenset[QuotaEntity]
 
 
 @dataclass(frozen=True, slots=True)
 class ScramUsersChanged:
-    """Passwords were set or taken away."""
+    """SCRAM credentials were set or removed."""
 
     users: frozenset[ScramUser]
 
@@ -98,14 +98,14 @@ Change = (
     | QuotasChanged
     | ScramUsersChanged
 )
-"""What an observer of the metadata is told once it is durable."""
+"""A change that observers of the metadata receive once it is durable."""
 
 
 @dataclass(frozen=True, slots=True)
 class MetadataDelta:
-    """One step of what may be seen: from an image to the next, and what is different in it.
+    """One visible step of the metadata: an image, the next one, and the changes between them.
 
-    Both images end where nothing is open: between two transactions, never inside one.
+    Both images end between two transactions, never inside one.
     """
 
     before: MetadataImage

@@ -1,4 +1,4 @@
-"""A list of mixed changes as one: decided one after the other, each on what those before it made, all or none. Pure."""
+"""A list of mixed changes as one, all or none: each is decided on the result of those before it. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,13 +25,13 @@ NOT_TRIED = Outcome(ErrorCode.OPERATION_NOT_ATTEMPTED, "Another change of the sa
 
 
 class CreateAcl(NamedTuple):
-    """An ACL that shall be there; no error where it is already."""
+    """An ACL to create; it is not an error if it exists already."""
 
     acl: Acl
 
 
 class DeleteAcl(NamedTuple):
-    """An ACL that shall not be there; no error where there is none like it."""
+    """An ACL to delete; it is not an error if there is no such ACL."""
 
     acl: Acl
 
@@ -42,11 +42,10 @@ ClusterEdit = NewTopic | TopicRef | MorePartitions | ConfigEdits | CreateAcl | D
 
 @dataclass(frozen=True, slots=True)
 class AppliedEdits:
-    """What became of a list of changes.
+    """The result of a list of changes.
 
-    `outcomes` has one for each, in their order; where one is refused, the others are OPERATION_NOT_ATTEMPTED and
-    nothing is changed. `delta` is what is different by them, or would be, where that was all that was asked; None if
-    refused.
+    `outcomes` has one for each, in their order. If one is refused, the others are OPERATION_NOT_ATTEMPTED and nothing
+    is changed. `delta` is the changes that they make, or with `validate_only` would make; None if refused.
     """
 
     outcomes: list[Outcome]
@@ -59,14 +58,14 @@ class AppliedEdits:
 
 
 class DecidedEdits(NamedTuple):
-    """The answer, and the records that make it true."""
+    """The answer, and the records to append for it."""
 
     applied: AppliedEdits
     records: tuple[MetadataEntry, ...]
 
 
 class EditsController:
-    """Puts the other controllers' decisions in a row."""
+    """Combines decisions of the other controllers, one after the other."""
 
     def __init__(
         self, topics: TopicController, configs: ConfigController, acls: AclController, records_max: int
@@ -77,7 +76,7 @@ class EditsController:
         self._records_max = records_max
 
     def decide(self, image: MetadataImage, edits: Sequence[ClusterEdit]) -> DecidedEdits:
-        """All of `edits` on `image`, or an error for the first that cannot be."""
+        """Decide all of `edits` on `image`, or an error for the first invalid one."""
         fold, now = ImageFold(image), image
         records: list[MetadataEntry] = []
         place = count = 0
@@ -104,7 +103,7 @@ class EditsController:
     def _decide_alike(
         self, image: MetadataImage, edits: Sequence[ClusterEdit]
     ) -> tuple[list[Outcome], list[MetadataEntry]]:
-        """Decide on edits of one kind that name different things."""
+        """Decide on edits of one kind that are about different topics, resources or ACLs."""
         match edits[0]:
             case NewTopic():
                 created = self._topics.create_topics(image, [edit for edit in edits if isinstance(edit, NewTopic)])
@@ -131,7 +130,7 @@ class EditsController:
 
 
 def _alike(edits: Sequence[ClusterEdit], start: int) -> int:
-    """How many from `start` on can be decided together: of one kind, each about another thing."""
+    """How many from `start` on can be decided together: of one kind, each about another topic, resource or ACL."""
     kind, seen = _kind(edits[start]), set()
     for place in range(start, len(edits)):
         edit = edits[place]
@@ -142,7 +141,7 @@ def _alike(edits: Sequence[ClusterEdit], start: int) -> int:
 
 
 def _kind(edit: ClusterEdit) -> object:
-    """A topic's name and its id can mean the same, so these do not go together."""
+    """The kind of an edit. A topic's name and its id may mean the same topic, so these are different kinds."""
     return (TopicRef, edit.name is None) if isinstance(edit, TopicRef) else type(edit)
 
 

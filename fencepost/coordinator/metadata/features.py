@@ -1,4 +1,4 @@
-"""Which features there are, between which levels, and what may become of them (KIP-584, KIP-1022). Pure."""
+"""The supported features with their levels, and the rules for changing them (KIP-584, KIP-1022). Pure."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -34,7 +34,7 @@ METADATA_LEVELS = MappingProxyType(
         25: ("4.0-IV3", False),
     }
 )
-"""The levels of metadata.version whose records are written here: name, and whether the records changed with it.
+"""The levels of metadata.version whose records the broker can write: name, and whether the records changed with it.
 
 Level 11 brought SCRAM users, 13 transactions (KIP-868), 17 the directories of partitions (KIP-858), 23 eligible leader
 replicas (KIP-966)."""
@@ -46,7 +46,7 @@ BOOTSTRAP: Mapping[str, int] = MappingProxyType({METADATA_VERSION: 25, TRANSACTI
 
 
 class FeatureView(NamedTuple):
-    """What ApiVersions tells: supported ranges, finalized levels, and the epoch of the latter (a log offset)."""
+    """The features in ApiVersions: supported ranges, finalized levels, and the epoch of the latter (a log offset)."""
 
     supported: Mapping[str, tuple[int, int]]
     finalized: Mapping[str, int]
@@ -56,7 +56,7 @@ class FeatureView(NamedTuple):
 def update_features(
     image: MetadataImage, updates: Sequence[FeatureUpdate], validate_only: bool = False
 ) -> Decision[MetadataRecord, Outcome, None]:
-    """All updates or none; the outcome is of the first that is refused."""
+    """Make all updates or none; the outcome is that of the first refused one."""
     names = [update.name for update in updates]
     if len(set(names)) < len(names):
         return Decision(Outcome(ErrorCode.INVALID_REQUEST, "A feature is named more than once."))
@@ -93,7 +93,10 @@ def _problem(image: MetadataImage, update: FeatureUpdate) -> str | None:
 
 
 def _metadata_version_problem(level: int, current: int, unsafe: bool) -> str | None:
-    """An unsafe downgrade gives up what the level does not know; Kafka has announced that and refuses it so far."""
+    """Why metadata.version cannot change to `level`, or None.
+
+    An unsafe downgrade drops the data that the level does not know; Kafka has announced that, but still refuses it.
+    """
     if level not in METADATA_LEVELS:
         return "Unknown metadata.version."
     if unsafe:
@@ -105,7 +108,7 @@ def _metadata_version_problem(level: int, current: int, unsafe: bool) -> str | N
 
 
 def loses_transactions(image: MetadataImage, updates: Sequence[FeatureUpdate]) -> bool:
-    """Whether these updates of `image` take metadata.version below the level that knows transactions."""
+    """Whether these updates of `image` lower metadata.version below the level that introduced transactions."""
     before = image.features.get(METADATA_VERSION, 0)
     return before >= TRANSACTIONS_SINCE and any(
         update.name == METADATA_VERSION and 0 < update.level < TRANSACTIONS_SINCE for update in updates

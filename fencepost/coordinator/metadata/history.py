@@ -1,4 +1,4 @@
-"""How the metadata came to be: what each transaction, and each batch outside of one, brought, or would have."""
+"""The history of the metadata: the changes of each transaction, and of each batch outside of one."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -16,12 +16,12 @@ from fencepost.protocol.metadata_record_types import (
 
 
 class Verdict(StrEnum):
-    """What became of some records."""
+    """The outcome of a transaction or a batch."""
 
     COMMITTED = "committed"
     ABORTED = "aborted"
     OPEN = "open"
-    """Neither End nor Abort is there yet."""
+    """The log has neither its End nor its Abort yet."""
 
 
 class LoggedEntry(NamedTuple):
@@ -32,10 +32,10 @@ class LoggedEntry(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """Records that count together or not at all: a transaction with its markers, or what one batch holds outside any.
+    """Records that count together or not at all: a transaction with its markers, or a batch's records outside of one.
 
-    `name` is the transaction's (None for none, or one without), `reason` why it was aborted; `delta` is the step that
-    became visible by it, None where none did. `timestamp_ms` (epoch) is that of its last batch.
+    `name` is the transaction's (None without a transaction or a name), `reason` why it was aborted. `delta` is the step
+    that it made visible, None if there is none. `timestamp_ms` (epoch) is that of its last batch.
     """
 
     first_offset: int
@@ -50,7 +50,7 @@ class Moment(NamedTuple):
 
 
 class MetadataHistory:
-    """Folds a log as `MetadataLoader` does, and says of each record what became of it."""
+    """Folds a log as `MetadataLoader` does, and reports the outcome of each record."""
 
     def __init__(self, image: MetadataImage = EMPTY_IMAGE) -> None:
         self._deltas: list[MetadataDelta] = []
@@ -60,21 +60,21 @@ class MetadataHistory:
 
     @property
     def image(self) -> MetadataImage:
-        """The newest image that holds whole transactions only."""
+        """The newest image that contains only whole transactions."""
         return self._loader.image
 
     @property
     def next_offset(self) -> int:
-        """The offset after the last record that was taken in."""
+        """The offset after the last loaded record."""
         return self._loader.next_offset
 
     @property
     def last_stable_offset(self) -> int:
-        """The start of the open transaction, or `next_offset` where none is open."""
+        """The start of the open transaction, or `next_offset` if none is open."""
         return self._loader.last_stable_offset
 
     def take(self, base_offset: int, timestamp_ms: int, entries: Sequence[MetadataEntry]) -> list[Moment]:
-        """Take in one batch; what was decided by it, in order. Raises MetadataCorrupt as `load_batch` does."""
+        """Load one batch; return the moments that it completes, in order. Raises MetadataCorrupt as `load_batch`."""
         moments: list[Moment] = []
         self._timestamp_ms = timestamp_ms
         offset, plain = base_offset, base_offset
@@ -95,12 +95,12 @@ class MetadataHistory:
         return moments
 
     def pass_over(self, base_offset: int, next_offset: int) -> None:
-        """A control batch stands at these offsets. Raises MetadataCorrupt for a gap."""
+        """Skip the offsets of a control batch. Raises MetadataCorrupt for a gap."""
         self._loader.pass_over(base_offset, next_offset)
         self._deltas.clear()
 
     def pending(self) -> Moment | None:
-        """The open transaction as far as it goes; None where none is open."""
+        """The records so far of the open transaction; None if none is open."""
         if self._loader.open is None:
             return None
         name = self._loader.open.name

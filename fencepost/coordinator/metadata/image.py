@@ -1,4 +1,4 @@
-"""The cluster at one offset of the metadata log: topics, settings, features, access; replaced, never changed."""
+"""The cluster at one offset of the metadata log: topics, settings, features, access; immutable."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from fencepost.protocol.admin_enums import ConfigResourceType
 from fencepost.protocol.metadata_record_types import RegisterBrokerRecord, RegisterControllerRecord
 
 FIRST_PRODUCER_ID = 1
-"""Kafka starts at 0; 0 is left out here so that it can never be a producer's (kafka-rules 0.23)."""
+"""Kafka starts at 0; fencepost never allocates 0 (kafka-rules 0.23)."""
 METADATA_VERSION = "metadata.version"
 TRANSACTION_VERSION = "transaction.version"
 GROUP_VERSION = "group.version"
@@ -18,7 +18,7 @@ GROUP_VERSION = "group.version"
 
 
 STORED_RESOURCES = frozenset(ConfigResourceType) - {ConfigResourceType.BROKER_LOGGER}
-"""What the metadata keeps settings of. Levels of loggers end with the process."""
+"""The resource types whose settings the metadata keeps. Levels of loggers end with the process."""
 
 
 class ConfigResource(NamedTuple):
@@ -29,9 +29,9 @@ class ConfigResource(NamedTuple):
 
 
 class PartitionImage(NamedTuple):
-    """Who holds and who leads one partition; `directories` has one entry for each replica, or is empty.
+    """The replicas and the leader of one partition; `directories` has one entry for each replica, or is empty.
 
-    The fields are those of a PartitionRecord behind number and topic, in its order.
+    The fields are those of a PartitionRecord after partition and topic id, in its order.
     """
 
     replicas: tuple[int, ...]
@@ -49,7 +49,7 @@ class PartitionImage(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TopicImage:
-    """One topic; `topic_id` is 16 bytes, `configs` is what was set on it, `assignment` has one entry per partition."""
+    """One topic; `topic_id` is 16 bytes, `configs` are its own settings, `assignment` has one entry per partition."""
 
     name: str
     topic_id: bytes
@@ -63,7 +63,7 @@ class TopicImage:
 
     @property
     def internal(self) -> bool:
-        """Whether the topic is the broker's own."""
+        """Whether the topic is an internal topic of the broker."""
         return is_internal(self.name)
 
 
@@ -71,7 +71,7 @@ NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 class Acl(NamedTuple):
-    """Who may, or must not, do what with which resources: an AccessControlEntryRecord's fields behind its id."""
+    """An ACL: the fields of an AccessControlEntryRecord after its id."""
 
     resource_type: int
     resource_name: str
@@ -90,7 +90,7 @@ class ScramUser(NamedTuple):
 
 
 class ScramCredential(NamedTuple):
-    """What a password is checked by; it cannot be told from this. A UserScramCredentialRecord is user and this."""
+    """The data to verify a password, which does not reveal it: a UserScramCredentialRecord without its ScramUser."""
 
     salt: bytes
     stored_key: bytes
@@ -99,7 +99,7 @@ class ScramCredential(NamedTuple):
 
 
 QuotaEntity = tuple[tuple[str, str | None], ...]
-"""Whom a quota is for: (type, name) pairs by type; a name of None is the default of its type."""
+"""The entity of a quota: (type, name) pairs by type; a name of None is the default of its type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class MetadataImage:
     features: Mapping[str, int] = field(default_factory=dict)
     next_producer_id: int = FIRST_PRODUCER_ID
     brokers: Mapping[int, RegisterBrokerRecord] = field(default_factory=dict)
-    """Registrations by broker id, as they hold now."""
+    """The current registrations by broker id."""
     controllers: Mapping[int, RegisterControllerRecord] = field(default_factory=dict)
     acls: Mapping[bytes, Acl] = field(default_factory=dict)
     """By their 16-byte ids."""
@@ -121,19 +121,19 @@ class MetadataImage:
     scram: Mapping[ScramUser, ScramCredential] = field(default_factory=dict)
 
     def topic_config(self, name: str) -> Mapping[str, str]:
-        """What was set on a topic."""
+        """The topic's own settings."""
         return self.configs.get(ConfigResource(ConfigResourceType.TOPIC, name), NOTHING)
 
     def group_config(self, group_id: str) -> Mapping[str, str]:
-        """What was set at run time on a group."""
+        """The group's own settings, set at run time."""
         return self.configs.get(ConfigResource(ConfigResourceType.GROUP, group_id), NOTHING)
 
     def client_metrics_config(self, name: str) -> Mapping[str, str]:
-        """What was set at run time on a subscription of client metrics (KIP-714)."""
+        """The settings of a subscription of client metrics (KIP-714), set at run time."""
         return self.configs.get(ConfigResource(ConfigResourceType.CLIENT_METRICS, name), NOTHING)
 
     def broker_config(self, name: str) -> Mapping[str, str]:
-        """What was set at run time on a broker, or, for an empty name, on all."""
+        """The settings of a broker, or, for an empty name, of all brokers, set at run time."""
         return self.configs.get(ConfigResource(ConfigResourceType.BROKER, name), NOTHING)
 
 

@@ -1,4 +1,4 @@
-"""What a run of metadata records changes about an image; the one place where a record gets its meaning."""
+"""The changes that metadata records make to an image; the only place that defines what a record means."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -47,16 +47,16 @@ NO_LEADER_CHANGE = -2
 
 @dataclass(slots=True)
 class _Draft:
-    """A topic that is being made, grown or changed."""
+    """A topic that is being created or changed."""
 
     name: str
     partitions: list[PartitionImage] = field(default_factory=list)
-    """Those from 0 on without a hole."""
+    """The partitions from 0 on without a gap."""
     beyond: dict[int, PartitionImage] = field(default_factory=dict)
-    """Those that came before the ones below them."""
+    """Partitions whose records came before those of lower partitions."""
 
     def add(self, number: int, length: int, partition: PartitionImage) -> bool:
-        """Put in partitions from `number` on, all alike; False where one is there already."""
+        """Add equal partitions from `number` on; False if one of them exists already."""
         if number == len(self.partitions) and not self.beyond:
             self.partitions += [partition] * length
             return True
@@ -70,15 +70,15 @@ class _Draft:
 
 
 class ImageFold:
-    """Records on their way into an image. `replay` takes them one by one, `apply` gives the next image.
+    """Collects records on top of an image. `replay` adds them one by one, `apply` returns the next image.
 
-    The image it starts from is never touched: throwing the fold away undoes every record of it (KIP-868's abort).
+    The base image never changes: dropping the fold undoes all its records (KIP-868's abort).
     """
 
     def __init__(self, image: MetadataImage) -> None:
         self.image = image
         self.removed_ids: set[bytes] = set()
-        """Every topic that was removed, also one that had come only with these records."""
+        """Every topic that was removed, also one that these records created."""
         self._drafts: dict[bytes, _Draft] = {}
         self._removed: dict[bytes, TopicImage] = {}
         self._new_names: dict[str, bytes] = {}
@@ -88,7 +88,7 @@ class ImageFold:
         self._access: AccessFold | None = None
 
     def replay(self, offset: int, entry: MetadataEntry) -> None:
-        """Take in one record, or a run of them. Raises MetadataCorrupt where it cannot follow what was before."""
+        """Apply one record, or a run of them. Raises MetadataCorrupt if it contradicts the records before it."""
         match entry:
             case TopicRecord():
                 self._create(offset, entry)
@@ -154,7 +154,7 @@ class ImageFold:
         draft.partitions[record.partition_id] = changed_partition(draft.partitions[record.partition_id], record)
 
     def _clear_eligible(self, offset: int, name: str) -> None:
-        """Take the eligible leader replicas off a topic; off every topic where none is named (KIP-966)."""
+        """Remove the eligible leader replicas of a topic, or of every topic if none is named (KIP-966)."""
         there = {topic.name: topic_id for topic_id, topic in self.image.topics_by_id.items()} | self._new_names
         if name and name not in there:
             raise MetadataCorrupt(offset, f"there is no topic {name}")
@@ -190,9 +190,9 @@ class ImageFold:
         self._configs[ConfigResource(ConfigResourceType.TOPIC, name)] = {}
 
     def apply(self, offset: int) -> MetadataDelta:
-        """The step to the image with all records in it, up to `offset`.
+        """The step to the image with all records, up to `offset`.
 
-        Raises MetadataCorrupt where a topic's partitions have a hole.
+        Raises MetadataCorrupt if a topic's partitions have a gap.
         """
         configs = self._next_configs()
         topics = self._changed_topics(offset, configs)
@@ -265,12 +265,12 @@ def _has_eligible(partition: PartitionImage) -> bool:
 
 @lru_cache(maxsize=1024)
 def _partition_of(fields: tuple[Any, ...]) -> PartitionImage:
-    """What a PartitionRecord says beside number and topic: one value for all that are alike, of which there are few."""
+    """A PartitionRecord's fields besides partition and topic id: equal partitions, which are many, share one value."""
     return PartitionImage._make(() if part is None else part for part in fields)
 
 
 def changed_partition(partition: PartitionImage, record: PartitionChangeRecord) -> PartitionImage:
-    """The partition after a change: each one raises its epoch, and one of the leader also the leader's."""
+    """The partition after a change: every change raises its epoch, one of the leader also the leader epoch."""
     elected = record.leader != NO_LEADER_CHANGE
     changes = {
         name: value

@@ -1,7 +1,7 @@
-"""The controller's hand on the metadata log: whole changes in, committed images out, one change at a time.
+"""The controller's access to the metadata log: it writes whole changes, one at a time, and publishes durable images.
 
 A change that fits into one append is one atomic batch. A larger one becomes a KIP-868 transaction, Begin to End over
-several appends; until it has ended nobody else decides anything, so no other record can come between.
+several appends. Until it has ended the controller makes no other decision, so no other record can come between.
 """
 
 import logging
@@ -29,17 +29,17 @@ from fencepost.protocol.metadata_record_types import (
 from fencepost.protocol.metadata_records import MetadataRecordError, decode_metadata_records, encode_metadata_records
 
 FAILOVER = "Controller failover"
-"""The reason in the Abort of what another controller, or an earlier life, has left open; Kafka's words."""
+"""The reason in the Abort of a transaction that another controller or process left open; Kafka's words."""
 
 logger = logging.getLogger(__name__)
 
 
 class ChangeRefused(LogWriteFailed):
-    """A change that may not be: too large, or it took too long. Nothing of it is there."""
+    """A change was refused because it is too large or took too long. Nothing of it becomes visible."""
 
 
 class _Pending(NamedTuple):
-    """A state that is in the log and waits to be durable."""
+    """A state that is appended and not durable yet."""
 
     end_offset: int
     image: MetadataImage
@@ -47,28 +47,28 @@ class _Pending(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """What one append carries."""
+    """The records of one append."""
 
     entries: list[MetadataEntry]
     values: list[bytes]
 
 
 class MetadataJournal:
-    """The metadata log and the two images of it: the newest there is, and the newest that is durable.
+    """The metadata log and two images of it: `newest`, and `image`, the newest durable one.
 
-    `newest` is what decisions are made on. It is ahead of `image` by what is appended and not durable yet: if that is
-    lost, `revert` goes back. `active` says whether this is the controller; a conflict at an append ends that.
+    Decisions are made on `newest`. It is ahead of `image` by the appends that are not durable yet: if these are lost,
+    `_revert` drops them. `active` is whether this is the controller; a conflict at an append ends that.
     """
 
     def __init__(self, log: MetadataLog, clock: Clock, bounds: Bounds, observer: Callable[[], Observer | None]) -> None:
         self.image = EMPTY_IMAGE
-        """The newest durable image: what may be shown."""
+        """The newest durable image, which clients may see."""
         self.active = False
         self.bounds = bounds
         self.deleted_topic_ids: set[bytes] = set()
-        """The topics of which the log knows that they were deleted, but for those that `forget_deleted` was told of."""
+        """The deleted topics in the log, without those that `forget_deleted` removed."""
         self.bytes_read = 0
-        """Bytes of records that were read or written in this life."""
+        """Bytes of records that this process has read or written."""
         self._log = log
         self._clock = clock
         self._observer = observer
@@ -79,7 +79,7 @@ class MetadataJournal:
 
     @property
     def newest(self) -> MetadataImage:
-        """The image with all that is decided and appended, durable or not."""
+        """The image with all appended records, durable or not."""
         return self._loader.image
 
     @property
@@ -89,15 +89,15 @@ class MetadataJournal:
 
     @property
     def next_record_offset(self) -> int:
-        """Where the first record of the next change will stand, if it is one without a name that fits one append."""
+        """The offset of the next change's first record, if the change has no name and fits into one append."""
         return self._log.end_offset + (self._loader.open is not None)
 
     @property
     def is_aligned(self) -> bool:
-        """Whether `image` ends where the log does, at the end of a batch, and nothing is open or under way.
+        """Whether `image` ends at the end of the log and of a batch, without an open transaction or a pending append.
 
-        Only there may a snapshot be taken: not within a transaction, and not within a batch, which nobody could read
-        on from (kafka-rules E.4).
+        Only there may a snapshot be taken: not within a transaction, and not within a batch, because no reader could
+        continue from there (kafka-rules E.4).
         """
         return not self._pending and self._loader.open is None and self.image.offset == self._log.end_offset
 
@@ -106,28 +106,28 @@ class MetadataJournal:
     def begin(self, image: MetadataImage | None) -> None:
         """Start with the image of a snapshot (None: there is none) and read the log from there to its end.
 
-        Raises MetadataCorrupt where an undamaged record cannot be understood, LogUnreadable for damage.
+        Raises MetadataCorrupt if an undamaged record cannot be decoded or applied, LogUnreadable for damage.
         """
         if image is not None:
             self._log.seek(image.offset)
         self._loader = MetadataLoader(EMPTY_IMAGE if image is None else image)
         self._loader.holding = True
         for batch in self._log.read():
-            self._take(batch)
+            self._load(batch)
         self._pending.clear()
         self.image = self._loader.release()
         self.deleted_topic_ids |= self._loader.deleted_topic_ids
         self._loader.deleted_topic_ids.clear()
 
     def catch_up(self) -> None:
-        """Read what others have appended; it shows at once, for who reads a log is shown what is durable. Raises as
+        """Read the batches of other controllers; these are durable already, so `settle` publishes them. Raises as
         `begin`.
         """
         for batch in self._log.read():
-            changes = self._take(batch)
+            changes = self._load(batch)
             self._pending.append(_Pending(batch.next_offset, self._loader.image, changes))
 
-    def _take(self, batch: LoggedBatch) -> tuple[Change, ...]:
+    def _load(self, batch: LoggedBatch) -> tuple[Change, ...]:
         if batch.values is None:
             self._loader.pass_over(batch.base_offset, batch.next_offset)
             return ()
@@ -141,11 +141,11 @@ class MetadataJournal:
 
     # Writing
 
-    async def turn(self) -> None:
-        """Return when no transaction is being written, without a checkpoint where none is.
+    async def wait_writable(self) -> None:
+        """Return when no transaction is being written; without a checkpoint if none is now.
 
-        From then on until the next checkpoint the log is the caller's. Raises LogWriteFailed (NOT_CONTROLLER) where
-        another controller has taken over.
+        Until the next checkpoint only the caller may append. Raises LogWriteFailed (NOT_CONTROLLER) if another
+        controller has taken over.
         """
         while not self._ended.is_set():
             await self._ended.wait()
@@ -153,23 +153,23 @@ class MetadataJournal:
             raise LogWriteFailed(ErrorCode.NOT_CONTROLLER, "another controller has taken over")
 
     def claim(self) -> None:
-        """Become the controller, at the end of all that was read: what is open there is aborted, first of all.
+        """Become the controller at the end of the log as read so far; first abort the transaction that is open there.
 
-        From the next append of anybody else on, one of the two is refused. Raises LogWriteFailed.
+        If another controller appends too, the log refuses one of the two. Raises LogWriteFailed.
         """
         self.active = True
         if self._loader.open is not None:
             self._append(_piece([AbortTransactionRecord(FAILOVER)]))
 
     def fence(self) -> None:
-        """Have something in the log that an older controller does not know, so that its next append conflicts."""
+        """Append a NoOp record that an older controller has not read, so that its next append conflicts."""
         self._append(_piece([NoOpRecord()]))
 
     async def write(self, entries: Sequence[MetadataEntry], transaction: str | None = None) -> None:
-        """Append one change after `turn`, in one atomic batch if it fits; else, or under a name, as a transaction.
+        """Append one change after `wait_writable`: one atomic batch if it fits; else, or under a name, a transaction.
 
-        With a batch only there is no checkpoint. A transaction that a log which refused everything has left open is
-        aborted first. Raises LogWriteFailed; then nothing of the change shows, now or later.
+        A single batch needs no checkpoint. A transaction that is still open, because the log refused its Abort, is
+        aborted first. Raises LogWriteFailed; then nothing of the change becomes visible, now or later.
         """
         whole = self._whole(entries, transaction)
         if whole is not None:
@@ -183,13 +183,13 @@ class MetadataJournal:
             )
         self._ended = trio.Event()
         try:
-            with trio.CancelScope(shield=True):  # who asked may leave; what is begun is ended
+            with trio.CancelScope(shield=True):  # the caller may be cancelled; a begun transaction is ended
                 await self._write_transaction(entries, transaction)
         finally:
             self._ended.set()
 
     def write_at_once(self, entries: Sequence[MetadataEntry], transaction: str | None = None) -> None:
-        """As `write`, of what is known to be small: at a start, when nobody else is there. Raises LogWriteFailed."""
+        """As `write`, for small changes at the start, when no other task writes. Raises LogWriteFailed."""
         pieces = [*self._pieces(self._framed(entries, transaction))]
         for piece in pieces:
             self._append(piece)
@@ -199,7 +199,7 @@ class MetadataJournal:
         return level == 0 or level >= TRANSACTIONS_SINCE
 
     def _whole(self, entries: Sequence[MetadataEntry], transaction: str | None) -> Piece | None:
-        """The change as one append, if it fits."""
+        """The change as one append; None if it does not fit."""
         if transaction is not None and self._has_transactions():
             framed = self._framed(entries, transaction)
         else:
@@ -217,7 +217,7 @@ class MetadataJournal:
         return self._after_abort([BeginTransactionRecord(transaction), *entries, EndTransactionRecord()])
 
     async def _write_transaction(self, entries: Sequence[MetadataEntry], name: str | None) -> None:
-        """Raises LogWriteFailed, after an Abort if that can be written."""
+        """Write the change as a transaction. Raises LogWriteFailed, after an Abort if that can be written."""
         began, size_bytes = self._clock.monotonic(), 0
         try:
             for piece in self._pieces(self._framed(entries, name)):
@@ -242,7 +242,7 @@ class MetadataJournal:
             raise
 
     def _pieces(self, entries: Sequence[MetadataEntry]) -> Iterator[Piece]:
-        """The entries in appends of at most so many records and bytes, each encoded when it comes to it."""
+        """The entries in appends within the bounds on records and bytes, each encoded only when it is needed."""
         waiting, values, size_bytes = list[MetadataEntry](), list[bytes](), 0
         for entry in entries:
             rest: MetadataEntry | None = entry
@@ -260,7 +260,7 @@ class MetadataJournal:
         yield Piece(waiting, values)
 
     def _append(self, piece: Piece) -> None:
-        """Append one batch and apply it. Raises LogWriteFailed; then nothing has changed, but for `active`."""
+        """Append one batch and apply it. Raises LogWriteFailed; then only `active` may have changed."""
         base_offset = self._log.end_offset
         try:
             self._log.append(piece.values, self._clock.now_ms())
@@ -270,23 +270,23 @@ class MetadataJournal:
         changes = self._loader.load_batch(base_offset, piece.entries)
         self._pending.append(_Pending(self._log.end_offset, self._loader.image, changes))
 
-    # Showing
+    # Publishing
 
     async def settle(self) -> None:
-        """Return when all that is appended is durable, and shown. Raises LogWriteFailed where it never will be: then
-        it is as if it had never been decided, and this is the controller no more.
+        """Return when all appends are durable and published. Raises LogWriteFailed if they never will be: then they are
+        reverted, and this is no longer the controller.
         """
         end_offset, ticket = self._log.end_offset, self._log.newest
-        with trio.CancelScope(shield=True):  # what is in the log must come to show, whoever still waits for it
+        with trio.CancelScope(shield=True):  # appended records must become visible, even if the caller is cancelled
             await self._durable(ticket)
-        self.show(end_offset)
+        self.publish(end_offset)
 
     @asynccontextmanager
-    async def standstill(self) -> AsyncIterator[None]:
-        """Nobody else changes anything within, and all that was changed before is durable and shown. Raises as `turn`
-        and `settle`.
+    async def exclusive(self) -> AsyncIterator[None]:
+        """Within, no other task changes the metadata, and all changes before are durable and published. Raises as
+        `wait_writable` and `settle`.
         """
-        await self.turn()
+        await self.wait_writable()
         self._ended = trio.Event()
         try:
             await self.settle()
@@ -308,20 +308,20 @@ class MetadataJournal:
         logger.error("another controller has written to the metadata log, this one steps down: %s", error)
         return LogSuperseded(ErrorCode.NOT_CONTROLLER, str(error))
 
-    def show(self, end_offset: int) -> None:
-        """Put every state up to `end_offset` into `image`, in order, and tell the observer."""
+    def publish(self, end_offset: int) -> None:
+        """Publish every state up to `end_offset` in `image`, in order, and notify the observer."""
         while self._pending and self._pending[0].end_offset <= end_offset:
             pending = self._pending.popleft()
             self.image = pending.image
             gone = (change.topic.topic_id for change in pending.changes if isinstance(change, TopicDeleted))
             self.deleted_topic_ids.update(gone)
-            self._loader.deleted_topic_ids.clear()  # they stand above, as soon as they are shown
+            self._loader.deleted_topic_ids.clear()  # the published ones are in self.deleted_topic_ids
             observer = self._observer()
             if observer is not None and pending.changes:
                 observer(pending.changes)
 
     def _revert(self) -> None:
-        """What is not durable never will be: back to what was shown last."""
+        """Drop everything that is not durable: return to the published image."""
         self.active = False
         self._pending.clear()
         self._loader = MetadataLoader(self.image)
@@ -333,7 +333,7 @@ def _piece(entries: list[MetadataEntry]) -> Piece:
 
 
 def _cut(entry: MetadataEntry, most: int) -> tuple[MetadataEntry, MetadataEntry | None]:
-    """The first `most` records of a run, and the rest; anything else as it is."""
+    """The first `most` records of a run, and the rest; any other entry unchanged."""
     if not isinstance(entry, PartitionRun) or entry.length <= most:
         return entry, None
     return entry.between(0, most), entry.between(most, entry.length)

@@ -1,4 +1,4 @@
-"""A mapping that is about to become another: changes over a mapping that stays as it is."""
+"""Changes over a mapping that itself stays unchanged."""
 
 from collections.abc import Mapping
 from typing import Generic, TypeVar
@@ -8,27 +8,27 @@ ValueT = TypeVar("ValueT")
 
 
 class Overlay(Generic[KeyT, ValueT]):
-    """`base` with changes on top, which are only put together by `result`: throwing it away undoes them."""
+    """`base` with changes on top; only `result` merges them, so dropping the overlay undoes them."""
 
     def __init__(self, base: Mapping[KeyT, ValueT]) -> None:
         self._base = base
         self._changed: dict[KeyT, ValueT | None] = {}
 
     def get(self, key: KeyT) -> ValueT | None:
-        """What the key has now; None for nothing."""
+        """The present value of the key; None if it has none."""
         return self._changed[key] if key in self._changed else self._base.get(key)
 
     def put(self, key: KeyT, value: ValueT | None) -> None:
-        """Give the key a value; None takes it away."""
+        """Set the value of the key; None removes the key."""
         self._changed[key] = value
 
     def keys(self) -> frozenset[KeyT]:
-        """The keys that have another value than at first."""
+        """The keys whose value differs from `base`."""
         base = self._base
         return frozenset(key for key, value in self._changed.items() if base.get(key) != value)
 
     def result(self) -> Mapping[KeyT, ValueT]:
-        """The next mapping; `base` itself where nothing changed."""
+        """The next mapping; `base` itself if nothing changed."""
         if not self._changed:
             return self._base
         merged = dict(self._base)

@@ -1,4 +1,4 @@
-"""What the metadata controller needs to be told by the broker: which settings there are, and the broker's defaults."""
+"""What the metadata controller needs from the broker: the log, snapshots, settings and defaults."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,18 +11,18 @@ from fencepost.coordinator.ports import Ticket
 from fencepost.protocol.admin_enums import ConfigResourceType
 
 Observer = Callable[[Sequence[Change]], None]
-"""Told of changes once they are durable and in the image, in order; it must not block."""
+"""Called with changes once they are durable and in the image, in order; it must not block."""
 IdSource = Callable[[], bytes]
 """A fresh random topic id of 16 bytes."""
 
 
 class MetadataLog(Protocol):
-    """The metadata log as one controller sees it: it goes as far as that controller has read or written.
+    """The metadata log as one controller sees it: up to the offset that this controller has read or written.
 
-    An append is conditional on that. Where another controller wrote meanwhile it changes nothing and raises
-    LogSuperseded, which is how the old one hears that it is one no more; `read` then gives what the other one wrote.
-    Where the log learns that only later, the append's ticket raises it, and so do those of all appends after it: `seek`
-    goes back to where they began.
+    An append is conditional on that offset. If another controller wrote meanwhile, the append changes nothing and
+    raises LogSuperseded: so the old controller learns that it was replaced. `read` then returns the other one's
+    batches. If the log learns it only later, the tickets of that append and of all later ones raise it: `seek` goes
+    back to where the first of them began.
     """
 
     @property
@@ -34,19 +34,19 @@ class MetadataLog(Protocol):
         """A ticket for everything below `end_offset`."""
 
     def append(self, values: Sequence[bytes], now_ms: int) -> Ticket:
-        """Append `values` as one atomic batch, at `end_offset` or not at all: image offsets and broker epochs are
-        known from it at once. Raises LogSuperseded, and LogWriteFailed where the log refuses.
+        """Append `values` as one atomic batch, at `end_offset` or not at all: so image offsets and broker epochs are
+        known at once. Raises LogSuperseded, and LogWriteFailed if the log refuses.
         """
 
     def read(self) -> Iterator["LoggedBatch"]:
-        """Every batch from `end_offset` on, which moves on with them. Raises LogUnreadable at the first damaged one."""
+        """Every batch from `end_offset` on; each moves `end_offset`. Raises LogUnreadable at the first damaged one."""
 
     def seek(self, offset: int) -> None:
-        """Begin at this offset: a snapshot stands for what is before it. Raises LogUnreadable where that is gone."""
+        """Start reading at this offset, the end of a snapshot. Raises LogUnreadable if the log lacks it."""
 
 
 class LoggedBatch(NamedTuple):
-    """One batch of the metadata log; `values` is None for a control batch, which says nothing about metadata."""
+    """One batch of the metadata log; `values` is None for a control batch, which has no metadata."""
 
     base_offset: int
     next_offset: int
@@ -55,13 +55,13 @@ class LoggedBatch(NamedTuple):
 
 
 class Snapshots(Protocol):
-    """Where images of the metadata are kept, so that a start need not read all of the log."""
+    """The store of metadata images, so that a start need not read the whole log."""
 
     def newest(self) -> MetadataImage | None:
-        """The newest image that can be read and used. Raises MetadataCorrupt where there must be one, and is none."""
+        """The newest readable image; None if none is needed. Raises MetadataCorrupt if a needed one is missing."""
 
     async def write(self, image: MetadataImage) -> None:
-        """Keep an image durably, and let go of what it makes dispensable. Raises OSError.
+        """Store an image durably, and release what it replaces. Raises OSError.
 
         Everything below its offset is durable and decided, and a batch ends there.
         """
@@ -75,11 +75,11 @@ class Bounds(NamedTuple):
     """Kafka's two bounds of a Raft batch (kafka-rules E.6)."""
     transaction_bytes_max: int = 1 << 30
     transaction_seconds_max: float = 60.0
-    """What takes longer is aborted: nobody else can change anything meanwhile."""
+    """A longer transaction is aborted, because no other change can be made meanwhile."""
 
 
 class ConfigRules(Protocol):
-    """The settings of topics and brokers, as their declarations have them."""
+    """The settings of topics and brokers, from their declarations."""
 
     def topic_problem(self, configs: Mapping[str, str]) -> str | None:
         """Why this whole set of a topic's configurations is INVALID_CONFIG, or None."""
@@ -91,24 +91,24 @@ class ConfigRules(Protocol):
         """Why a subscription of client metrics cannot have this whole set of settings, or None."""
 
     def broker_problem(self, configs: Mapping[str, str | None]) -> str | None:
-        """Why this set of run-time broker configurations is impossible, or None; a value of None takes one away."""
+        """Why this set of run-time broker configurations is invalid, or None; a value of None removes one."""
 
     def is_list(self, kind: ConfigResourceType, name: str) -> bool:
         """Whether APPEND and SUBTRACT make sense for a configuration."""
 
     def default_text(self, image: MetadataImage, kind: ConfigResourceType, name: str) -> str | None:
-        """What holds where nothing was set: the broker's value for a topic's configuration, or a setting's default."""
+        """The default of a configuration: the broker's value for a topic's configuration, else that of the setting."""
 
     def log_config(self, image: MetadataImage, topic: str) -> Any:
-        """How the partitions of a topic keep their data, as the machine room wants it said."""
+        """The log settings of a topic's partitions, as the broker's logs take them."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterFacts:
-    """What one node knows of itself and its defaults.
+    """A node's ids, defaults and bounds.
 
-    `topic_partitions_max` bounds one topic, `change_records_max` one request (while it is written no other change is
-    decided).
+    `topic_partitions_max` bounds one topic, `change_records_max` one request: while it is written, no other change is
+    decided.
     """
 
     cluster_id: str

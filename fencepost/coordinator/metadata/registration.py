@@ -1,4 +1,4 @@
-"""What a broker says of itself in the metadata when it starts (RegisterBrokerRecord, KIP-631). Pure."""
+"""The record by which a broker registers itself in the metadata at its start (RegisterBrokerRecord, KIP-631). Pure."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from fencepost.protocol.metadata_record_types import BrokerEndpoint, BrokerFeatu
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """One life of a broker: `incarnation_id` (16 bytes) names it, `end_points` are where its clients find it."""
+    """One run of a broker process: `incarnation_id` (16 bytes) names it, clients connect to its `end_points`."""
 
     incarnation_id: bytes
     end_points: tuple[BrokerEndpoint, ...]
@@ -16,10 +16,10 @@ class Registration:
 
 
 def registration_record(broker_id: int, one: Registration, epoch: int) -> RegisterBrokerRecord:
-    """The record at offset `epoch`, which numbers the life as Kafka's controller does.
+    """The record at offset `epoch`, which is the broker epoch, as in Kafka.
 
-    Not fenced: there is no controller elsewhere that would have to see a heartbeat first. No log directories: they have
-    no ids here.
+    It is not fenced: no remote controller has to receive a heartbeat first. It has no log directories: they have no ids
+    here.
     """
     features = tuple(BrokerFeature(name, *levels) for name, levels in sorted(SUPPORTED.items()))
     return RegisterBrokerRecord(

@@ -1,4 +1,4 @@
-"""The metadata of the cluster in its log: replayed at start, changed by decisions, shown once whole and durable."""
+"""The cluster's metadata in its log: replayed at start, changed by decisions, published once whole and durable."""
 
 import logging
 from collections.abc import Callable, Collection, Sequence
@@ -46,20 +46,20 @@ PRODUCER_ID_BLOCK = 1000
 logger = logging.getLogger(__name__)
 ReplyT = TypeVar("ReplyT")
 Edits = Callable[[MetadataImage], Sequence[ClusterEdit]]
-"""What to change, found out on the newest metadata at the moment of the decision: nothing can come in between."""
+"""Computes the edits from the newest metadata at the time of the decision: no other change can come in between."""
 _AUTO_CREATION = {
     ErrorCode.TOPIC_ALREADY_EXISTS: ErrorCode.NONE,
     ErrorCode.NOT_CONTROLLER: ErrorCode.LEADER_NOT_AVAILABLE,
 }
-"""What somebody who only wants to use a topic hears for the outcome of its creation, where that is another code."""
+"""The error of an automatic creation, by the outcome of the topic's creation, where the two differ."""
 
 
 class MetadataService:
-    """The one controller of the cluster and its view on the metadata.
+    """The one controller of the cluster and its view of the metadata.
 
     Decisions are made on the newest state, durable or not; `image` is the newest durable one, replaced as a whole.
-    Between a decision and its append there is no checkpoint, so decisions and the records of one change never mix; a
-    change over several appends is a transaction, and whoever wants to decide meanwhile waits for its end.
+    Between a decision and its append there is no checkpoint, so decisions and the records of one change never mix. A
+    change over several appends is a transaction; other decisions wait for its end.
     Also the coordinators' `TopicView` and `ProducerIdSource`.
     """
 
@@ -73,11 +73,11 @@ class MetadataService:
         observer: Observer | None = None,
         *,
         snapshots: Snapshots | None = None,
-        bounds: Bounds = Bounds(),  # noqa: B008 - a value that nobody can change
+        bounds: Bounds = Bounds(),  # noqa: B008 - an immutable value
     ) -> None:
         self.facts = facts
         self.observer = observer
-        """Told of every change after `start`, once it is durable and in `image`."""
+        """Called with every change after `start`, once it is durable and in `image`."""
         self.rules = rules
         self.journal = MetadataJournal(log, clock, bounds, lambda: self.observer)
         self._snapshots = snapshots
@@ -94,21 +94,21 @@ class MetadataService:
 
     @property
     def deleted_topic_ids(self) -> set[bytes]:
-        """The topics that the log knows to have been deleted, as long as `forget_deleted` has not let go of them."""
+        """The deleted topics in the log, without those that `forget_deleted` removed."""
         return self.journal.deleted_topic_ids
 
     def forget_deleted(self, lingering: Collection[bytes]) -> None:
-        """Remember of the deleted topics only these, which have logs still; nobody else has any use for their ids."""
+        """Keep only the deleted topics that still have logs: no other part needs the ids of the others."""
         self.journal.deleted_topic_ids.intersection_update(lingering)
 
-    # ---- the life of a controller
+    # ---- start, standby and take-over
 
     async def start(self, first_free_producer_id: int = 0, *, standby: bool = False) -> None:
-        """Load the newest snapshot and what follows it; end what a crash left open; write the first records of all.
+        """Load the newest snapshot and the log after it; abort an open transaction; bootstrap a new log.
 
-        Producer ids below `first_free_producer_id` may be in use though the log does not know of them. With `standby`
-        nothing is written: `take_over` does. Raises MetadataCorrupt where an undamaged record cannot be understood,
-        LogUnreadable for damage, LogWriteFailed.
+        Producer ids below `first_free_producer_id` may be in use even if the log does not have them. With `standby`
+        nothing is written until `take_over`. Raises MetadataCorrupt if an undamaged record cannot be decoded or
+        applied, LogUnreadable for damage, LogWriteFailed.
         """
         journal = self.journal
         journal.begin(None if self._snapshots is None else self._snapshots.newest())
@@ -126,26 +126,26 @@ class MetadataService:
         self.observer = observer
 
     async def register_broker(self, registration: Registration) -> int:
-        """Say in the metadata that this broker lives, and where; once a life, for each replaces the one before.
+        """Register this broker and its addresses in the metadata; once per process, replacing the former registration.
 
-        Returns the life's epoch, the offset of the record. Raises LogWriteFailed; the broker can do without.
+        Returns the broker epoch, which is the record's offset. Raises LogWriteFailed; the broker works without, too.
         """
-        await self.journal.turn()
+        await self.journal.wait_writable()
         epoch = self.journal.next_record_offset
         await self.journal.write([registration_record(self.facts.node_id, registration, epoch)])
         await self.journal.settle()
         return epoch
 
     async def follow(self) -> None:
-        """Read and show what the controller has written since, while this is a standby. Raises as `start`."""
+        """As a standby, read and publish the controller's new records. Raises as `start`."""
         self.journal.catch_up()
         await self.journal.settle()
 
     async def take_over(self) -> None:
-        """Become the controller in place of another one, which hears of it at its next append.
+        """Become the controller in place of another one, which learns of it at its next append.
 
-        What it left open is aborted, in the first record; where nothing is, a NoOp is written, so that the log does not
-        end any more where the other one believes. Raises as `start`.
+        The first record aborts the open transaction. If there is none, a NoOp is written, so that the log no longer
+        ends where the other controller expects. Raises as `start`.
         """
         self.journal.catch_up()
         was_open = self.journal.open is not None
@@ -156,7 +156,7 @@ class MetadataService:
         await self.journal.settle()
 
     async def take_snapshot(self) -> bool:
-        """Keep the image in a snapshot, if nothing is under way and the log has more than the last one; whether it was.
+        """Write the image to a snapshot, unless a transaction or an append is under way; return whether it did.
 
         Raises OSError.
         """
@@ -165,11 +165,11 @@ class MetadataService:
         await self._snapshots.write(self.image)
         return True
 
-    # ---- what others ask
+    # ---- read access
 
     @property
     def features(self) -> FeatureView:
-        """What ApiVersions says of features."""
+        """The features in the answer to ApiVersions."""
         return FeatureView(SUPPORTED, self.image.features, self.image.offset)
 
     def exists(self, partition: TopicPartition) -> bool:
@@ -188,18 +188,18 @@ class MetadataService:
         return None if found is None else found.topic_id
 
     def log_config(self, topic: str) -> Any:
-        """How the partitions of a topic keep their data (`fencepost.broker.log.config.LogConfig`)."""
+        """The log settings of a topic's partitions (`fencepost.broker.log.config.LogConfig`)."""
         return self.rules.log_config(self.image, topic)
 
     async def next_producer_id(self) -> int:
-        """A fresh producer id. Ids are reserved 1000 at a time before the first of them is given out, so that none
-        comes twice; those of a block that were not used when the broker stopped are lost.
+        """A new producer id. The log reserves 1000 ids before the first of them is returned, so that no id is returned
+        twice; unused ids of a block are lost when the broker stops.
 
         Raises LogWriteFailed.
         """
         async with self._id_lock:
             if self._next_id >= self._last_id:
-                await self.journal.turn()
+                await self.journal.wait_writable()
                 start = self.journal.newest.next_producer_id
                 after = start + PRODUCER_ID_BLOCK
                 await self.journal.write([ProducerIdsRecord(self.facts.node_id, -1, after)])
@@ -209,8 +209,8 @@ class MetadataService:
             self._next_id += 1
             return taken
 
-    # ---- what others want changed. All return once the change is durable and in `image`; where the log refuses it,
-    # ---- nothing is changed and everything that was asked for is answered NOT_CONTROLLER.
+    # ---- changes. All return once the change is durable and in `image`; if the log refuses it, nothing is changed and
+    # ---- every answer is NOT_CONTROLLER.
 
     async def create_topics(self, topics: Sequence[NewTopic], validate_only: bool = False) -> list[CreatedTopic]:
         """Create topics; one answer each."""
@@ -237,8 +237,8 @@ class MetadataService:
     async def update_features(self, updates: Sequence[FeatureUpdate], validate_only: bool = False) -> Outcome:
         """Finalize features at other levels, all or none.
 
-        Below the metadata.version that brought transactions a snapshot is taken before the answer: software of that
-        level, which starts from it, meets no transaction record (KIP-868, KIP-778).
+        If metadata.version falls below the level that introduced transactions, a snapshot is taken before the answer:
+        older software starts from it and reads no transaction record (KIP-868, KIP-778).
         """
         before = self.journal.newest
         reply = await self._change(lambda image: update_features(image, updates, validate_only))
@@ -247,9 +247,9 @@ class MetadataService:
         return reply
 
     async def _snapshot_for_older_software(self) -> None:
-        """Take a snapshot once nothing is under way. Where the disk refuses, the next one that is due will do."""
+        """Take a snapshot once no change is under way. If the disk refuses, the next scheduled one is enough."""
         try:
-            async with self.journal.standstill():  # others may change something all the time
+            async with self.journal.exclusive():  # without it, constant changes could prevent the snapshot
                 if not await self.take_snapshot() and self._snapshots is not None:
                     logger.error("metadata.version was lowered, but a transaction is open: no snapshot was written")
         except (LogWriteFailed, OSError) as error:
@@ -260,9 +260,9 @@ class MetadataService:
     ) -> AppliedEdits:
         """Make many changes as one metadata transaction of that name: all of them, or none and an error for the first.
 
-        Each is decided on what those before it made. With `validate_only` nothing is written, and the answer's `delta`
-        is what would be different. `edits` may be a function of the newest image. For what a log refused or a bound
-        forbids, all outcomes are that.
+        Each is decided on the result of those before it. With `validate_only` nothing is written, and the answer's
+        `delta` has the changes that would be made. `edits` may be a function of the newest image. If the log refuses
+        the change, or it exceeds a bound, all outcomes are that error.
         """
         count = 0
 
@@ -277,10 +277,10 @@ class MetadataService:
         return AppliedEdits([reply] * max(count, 1), None) if isinstance(reply, Outcome) else reply
 
     async def create_topics_if_allowed(self, names: Collection[str]) -> dict[str, ErrorCode]:
-        """Make sure that topics exist which somebody asked for; NONE for those that do now, however many ask at once.
+        """Create the requested topics that do not exist; NONE for each that exists then, also under concurrent calls.
 
-        UNKNOWN_TOPIC_OR_PARTITION where auto.create.topics.enable is off, INVALID_TOPIC_EXCEPTION for a bad name,
-        LEADER_NOT_AVAILABLE (ask again) where the metadata log takes nothing.
+        UNKNOWN_TOPIC_OR_PARTITION if auto.create.topics.enable is off, INVALID_TOPIC_EXCEPTION for an invalid name,
+        LEADER_NOT_AVAILABLE (retry) if the metadata log refuses the records.
         """
         codes = dict.fromkeys(names, ErrorCode.NONE)
         missing = [name for name in codes if name not in self.image.topics_by_name]
@@ -300,12 +300,12 @@ class MetadataService:
     async def _change(
         self, decide: Callable[[MetadataImage], Decision[Any, ReplyT, None]], transaction: str | None = None
     ) -> ReplyT | Outcome:
-        """Decide on the newest state, append, wait, show; what a client hears instead where the log refused.
+        """Decide on the newest state, append, wait, publish; return the reply, or the error if the log refused.
 
-        A decision that writes nothing waits, too: it may rest on what is not durable yet.
+        A decision without records waits, too: it may rest on records that are not durable yet.
         """
         try:
-            await self.journal.turn()
+            await self.journal.wait_writable()
             decision = decide(self.journal.newest)
             if decision.log:
                 await self.journal.write(decision.log, transaction)

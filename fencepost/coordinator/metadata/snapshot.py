@@ -1,8 +1,8 @@
 """An image of the metadata as a file: Kafka's snapshot format (KIP-630), written from a value and read back whole.
 
-A control batch with a header, data batches with the records that make the image, a control batch with a footer: a file
-without its footer is no snapshot. Offsets in it count from 0 and mean nothing; which offset of the log it stands for is
-in the file's name. It says what is, not how it came to be: no transaction record is ever in one (KIP-868).
+A control batch with a header, data batches with the image's records, a control batch with a footer: a file without its
+footer is not a snapshot. Offsets in the file count from 0 and have no meaning; the file's name has the end offset in
+the log. A snapshot contains the state, not its history: it never has a transaction record (KIP-868).
 """
 
 import re
@@ -40,26 +40,26 @@ _FOOTER = struct.Struct(">hb")
 
 
 class SnapshotId(NamedTuple):
-    """What a snapshot stands for: everything below `offset`, whose last record is of leader epoch `epoch`."""
+    """The end of a snapshot: it contains everything below `offset`, whose last record is of leader epoch `epoch`."""
 
     offset: int
     epoch: int = 0
 
     @property
     def file_name(self) -> str:
-        """Kafka's name for it."""
+        """The file name, as in Kafka."""
         return f"{self.offset:020d}-{self.epoch:010d}.checkpoint"
 
 
 class Snapshot(NamedTuple):
-    """A snapshot that was read: its image, and the time of the last record that went into it (epoch ms)."""
+    """A snapshot that was read: its image, and the time of the last record in it (epoch ms)."""
 
     image: MetadataImage
     last_timestamp_ms: int
 
 
 def snapshot_id(file_name: str) -> SnapshotId | None:
-    """The snapshot that a file of this name holds; None for other files."""
+    """The id in the name of a snapshot file; None for other files."""
     match = SNAPSHOT_FILE.fullmatch(file_name)
     return None if match is None else SnapshotId(int(match["offset"]), int(match["epoch"]))
 
@@ -78,7 +78,7 @@ def snapshot_parts(image: MetadataImage, timestamp_ms: int, epoch: int = 0) -> I
 
 
 def snapshot_entries(image: MetadataImage) -> Iterator[list[MetadataEntry]]:
-    """The records that make the image of nothing, in Kafka's order, about `BATCH_RECORDS` at a time."""
+    """All records of the image, in Kafka's order, about `BATCH_RECORDS` at a time."""
     waiting: list[MetadataEntry] = []
     count = 0
     for entry in _entries(image):
@@ -101,7 +101,7 @@ def _cut(entry: MetadataEntry) -> Iterator[MetadataEntry]:
 
 
 def _entries(image: MetadataImage) -> Iterator[MetadataEntry]:
-    """What the image's metadata.version does not know is left out: that is what an unsafe downgrade gives up."""
+    """The records of the image, without data that its metadata.version does not know (an unsafe downgrade drops it)."""
     level = image.features.get(METADATA_VERSION, ELIGIBLE_REPLICAS_SINCE)
     first = {METADATA_VERSION: image.features[METADATA_VERSION]} if METADATA_VERSION in image.features else {}
     for name, finalized in {**first, **image.features}.items():
@@ -152,9 +152,9 @@ def _control(offset: int, kind: ControlType, value: bytes, timestamp_ms: int, ep
 
 
 def read_snapshot(data: bytes, offset: int, place: str) -> Snapshot:
-    """The image that the snapshot in `data` holds, which stands for the log below `offset`.
+    """The image in the snapshot `data`, which replaces the log below `offset`.
 
-    Raises MetadataCorrupt, naming `place`, where it is cut off, damaged, or holds what cannot be in a snapshot.
+    Raises MetadataCorrupt, naming `place`, if it is truncated, damaged, or has records that a snapshot cannot have.
     """
     ends: list[ControlType | None] = []
     timestamps = [-1]
@@ -186,7 +186,7 @@ def read_snapshot(data: bytes, offset: int, place: str) -> Snapshot:
 
 
 def _time_in(data: bytes, position: int, header: BatchHeader) -> int:
-    """Kafka writes further control records behind the header's, in the same batch."""
+    """The last timestamp, from the header record. Kafka writes further control records after it in the same batch."""
     value = decode_records(data, position, header)[0].value
     if value is None or len(value) < _HEADER.size:
         raise CorruptBatch(f"the snapshot's header at byte {position} is too short")

@@ -1,4 +1,4 @@
-"""Which names a topic may have, which belong to the broker itself, and which are too alike (Kafka's rules)."""
+"""Valid topic names, internal topics, and names that collide (Kafka's rules)."""
 
 import re
 from collections.abc import Mapping
@@ -10,12 +10,12 @@ INTERNAL_TOPICS = frozenset({GROUP_TOPIC, TRANSACTION_TOPIC})
 LENGTH_MAX = 249
 _SEPARATORS = re.compile("[._]")
 _VARIED_SEPARATORS_MAX = 8
-"""Names with more than that are compared with all others instead of being tried in all their spellings."""
+"""A name with more separators is compared with all others, instead of looking up all its variants."""
 _LEGAL = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 
 
 def topic_name_problem(name: str) -> str | None:
-    """Why `name` is INVALID_TOPIC_EXCEPTION, or None: it takes 1 to 249 ASCII letters, digits, `.`, `_` or `-`."""
+    """Why `name` is INVALID_TOPIC_EXCEPTION, or None: it must have 1 to 249 ASCII letters, digits, `.`, `_` or `-`."""
     if not name:
         return "Topic name is invalid: the empty string is not allowed"
     if name in (".", ".."):
@@ -29,13 +29,13 @@ def topic_name_problem(name: str) -> str | None:
 
 
 def is_internal(name: str) -> bool:
-    """Whether clients may not write to the topic themselves."""
+    """Whether the topic is internal: clients may not write to it."""
     return name in INTERNAL_TOPICS
 
 
 def colliding_name(name: str, names: Mapping[str, object]) -> str | None:
-    """Another one of `names` that differs from `name` in `.` and `_` only: metrics write both alike, so Kafka does not
-    let both exist."""
+    """Another one of `names` that differs from `name` in `.` and `_` only: metrics cannot distinguish the two, so Kafka
+    does not let both exist."""
     pieces = _SEPARATORS.split(name)
     if len(pieces) > _VARIED_SEPARATORS_MAX:
         alike = name.replace(".", "_")

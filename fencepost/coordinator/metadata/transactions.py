@@ -1,4 +1,4 @@
-"""KIP-868: a transaction of metadata records shows as a whole or not at all, over batches, crashes and restarts."""
+"""KIP-868: a transaction of metadata records becomes visible as a whole or not at all, over batches and restarts."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -14,35 +14,35 @@ from fencepost.protocol.metadata_record_types import (
 )
 
 Publisher = Callable[[MetadataDelta], None]
-"""Handed each step of what may be seen, in order."""
+"""Called with each visible step, in order."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
-    """A Begin without its End or Abort so far."""
+    """A transaction whose End or Abort is not in the log yet."""
 
     start_offset: int
     name: str | None
 
 
 class MetadataLoader:
-    """Folds the metadata log to the image that may be shown.
+    """Folds the metadata log to the visible image.
 
             Begin                      End: publish
       NONE ------> OPEN --------------------------> NONE
                      \\------ Abort: drop ---------/
 
-    Outside a transaction each batch is published at its end. Inside one nothing is, whatever batches it spans, until
-    its End. An Abort drops the fold at that very record, before the next is looked at, so that a batch which holds
-    an Abort and more cannot carry the aborted records along (kafka-rules E.5: Kafka's loader gets this wrong).
+    Outside a transaction each batch is published at its end. Inside one, nothing is published until its End, however
+    many batches it spans. An Abort drops the fold at that record, before the next one is read. So a batch with an Abort
+    and later records cannot publish the aborted ones (kafka-rules E.5: Kafka's loader gets this wrong).
     """
 
     def __init__(self, image: MetadataImage = EMPTY_IMAGE, publish: Publisher | None = None) -> None:
         self.image = image
-        """The newest image that holds whole transactions only."""
+        """The newest image that contains only whole transactions."""
         self.holding = False
-        """Whether what stands outside of transactions waits for `release`: many batches, one image. It is much quicker
-        where nobody looks in between."""
+        """Whether batches outside of transactions are published only by `release`: one image for many batches, which
+        is much faster."""
         self.deleted_topic_ids: set[bytes] = set()
         """Every topic whose deletion became visible."""
         self.open: OpenTransaction | None = None
@@ -53,24 +53,24 @@ class MetadataLoader:
 
     @property
     def next_offset(self) -> int:
-        """The offset after the last record that was taken in."""
+        """The offset after the last loaded record."""
         return self._offset
 
     @property
     def last_stable_offset(self) -> int:
-        """Up to here everything is decided: the start of the open transaction, or the end (kafka-rules E.3)."""
+        """The offset below which all is decided: the start of the open transaction, or the end (kafka-rules E.3)."""
         return self.open.start_offset if self.open is not None else self._offset
 
     @property
     def open_records(self) -> int:
-        """How many records of the open transaction were taken in, its Begin among them."""
+        """How many records of the open transaction are loaded, its Begin included."""
         return self._offset - self.open.start_offset if self.open is not None else 0
 
     def load_batch(self, base_offset: int, entries: Sequence[MetadataEntry]) -> tuple[Change, ...]:
-        """Take in one batch of the log and return what became visible by it.
+        """Load one batch of the log and return the changes that it made visible.
 
-        Raises MetadataCorrupt for a gap in the offsets, a transaction record out of place, or a record that cannot
-        follow the ones before.
+        Raises MetadataCorrupt for a gap in the offsets, a misplaced transaction record, or a record that contradicts
+        the ones before.
         """
         if base_offset != self._offset:
             raise MetadataCorrupt(base_offset, f"offset {self._offset} was expected")
@@ -83,14 +83,14 @@ class MetadataLoader:
         return tuple(seen)
 
     def release(self) -> MetadataImage:
-        """Publish what was held back, and hold back no more; the image with it."""
+        """Publish the deferred batches, stop deferring, and return the image."""
         self.holding = False
         if self.open is None:
             self._publish([])
         return self.image
 
     def pass_over(self, base_offset: int, next_offset: int) -> None:
-        """A batch that says nothing about metadata, such as a leader change of Kafka's, stands at these offsets.
+        """Skip the offsets of a batch without metadata, such as Kafka's leader change.
 
         Raises MetadataCorrupt for a gap.
         """
@@ -142,10 +142,10 @@ class MetadataLoader:
 
 
 def image_of_snapshot(offset: int, batches: Iterable[Sequence[MetadataEntry]]) -> MetadataImage:
-    """The image that a snapshot of the log below `offset` holds.
+    """The image in a snapshot of the log below `offset`.
 
-    Raises MetadataCorrupt for a record that cannot follow the ones before, or one of a transaction: a snapshot is whole
-    by itself, and none is ever written while a transaction is open (kafka-rules E.3, E.4).
+    Raises MetadataCorrupt for a record that contradicts the ones before, or a transaction record: a snapshot is
+    complete, and none is ever written while a transaction is open (kafka-rules E.3, E.4).
     """
     fold = ImageFold(EMPTY_IMAGE)
     for entries in batches:

@@ -310,7 +310,7 @@ async def test_m2_a_downgrade_is_answered_where_a_transaction_can_not_even_be_ab
     def refuse(values: Any, now_ms: int) -> None:
         raise LogWriteFailed(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is full")
 
-    await journal.turn()
+    await journal.wait_writable()
     await journal.write([BeginTransactionRecord("half")])
     await journal.settle()
     log.append = refuse  # type: ignore[method-assign]
