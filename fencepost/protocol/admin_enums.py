@@ -4,7 +4,7 @@ from enum import IntEnum
 
 
 class AclOperation(IntEnum):
-    """What an access rule allows or denies, in the ACL APIs and in `authorized_operations`. ANY is for filters only."""
+    """The operation that an ACL allows or denies, also in `authorized_operations`. ANY is for filters only."""
 
     UNKNOWN = 0
     ANY = 1
@@ -22,11 +22,11 @@ class AclOperation(IntEnum):
     CREATE_TOKENS = 13
     DESCRIBE_TOKENS = 14
     TWO_PHASE_COMMIT = 15
-    """On a transactional id, beside WRITE, for a transaction without a timeout (KIP-939, row T22)."""
+    """On a transactional id, besides WRITE, for a transaction without a timeout (KIP-939, row T22)."""
 
 
 class ConfigResourceType(IntEnum):
-    """What a configuration belongs to."""
+    """The type of a resource that has configurations."""
 
     TOPIC = 2
     BROKER = 4
@@ -36,7 +36,7 @@ class ConfigResourceType(IntEnum):
 
 
 class ConfigSource(IntEnum):
-    """Where a setting comes from (KIP-226)."""
+    """The source of a setting's value (KIP-226)."""
 
     UNKNOWN = 0
     TOPIC = 1
@@ -50,7 +50,7 @@ class ConfigSource(IntEnum):
 
 
 class ConfigOperation(IntEnum):
-    """What to do with one configuration (KIP-339)."""
+    """The change of one configuration (KIP-339)."""
 
     SET = 0
     DELETE = 1

@@ -1,11 +1,11 @@
-"""Kafka's APIs: their numbers, names and versions. The one place where these stand; everything else asks here."""
+"""Kafka's APIs: their numbers, names and versions. No other module declares these."""
 
 from dataclasses import dataclass
 from enum import IntEnum
 
 
 class ApiKey(IntEnum):
-    """Every API whose messages are declared here; the names are Kafka's."""
+    """Every API whose messages are declared; the names are Kafka's."""
 
     PRODUCE = 0
     FETCH = 1
@@ -71,20 +71,20 @@ class ApiKey(IntEnum):
 
 @dataclass(frozen=True)
 class Versions:
-    """Which versions of one API are known here, each range from its first to its last."""
+    """The known versions of one API; each range includes both ends."""
 
     served: tuple[int, int]
-    """What can be decoded and answered; for the APIs in `ASKED`, what our client speaks."""
+    """The versions that can be decoded and answered; for the APIs in `ASKED`, those of fencepost's client."""
     flexible_since: int | None
-    """The first version with compact lengths and tagged fields (KIP-482); None: there is none."""
+    """The first version with compact lengths and tagged fields (KIP-482); None if there is none."""
     advertised: tuple[int, int] | None = None
-    """What ApiVersions lists, where that is not `served`."""
+    """The range in ApiVersions; None if it is `served`."""
     unstable: int | None = None
     """A version above `served` that Kafka may still change (its latestVersionUnstable)."""
 
     @property
     def declared(self) -> tuple[int, int]:
-        """The versions that the messages of the API can be written and read in."""
+        """The versions in which the API's messages can be encoded and decoded."""
         return self.served[0], self.served[1] if self.unstable is None else self.unstable
 
 
@@ -138,7 +138,7 @@ SERVED: dict[ApiKey, Versions] = {
     ApiKey.LIST_CONFIG_RESOURCES: Versions((0, 1), 0),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: Versions((0, 0), 0),
 }
-"""What the broker serves."""
+"""The APIs that the broker serves."""
 
 ASKED: dict[ApiKey, Versions] = {
     ApiKey.DESCRIBE_ACLS: Versions((1, 3), 2),
@@ -149,6 +149,6 @@ ASKED: dict[ApiKey, Versions] = {
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: Versions((0, 0), 0),
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: Versions((0, 0), 0),
 }
-"""What our client asks other brokers and our own broker does not serve (docs/decisions/0023-asked-but-not-served.md).
+"""The APIs that fencepost's client uses and its broker does not serve (docs/decisions/0023-asked-but-not-served.md).
 
-A broker that gains one of these moves its row above and brings a handler."""
+To serve one of these, move its row above and add a handler."""

@@ -39,15 +39,15 @@ _PRODUCER_AT = 43
 
 
 class CorruptBatch(ValueError):
-    """Bytes that cannot be a record batch of format v2; the text names the place and what is wrong there."""
+    """The bytes are not a record batch of format v2; the text names the place and the reason."""
 
 
 class InvalidBatch(CorruptBatch):
-    """A batch whose frame is whole but whose header contradicts itself, such as a negative record count."""
+    """A batch is complete but its header contradicts itself, for example with a negative record count."""
 
 
 class BatchHeader(NamedTuple):
-    """A batch's header as it stands on the wire; offsets count records, sizes count bytes, timestamps are epoch ms."""
+    """A batch's header as on the wire; offsets count records, sizes count bytes, timestamps are epoch ms."""
 
     base_offset: int
     batch_length: int
@@ -65,22 +65,22 @@ class BatchHeader(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """The whole batch: the field `batch_length` counts what follows it."""
+        """The size of the whole batch: the field `batch_length` counts only the bytes after it."""
         return self.batch_length + LOG_OVERHEAD
 
     @property
     def last_offset(self) -> int:
-        """Offset of the last record, also when compaction took that record away."""
+        """Offset of the last record, also if compaction removed that record."""
         return self.base_offset + self.last_offset_delta
 
     @property
     def next_offset(self) -> int:
-        """Where a reader goes on after this batch."""
+        """The offset at which a reader continues after this batch."""
         return self.base_offset + self.last_offset_delta + 1
 
     @property
     def compression(self) -> Compression:
-        """How the bytes after the header are packed."""
+        """The codec of the bytes after the header."""
         return Compression(self.attributes & CODEC_MASK)
 
     @property
@@ -90,31 +90,31 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_transactional(self) -> bool:
-        """Part of a transaction: its marker decides whether the batch counts."""
+        """Whether the batch is part of a transaction, whose marker commits or aborts it."""
         return bool(self.attributes & TRANSACTIONAL_BIT)
 
     @property
     def is_control(self) -> bool:
-        """Holds a marker, not data; never given to an application."""
+        """Whether the batch has a control record, not data; applications never receive it."""
         return bool(self.attributes & CONTROL_BIT)
 
     @property
     def has_delete_horizon(self) -> bool:
-        """`base_timestamp` is the time from which compaction may drop this batch's tombstones (KIP-534)."""
+        """Whether `base_timestamp` is the time from which compaction may drop this batch's tombstones (KIP-534)."""
         return bool(self.attributes & DELETE_HORIZON_BIT)
 
     @property
     def last_sequence(self) -> int:
-        """Sequence of the last record, wrapped at 2**31 - 1; -1 where the batch carries no sequence."""
+        """Sequence of the last record, wrapped at 2**31 - 1; -1 if the batch has no sequence."""
         return last_of(self.base_sequence, self.last_offset_delta + 1)
 
 
 def read_header(buffer: Buffer, start: int = 0, *, whole: bool = True) -> BatchHeader:
     """The header of the batch that begins at `start`.
 
-    `whole=False` lets the batch reach beyond the buffer, for walks that read headers only.
-    Raises CorruptBatch when the buffer is too short, the magic is not 2 or the length is below a header's; InvalidBatch
-    when counts are negative, the record count exceeds the offsets, or the codec is unknown. The CRC is not looked at.
+    With `whole=False` the batch may extend beyond the buffer, for loops that read headers only.
+    Raises CorruptBatch if the buffer is too short, the magic is not 2 or the length is below a header's; InvalidBatch
+    if counts are negative, the record count exceeds the offsets, or the codec is unknown. The CRC is not checked.
     """
     room = len(buffer) - start
     if room < HEADER_SIZE:
@@ -135,13 +135,13 @@ def read_header(buffer: Buffer, start: int = 0, *, whole: bool = True) -> BatchH
 
 
 def check_crc(buffer: Buffer, start: int, header: BatchHeader) -> bool:
-    """Whether the CRC-32C over attributes up to the end of the batch is the one in the header; copies nothing."""
+    """Whether the CRC-32C from the attributes to the end of the batch is the one in the header; copies nothing."""
     with memoryview(buffer) as view:
         return crc_fits(view, start, header)
 
 
 def crc_fits(view: memoryview, start: int, header: BatchHeader) -> bool:
-    """`check_crc` for walks over many small batches, which have a view of the buffer at hand."""
+    """`check_crc` for loops over many small batches that already have a view of the buffer."""
     found: int = crc32c.crc32c(view[start + _CRC_FROM : start + header.batch_length + LOG_OVERHEAD])
     return found == header.crc
 
@@ -149,7 +149,7 @@ def crc_fits(view: memoryview, start: int, header: BatchHeader) -> bool:
 def iter_headers(buffer: Buffer, start: int = 0, stop: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
     """Every whole batch between `start` and `stop` as (position, header).
 
-    Ends before an incomplete last batch: a fetch may cut one off. Raises CorruptBatch where bytes cannot be a batch.
+    Ends before an incomplete last batch: a fetch may truncate one. Raises CorruptBatch if bytes are not a batch.
     """
     end = len(buffer) if stop is None else min(stop, len(buffer))
     unpack, new = _HEADER.unpack_from, tuple.__new__
@@ -158,7 +158,7 @@ def iter_headers(buffer: Buffer, start: int = 0, stop: int | None = None) -> Ite
         _, length, _, magic, _, attributes, last_delta, _, _, _, _, _, count = header
         sound = magic == MAGIC and length >= _LEAST_LENGTH and attributes & CODEC_MASK <= _LAST_CODEC
         if not sound or not 0 <= count <= last_delta + 1 or last_delta < 0:
-            header = read_header(buffer, start, whole=False)  # which says what is wrong
+            header = read_header(buffer, start, whole=False)  # raises with the reason
         size = length + LOG_OVERHEAD
         if size > end - start:
             return
@@ -167,13 +167,13 @@ def iter_headers(buffer: Buffer, start: int = 0, stop: int | None = None) -> Ite
 
 
 def assign_offset(buffer: bytearray | memoryview, start: int, base_offset: int, leader_epoch: int) -> None:
-    """Give a batch its place in the log. The CRC does not cover these two fields, so nothing else changes."""
+    """Set a batch's base offset and leader epoch. The CRC does not cover these two fields, so nothing else changes."""
     _OFFSET.pack_into(buffer, start, base_offset)
     _EPOCH.pack_into(buffer, start + _EPOCH_AT, leader_epoch)
 
 
 def set_log_append_time(buffer: bytearray | memoryview, start: int, timestamp_ms: int) -> None:
-    """Stamp a batch with the broker's time (KIP-32): type LogAppendTime, one timestamp for all; the CRC is redone."""
+    """Set the broker's time in a batch (KIP-32): type LogAppendTime, one timestamp for all records, new CRC."""
     (attributes,) = _ATTRIBUTES.unpack_from(buffer, start + _CRC_FROM)
     _ATTRIBUTES.pack_into(buffer, start + _CRC_FROM, attributes | LOG_APPEND_TIME_BIT)
     _OFFSET.pack_into(buffer, start + _MAX_TIMESTAMP_AT, timestamp_ms)
@@ -189,9 +189,9 @@ def set_producer(
     *,
     transactional: bool = False,
 ) -> None:
-    """Give a batch its producer's identity and first sequence, as after an epoch bump; the CRC is redone.
+    """Set a batch's producer id, epoch and first sequence, as after an epoch bump, and a new CRC.
 
-    `transactional` makes it part of the producer's transaction; without, what it was it stays.
+    `transactional` makes the batch part of the producer's transaction; without it that attribute is unchanged.
     """
     if transactional:
         (attributes,) = _ATTRIBUTES.unpack_from(buffer, start + _CRC_FROM)
@@ -201,7 +201,7 @@ def set_producer(
 
 
 def rewrite_crc(buffer: bytearray | memoryview, start: int) -> None:
-    """Compute the CRC-32C of the batch at `start` anew and put it into its header."""
+    """Compute the CRC-32C of the batch at `start` again and write it into its header."""
     (length,) = _EPOCH.unpack_from(buffer, start + _LENGTH_AT)
     with memoryview(buffer) as view, view[start + _CRC_FROM : start + length + LOG_OVERHEAD] as covered:
         _CRC.pack_into(buffer, start + _CRC_AT, crc32c.crc32c(covered))

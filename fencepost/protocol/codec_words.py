@@ -1,10 +1,10 @@
-"""What generated codecs call while they run: tagged fields."""
+"""Functions that generated codecs call at run time: tagged fields."""
 
 from fencepost.protocol.varints import Malformed, get_varint, put_varint
 
 
 def get_tags(b: memoryview, o: int) -> tuple[dict[int, bytes] | None, int]:
-    """The tagged fields at `o`, of which none is known here, by tag (None: there are none), and where they end."""
+    """The tagged fields at `o`, all unknown to this version, by tag (None: there are none), and their end."""
     found: dict[int, bytes] = {}
     last = -1
     count, o = get_varint(b, o)
@@ -19,7 +19,7 @@ def get_tags(b: memoryview, o: int) -> tuple[dict[int, bytes] | None, int]:
 
 
 def merged_tags(count: int, known: bytes | bytearray, unknown: dict[int, bytes]) -> bytes:
-    """A tagged-field section: the `count` fields that `known` holds, encoded, and the `unknown` ones among them."""
+    """A tagged-field section: the `count` encoded fields in `known`, and the `unknown` ones, in the order of tags."""
     found, _ = get_tags(memoryview(put_varint(count) + known), 0)
     fields = sorted({**(found or {}), **unknown}.items())
     parts = [put_varint(len(fields))]

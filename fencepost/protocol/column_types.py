@@ -1,4 +1,4 @@
-"""Record columns as values, and the Arrow arrays that go beside them."""
+"""Record columns as values, and their Arrow arrays."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class RecordColumns:
     """Records in offset order, one entry per record in every column.
 
     `key`, `value`: pyarrow binary arrays; `headers`: list<struct<key: string, value: binary>>, null where a record has
-    none; each is None where it was not asked for. `timestamp_type` is 0 for CreateTime, 1 for LogAppendTime.
+    none. Each is None if it was not requested. `timestamp_type` is 0 for CreateTime, 1 for LogAppendTime.
     """
 
     offset: NDArray[np.int64]
@@ -45,7 +45,7 @@ def headers_type() -> Any:
 def arrow_numbers(numbers: NDArray[Any], kind: Any, valid: NDArray[np.bool_] | None = None) -> Any:
     """An Arrow array of `kind` over the memory of `numbers`, null where not `valid`.
 
-    `pa.array` would do it, too, but first imports pandas where that is installed, which takes most of a second.
+    `pa.array` does the same, but first imports pandas if that is installed, which takes most of a second.
     """
     import numpy as np
     import pyarrow as pa
@@ -57,7 +57,7 @@ def arrow_numbers(numbers: NDArray[Any], kind: Any, valid: NDArray[np.bool_] | N
 
 
 def arrow_text(text: str) -> Any:
-    """An Arrow array of one string, made as `arrow_numbers` does and for the same reason."""
+    """An Arrow array of one string, without `pa.array` for the reason given in `arrow_numbers`."""
     import numpy as np
     import pyarrow as pa
 

@@ -19,14 +19,14 @@ from fencepost.protocol.compression import Compression
 from fencepost.protocol.records import Record, decode_unpacked, unpack_records
 
 GROUP_BYTES = 32 << 20
-"""Unpacked bytes after which compressed batches are handed on, so that a fetch of bombs stays small in memory."""
+"""Decompressed bytes after which columns are yielded, so that a fetch of decompression bombs needs little memory."""
 MAX_OFFSET = 2**63 - 1
 _64_BITS = 2**64 - 1
 
 
 @dataclass(slots=True)
 class _Group:
-    """Batches that lie in one buffer: the header of each, and from where to where its records reach."""
+    """Batches in one buffer: the header of each, and the start and end of its records."""
 
     data: Buffer
     batches: list[tuple[BatchHeader, int, int]] = field(default_factory=list)
@@ -43,9 +43,9 @@ def iter_columns(
 ) -> Iterator[RecordColumns]:
     """The records of `batches` (position in `buffer`, header; whole, in order) from first_offset to before stop_offset.
 
-    All uncompressed batches in a row become one `RecordColumns` over `buffer`; compressed ones are unpacked first and
-    come in groups of about GROUP_BYTES. Nothing is yielded where no record is left. `fields` names what to build
-    besides offset and time. Raises CorruptBatch as `decode_records` does.
+    Consecutive uncompressed batches become one `RecordColumns` over `buffer`; compressed ones are decompressed first
+    and come in groups of about GROUP_BYTES. Nothing is yielded if no record is left. `fields` names the columns to
+    build besides offset and time. Raises CorruptBatch as `decode_records` does.
     """
     raw: list[tuple[int, BatchHeader]] = []
     packed: list[tuple[BatchHeader, bytes | bytearray]] = []
@@ -86,7 +86,7 @@ def _group_raw(buffer: Buffer, batches: list[tuple[int, BatchHeader]]) -> _Group
 
 
 def _group_packed(batches: list[tuple[BatchHeader, bytes | bytearray]]) -> _Group:
-    # A single batch is used as it came out of its codec; several are joined: one call then makes columns of them all.
+    # A single batch is used without a copy; several are joined, so that one call makes columns of them all.
     group = _Group(batches[0][1] if len(batches) == 1 else b"".join(data for _, data in batches))
     at = 0
     for header, data in batches:
@@ -106,7 +106,7 @@ def _decode(group: _Group, first_offset: int, stop_offset: int, fields: frozense
 
 
 def _columns_of_records(group: _Group, first_offset: int, stop_offset: int, fields: frozenset[str]) -> RecordColumns:
-    """The columns the plain way, from decoded records. Raises CorruptBatch. Times of more than 64 bits wrap around."""
+    """The columns by the Python path, from decoded records. Raises CorruptBatch. Times above 64 bits wrap around."""
     import numpy as np
     import pyarrow as pa
 
@@ -133,7 +133,7 @@ def _columns_of_records(group: _Group, first_offset: int, stop_offset: int, fiel
 def _columns_compiled(
     group: _Group, first_offset: int, stop_offset: int, fields: frozenset[str]
 ) -> RecordColumns | None:
-    """The columns the compiled way; None where that finds something unusual, and the plain way is to judge."""
+    """The columns by the compiled path; None if it finds something unusual, which the Python path has to decide."""
     import numpy as np
     import pyarrow as pa
 
@@ -166,7 +166,7 @@ def _columns_compiled(
 
 
 def _made_binary(column: Column | None, kind: Any = None) -> Any:
-    """A binary (or `kind`) array out of its finished buffers."""
+    """A binary (or `kind`) array from its finished buffers."""
     import pyarrow as pa
 
     if column is None:
@@ -180,7 +180,7 @@ def _made_binary(column: Column | None, kind: Any = None) -> Any:
 
 
 def _made_headers(count: int, lists: Lists | None) -> Any:
-    """The headers column out of its finished buffers."""
+    """The headers column from its finished buffers."""
     import pyarrow as pa
 
     if lists is None:

@@ -1,17 +1,17 @@
-"""Whether records go the compiled way: the module `_hot`, where a C compiler was there when this was installed.
+"""The compiled path for records: the module `_hot`, which exists if there was a C compiler at installation.
 
-`FENCEPOST_PURE=1` in the environment forbids it; it is read once, when this is imported. Both ways give the same
-results and the same errors (docs/decisions/0025-a-compiled-part.md).
+`FENCEPOST_PURE=1` in the environment forbids it; it is read once, when this module is imported. Both paths give the
+same results and the same errors (docs/decisions/0025-a-compiled-part.md).
 """
 
 from types import ModuleType
 
 INTERFACE = 2
-"""What the functions of `_hot` take and give. One built from older source, in an editable install, is not used."""
+"""The version of the signatures in `_hot`. A module from older source, in an editable install, is not used."""
 
 
 def load() -> ModuleType | None:
-    """The compiled part, or None where it is not built, forbidden, or of another interface."""
+    """The compiled part, or None if it is not built, forbidden, or of another interface."""
     try:
         from fencepost.protocol import _hot
     except ImportError:

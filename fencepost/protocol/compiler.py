@@ -1,4 +1,4 @@
-"""A construct tree of one (message, version) -> a generated encode or decode function, each made on first use."""
+"""Generates an encode or decode function from the construct tree of one (message, version), on first use."""
 
 import struct
 from collections.abc import Callable
@@ -22,7 +22,7 @@ EncodeFunction = Callable[[Any], list[Any]]
 
 
 def fixed_format(subcon: Any) -> tuple[str, int] | None:
-    """The struct format and size of a type of fixed width, None for the others."""
+    """The struct format and size of a type of fixed width; None for other types."""
     if isinstance(subcon, FormatField):
         return subcon.fmtstr[1:], subcon.length
     if subcon is Flag:
@@ -33,7 +33,7 @@ def fixed_format(subcon: Any) -> tuple[str, int] | None:
 
 
 class Source:
-    """The lines of one generated function, and the names that they use."""
+    """The lines of one generated function, and the names in them."""
 
     def __init__(self, scope: dict[str, Any]) -> None:
         self.lines: list[str] = []
@@ -41,7 +41,7 @@ class Source:
         self._made = 0
 
     def name(self, prefix: str = "v") -> str:
-        """A name not used before."""
+        """A new name."""
         self._made += 1
         return f"{prefix}{self._made}"
 
@@ -64,7 +64,7 @@ class Source:
 
 
 class DecoderSource(Source):
-    """Writes a decoder: `b` is the frame, `o` the offset, `end` its length."""
+    """Writes a decoder: in it `b` is the frame, `o` the offset, `end` the frame's length."""
 
     def value(self, subcon: Any, depth: int) -> str:
         """Add lines that read one value; return the variable that holds it."""
@@ -108,7 +108,7 @@ class DecoderSource(Source):
         return name
 
     def array(self, subcon: ArrayOf, depth: int) -> str:
-        """An array; its count times the least size of an element must fit what is left."""
+        """An array; its count times the least size of an element must fit into the rest of the frame."""
         n, name = self.length(subcon.compact, "i", subcon.nullable, depth), self.name("a")
         inner = depth
         if subcon.nullable:
@@ -134,7 +134,7 @@ class DecoderSource(Source):
         return name
 
     def struct(self, tree: VersionedStruct, depth: int) -> str:
-        """A struct: runs of fixed fields in one unpack, the others one by one, absent ones by their default."""
+        """A struct: runs of fixed fields in one unpack, the others one by one, absent ones with their default."""
         made = self.name("x")
         self.put(depth, f"{made} = new({self.constant(tree.maker, 'C')})")
         run: list[tuple[str, str, int]] = []
@@ -160,7 +160,7 @@ class DecoderSource(Source):
         return made
 
     def defaults(self, tree: VersionedStruct, made: str, depth: int) -> None:
-        """What this version does not carry stands at Kafka's default."""
+        """Set fields that this version does not have to Kafka's default."""
         present = {name for name, _ in tree.fields}
         self.put(depth, f"{made}.unknown_tags = None")
         for name, field in tree.maker.fields.items():
@@ -196,7 +196,7 @@ class DecoderSource(Source):
 
 
 class EncoderSource(Source):
-    """Writes an encoder: `out` is what has been written since the last records field."""
+    """Writes an encoder: in it `out` has the bytes since the last records field."""
 
     def value(self, subcon: Any, expression: str, depth: int) -> None:
         """Add lines that write the value of `expression`."""
@@ -316,7 +316,7 @@ class EncoderSource(Source):
 
 
 def generate_decoder(tree: VersionedStruct, name: str) -> DecodeFunction:
-    """Generate and compile the decoder of one tree: (frame, offset) -> (value, where it ends)."""
+    """Generate and compile the decoder of one tree: (frame, offset) -> (value, its end)."""
     writer = DecoderSource(
         {
             "Malformed": Malformed,
@@ -329,7 +329,7 @@ def generate_decoder(tree: VersionedStruct, name: str) -> DecodeFunction:
     writer.put(0, "def decode(b, o):")
     writer.put(1, "end = len(b)")
     made = writer.struct(tree, 1)
-    writer.put(1, "if o > end: raise Malformed")  # a field that is cut off is shorter than it says
+    writer.put(1, "if o > end: raise Malformed")  # a truncated field is shorter than its length
     writer.put(1, f"return {made}, o")
     decode: DecodeFunction = compiled(writer, name, "decode")
     return decode
@@ -338,7 +338,7 @@ def generate_decoder(tree: VersionedStruct, name: str) -> DecodeFunction:
 def generate_encoder(tree: VersionedStruct, name: str) -> EncodeFunction:
     """Generate and compile the encoder of one tree: value -> list of buffers.
 
-    All but what was given as records is the caller's own.
+    The buffers of records fields are the given ones; all others are new and belong to the caller.
     """
     writer = EncoderSource({"pack": struct.pack, "merged_tags": merged_tags, "put_varint": put_varint})
     writer.put(0, "def encode(root):")
@@ -351,6 +351,6 @@ def generate_encoder(tree: VersionedStruct, name: str) -> EncodeFunction:
 
 
 def compiled(writer: Source, name: str, function: str) -> Any:
-    """Run the lines of `writer` and return the function that they define; this is most of a codec's cost."""
+    """Run the lines of `writer` and return the function that they define; this is most of the cost of a codec."""
     exec(compile("\n".join(writer.lines), f"<generated {function} {name}>", "exec"), writer.scope)
     return writer.scope[function]

@@ -1,4 +1,4 @@
-"""The five codecs of record batches, with an end to how much a small packet may unpack into."""
+"""The five codecs of record batches, with a limit on the size of decompressed data."""
 
 import struct
 from collections.abc import Callable
@@ -20,11 +20,11 @@ class Compression(IntEnum):
 
 
 class DecompressionFailed(ValueError):
-    """Bytes that their codec cannot unpack."""
+    """The codec cannot decompress the bytes."""
 
 
 class DecompressionLimit(DecompressionFailed):
-    """Bytes that would unpack into more than the caller allows: a bomb, or a batch beyond the configured size."""
+    """The bytes decompress to more than the caller allows: a bomb, or a batch above the configured size."""
 
 
 LIMIT_FLOOR_BYTES = 16 << 20
@@ -45,12 +45,12 @@ _SNAPPY_RATIO = 22
 
 
 def unpacked_limit(packed_bytes: int) -> int:
-    """How many bytes a batch's records may unpack into where nobody sets a limit: 256-fold, within 16 to 128 MiB."""
+    """The default limit on a batch's decompressed bytes: 256 times `packed_bytes`, within 16 to 128 MiB."""
     return max(LIMIT_FLOOR_BYTES, min(LIMIT_CEILING_BYTES, packed_bytes * LIMIT_RATIO))
 
 
 def compress(codec: Compression, data: Packed, level: int | None = None) -> bytes:
-    """Pack `data` so that every client can read it: snappy in xerial's frame, LZ4 in frames of independent blocks.
+    """Compress `data` so that every client can read it: snappy in xerial's frame, LZ4 in frames of independent blocks.
 
     `level` is the codec's own (KIP-390; None: its default): gzip 1 to 9, lz4 1 to 17, zstd up to 22; snappy has none.
     """
@@ -68,9 +68,9 @@ def compress(codec: Compression, data: Packed, level: int | None = None) -> byte
 
 
 def decompress(codec: Compression, data: Packed, max_bytes: int) -> bytes | bytearray:
-    """Unpack `data`; memory follows what really comes out, never a size that the data claims.
+    """Decompress `data`; the memory grows with the real output, never by a size that the data claims.
 
-    Raises DecompressionLimit beyond `max_bytes`, DecompressionFailed for broken data.
+    Raises DecompressionLimit above `max_bytes`, DecompressionFailed for damaged data.
     """
     match codec:
         case Compression.NONE:
@@ -88,8 +88,8 @@ def decompress(codec: Compression, data: Packed, max_bytes: int) -> bytes | byte
 
 
 def _grow(codec: Compression, unpack_into: Callable[..., int], data: Packed, max_bytes: int) -> bytearray:
-    # The codecs stream into the room they are given and stop when it is full, so a larger room is tried only after
-    # the smaller one was truly filled: at most a third of the work is done twice, and a bomb ends at the limit.
+    # The codecs stream into the given buffer and stop when it is full, so a larger buffer is tried only after the
+    # smaller one was really filled: at most a third of the work is done twice, and a bomb stops at the limit.
     room = min(max_bytes, max(_FIRST_ROOM_BYTES, 8 * len(data)))
     while True:
         out = bytearray(room)

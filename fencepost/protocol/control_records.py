@@ -26,13 +26,13 @@ _VALUE_VERSION = 0
 _RECORD = struct.Struct(">bbbbb hh b hi b")
 """A marker's one record: length, attributes, two deltas, key length; key; value length; value; header count."""
 _LENGTHS = tuple(2 * size for size in (_RECORD.size - 1, _KEY.size, _VALUE.size))
-"""Of the record, its key and its value, as one-byte zigzag varints."""
+"""The lengths of the record, its key and its value, as one-byte zigzag varints."""
 MARKER_SIZE = HEADER_SIZE + _RECORD.size
-"""Bytes a marker takes in a log, while its timestamp delta is 0."""
+"""The size of a marker in a log, if its timestamp delta is 0."""
 
 
 class ControlType(IntEnum):
-    """What a control record says: the second int16 of its key."""
+    """The type of a control record: the second int16 of its key."""
 
     ABORT = 0
     COMMIT = 1
@@ -44,7 +44,7 @@ class ControlType(IntEnum):
 
 
 class EndTxnMarker(NamedTuple):
-    """A transaction's verdict: `type` is ABORT or COMMIT, `version` that of the value."""
+    """The marker of a transaction: `type` is ABORT or COMMIT, `version` that of the value."""
 
     type: ControlType
     version: int
@@ -60,9 +60,10 @@ def end_txn_marker(
     base_offset: int = 0,
     leader_epoch: int = 0,
 ) -> bytearray:
-    """The batch that commits or aborts what `producer_id` wrote into a partition since its last marker.
+    """The batch that commits or aborts the records of `producer_id` in a partition since its last marker.
 
-    Every transaction writes one into each of its partitions, and all are alike: so it is packed, not built of records.
+    Every transaction writes one to each of its partitions, and all have the same layout: so it is packed by a struct,
+    not built from records.
     """
     marker = bytearray(MARKER_SIZE)
     record, key, value = _LENGTHS
@@ -93,27 +94,27 @@ def end_txn_marker(
 def same_marker(
     producer_id: int, producer_epoch: int, commit: bool, coordinator_epoch: int, timestamp_ms: int
 ) -> tuple[bytes, BatchHeader]:
-    """`end_txn_marker` and its header, made once for all partitions of a transaction.
+    """`end_txn_marker` and its header, created once for all partitions of a transaction.
 
-    What differs between them, offset and leader epoch, is not under the checksum; whoever appends it puts it into a
-    copy of his own.
+    Only offset and leader epoch differ between partitions, and the CRC does not cover them: the caller sets them in its
+    own copy before the append.
     """
     marker = end_txn_marker(producer_id, producer_epoch, commit, coordinator_epoch, timestamp_ms)
     return bytes(marker), read_header(marker)
 
 
 def control_type(buffer: Buffer, start: int, header: BatchHeader) -> ControlType | None:
-    """The type of the control batch at `start`; None for one of a later protocol, which readers pass over.
+    """The type of the control batch at `start`; None for an unknown (later) one, which readers skip.
 
-    Raises CorruptBatch where the batch is no control batch or its record has no readable key.
+    Raises CorruptBatch if the batch is not a control batch or its record has no readable key.
     """
     return _type_of(_key_and_value(buffer, start, header)[0], start)
 
 
 def read_marker(buffer: Buffer, start: int, header: BatchHeader) -> EndTxnMarker:
-    """The verdict in the control batch at `start`; raises CorruptBatch where it holds anything but ABORT or COMMIT.
+    """The marker in the control batch at `start`. Raises CorruptBatch if it is neither ABORT nor COMMIT.
 
-    Later versions of key and value may be longer: what this one knows is read, the rest is passed over.
+    Later versions of key and value may be longer: the known fields are read, the rest is skipped.
     """
     key, value = _key_and_value(buffer, start, header)
     kind = _type_of(key, start)

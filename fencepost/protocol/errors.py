@@ -1,11 +1,11 @@
-"""Every error code of the protocol, and what a client should do about it."""
+"""Every error code of the protocol, and how a client should handle it."""
 
 from enum import IntEnum
 from typing import Final
 
 
 class ErrorCode(IntEnum):
-    """Kafka's error codes by number. `retriable`, `abortable` and `fatal` sort them the way KIP-1050 asks."""
+    """Kafka's error codes by number. `retriable`, `abortable` and `fatal` classify them as in KIP-1050."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -145,22 +145,22 @@ class ErrorCode(IntEnum):
 
     @property
     def retriable(self) -> bool:
-        """The same request may succeed later, perhaps after fresh metadata."""
+        """Whether the same request may succeed later, perhaps after a refresh of the metadata."""
         return self in _RETRIABLE
 
     @property
     def abortable(self) -> bool:
-        """The transaction has to be aborted; the producer lives on (KIP-890, KIP-1050)."""
+        """Whether the transaction has to be aborted, while the producer can continue (KIP-890, KIP-1050)."""
         return self in _ABORTABLE
 
     @property
     def fatal(self) -> bool:
-        """This producer or client cannot go on: another one took its place, or it lacks a right."""
+        """Whether this producer or client cannot continue: another one replaced it, or it lacks an authorization."""
         return self in _FATAL
 
 
 NO_ERROR: Final = ErrorCode.NONE
-"""For what every request passes: reading a member of an enum takes twenty times as long as reading a name."""
+"""For the path of every request: reading a member of an enum takes twenty times as long as reading a name."""
 
 _RETRIABLE = frozenset(
     {

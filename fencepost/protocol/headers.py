@@ -16,11 +16,11 @@ _FLEXIBLE = frozenset(
     for api in API_BY_KEY.values()
     for version in range(max(api.flexible_since, api.served[0]), max(api.served[1], api.unstable or 0) + 1)
 )
-"""(API key, version) of the requests whose header ends with tagged fields, as far as we read them."""
+"""(API key, version) of the known requests whose header ends with tagged fields."""
 
 
 class RequestHeader(NamedTuple):
-    """Who asks what. `body_start` is where the body begins in the buffer that was read."""
+    """The header of a request. `body_start` is the position of the body in the buffer."""
 
     api_key: int
     api_version: int
@@ -32,8 +32,8 @@ class RequestHeader(NamedTuple):
 def read_request_header(buffer: Any, start: int = 0) -> RequestHeader:
     """The header of one request frame (without its length prefix), up to the end of `buffer`.
 
-    An API that is not in the registry, or a version past ours, is read as far as the client id: its `body_start` means
-    nothing, but the correlation id is right, so that it can be refused (KIP-511). Raises DecodeError.
+    The header of an unknown API or a later version is read up to the client id: its `body_start` has no meaning, but
+    its correlation id is right, so that the request can be refused (KIP-511). Raises DecodeError.
     """
     try:
         api_key, version, correlation_id, size = _START.unpack_from(buffer, start)
@@ -53,14 +53,14 @@ def read_request_header(buffer: Any, start: int = 0) -> RequestHeader:
         position = end
     if (api_key, version) in _FLEXIBLE:
         if position < len(buffer) and not buffer[position]:
-            position += 1  # no tagged fields, as nearly always
+            position += 1  # no tagged fields: nearly always
         else:
             position = skip_tags(memoryview(buffer), position)
     return tuple.__new__(RequestHeader, (api_key, version, correlation_id, client_id, position))
 
 
 def skip_tags(view: memoryview, position: int) -> int:
-    """Step over a tagged-field section. Raises DecodeError."""
+    """Skip a tagged-field section; return its end. Raises DecodeError."""
     try:
         count, position = get_varint(view, position)
         for _ in range(count):
@@ -75,7 +75,7 @@ def skip_tags(view: memoryview, position: int) -> int:
 
 
 def write_request_header(api: Api, version: int, correlation_id: int, client_id: str | None) -> bytes:
-    """The header of a request, in the version that `api` at `version` asks for."""
+    """The header of a request, in the header version for `api` at `version`."""
     encoded = b"" if client_id is None else client_id.encode()
     size = NULL_CLIENT_ID if client_id is None else len(encoded)
     tags = b"\0" if api.request_header_version(version) == 2 else b""
@@ -88,7 +88,7 @@ def write_response_header(api: Api, version: int, correlation_id: int) -> bytes:
 
 
 def read_response_header(api: Api, version: int, buffer: Any, start: int = 0) -> tuple[int, int]:
-    """The correlation id of a response frame, and where its body begins. Raises DecodeError."""
+    """The correlation id of a response frame, and the position of its body. Raises DecodeError."""
     view = memoryview(buffer)
     if len(view) - start < _CORRELATION.size:
         raise DecodeError("ResponseHeader", 0, f"{len(view) - start} bytes, the least is 4", offset=start)

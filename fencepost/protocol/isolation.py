@@ -1,4 +1,4 @@
-"""What a read_committed reader leaves out of a fetch: markers, and the batches of aborted transactions (row I2)."""
+"""Filters a fetch for a read_committed reader: no markers, and no batches of aborted transactions (row I2)."""
 
 import struct
 from collections.abc import Iterable
@@ -18,15 +18,15 @@ _USUAL_LENGTH = MARKER_SIZE - LOG_OVERHEAD
 _MARKER = struct.Struct(">bbbbb hh b hi b")
 """A marker's one record: length, attributes, two deltas, key length; key; value length; value; header count."""
 _USUAL_LENGTHS = (2 * (_MARKER.size - 1), 0, 2 * 4, 2 * 6, 0)
-"""Of the record, its offset delta, of key, value and headers, as one-byte zigzag varints."""
+"""The record's length, its offset delta, and the lengths of key, value and headers, as one-byte zigzag varints."""
 
 
 class AbortedFilter:
-    """Decides batch by batch, in offset order, whether an application may see what one fetch brought.
+    """Decides batch by batch, in offset order, whether an application may read the batches of one fetch.
 
-    `aborted` is the fetched partition's list of (producer id, first offset of the aborted transaction), in any order;
-    None, as brokers answer to read_uncommitted, leaves only the control batches out. A filter belongs to one answer:
-    the next one comes with a list of its own, which names again what is still in the middle.
+    `aborted` is the fetched partition's list of (producer id, first offset of the aborted transaction), in any order.
+    None, the answer to read_uncommitted, excludes only control batches. A filter is for one answer: the next answer has
+    its own list, which repeats the transactions that are not finished there.
     """
 
     def __init__(self, aborted: Iterable[tuple[int, int]] | None) -> None:
@@ -36,9 +36,9 @@ class AbortedFilter:
         self._aborted: set[int] = set()
 
     def admits(self, header: BatchHeader, buffer: Buffer, start: int) -> bool:
-        """Whether the batch at `start` of `buffer` is to be read; to be called once per batch, none left out.
+        """Whether the application reads the batch at `start` of `buffer`; call it once for every batch.
 
-        Readers move on to `header.next_offset` either way. Raises CorruptBatch for a control batch without a type.
+        Readers continue at `header.next_offset` in both cases. Raises CorruptBatch for a control batch without a type.
         """
         while self._to_come and self._to_come[-1][0] <= header.last_offset:
             self._aborted.add(self._to_come.pop()[1])
@@ -51,7 +51,7 @@ class AbortedFilter:
 
 
 def _ends_aborted(header: BatchHeader, buffer: Buffer, start: int) -> bool:
-    """Whether the control batch is an ABORT marker; the marker as brokers write it is read without decoding records."""
+    """Whether the control batch is an ABORT marker; one in the usual layout is read without decoding records."""
     if header.batch_length == _USUAL_LENGTH and header.attributes == _USUAL_ATTRIBUTES and header.record_count == 1:
         length, _, time, delta, key, version, kind, value, _, _, headers = _MARKER.unpack_from(
             buffer, start + HEADER_SIZE

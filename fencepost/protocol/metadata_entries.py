@@ -1,4 +1,4 @@
-"""What is handled as one of the metadata log: a record, or a run of partitions that are alike."""
+"""The entries of the metadata log in memory: a record, or a run of equal partitions."""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -6,32 +6,32 @@ from typing import NamedTuple
 from fencepost.protocol.metadata_record_types import MetadataRecord, PartitionRecord
 
 UNASSIGNED_DIRECTORY = bytes(16)
-"""The directory of a replica that was not placed in one yet (KIP-858)."""
+"""The directory id of a replica that is not assigned to a directory yet (KIP-858)."""
 
 
 class PartitionRun(NamedTuple):
-    """`length` PartitionRecords of one topic, from `first.partition_id` on, that differ in their number only.
+    """`length` PartitionRecords of one topic, from `first.partition_id` on, that differ only in their partition id.
 
-    They stand in the log as so many records: this is how they are held in memory, where there may be a million.
+    The log has one record for each; in memory, where there may be a million, they are one value.
     """
 
     first: PartitionRecord
     length: int
 
     def records(self) -> Iterator[PartitionRecord]:
-        """One by one."""
+        """The records, one by one."""
         for number in range(self.first.partition_id, self.first.partition_id + self.length):
             yield self.first._replace(partition_id=number)
 
     def between(self, start: int, stop: int) -> "PartitionRun":
-        """Those from place `start` to before place `stop`."""
+        """The records from index `start` to before index `stop`."""
         return PartitionRun(self.first._replace(partition_id=self.first.partition_id + start), stop - start)
 
 
 MetadataEntry = MetadataRecord | PartitionRun
-"""What is handled as one: a record, or a run of them."""
+"""A record, or a run of them."""
 
 
 def record_count(entries: Iterable[MetadataEntry]) -> int:
-    """How many records stand in the log for these."""
+    """How many records these are in the log."""
     return sum(entry.length if isinstance(entry, PartitionRun) else 1 for entry in entries)

@@ -22,7 +22,7 @@ from fencepost.protocol.schema import (
 
 
 def _changed(tag, kind, since=0):
-    """A list in a tagged field: null where it did not change, or nobody said."""
+    """A list in a tagged field: null if it did not change or is unknown."""
     return Field(Array(kind), since, nullable=since, default=None, tag=tag)
 
 
@@ -33,10 +33,10 @@ BrokerEndpoint = Part(
     "port" / Uint16,
     "security_protocol" / Field(Int16),
 )
-"""Where a broker can be reached; `security_protocol` 0 is PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL."""
+"""An address of a broker; `security_protocol` 0 is PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL."""
 
 BrokerFeature = Part("BrokerFeature", "name" / String, "min_supported_version" / Int16, "max_supported_version" / Int16)
-"""Between which levels a broker supports a feature."""
+"""The levels of a feature that a broker supports."""
 
 RegisterBrokerRecord = Record(
     0,
@@ -55,13 +55,13 @@ RegisterBrokerRecord = Record(
     versions=(0, 4),
     written=3,
 )
-"""A broker came; `broker_epoch` numbers its lives, `incarnation_id` (16 bytes) names this one."""
+"""A broker registered; `broker_epoch` and `incarnation_id` (16 bytes) identify this run of its process."""
 
 UnregisterBrokerRecord = Record(1, "UnregisterBrokerRecord", "broker_id" / Int32, "broker_epoch" / Int64)
-"""A broker went for good."""
+"""A broker was unregistered."""
 
 TopicRecord = Record(2, "TopicRecord", "name" / String, "topic_id" / Uuid)
-"""A topic came to be; `topic_id` is 16 bytes."""
+"""A topic was created; `topic_id` is 16 bytes."""
 
 PartitionRecord = Record(
     3,
@@ -82,7 +82,7 @@ PartitionRecord = Record(
     versions=(0, 2),
     written=1,
 )
-"""A partition came to be: its replicas, who leads, and the directory of each replica."""
+"""A partition was created: its replicas, its leader, and the directory of each replica."""
 
 ConfigRecord = Record(
     4,
@@ -92,7 +92,7 @@ ConfigRecord = Record(
     "name" / String,
     "value" / Field(String, nullable=0, default=None),
 )
-"""A setting of a topic (resource type 2) or of brokers (4; an empty name means all); None takes it away."""
+"""A setting of a topic (resource type 2) or of brokers (4; an empty name means all); None removes it."""
 
 PartitionChangeRecord = Record(
     5,
@@ -111,16 +111,16 @@ PartitionChangeRecord = Record(
     versions=(0, 2),
     written=1,
 )
-"""Something about a partition changed; None, -2 for the leader and -1 for the recovery state: it did not."""
+"""A partition changed. Unchanged fields are None; -2 for the leader, -1 for the recovery state."""
 
 FenceBrokerRecord = Record(7, "FenceBrokerRecord", "id" / Int32, "epoch" / Int64)
-"""A broker is not to be used."""
+"""A broker was fenced."""
 
 UnfenceBrokerRecord = Record(8, "UnfenceBrokerRecord", "id" / Int32, "epoch" / Int64)
-"""A broker may be used again."""
+"""A broker was unfenced."""
 
 RemoveTopicRecord = Record(9, "RemoveTopicRecord", "topic_id" / Uuid)
-"""A topic went, with its partitions and settings."""
+"""A topic was deleted, with its partitions and settings."""
 
 UserScramCredentialRecord = Record(
     11,
@@ -132,13 +132,13 @@ UserScramCredentialRecord = Record(
     "server_key" / Bytes,
     "iterations" / Int32,
 )
-"""What a user's password is checked by; `mechanism` 1 is SCRAM-SHA-256, 2 SCRAM-SHA-512."""
+"""The data to verify a user's password; `mechanism` 1 is SCRAM-SHA-256, 2 SCRAM-SHA-512."""
 
 FeatureLevelRecord = Record(12, "FeatureLevelRecord", "name" / String, "feature_level" / Int16)
-"""A feature was finalized at a level; 0 takes it away."""
+"""A feature was finalized at a level; 0 removes it."""
 
 QuotaEntity = Part("QuotaEntity", "entity_type" / String, "entity_name" / Field(String, nullable=0, default=None))
-"""One part of whom a quota is for; a name of None means the default of the type (user, client-id, ip)."""
+"""One part of a quota's entity; a name of None means the default of the type (user, client-id, ip)."""
 
 ClientQuotaRecord = Record(
     14,
@@ -148,12 +148,12 @@ ClientQuotaRecord = Record(
     "value" / Float64,
     "remove" / Field(Bool),
 )
-"""A quota was set, or taken away; all parts of `entity` together are whom it is for."""
+"""A quota of `entity` was set or removed."""
 
 ProducerIdsRecord = Record(
     15, "ProducerIdsRecord", "broker_id" / Int32, "broker_epoch" / Int64, "next_producer_id" / Int64
 )
-"""A block of producer ids was handed out; `next_producer_id` is the first one of the next block."""
+"""A block of producer ids was allocated; `next_producer_id` is the first one of the next block."""
 
 BrokerRegistrationChangeRecord = Record(
     17,
@@ -167,7 +167,7 @@ BrokerRegistrationChangeRecord = Record(
     versions=(0, 3),
     written=2,
 )
-"""Something about a broker changed. `fenced`: 1 it is now, -1 it is not any more, 0 as it was."""
+"""A broker's registration changed. `fenced`: 1 it was fenced, -1 it was unfenced, 0 unchanged."""
 
 AccessControlEntryRecord = Record(
     18,
@@ -181,25 +181,25 @@ AccessControlEntryRecord = Record(
     "operation" / Int8,
     "permission_type" / Int8,
 )
-"""An ACL came to be; the numbers are those of Kafka's ACL requests, `id` is 16 bytes."""
+"""An ACL was created; the numbers are those of Kafka's ACL requests, `id` is 16 bytes."""
 
 RemoveAccessControlEntryRecord = Record(19, "RemoveAccessControlEntryRecord", "id" / Uuid)
-"""An ACL went."""
+"""An ACL was deleted."""
 
 NoOpRecord = Record(20, "NoOpRecord")
-"""Nothing."""
+"""No change."""
 
 RemoveUserScramCredentialRecord = Record(22, "RemoveUserScramCredentialRecord", "name" / String, "mechanism" / Int8)
-"""A user's password of one mechanism went."""
+"""A user's SCRAM credential of one mechanism was removed."""
 
 BeginTransactionRecord = Record(23, "BeginTransactionRecord", "name" / Field(String, nullable=0, default=None, tag=0))
-"""What follows counts only if the transaction ends (KIP-868)."""
+"""A transaction begins: the records after it count only if the transaction ends (KIP-868)."""
 
 EndTransactionRecord = Record(24, "EndTransactionRecord")
-"""What came since the Begin counts from here on (KIP-868)."""
+"""The records since the Begin count from here on (KIP-868)."""
 
 AbortTransactionRecord = Record(25, "AbortTransactionRecord", "reason" / Field(String, nullable=0, default=None, tag=0))
-"""What came since the Begin never counts (KIP-868)."""
+"""The records since the Begin never count (KIP-868)."""
 
 RegisterControllerRecord = Record(
     27,
@@ -210,10 +210,10 @@ RegisterControllerRecord = Record(
     "end_points" / Field(Array(BrokerEndpoint.wire)),
     "features" / Field(Array(BrokerFeature.wire)),
 )
-"""A controller came."""
+"""A controller registered."""
 
 ClearElrRecord = Record(28, "ClearElrRecord", "topic_name" / String)
-"""The eligible leader replicas of a topic count no more (KIP-966); an empty name means all topics."""
+"""The eligible leader replicas of a topic were cleared (KIP-966); an empty name means all topics."""
 
 MetadataRecord = reduce(or_, FORM_OF)
-"""Any of them."""
+"""Any metadata record."""

@@ -1,4 +1,4 @@
-"""The bytes of the metadata log's records: KRaft frames (frame version, type, version, body), both ways."""
+"""Encodes and decodes the metadata log's records: KRaft frames (frame version, type, version, body)."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
@@ -11,7 +11,7 @@ from fencepost.protocol.varints import Malformed, get_varint, put_varint
 
 FRAME_VERSION = 1
 _PARTITION_ID = 3
-"""Where PartitionRecord's first field, the partition's number, stands in its frame: behind three one-byte varints."""
+"""The position of PartitionRecord's first field, the partition id, in its frame: after three one-byte varints."""
 _AFTER_PARTITION_ID = _PARTITION_ID + 4
 _AFTER_TOPIC_ID = _AFTER_PARTITION_ID + 16
 _PARTITION_HEAD = bytes((FRAME_VERSION, 3))
@@ -19,11 +19,11 @@ _PARTITION_VERSION_MAX = 2
 
 
 class MetadataRecordError(ValueError):
-    """Bytes in the metadata log that are no record this build knows."""
+    """The bytes in the metadata log are not a record that this build knows."""
 
 
 _LATE_FIELDS = ("eligible_leader_replicas", "last_known_elr", "cordoned_log_dirs")
-"""Only what has something in one of these is written in the version after the one that we write (KIP-966, KIP-1066)."""
+"""A record with a value in one of these fields is written one version higher than the usual one (KIP-966, KIP-1066)."""
 
 
 def encode_metadata_record(record: MetadataRecord) -> bytes:
@@ -68,7 +68,7 @@ def _varint(data: bytes | memoryview, at: int) -> tuple[int, int]:
 
 
 def encode_metadata_records(entries: Iterable[MetadataEntry]) -> list[bytes]:
-    """As `encode_metadata_record`, for many; partitions that differ in their number only are encoded once."""
+    """As `encode_metadata_record`, for many; partitions that differ only in their partition id are encoded once."""
     found: list[bytes] = []
     like: PartitionRecord | None = None
     head = tail = b""
@@ -86,9 +86,9 @@ def encode_metadata_records(entries: Iterable[MetadataEntry]) -> list[bytes]:
 
 
 def decode_metadata_records(values: Sequence[bytes]) -> Iterator[MetadataEntry]:
-    """The records in `values`; partitions numbered in a row, and else alike, as one run.
+    """The records in `values`; partitions with consecutive ids that are otherwise equal are one run.
 
-    Raises MetadataRecordError once it comes to bytes that are no record; what came before it was yielded.
+    Raises MetadataRecordError at the first bytes that are not a record, after it has yielded those before.
     """
     place, end = 0, len(values)
     while place < end:
@@ -110,7 +110,7 @@ def decode_metadata_records(values: Sequence[bytes]) -> Iterator[MetadataEntry]:
 
 @lru_cache(maxsize=1024)
 def _partition_like(head: bytes, rest: bytes) -> PartitionRecord:
-    """The partition of a frame that has zeros for its number and topic; brokers have few different ones."""
+    """The partition of a frame, with zeros for partition id and topic id; brokers have few different ones."""
     record = decode_metadata_record(head + bytes(_AFTER_TOPIC_ID - _PARTITION_ID) + rest)
     assert isinstance(record, PartitionRecord)
     return record

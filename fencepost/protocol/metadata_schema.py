@@ -1,7 +1,7 @@
-"""How the metadata log's records are declared: in the words of messages, but their values are tuples that never change.
+"""Declarations of the metadata log's records: as those of messages, but their values are immutable tuples.
 
-A field that the declaration gives as a plain type must be given to make a value. One that it spells out as a Field may
-be left out, unless one behind it must be given.
+The constructor requires a field that is declared by a plain type. A field that is declared as a Field is optional,
+unless a required one follows it.
 """
 
 from collections import namedtuple
@@ -14,11 +14,11 @@ from fencepost.protocol.schema import Field, Message, StructType, Value, declare
 
 
 class MetadataValue(tuple[Any, ...]):
-    """A record, or a struct in one; it is equal to its like only, not to every tuple of the same parts."""
+    """A record, or a struct in one; it equals only values of its own class, not every tuple with the same items."""
 
     __slots__ = ()
     wire: ClassVar[StructType]
-    """The declaration as codecs know it."""
+    """The declaration for the codecs."""
     unknown_tags: ClassVar[None] = None
 
     def __eq__(self, other: object) -> bool:
@@ -41,18 +41,18 @@ class Form:
 
 
 FORMS: dict[int, Form] = {}
-"""Of the record types that were declared, by number."""
+"""The forms of the declared record types, by number."""
 FORM_OF: dict[type[Any], Form] = {}
 _MADE: dict[type[Any], type[Any]] = {}
 
 
 def Part(name: str, *fields: Renamed) -> type[Any]:
-    """Declare a struct that stands in records."""
+    """Declare a struct that is a field of records."""
     return _made(declare(Value, name, fields), fields)
 
 
 def Record(number: int, name: str, *fields: Renamed, versions: tuple[int, int] = (0, 0), written: int = 0) -> type[Any]:
-    """Declare a record type: its number, the versions that are read, and the one that is written."""
+    """Declare a record type: its number, the versions to read, and the version to write."""
     message = Message(name, versions, 0, *fields)
     made = _made(message, fields)
     FORMS[number] = FORM_OF[made] = Form(number, made, message, written)
@@ -74,7 +74,7 @@ def _made(wire: StructType, fields: tuple[Renamed, ...]) -> type[Any]:
 
 
 def kept(value: Any) -> Any:
-    """What a codec decoded, as a record holds it: arrays as tuples, and structs as their values."""
+    """Convert a decoded value to the form in a record: arrays to tuples, structs to their values."""
     if isinstance(value, list):
         return tuple(map(kept, value))
     made = _MADE.get(type(value))

@@ -1,4 +1,4 @@
-"""The wire's own types as construct classes: varints, compact strings and arrays, tagged fields; plain, checkable."""
+"""The types of the wire protocol as construct classes: varints, compact strings and arrays, tagged fields."""
 
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -65,7 +65,7 @@ UVarint = UnsignedVarint()
 
 
 def bytes_left(stream: Any) -> int:
-    """How many bytes of the frame are still unread (the plain decoder reads from a BytesIO over one frame)."""
+    """How many bytes of the frame are still unread (construct's decoder reads from a BytesIO over one frame)."""
     return len(stream.getbuffer()) - int(stream.tell())
 
 
@@ -110,7 +110,7 @@ class LengthPrefixed(Construct):
 
 
 class ArrayOf(Construct):
-    """A count (int32 or a varint of count + 1), then the elements; the count must fit what is left of the frame."""
+    """A count (int32 or a varint of count + 1), then the elements; the count must fit the rest of the frame."""
 
     def __init__(self, subcon: Any, compact: bool = False, nullable: bool = False) -> None:
         super().__init__()
@@ -145,7 +145,7 @@ class ArrayOf(Construct):
 
 
 class NullableStruct(Subconstruct):
-    """A struct behind one byte: -1 for null, 1 for a value (KIP-893)."""
+    """A struct after one byte: -1 for null, 1 for a value (KIP-893)."""
 
     def _parse(self, stream: Any, context: Any, path: str) -> Any:
         return None if Int8._parse(stream, context, path) < 0 else self.subcon._parsereport(stream, context, path)
@@ -165,9 +165,9 @@ class KnownTag(NamedTuple):
 
 
 class TaggedFields(Construct):
-    """The tail of a flexible struct (KIP-482): known tags as fields, unknown ones kept as bytes and written back.
+    """The end of a flexible struct (KIP-482): known tags as fields, unknown ones kept as bytes and written back.
 
-    Parses to a dict {name or tag number: value}; builds from the same.
+    Parses to a dict {name or tag number: value}, and builds from one.
     """
 
     def __init__(self, known: Iterable[KnownTag]) -> None:
@@ -208,7 +208,7 @@ class TaggedFields(Construct):
 class VersionedStruct(Construct):
     """One struct at one version: ordered (name, subcon) pairs and, in flexible versions, the tagged fields.
 
-    `maker` is the declaration it came from: its class makes the values that the generated code returns.
+    `maker` is its declaration: that class creates the values that the generated code returns.
     """
 
     def __init__(self, maker: Any, fields: list[tuple[str, Any]], tagged: TaggedFields | None) -> None:

@@ -1,4 +1,4 @@
-"""Record batches, format v2: making a whole batch out of records."""
+"""Record batches, format v2: building a whole batch from records."""
 
 from collections.abc import Sequence
 
@@ -33,10 +33,10 @@ def build_batch(
 ) -> bytearray:
     """One batch of `Record`s (which keep their offsets) or (timestamp_ms, key, value, headers) tuples, CRC included.
 
-    `log_append_time_ms` makes it a LogAppendTime batch of that time; `last_offset_delta` is for compaction, which
-    keeps a batch's span when its last records are gone. No records make the empty batch that compaction leaves behind.
-    `level` is the codec's (KIP-390; None: its default).
-    Raises ValueError where offsets do not rise or pass `last_offset_delta`.
+    `log_append_time_ms` makes it a LogAppendTime batch of that time. `last_offset_delta` is for compaction, which keeps
+    a batch's offset range when it removes the last records. Without records it is the empty batch that compaction
+    leaves. `level` is the codec's (KIP-390; None: its default).
+    Raises ValueError if offsets do not rise or exceed `last_offset_delta`.
     """
     base_timestamp = (records[0][1] if isinstance(records[0], Record) else records[0][0]) if records else -1
     batch, last_delta, max_timestamp = encode_records(records, base_timestamp, base_offset, HEADER_SIZE)
@@ -82,7 +82,7 @@ def build_own_batch(
     producer_epoch: int = -1,
     transactional: bool = False,
 ) -> tuple[bytearray, BatchHeader]:
-    """`build_batch` of keys and values of one time: what coordinators write. With its header, but for the CRC in it."""
+    """`build_batch` for coordinators: keys and values with one timestamp. Also returns the header, without its CRC."""
     timed = [(timestamp_ms, key, value, ()) for key, value in records]
     batch, last_delta, _ = encode_records(timed, timestamp_ms, reserved=HEADER_SIZE)
     length, attributes = len(batch) - LOG_OVERHEAD, TRANSACTIONAL_BIT if transactional else 0

@@ -1,7 +1,7 @@
-"""Taking records out of a batch that stands in a log: what stays keeps its offset, its timestamp and its own bytes.
+"""Removes records from a batch of a log: the others keep their offset, their timestamp and their bytes.
 
-Compaction never decodes a record to encode it again: headers of unknown coding, odd varints and the like come through
-as they are. Only a new delete horizon, which takes the place of the base timestamp, asks for other timestamp deltas.
+Compaction does not decode and encode records: header keys in an unknown encoding, overlong varints and the like stay
+unchanged. Only a new delete horizon, which replaces the base timestamp, requires other timestamp deltas.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,23 +26,23 @@ _VARINT_BITS_MAX = 63
 
 
 class RawRecord(NamedTuple):
-    """One record as it stands in its batch's unpacked bytes."""
+    """The position of one record in its batch's decompressed bytes."""
 
     offset: int
     timestamp_ms: int
-    """By its own delta; with LogAppendTime the batch's timestamp counts instead."""
+    """From its own delta; with LogAppendTime the batch's timestamp is valid instead."""
     key: bytes | None
     has_value: bool
     """False for a tombstone."""
     start: int
-    """Where its length stands."""
+    """The position of its length."""
     rest: int
-    """Where the part begins that does not depend on the batch's base timestamp: the offset delta."""
+    """The position of its offset delta: from there on its bytes do not depend on the batch's base timestamp."""
     end: int
 
 
 def scan(body: bytes | bytearray, header: BatchHeader) -> Iterator[RawRecord]:
-    """The records in the unpacked bytes of a batch. Raises CorruptBatch where they do not fit it."""
+    """The records in the decompressed bytes of a batch. Raises CorruptBatch if they do not fit the header."""
     at, last_delta = 0, -1
     new = tuple.__new__
     try:
@@ -73,10 +73,10 @@ def scan(body: bytes | bytearray, header: BatchHeader) -> Iterator[RawRecord]:
 def filtered(
     header: BatchHeader, body: bytes | bytearray, kept: Sequence[RawRecord], delete_horizon_ms: int | None = None
 ) -> tuple[BatchHeader, bytes]:
-    """Header and unpacked bytes of a batch of which only the records `kept` stay, at least one.
+    """Header and uncompressed bytes of a batch with only the records `kept`, at least one.
 
-    The batch keeps its span of offsets, so that the next offset and the last sequence stand where they stood.
-    `delete_horizon_ms` puts a delete horizon in the place of the base timestamp (KIP-534).
+    The batch keeps its range of offsets, so its next offset and last sequence do not change. `delete_horizon_ms`
+    replaces the base timestamp by a delete horizon (KIP-534).
     """
     assert kept, "a batch without records is made by `emptied`"
     timestamp_ms = header.max_timestamp if header.timestamp_type else max(record.timestamp_ms for record in kept)
@@ -89,7 +89,7 @@ def filtered(
     )
     parts: list[bytes | bytearray] = []
     for record in kept:
-        delta = record.timestamp_ms - delete_horizon_ms  # of two numbers of 64 bits: it may need one bit more
+        delta = record.timestamp_ms - delete_horizon_ms  # the difference of two 64-bit numbers may need 65 bits
         time = put_varint(delta << 1 if delta >= 0 else ~(delta << 1))
         parts += (
             put_signed_varint(1 + len(time) + record.end - record.rest),
@@ -101,7 +101,7 @@ def filtered(
 
 
 def packed(header: BatchHeader, body: bytes) -> tuple[BatchHeader, bytearray]:
-    """The batch of a header and its bytes, compressed as the header says, with length and CRC redone."""
+    """The batch of a header and bytes that are already compressed as it states, with new length and CRC."""
     batch = bytearray(HEADER_SIZE)
     batch += body
     header = header._replace(batch_length=len(batch) - LOG_OVERHEAD)
@@ -110,7 +110,7 @@ def packed(header: BatchHeader, body: bytes) -> tuple[BatchHeader, bytearray]:
 
 
 def emptied(header: BatchHeader) -> tuple[BatchHeader, bytearray]:
-    """The batch without its records: offsets, producer, epoch, sequence and timestamp stay (row L6)."""
+    """The batch without its records; offsets, producer, epoch, sequence and timestamp do not change (row L6)."""
     kinds = LOG_APPEND_TIME_BIT | TRANSACTIONAL_BIT | CONTROL_BIT
     assert not kinds & CODEC_MASK, "nothing is left to compress"
     return packed(
@@ -119,7 +119,7 @@ def emptied(header: BatchHeader) -> tuple[BatchHeader, bytearray]:
 
 
 def vacated(header: BatchHeader) -> tuple[BatchHeader, bytearray]:
-    """An empty batch of nobody over the same offsets, where all that must stay known is where the next one begins."""
+    """An empty batch without a producer over the same offsets, which only keeps the next batch's offset known."""
     kinds = header.attributes & LOG_APPEND_TIME_BIT
     return emptied(header._replace(attributes=kinds, producer_id=-1, producer_epoch=-1, base_sequence=-1))
 

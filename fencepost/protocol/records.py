@@ -24,7 +24,7 @@ MIN_RECORD_BYTES = 7
 
 
 class Record(NamedTuple):
-    """One record as a reader gets it; `timestamp_ms` is epoch milliseconds, -1 where the producer gave none."""
+    """One record as a reader gets it; `timestamp_ms` is epoch milliseconds, -1 if the producer set none."""
 
     offset: int
     timestamp_ms: int
@@ -36,7 +36,7 @@ class Record(NamedTuple):
 def unpack_records(buffer: Buffer, start: int, header: BatchHeader, max_bytes: int | None = None) -> bytes | bytearray:
     """The bytes of the records of the batch at `start`, decompressed; a copy for uncompressed batches, too.
 
-    `max_bytes` caps what may come out of a codec (default: `unpacked_limit`). Raises CorruptBatch.
+    `max_bytes` limits the decompressed size (default: `unpacked_limit`). Raises CorruptBatch.
     """
     with memoryview(buffer) as view, view[start + HEADER_SIZE : start + header.size_bytes] as body:
         if header.size_bytes > len(view) - start:
@@ -53,8 +53,8 @@ def unpack_records(buffer: Buffer, start: int, header: BatchHeader, max_bytes: i
 def decode_records(buffer: Buffer, start: int, header: BatchHeader, max_bytes: int | None = None) -> list[Record]:
     """All records of the batch at `start`, with absolute offsets; with LogAppendTime all carry the batch's timestamp.
 
-    Raises CorruptBatch, naming record and byte, where lengths, counts or offsets do not fit the batch, and where
-    decompressing would pass `max_bytes` (default: `unpacked_limit`). The CRC is the caller's business.
+    Raises CorruptBatch, naming record and byte, if lengths, counts or offsets do not fit the batch, or if the
+    decompressed size exceeds `max_bytes` (default: `unpacked_limit`). The caller checks the CRC.
     """
     if compiled.hot is not None and header.compression is Compression.NONE:
         end = start + header.size_bytes
@@ -67,11 +67,11 @@ def decode_records(buffer: Buffer, start: int, header: BatchHeader, max_bytes: i
 def decode_run(
     buffer: Buffer, batches: Iterable[tuple[int, BatchHeader]], position: int, wanted: int
 ) -> tuple[list[Record], int]:
-    """Records of as many of `batches` (place in `buffer`, header) as hold `wanted` ones, and how many batches that are.
+    """Records of `batches` (position in `buffer`, header) until there are `wanted`, and the number of batches decoded.
 
-    What costs per batch is paid once. Ends before what `decode_records` has to look at alone: a compressed batch, one
-    that begins before `position` or before the end of the one in front of it, or that is of another leader epoch, and
-    all that is damaged.
+    The fixed cost of a decode is paid once for all. It ends before a batch that `decode_records` must read alone: a
+    compressed one, one that begins before `position` or before the end of the previous one, one of another leader
+    epoch, and a damaged one.
     """
     found: list[Record] = []
     hot, kind, taken, first_epoch = compiled.hot, Record, 0, -1
@@ -102,7 +102,7 @@ def decode_run(
 
 
 def _decode_compiled(data: Buffer, header: BatchHeader) -> list[Record] | None:
-    """The records the compiled way; None where that finds something unusual, and the plain way is to judge."""
+    """The records by the compiled path; None if it finds something unusual, which the Python path has to decide."""
     assert compiled.hot is not None
     base, last_delta, base_time = header.base_offset, header.last_offset_delta, header.base_timestamp
     stamp = header.max_timestamp if header.timestamp_type else None
@@ -113,7 +113,7 @@ def _decode_compiled(data: Buffer, header: BatchHeader) -> list[Record] | None:
 
 
 def decode_unpacked(unpacked: bytes | bytearray, header: BatchHeader) -> list[Record]:
-    """`decode_records` of a batch whose bytes `unpack_records` gave already, maybe in another thread."""
+    """`decode_records` of a batch whose bytes `unpack_records` has returned already, maybe in another thread."""
     if compiled.hot is not None and (found := _decode_compiled(unpacked, header)) is not None:
         return found
     data = bytes(unpacked)
@@ -140,7 +140,7 @@ def _corrupt(header: BatchHeader, index: int, what: str) -> CorruptBatch:
 
 
 def _decode_all(data: bytes, header: BatchHeader, out: list[Record]) -> int:
-    # Varints of up to two bytes are spelled out five times: a call for each would double the time.
+    # The code for varints of up to two bytes is repeated five times: a call for each would double the time.
     base, last_delta, base_time = header.base_offset, header.last_offset_delta, header.base_timestamp
     append, new, at = out.append, tuple.__new__, 0
     for _ in range(header.record_count):
@@ -211,9 +211,9 @@ def _zigzag_at(data: bytes, at: int) -> tuple[int, int]:
 
 
 def decode_headers(data: bytes, at: int, end: int) -> tuple[Headers, int]:
-    """The headers whose count stands at `at` in a record that ends at `end`, and the position after them.
+    """The headers whose count is at `at` in a record that ends at `end`, and the position after them.
 
-    Raises CorruptBatch where they do not fit the record, IndexError where `data` ends before.
+    Raises CorruptBatch if they do not fit the record, IndexError if `data` ends before.
     """
     count, at = _zigzag_at(data, at)
     if not 0 <= count <= (end - at) >> 1:
@@ -223,7 +223,7 @@ def decode_headers(data: bytes, at: int, end: int) -> tuple[Headers, int]:
         length, at = _zigzag_at(data, at)
         if not 0 <= length <= end - at:
             raise CorruptBatch(f"header key of {length} bytes at byte {at}")
-        # Java reads broken UTF-8 with replacement characters, and a record must not be readable there only.
+        # Java reads invalid UTF-8 with replacement characters, and a record must be readable here if it is there.
         key = data[at : at + length].decode("utf-8", "replace")
         length, at = _zigzag_at(data, at + length)
         if not -1 <= length <= end - at:
@@ -241,7 +241,7 @@ _VARINTS = (
     *(bytes((number << 1,)) for number in range(64)),
     *(bytes((number << 1 & 127 | 128, number >> 6)) for number in range(64, _SMALL)),
 )
-"""The zigzag varints of one and two bytes, spelt out: the general way takes most of this module's import."""
+"""The zigzag varints of one and two bytes; `put_signed_varint` would take most of this module's import time."""
 _NULL = b"\x01"
 _EMPTY = b"\x00"
 
@@ -256,11 +256,11 @@ def _sized(data: bytes | None) -> bytes:
 def encode_records(
     records: Sequence[Record | NewRecord], base_timestamp: int, base_offset: int = 0, reserved: int = 0
 ) -> tuple[bytearray, int, int]:
-    """Records as they stand in a batch, uncompressed: (bytes, last offset delta, largest timestamp).
+    """Encode records as in an uncompressed batch: (bytes, last offset delta, largest timestamp).
 
-    The bytes stand behind `reserved` zero bytes, where a header will be. A `Record` keeps its own offset, relative to
-    `base_offset`; a NewRecord takes the offset after the one before it.
-    Raises ValueError where offsets do not rise from `base_offset` on.
+    The bytes follow `reserved` zero bytes for a header. A `Record` keeps its own offset, relative to `base_offset`; a
+    NewRecord gets the next offset after the one before it.
+    Raises ValueError if offsets do not rise from `base_offset` on.
     """
     if compiled.hot is not None:
         found: tuple[bytearray, int, int] | None = compiled.hot.encode(

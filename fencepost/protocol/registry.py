@@ -1,4 +1,4 @@
-"""API key -> name, message file and versions: what the broker serves and says of it, and what only our client asks."""
+"""API key -> name, message file and versions: the APIs that the broker serves, and those that only the client uses."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -12,11 +12,11 @@ from fencepost.protocol.schema import NO_VERSION, RequestValue, ResponseValue
 
 @dataclass(frozen=True)
 class Api:
-    """One API. `served` is what we understand, `advertised` what ApiVersions tells (a part of it, or for Produce more).
+    """One API. `served` are the versions that can be decoded, `advertised` those in ApiVersions.
 
-    A few versions below Kafka 4's floor are served, and told only to clients that are too old to do without
-    (`told_to_old_clients`); Produce is told from 0 on to everybody, because librdkafka up to 2.11 takes a higher floor
-    for a broker without compression (KAFKA-18659).
+    A few versions below Kafka 4's minimum are served, but advertised only to clients that need them
+    (`told_to_old_clients`). Produce is advertised from 0 on to all clients, because librdkafka up to 2.11 takes a
+    higher minimum for a broker without compression (KAFKA-18659).
     """
 
     key: ApiKey
@@ -24,17 +24,17 @@ class Api:
     advertised: tuple[int, int]
     flexible_since: int
     unstable: int | None = None
-    """A version above `served` that Kafka may still change (its latestVersionUnstable): offered only where the broker
-    is told to by `unstable.api.versions.enable`, and asked for only by who needs it."""
+    """A version above `served` that Kafka may still change (its latestVersionUnstable). A broker offers it only with
+    `unstable.api.versions.enable`, and the client uses it only if a call needs it."""
 
     @classmethod
     def of(cls, key: ApiKey, versions: Versions) -> "Api":
-        """The API with what `versions` says of it."""
+        """The API with these `versions`."""
         flexible_since = NO_VERSION if versions.flexible_since is None else versions.flexible_since
         return cls(key, versions.served, versions.advertised or versions.served, flexible_since, versions.unstable)
 
     def with_unstable(self) -> "Api":
-        """This API as a broker serves it that offers unstable versions, too."""
+        """This API on a broker that offers unstable versions, too."""
         if self.unstable is None:
             return self
         return replace(
@@ -47,7 +47,7 @@ class Api:
 
     @property
     def told_to_old_clients(self) -> tuple[int, int]:
-        """The range for clients that look for versions which Kafka 4 dropped, and will not work without."""
+        """The advertised range for clients that do not work without versions that Kafka 4 dropped."""
         return min(self.served[0], self.advertised[0]), self.advertised[1]
 
     @property
@@ -76,7 +76,7 @@ class Api:
         return self.served[0] <= version <= self.served[1]
 
     def reads(self, version: int) -> bool:
-        """Whether a request of `version` can be decoded, be it one that is only served where unstable ones are."""
+        """Whether a request of `version` can be decoded, the unstable version included."""
         return self.served[0] <= version <= (self.served[1] if self.unstable is None else self.unstable)
 
     def request_header_version(self, version: int) -> int:
@@ -84,7 +84,7 @@ class Api:
         return 2 if version >= self.flexible_since else 1
 
     def response_header_version(self, version: int) -> int:
-        """0, or 1 for flexible requests; always 0 for ApiVersions, whose reader does not know our versions yet."""
+        """0, or 1 for flexible requests; always 0 for ApiVersions: its client does not know the versions yet."""
         return 1 if version >= self._response_flexible_since else 0
 
     @cached_property

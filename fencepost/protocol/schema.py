@@ -1,4 +1,4 @@
-"""The vocabulary of a declaration: it says all versions of a message once, and is the class of its values."""
+"""The functions and types of declarations: one declaration has all versions of a message, and is its values' class."""
 
 from collections.abc import Iterator
 from io import BytesIO
@@ -29,18 +29,18 @@ if TYPE_CHECKING:
     from fencepost.protocol.compiler import DecodeFunction, EncodeFunction
 
 __all__ = ["Bool", "Float64", "Int8", "Int16", "Int32", "Int64", "Uint16", "Uint32", "Uuid"]
-"""What a declaration needs of `primitives`; what is defined here is public by its name."""
+"""The names of `primitives` that declarations use; public names defined in this module need no entry."""
 
 String = LengthPrefixed("string")
 Bytes = LengthPrefixed("bytes")
 Records = LengthPrefixed("records", nullable=True)
 NO_VERSION = 1 << 15
-"""Above every version: that of a field which is never null, or of a message which is never flexible."""
+"""Above every version: for a field that is never null, or a message that is never flexible."""
 UNSET: Any = object()
 
 
 class DecodeError(ValueError):
-    """Bytes that are not a message of this API and version; the text names API, version, field and offset."""
+    """The bytes are not a message of this API and version; the text names API, version, field and offset."""
 
     def __init__(
         self, message: str, version: int, why: str, field: str | None = None, offset: int | None = None
@@ -51,16 +51,16 @@ class DecodeError(ValueError):
 
 
 class EncodeError(ValueError):
-    """A value that cannot be written as this API and version."""
+    """The value cannot be encoded as this API and version."""
 
 
 def Array(element: Any) -> ArrayOf:
-    """An array of `element`, in the form that the message's version asks for."""
+    """An array of `element`, in the encoding of the message's version."""
     return ArrayOf(element)
 
 
 class Field(Construct):
-    """A type with the versions it stands in, and its default; `nullable` is the first version in which it may be null.
+    """A type with the versions that have it, and its default; `nullable` is the first version in which it may be null.
 
     `tag`: the field is a tagged one from version `tagged_since` on (KIP-482).
     """
@@ -91,7 +91,7 @@ class Field(Construct):
 
 
 def default_of(field: Field) -> Any:
-    """Kafka's default where the declaration names none: zero, empty, or null for a tagged struct that is absent."""
+    """Kafka's default if the declaration has none: zero, empty, or null for a tagged struct that is absent."""
     kind = field.subcon
     if isinstance(kind, StructType):
         return None if field.tag is not None or field.nullable < NO_VERSION else kind
@@ -118,7 +118,7 @@ class StructType(type):
     fields: dict[str, Field]
 
     def __rtruediv__(cls, name: str) -> Renamed:
-        """`"name" / Declaration`: a field that holds one such struct."""
+        """`"name" / Declaration`: a field with one such struct."""
         return Renamed(Field(cls), name)
 
     def at(cls, version: int, flexible: bool) -> VersionedStruct:
@@ -143,7 +143,7 @@ class Value(metaclass=StructType):
     _fields: ClassVar[tuple[str, ...]] = ()
 
     unknown_tags: dict[int, bytes] | None
-    """Tagged fields that this build does not know, by tag; kept and written back."""
+    """Tagged fields that this build does not know, by tag; they are kept and written back."""
 
     def __eq__(self, other: object) -> bool:
         if self.__class__ is not other.__class__ or not isinstance(other, Value):
@@ -189,17 +189,17 @@ class MessageValue(Value):
 
     @classmethod
     def tree(cls, version: int) -> VersionedStruct:
-        """The plain construct of one version: the oracle that the generated code is tested against."""
+        """The construct tree of one version: the oracle in the tests of the generated code."""
         if not cls.versions[0] <= version <= cls.versions[1]:
             raise EncodeError(f"{cls.__name__} has no version {version}, only {cls.versions[0]}-{cls.versions[1]}")
         return cls.at(version, cls.is_flexible(version))
 
     @classmethod
     def decoder(cls, version: int) -> "DecodeFunction":
-        """The generated decoder of one version, made on first use: brokers read no responses, clients no requests."""
+        """The generated decoder of one version, made on first use: brokers decode no responses, clients no requests."""
         found = cls._decoders.get(version)
         if found is None:
-            from fencepost.protocol.compiler import generate_decoder  # here: who decodes nothing pays nothing
+            from fencepost.protocol.compiler import generate_decoder  # imported late: a program may decode nothing
 
             found = cls._decoders[version] = generate_decoder(cls.tree(version), f"{cls.__name__}V{version}")
         return found
@@ -209,16 +209,16 @@ class MessageValue(Value):
         """The generated encoder of one version, made on first use."""
         found = cls._encoders.get(version)
         if found is None:
-            from fencepost.protocol.compiler import generate_encoder  # here: who encodes nothing pays nothing
+            from fencepost.protocol.compiler import generate_encoder  # imported late: a program may encode nothing
 
             found = cls._encoders[version] = generate_encoder(cls.tree(version), f"{cls.__name__}V{version}")
         return found
 
     @classmethod
     def encode_parts(cls, value: Self, version: int) -> list[Any]:
-        """The bytes of `value` as a list of buffers; `records` fields stand in it as they were given, uncopied.
+        """The bytes of `value` as a list of buffers; the buffers of `records` fields are the given ones, not copies.
 
-        Raises EncodeError where a field cannot be written.
+        Raises EncodeError if a field cannot be encoded.
         """
         try:
             return (cls._encoders.get(version) or cls.encoder(version))(value)
@@ -247,17 +247,17 @@ class MessageValue(Value):
 
     @classmethod
     def decode_prefix(cls, buffer: Buffer, version: int, start: int = 0) -> tuple[Self, int]:
-        """As `decode`, for a value with other bytes after it: the value and where it ends. Raises DecodeError."""
+        """As `decode`, for a value with other bytes after it: the value and its end. Raises DecodeError."""
         view = memoryview(buffer)
         try:
             value, end = cls.decoder(version)(view, start)
-        except Exception as error:  # noqa: BLE001 - whatever the bytes did, the plain decoder finds the place
+        except Exception as error:  # noqa: BLE001 - construct's decoder finds the field, whatever the error is
             cls._explain(view, version, start, error)
         return value, end
 
     @classmethod
     def _explain(cls, view: memoryview, version: int, start: int, cause: Exception) -> NoReturn:
-        """Decode again with the plain construct tree, which knows field names, and raise what it says."""
+        """Decode again with the construct tree, which knows field names, and raise its error as DecodeError."""
         stream = BytesIO(view[start:])
         try:
             cls.tree(version)._parsereport(stream, {}, "")
@@ -272,13 +272,13 @@ class MessageValue(Value):
         for path, field, given in walk(cls, value, version):
             try:
                 specialise(field.subcon, version, cls.is_flexible(version), field.nullable <= version).build(given)
-            except Exception as error:  # noqa: BLE001 - any failure tells which field it is
+            except Exception as error:  # noqa: BLE001 - any failure identifies the field
                 return EncodeError(f"{cls.__name__} v{version}, {path} = {given!r:.80}: {error}")
         return EncodeError(f"{cls.__name__} v{version}: {cause}")
 
 
 def walk(struct: StructType, value: Any, version: int, path: str = "") -> Iterator[tuple[str, Field, Any]]:
-    """Every leaf field of `value` that `version` writes, with its path."""
+    """Every leaf field of `value` in `version`, with its path."""
     for name, field in struct.fields.items():
         if not field.exists(version):
             continue
@@ -304,7 +304,7 @@ R = TypeVar("R", bound=ResponseValue, covariant=True)
 
 
 class RequestValue(MessageValue, Generic[R]):
-    """A request of one API, which is answered by an R."""
+    """A request of one API, whose response is an R."""
 
     __slots__ = ()
     api_key: ClassVar[ApiKey]
@@ -313,29 +313,29 @@ class RequestValue(MessageValue, Generic[R]):
 if TYPE_CHECKING:
 
     class LooseValue(MessageValue):
-        """What a type checker knows of a declaration that has no stub: nothing of its fields."""
+        """A declaration without a stub, for a type checker: its fields are unknown."""
 
         def __init__(self, **fields: Any) -> None: ...
         def __getattr__(self, name: str) -> Any: ...
 
 
 def Struct(name: str, *fields: Renamed) -> "type[LooseValue]":
-    """Declare a struct that stands in messages."""
+    """Declare a struct that is a field of messages."""
     return declare(Value, name, fields)
 
 
 def Message(name: str, versions: tuple[int, int], flexible: int | None, *fields: Renamed) -> "type[LooseValue]":
-    """Declare a message: its versions, and the first of them that is flexible (KIP-482)."""
+    """Declare a message: its versions, and the first flexible one (KIP-482)."""
     return _message(MessageValue, name, Versions(versions, flexible), fields)
 
 
 def Request(key: ApiKey, *fields: Renamed) -> "type[LooseValue]":
-    """Declare the request of an API, in the versions that api_keys.py names."""
+    """Declare the request of an API, with the versions in api_keys.py."""
     return _of_api(key, "Request", RequestValue, fields)
 
 
 def Response(key: ApiKey, *fields: Renamed) -> "type[LooseValue]":
-    """Declare the response of an API, in the versions that api_keys.py names."""
+    """Declare the response of an API, with the versions in api_keys.py."""
     return _of_api(key, "Response", ResponseValue, fields)
 
 
@@ -352,7 +352,7 @@ def _message(base: type[Value], name: str, versions: Versions, fields: Any, **ow
 def declare(base: type[Value], name: str, fields: tuple[Renamed, ...], **facts: Any) -> "type[LooseValue]":
     """The class of one struct's values, with one slot per field.
 
-    What is declared in Python is not seen by a type checker: the stubs beside the message modules are its types.
+    A type checker does not see classes made at run time: the stubs beside the message modules are its types.
     """
     declared: dict[str, Field] = {}
     for renamed in fields:
@@ -365,7 +365,7 @@ def declare(base: type[Value], name: str, fields: tuple[Renamed, ...], **facts: 
 
 
 def constructor(struct: str, fields: dict[str, Field]) -> Any:
-    """An `__init__` of keyword arguments with Kafka's defaults, as Python would have it written by hand."""
+    """An `__init__` with keyword arguments and Kafka's defaults, as if written by hand."""
     scope: dict[str, Any] = {"U": UNSET}
     arguments, body = ["self"], ["self.unknown_tags = None"]
     for name, field in fields.items():

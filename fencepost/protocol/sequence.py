@@ -1,4 +1,4 @@
-"""The one place where a producer's sequence number wraps: 2**31 - 1 is followed by 0 (row P2)."""
+"""The only module in which a producer's sequence number wraps: 2**31 - 1 is followed by 0 (row P2)."""
 
 NO_SEQUENCE = -1
 MAX_SEQUENCE = 2**31 - 1
@@ -11,7 +11,7 @@ def advance(sequence: int, count: int) -> int:
 
 
 def last_of(base: int, count: int) -> int:
-    """The sequence of the last of `count` records that begin at `base`; NO_SEQUENCE stays what it is."""
+    """The sequence of the last of `count` records that begin at `base`; NO_SEQUENCE for NO_SEQUENCE."""
     return NO_SEQUENCE if base == NO_SEQUENCE else advance(base, count - 1)
 
 

@@ -1,4 +1,4 @@
-"""What every layer shares: a partition's name, the names of the internal topics, and a reader's isolation level."""
+"""Types that every layer shares: a partition's name, the names of the internal topics, a reader's isolation level."""
 
 from enum import IntEnum
 from typing import NamedTuple
@@ -19,7 +19,7 @@ class TopicPartition(NamedTuple):
 
 
 class IsolationLevel(IntEnum):
-    """What a reader may see (KIP-98): everything, or only what is decided and committed."""
+    """The records that a reader receives (KIP-98): all, or only those below the LSO that are not aborted."""
 
     READ_UNCOMMITTED = 0
     READ_COMMITTED = 1

@@ -1,8 +1,8 @@
-"""Numbers of a varying length, as bytes: lengths of the flexible protocol (KIP-482), and the fields of records."""
+"""Varints, encoded and decoded: the lengths of the flexible protocol (KIP-482), and the fields of records."""
 
 
 class Malformed(Exception):
-    """The bytes are no message. Who reads them says in its own error which field they are."""
+    """The bytes are not a message. The reader's own error names the field."""
 
 
 _SHIFTS = (7, 14, 21, 28)
@@ -22,7 +22,7 @@ def put_varint(number: int) -> bytes:
 
 
 def get_varint(b: bytes | memoryview, o: int) -> tuple[int, int]:
-    """A varint of at most five bytes at `o`, and where it ends. Raises Malformed, or IndexError at the end."""
+    """A varint of at most five bytes at `o`, and its end. Raises Malformed, or IndexError if the bytes end before."""
     number = b[o]
     o += 1
     if number < 128:
@@ -41,7 +41,7 @@ def get_varint(b: bytes | memoryview, o: int) -> tuple[int, int]:
 
 
 def put_signed_varint(number: int) -> bytes:
-    """Encode a signed number as a record does (zigzag). Raises OverflowError outside of 64 bits."""
+    """Encode a signed number as in a record (zigzag). Raises OverflowError outside of 64 bits."""
     zigzag = number << 1 if number >= 0 else ~(number << 1)
     if zigzag >> 64:
         raise OverflowError(f"{number} does not fit 64 bits")

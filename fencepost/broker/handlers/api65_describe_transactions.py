@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.ports import HasTransactions
-from fencepost.coordinator.txn.causes import Caller, Change, IdHistory, Refusal, told
+from fencepost.coordinator.txn.causes import Caller, Change, IdHistory, Refusal, describe
 from fencepost.protocol.messages.api65_describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
@@ -86,5 +86,5 @@ def _line(line: Change | Refusal) -> HistoryEvent:
         last_time_ms=line.at_ms,
         times=1,
         reason=line.reason.value,
-        text=f"{line.before[0]}:{line.before[1]}: {told(line)}",
+        text=f"{line.before[0]}:{line.before[1]}: {describe(line)}",
     )

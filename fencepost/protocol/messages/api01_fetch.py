@@ -1,4 +1,4 @@
-"""Fetch (1): read batches from partitions, waiting for them if asked.
+"""Fetch (1): read batches from partitions, and wait for them up to max_wait.
 
 v4 brings isolation levels and the aborted list (KIP-98), v7 fetch sessions (KIP-227), v10 zstd, v12 tagged fields and
 divergence, v13 topic ids (KIP-516), v15 the replica state (KIP-903), v16 node endpoints (KIP-951).

@@ -1,6 +1,6 @@
 """ListOffsets (2): offsets by time or by name (earliest, latest, the last stable offset).
 
-v0 answers a list of offsets and is asked only by old librdkafka; v2 brings the isolation level, v4 leader epochs,
+v0 answers a list of offsets and is used only by old librdkafka; v2 brings the isolation level, v4 leader epochs,
 v7 the maximum timestamp (KIP-734), v8 and v9 the local and tiered ends, v10 a timeout, v11 the earliest pending upload.
 """
 

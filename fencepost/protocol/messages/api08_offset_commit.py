@@ -1,6 +1,6 @@
-"""OffsetCommit (8): store a group's positions.
+"""OffsetCommit (8): store a group's offsets.
 
-v0 and v1 are asked only by librdkafka 1.0 to 1.2; v2-4 carry a retention time, v7 the instance id (KIP-345),
+v0 and v1 are used only by librdkafka 1.0 to 1.2; v2-4 have a retention time, v7 the instance id (KIP-345),
 v9 member epochs (KIP-848), v10 topic ids.
 """
 

@@ -1,4 +1,4 @@
-"""OffsetFetch (9): read a group's stored positions.
+"""OffsetFetch (9): read a group's committed offsets.
 
 v2 may ask for all topics, v7 brings requireStable (KIP-447), v8 many groups at once (KIP-709), v9 member epochs
 (KIP-848), v10 topic ids.

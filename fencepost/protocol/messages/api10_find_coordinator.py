@@ -1,4 +1,4 @@
-"""FindCoordinator (10): which broker looks after a group or a transactional id.
+"""FindCoordinator (10): which broker coordinates a group or a transactional id.
 
 v1 brings transactional ids (KIP-98), v4 many keys at once (KIP-699).
 """

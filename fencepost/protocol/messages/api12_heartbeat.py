@@ -1,4 +1,4 @@
-"""Heartbeat (12): a member is alive and hears of a rebalance.
+"""Heartbeat (12): a member keeps its session alive and learns of a rebalance.
 
 v3 brings static members (KIP-345).
 """

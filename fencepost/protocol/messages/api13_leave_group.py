@@ -1,4 +1,4 @@
-"""LeaveGroup (13): members go.
+"""LeaveGroup (13): members leave a group.
 
 v3 lets several leave at once (KIP-345), v5 brings a reason (KIP-800).
 """

@@ -1,4 +1,4 @@
-"""SyncGroup (14): the leader hands out the assignments, everybody receives theirs.
+"""SyncGroup (14): the leader sends the assignments, every member receives its own.
 
 v3 brings static members (KIP-345), v5 protocol type and name (KIP-559).
 """

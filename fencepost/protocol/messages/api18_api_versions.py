@@ -1,4 +1,4 @@
-"""ApiVersions (18): what the broker speaks.
+"""ApiVersions (18): the APIs and versions that the broker serves.
 
 v3 brings the client's name, features and tagged fields (KIP-511, KIP-584); v4 allows a minimum level of 0 for features.
 A version the broker does not know is answered in v0, and the header of every answer is v0.

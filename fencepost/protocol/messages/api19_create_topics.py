@@ -1,7 +1,7 @@
 """CreateTopics (19): new topics with partitions and settings.
 
 v1 brings validateOnly, v4 broker defaults (KIP-464), v5 the settings in the answer (KIP-525), v7 topic ids. Tag 1000 is
-ours (docs/decisions/0034-a-plan-at-once.md): a plan in a request that names no topics; Kafka passes over it.
+fencepost's (docs/decisions/0034-a-plan-at-once.md): a plan in a request that names no topics; Kafka skips it.
 """
 
 from fencepost.protocol.api_keys import ApiKey

@@ -1,4 +1,4 @@
-"""TxnOffsetCommit (28): positions that become visible when the transaction commits.
+"""TxnOffsetCommit (28): offsets that become visible when the transaction commits.
 
 v3 brings member, generation and instance (KIP-447), v5 adds the group's partition by itself (KIP-890), v6 names topics
 by id (KIP-1319).

@@ -1,4 +1,4 @@
-"""DescribeLogDirs (35): the directories of a broker and what the replicas in them weigh (KIP-113).
+"""DescribeLogDirs (35): the directories of a broker and the sizes of their replicas (KIP-113).
 
 v3 brings an error for the whole answer, v4 sizes of the volumes (KIP-827), v5 cordoned directories (KIP-1066).
 """

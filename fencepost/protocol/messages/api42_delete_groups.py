@@ -1,4 +1,4 @@
-"""DeleteGroups (42): forget empty groups."""
+"""DeleteGroups (42): delete empty groups."""
 
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.schema import Array, Int16, Int32, Request, Response, String, Struct

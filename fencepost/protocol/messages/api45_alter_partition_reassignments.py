@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments (45): begin or give up moving replicas (KIP-455).
+"""AlterPartitionReassignments (45): begin or cancel moves of replicas (KIP-455).
 
 v1 lets the client forbid a change of the replication factor (KIP-860).
 """

@@ -1,4 +1,4 @@
-"""OffsetDelete (47): forget some of a group's positions (KIP-496)."""
+"""OffsetDelete (47): delete some of a group's offsets (KIP-496)."""
 
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.schema import Array, Int16, Int32, Request, Response, String, Struct

@@ -1,4 +1,4 @@
-"""DescribeProducers (61): the producers that a partition knows and their open transactions (KIP-664)."""
+"""DescribeProducers (61): the active producers of a partition and their open transactions (KIP-664)."""
 
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.schema import Array, Field, Int16, Int32, Int64, Request, Response, String, Struct

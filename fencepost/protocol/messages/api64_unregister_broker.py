@@ -1,4 +1,4 @@
-"""UnregisterBroker (64): forget a broker that will not come back (KIP-866)."""
+"""UnregisterBroker (64): remove a broker that will not return (KIP-866)."""
 
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.schema import Field, Int16, Int32, Request, Response, String

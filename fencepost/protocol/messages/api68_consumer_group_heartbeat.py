@@ -1,6 +1,6 @@
-"""ConsumerGroupHeartbeat (68): a member of a KIP-848 group joins, lives, hears of its partitions, and leaves.
+"""ConsumerGroupHeartbeat (68): a member of a KIP-848 group joins, keeps alive, receives its partitions, and leaves.
 
-v1 brings subscriptions by regular expression, and member ids that the client makes (KIP-1082).
+v1 brings subscriptions by regular expression, and member ids that the client chooses (KIP-1082).
 """
 
 from fencepost.protocol.api_keys import ApiKey

@@ -1,6 +1,6 @@
-"""ConsumerGroupDescribe (69): KIP-848 groups with their epochs, members, and what each has and is to have.
+"""ConsumerGroupDescribe (69): KIP-848 groups with their epochs, members, current and target assignments.
 
-v1 says which protocol a member speaks (KIP-1099).
+v1 has the protocol of each member (KIP-1099).
 """
 
 from fencepost.protocol.api_keys import ApiKey
