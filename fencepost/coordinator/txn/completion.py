@@ -57,25 +57,25 @@ class Completions:
         completion = self._under_way.get(transactional_id)
         return None if completion is None else completion.pending
 
-    def carry_out(self, nursery: trio.Nursery, duty: WriteMarkers, ticket: Ticket) -> None:
+    def carry_out(self, nursery: trio.Nursery, follow_up: WriteMarkers, ticket: Ticket) -> None:
         """Write the markers of a Prepare record, at once if nothing has to be waited for, else in a task."""
-        pending = self._carry_out_at_once(duty, ticket)
+        pending = self._carry_out_at_once(follow_up, ticket)
         if pending is not None:
-            self.begin(nursery, duty, ticket, pending)
+            self.begin(nursery, follow_up, ticket, pending)
 
     def begin(
         self,
         nursery: trio.Nursery,
-        duty: WriteMarkers,
+        follow_up: WriteMarkers,
         ticket: Ticket,
         pending: frozenset[TopicPartition] | None = None,
     ) -> None:
         """Start to write the markers of a Prepare record once its ticket is durable: all, or only the `pending`."""
-        assert duty.transactional_id not in self._under_way, f"{duty.transactional_id!r} is completed twice"
-        completion = self._under_way[duty.transactional_id] = _Completion(
-            duty.partitions if pending is None else pending
+        assert follow_up.transactional_id not in self._under_way, f"{follow_up.transactional_id!r} is completed twice"
+        completion = self._under_way[follow_up.transactional_id] = _Completion(
+            follow_up.partitions if pending is None else pending
         )
-        nursery.start_soon(self._complete, duty, ticket, completion)
+        nursery.start_soon(self._complete, follow_up, ticket, completion)
 
     def stop(self, shard: TxnShard) -> None:
         """Write no more markers for the ids of a shard that is unloaded, and wake the requests that wait for them."""
@@ -98,40 +98,42 @@ class Completions:
             await completion.ended.wait()
         return completion.ended.is_set()
 
-    def _carry_out_at_once(self, duty: WriteMarkers, ticket: Ticket) -> frozenset[TopicPartition] | None:
+    def _carry_out_at_once(self, follow_up: WriteMarkers, ticket: Ticket) -> frozenset[TopicPartition] | None:
         """Write markers as far as possible without a wait; None if it is Complete, else the partitions left."""
         if not ticket.is_durable:
-            return duty.partitions
-        if duty.partitions:
-            answers = self._writer.write_at_once(duty.marker, duty.partitions)
+            return follow_up.partitions
+        if follow_up.partitions:
+            answers = self._writer.write_at_once(follow_up.marker, follow_up.partitions)
             pending = (
-                duty.partitions if answers is None else self._settle(duty.transactional_id, duty.partitions, answers)
+                follow_up.partitions
+                if answers is None
+                else self._settle(follow_up.transactional_id, follow_up.partitions, answers)
             )
             if pending:
                 return pending
-        self._finish(duty)
+        self._finish(follow_up)
         return None
 
-    async def _complete(self, duty: WriteMarkers, ticket: Ticket, completion: _Completion) -> None:
+    async def _complete(self, follow_up: WriteMarkers, ticket: Ticket, completion: _Completion) -> None:
         """Wait until the Prepare record is durable, then write every partition's marker, then complete."""
-        name = duty.transactional_id
+        name = follow_up.transactional_id
         with completion.scope:
             if await self._store.shard_of(name).settled(ticket):
                 return  # the record may be in the log or not: the next load finds out, and writes the markers
             for seconds in markers.pauses(self._store.config):
-                await self._write_pending(duty, completion)
+                await self._write_pending(follow_up, completion)
                 if not completion.pending:
                     break
                 await trio.sleep(seconds)
             if self._under_way.get(name) is not completion:
                 return  # stopped meanwhile: the broker that loads the shard next writes the markers again
-            self._finish(duty)
+            self._finish(follow_up)
             del self._under_way[name]
             completion.ended.set()
 
-    def _finish(self, duty: WriteMarkers) -> None:
+    def _finish(self, follow_up: WriteMarkers) -> None:
         """Every partition has its marker. Replies need not wait until the log has the Complete record."""
-        self._store.marked(duty)
+        self._store.marked(follow_up)
         self._behind.set()
 
     async def append_completed(self) -> None:
@@ -156,11 +158,11 @@ class Completions:
             return False
         return True
 
-    async def _write_pending(self, duty: WriteMarkers, completion: _Completion) -> None:
+    async def _write_pending(self, follow_up: WriteMarkers, completion: _Completion) -> None:
         """One round of markers for the partitions that still lack one."""
         if completion.pending:
-            answers = await self._writer.write_markers(duty.marker, completion.pending)
-            completion.pending = self._settle(duty.transactional_id, completion.pending, answers)
+            answers = await self._writer.write_markers(follow_up.marker, completion.pending)
+            completion.pending = self._settle(follow_up.transactional_id, completion.pending, answers)
 
     def _settle(
         self, name: str, pending: frozenset[TopicPartition], answers: Mapping[TopicPartition, ErrorCode]

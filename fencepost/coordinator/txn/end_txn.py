@@ -201,7 +201,7 @@ def _end_ongoing_tv2(transactional_id: str, state: Ongoing, command: EndTxn, now
 def prepare(
     transactional_id: str, ending: Ending, *, commit: bool, client_version: int, now_ms: int, answer: Answer
 ) -> TxnDecision:
-    """The point of no return: one Prepare record, and the duty to write its marker to every partition."""
+    """The point of no return: one Prepare record, and the follow-up that writes its marker to every partition."""
     made = PrepareCommit if commit else PrepareAbort
     state = made(
         ending.producer,

@@ -117,9 +117,9 @@ class RequestPipeline:
             decision, ticket = self._store.decide(transactional_id, command)
             if decision.log:
                 self.history.transaction_changed(transactional_id, command, caller)
-        for duty in decision.then:
+        for follow_up in decision.then:
             assert self.nursery is not None
-            self._completions.carry_out(self.nursery, duty, ticket)
+            self._completions.carry_out(self.nursery, follow_up, ticket)
         return decision, ticket
 
     async def with_fresh_producer_id(self, command: Command) -> Command:

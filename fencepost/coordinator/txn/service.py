@@ -358,8 +358,8 @@ class TransactionService:
                 return answer
         return Answer(ErrorCode.CONCURRENT_TRANSACTIONS)
 
-    def _ended(self, duty: commands.WriteMarkers, state: Completed) -> None:
-        self._tallies.count(duty, state, self.history.ending(duty.transactional_id))
+    def _ended(self, follow_up: commands.WriteMarkers, state: Completed) -> None:
+        self._tallies.count(follow_up, state, self.history.ending(follow_up.transactional_id))
 
     # Timers
 

@@ -33,8 +33,8 @@ EXPIRY_BATCH = 500
 class TxnStore:
     """The whole state of the coordinator. No method waits, so no other task runs in between.
 
-    `ended` is called for each complete transaction, with its duty and the new state of its id. The runtime's timers are
-    keyed by transactional id: each is the time at which to abort an open transaction (row T10).
+    `ended` is called for each complete transaction, with its follow-up and the new state of its id. The runtime's
+    timers are keyed by transactional id: each is the time at which to abort an open transaction (row T10).
     """
 
     def __init__(
@@ -103,19 +103,19 @@ class TxnStore:
                 self._unsettled.pop(transactional_id, None)
         return decision, ticket
 
-    def marked(self, duty: WriteMarkers) -> None:
+    def marked(self, follow_up: WriteMarkers) -> None:
         """Every partition has its marker: from now on every reader of the state sees the transaction as complete.
 
         `catch_up` appends its Complete record, or it shares a batch with the log's next record. Until then the Prepare
         record is enough: after a crash the coordinator writes the markers again and completes the transaction again.
         """
-        self._marked.append(duty)
+        self._marked.append(follow_up)
 
     def complete(self) -> None:
         """Apply the Complete records of all marked transactions. Every read of the state calls this first."""
         marked, self._marked = self._marked, []
-        for duty in marked:
-            name = duty.transactional_id
+        for follow_up in marked:
+            name = follow_up.transactional_id
             shard, version = self.runtime.shard_of(name), self.config.transaction_version
             if shard.refusal:
                 continue  # unloaded since; from the Prepare record the next load completes it
@@ -124,7 +124,7 @@ class TxnStore:
             assert isinstance(record.state, CompleteCommit | CompleteAbort)
             shard.note(record)
             self._behind[shard] = None
-            self._ended(duty, record.state)
+            self._ended(follow_up, record.state)
 
     def catch_up(self) -> None:
         """Append the records of all complete transactions. Raises LogWriteFailed; the next call appends the rest."""

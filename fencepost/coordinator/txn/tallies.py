@@ -44,11 +44,11 @@ class Tallies:
         self.durations = {True: Histogram(DURATION_BOUNDS_SECONDS), False: Histogram(DURATION_BOUNDS_SECONDS)}
         """Of commits (True) and aborts, from the first partition to the last marker."""
 
-    def count(self, duty: WriteMarkers, state: Completed, reason: Reason) -> None:
+    def count(self, follow_up: WriteMarkers, state: Completed, reason: Reason) -> None:
         """Count one complete transaction."""
-        if not duty.partitions:
+        if not follow_up.partitions:
             self.ended["abort", EMPTY] += 1
             return
         label = CLIENT if reason is Reason.ENDED else reason.value
-        self.ended["commit" if duty.marker.commit else "abort", label] += 1
-        self.durations[duty.marker.commit].observe(max(0, state.updated_ms - state.started_ms) / 1000)
+        self.ended["commit" if follow_up.marker.commit else "abort", label] += 1
+        self.durations[follow_up.marker.commit].observe(max(0, state.updated_ms - state.started_ms) / 1000)
