@@ -1,7 +1,7 @@
-"""The broker inside a test: `Broker` runs it in this process, with a clock to turn, faults to order, logs to look at.
+"""The broker inside a test: `Broker` runs it in this process, with a clock to advance, faults to add, logs to inspect.
 
-The pytest plugin (`fencepost.testing.plugin`) gives it as a fixture. Names are imported on first use: pytest loads the
-plugin at each start, in runs that need no broker, too.
+The pytest plugin (`fencepost.testing.plugin`) provides it as a fixture. Names are imported on first use: pytest loads
+the plugin at each start, also in runs that need no broker.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""`python -m fencepost.testing`: how long a broker under test takes to start on this machine, and what it weighs."""
+"""`python -m fencepost.testing`: how long a broker under test takes to start on this machine, and its memory."""
 
 import resource
 import sys
@@ -6,7 +6,7 @@ import time
 
 ROUNDS = 20
 PLATFORM_BYTES = 1 if sys.platform == "darwin" else 1024
-"""What getrusage counts memory in."""
+"""The unit of getrusage's memory, in bytes."""
 
 
 def main() -> None:

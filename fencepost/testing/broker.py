@@ -35,9 +35,8 @@ SETTINGS: Mapping[str, str] = {
     "offsets.topic.num.partitions": "4",
     "transaction.state.log.num.partitions": "4",
 }
-"""What differs from a broker in production, unless a test says otherwise: no fsync, no wait for more members of a
-group, a fifth of a second instead of five between the heartbeats of the consumer protocol (KIP-848), few partitions of
-the internal topics."""
+"""The defaults that differ from a broker in production: no fsync, no initial rebalance delay, 200 ms instead of 5 s
+between the heartbeats of the consumer protocol (KIP-848), few partitions of the internal topics."""
 
 _names = count(1)
 
@@ -45,23 +44,23 @@ _names = count(1)
 class Broker(Inspection):
     """A broker under test: `with Broker() as broker: client(broker.bootstrap)`.
 
-    `settings` are Kafka's names with texts as values; `directory` keeps the data in files there (memory otherwise).
-    All methods may be called from any thread, also from one that runs asyncio or trio: they block for moments only.
-    The broker ends with the process at the latest, but not with a fork of it: make it in the process that uses it.
+    `settings` are Kafka's names with texts as values; `directory` keeps the data in files there (default: in memory).
+    All methods may be called from any thread, also from one that runs asyncio or trio: they block only briefly.
+    The broker ends with the process at the latest. It does not run in a fork: create it in the process that uses it.
     """
 
     def __init__(self, settings: Mapping[str, str] | None = None, *, directory: str | Path | None = None) -> None:
         self.settings = {**SETTINGS, **(settings or {})}
         self.directory = Path(directory) if directory is not None else None
         self.port = 0
-        """Where it listens; picked by the system at the first start, and kept while it is down."""
+        """The port where it listens; the system chooses it at the first start, and it does not change afterwards."""
         self.journal = Journal()
-        """What happened: requests, faults, lives, warnings. Failure reports show its end."""
+        """The log of requests, faults, starts, stops and warnings. Failure reports show its end."""
         self._faults = Faults()
         self._time = JumpingClock()
         self._loop = LoopThread(self._make, self._time, self.journal)
         self.clock = Clock(self._loop, self._time, self.journal)
-        """The broker's time, to be put forward."""
+        """The broker's time, which a test can advance."""
         self._memory = MemoryStore()
         self._cluster_id = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=").replace("-", "A")
         self._lock_fd: int | None = None
@@ -69,7 +68,7 @@ class Broker(Inspection):
     def __repr__(self) -> str:
         return f"<Broker {self.bootstrap} {'running' if self.running else 'down'}>"
 
-    # Life
+    # Start and stop
 
     @property
     def bootstrap(self) -> str:
@@ -78,13 +77,13 @@ class Broker(Inspection):
 
     @property
     def running(self) -> bool:
-        """Whether it lives."""
+        """Whether the broker runs."""
         return self._loop.alive
 
     def start(self) -> Self:
-        """Start it over what is stored; return when it takes connections.
+        """Start it with the stored data; return when it accepts connections.
 
-        Raises ConfigError, DirectoryInUse and what else keeps a broker from starting; RuntimeError where it runs.
+        Raises ConfigError, DirectoryInUse and other errors of the start; RuntimeError if it runs already.
         """
         if self.running:
             raise RuntimeError(f"{self!r} runs already")
@@ -96,36 +95,36 @@ class Broker(Inspection):
             self.port = self.port or reserve_port(self, HOST)
             self._loop.start()
         except BaseException:
-            self._let_go()
+            self._release()
             raise
         self.port = self._loop.call(lambda node: node.endpoint.port)
         return self
 
     def kill(self) -> None:
-        """End it as kill -9 would: connections die, nothing more is written. What was stored is there at a restart."""
+        """End it as kill -9 would: connections break, nothing more is written. A restart finds the stored data."""
         self._loop.kill()
         self._unlock()
 
     def stop(self) -> None:
         """End it in order, as SIGTERM would: begun requests are answered, files closed and marked as clean.
 
-        Raises what it failed of. Whoever wants to may have its directory then, until it is started again.
+        Raises the error that the broker failed with. Its directory is unlocked until it is started again.
         """
         self._loop.stop()
         self._unlock()
 
     def restart(self) -> Self:
-        """Kill it if it lives, and start it on the same port over what was stored. Faults stay in force."""
+        """Kill it if it runs, and start it on the same port with the stored data. Faults stay in force."""
         self.kill()
         return self.start()
 
     def close(self) -> None:
-        """Kill it and let go of everything. Raises nothing for a broker that had died: see `check`."""
+        """Kill it and release all resources. It raises nothing for a broker that has died: see `check`."""
         self.kill()
-        self._let_go()
+        self._release()
 
     def check(self) -> None:
-        """Raise BrokerGone if the broker has died of a failure of its own that nobody was told of yet.
+        """Raise BrokerGone if the broker has died of an error that no call has raised yet.
 
         The end of `with` does this, and so do the fixtures after each test.
         """
@@ -141,7 +140,7 @@ class Broker(Inspection):
         if error is None:
             self.check()
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         logging.getLogger("fencepost").removeHandler(self.journal)
         self._unlock()
 
@@ -151,7 +150,7 @@ class Broker(Inspection):
             self._lock_fd = None
 
     def _make(self) -> FaultyNode:
-        """A new life; in its own thread."""
+        """Create the node of a new run; in the broker's thread."""
         return FaultyNode(self._config(), self._time, self._store(), self._faults, self.journal)
 
     def _config(self) -> BrokerConfig:
@@ -182,10 +181,10 @@ class Broker(Inspection):
         """Answer the next `times` requests of an API with an error (None: all requests), of one client id or of any.
 
         `code` is the error or its name. The requests have no effect, unless `took_effect`: then only the answer is
-        wrong. Raises ValueError for an unknown API or error, and for an API whose effect cannot be kept.
+        wrong. Raises ValueError for an unknown API or error, and for an API whose effect cannot be prevented.
         """
         found, refuse = refusing(api, code, took_effect)
-        return self._order(Fault(found, refuse, times, client_id, self._in_broker))
+        return self._add_fault(Fault(found, refuse, times, client_id, self._in_broker))
 
     def stop_commit(
         self,
@@ -196,43 +195,43 @@ class Broker(Inspection):
         times: int | None = 1,
         client_id: str | None = None,
     ) -> Fault:
-        """Stop the next commits or aborts of a transaction after a step, and cut the client's connection.
+        """Stop the next commits or aborts of a transaction after a step, and close the client's connection.
 
         `after` "prepare": the outcome is durable, no marker is written. "marker": one marker is written. "markers": all
-        are written, and the coordinator does not know it. `then` "hold" stays there until `Fault.release` or a restart,
-        "kill" kills the broker at that step, "restart" kills it and starts it again. `api` is EndTxn or InitProducerId:
-        the latter aborts the transaction of its predecessor. Raises ValueError for another API or step.
+        are written, and the coordinator does not know it. `then` "hold": stay there until `Fault.release` or a restart;
+        "kill": kill the broker at that step; "restart": kill it and start it again. `api` is EndTxn or InitProducerId,
+        which aborts the transaction of the former producer. Raises ValueError for another API or step.
         """
         found, stop = stopping(api, after, then)
-        return self._order(Fault(found, stop, times, client_id, self._in_broker))
+        return self._add_fault(Fault(found, stop, times, client_id, self._in_broker))
 
     def drop(
         self, api: str | None = None, *, when: Moment = "before", times: int | None = 1, client_id: str | None = None
     ) -> Fault:
-        """Cut the connection of the next requests, "before" they take effect or "after": then the answer is lost."""
+        """Close the connection of the next requests, "before" they take effect or "after": then the answer is lost."""
         if when not in ("before", "after"):
             raise ValueError(f"when={when!r} is neither before nor after")
         found = api_named(api) if api is not None else None
-        return self._order(Fault(found, Drop(when), times, client_id, self._in_broker))
+        return self._add_fault(Fault(found, Drop(when), times, client_id, self._in_broker))
 
     def delay(
         self, api: str | None = None, *, seconds: float, times: int | None = 1, client_id: str | None = None
     ) -> Fault:
-        """Let the next requests wait before they are looked at, by the broker's clock: `clock.advance` ends it, too."""
+        """Delay the next requests before they are handled, by the broker's clock: `clock.advance` ends it, too."""
         found = api_named(api) if api is not None else None
-        return self._order(Fault(found, Delay(seconds), times, client_id, self._in_broker))
+        return self._add_fault(Fault(found, Delay(seconds), times, client_id, self._in_broker))
 
     def heal(self) -> None:
-        """Forget all faults, and let go what they hold."""
+        """Remove all faults, and release the transactions that they hold."""
         for fault in self._faults.clear():
             fault.cancel()
 
-    def _order(self, fault: Fault) -> Fault:
+    def _add_fault(self, fault: Fault) -> Fault:
         self.journal.note(f"ordered: {fault!r}")
         return self._faults.add(fault)
 
     # Topics
 
     def unique(self, name: str = "topic") -> str:
-        """A name that no other call in this process has given: for topics, groups and ids on a shared broker."""
+        """A name that no other call in this process has returned: for topics, groups and ids on a shared broker."""
         return f"{name}-{next(_names)}"

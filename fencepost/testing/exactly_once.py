@@ -1,4 +1,4 @@
-"""Comparing what should be in a topic exactly once with what its readers of committed data get."""
+"""Compares the records expected in a topic exactly once with those that read_committed consumers get."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -19,10 +19,10 @@ _FIELDS: dict[str, Callable[[LoggedRecord], Any]] = {
 def differences(
     expected: Iterable[Any], visible: Sequence[LoggedRecord], everything: Sequence[LoggedRecord], by: By
 ) -> list[str]:
-    """A line for each thing that is lost, there too often, or should not be there; none where all is right.
+    """A line for each expected thing that is missing or occurs too often, and for each unexpected one.
 
-    `visible` is what readers of committed data get, `everything` what was ever written: it says where a
-    lost record went.
+    `visible` are the records that read_committed consumers get. `everything` are all written records: they show what
+    happened to a missing one.
     """
     identity = _FIELDS[by] if isinstance(by, str) else by
     wanted = Counter(_hashable(one) for one in expected)
@@ -62,7 +62,7 @@ def _place(record: LoggedRecord) -> str:
 
 
 def _hashable(thing: Any) -> Any:
-    """Text stands for its bytes; lists and the like for tuples."""
+    """`thing` in comparable form: text as its bytes, lists as tuples."""
     if isinstance(thing, str):
         return thing.encode()
     return tuple(map(_hashable, thing)) if isinstance(thing, list | tuple) else thing

@@ -1,4 +1,4 @@
-"""Faults that a test orders: which request meets one, and what is done to it."""
+"""Faults that a test adds: which requests match one, and what happens to them."""
 
 import difflib
 import math
@@ -13,8 +13,8 @@ from fencepost.protocol.registry import API_BY_KEY, Api
 from fencepost.testing.refusals import may_refuse
 
 Step = Literal["prepare", "marker", "markers"]
-"""Between which steps of its end a transaction stops: behind the Prepare record; behind the first marker; behind all
-markers, with the Complete record missing."""
+"""The step of its end after which a transaction stops: the Prepare record; the first marker; all markers, without the
+Complete record."""
 Then = Literal["hold", "kill", "restart"]
 Moment = Literal["before", "after"]
 
@@ -37,7 +37,7 @@ class Refuse:
 
 @dataclass(frozen=True, slots=True)
 class Delay:
-    """The request waits before it is looked at, by the broker's clock."""
+    """The request waits before it is handled, by the broker's clock."""
 
     seconds: float
 
@@ -51,7 +51,7 @@ class Delay:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """The connection is cut, before the request took effect or after it."""
+    """The connection is closed, before the request takes effect or after it."""
 
     moment: Moment
 
@@ -61,7 +61,7 @@ class Drop:
 
 @dataclass(frozen=True, slots=True)
 class StopAfter:
-    """The transaction's end stops behind `step`, and the connection is cut."""
+    """The transaction's end stops after `step`, and the connection is closed."""
 
     step: Step
     then: Then
@@ -74,14 +74,14 @@ Action = Refuse | Delay | Drop | StopAfter
 
 
 class Releasable(Protocol):
-    """Something that a fault holds back."""
+    """Something that a fault holds."""
 
     def release(self) -> None:
-        """Let it go on; in the broker's thread."""
+        """Let it continue; in the broker's thread."""
 
 
 class Fault:
-    """One order. It applies to the next `times` requests (None: to all) that match, until it is cancelled."""
+    """One fault. It applies to the next `times` requests (None: to all) that match, until it is cancelled."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class Fault:
         self.action = action
         self.client_id = client_id
         self.hits = 0
-        """How many requests it met so far."""
+        """How many requests it has applied to so far."""
         self.held: list[Releasable] = []
         self._left = times
         self._awaited = 0
@@ -112,11 +112,11 @@ class Fault:
 
     @property
     def spent(self) -> bool:
-        """Whether it met all the requests it was ordered for."""
+        """Whether it has applied to all of its `times` requests."""
         return self._left is not None and self._left <= 0
 
     def matches(self, api: Api, client_id: str | None) -> bool:
-        """Whether the next request of this API and client is for this fault."""
+        """Whether this fault applies to the next request of this API and client."""
         return (
             (self._left is None or self._left > self._awaited)
             and (self.api is None or self.api.key == api.key)
@@ -124,7 +124,7 @@ class Fault:
         )
 
     def meet(self) -> None:
-        """A request met it; in the broker's thread."""
+        """Count a request that it applies to; in the broker's thread."""
         with self._hit:
             self.hits += 1
             if self._left is not None:
@@ -133,7 +133,7 @@ class Fault:
 
     @contextmanager
     def awaited(self) -> Iterator[None]:
-        """While a request is on its way to this fault, and may never come there, no other one takes its place."""
+        """Reserve the fault for a request that may still not reach the step: no other request takes its place."""
         self._awaited += 1
         try:
             yield
@@ -141,16 +141,16 @@ class Fault:
             self._awaited -= 1
 
     def wait(self, times: int = 1, timeout: float = 10.0) -> None:
-        """Return when it has met `times` requests. Raises TimeoutError after `timeout` seconds of the machine's clock.
+        """Return when it has applied to `times` requests. Raises TimeoutError after `timeout` seconds of machine time.
 
-        It blocks the calling thread: the client must live in another one, or in a process of its own.
+        It blocks the calling thread: the client must run in another thread or process.
         """
         with self._hit:
             if not self._hit.wait_for(lambda: self.hits >= times, timeout):
                 raise TimeoutError(f"{self} after {timeout:g} s; {times} wanted")
 
     def release(self) -> None:
-        """Let the transactions go on that it stopped between the steps of their end."""
+        """Let the transactions continue that it stopped between the steps of their end."""
 
         def release() -> None:
             while self.held:
@@ -159,34 +159,34 @@ class Fault:
         self._in_broker(release)
 
     def cancel(self) -> None:
-        """Meet no further request, and let go what is held."""
+        """Apply to no further request, and release the held transactions."""
         self._left = 0
         self.release()
 
 
 class Faults:
-    """The orders in force, oldest first. Tests add from their thread, the broker looks from its own."""
+    """The faults in force, oldest first. Tests add them in their thread, the broker reads them in its own."""
 
     def __init__(self) -> None:
         self._faults: list[Fault] = []
 
     def add(self, fault: Fault) -> Fault:
-        """Put an order behind those there are."""
+        """Add a fault after the present ones."""
         self._faults = [*(one for one in self._faults if not one.spent or one.held), fault]
         return fault
 
     def match(self, api: Api, client_id: str | None) -> Fault | None:
-        """The first order that this request meets."""
+        """The first fault that applies to this request."""
         return next((fault for fault in self._faults if fault.matches(api, client_id)), None)
 
     def clear(self) -> list[Fault]:
-        """Forget them all; they are returned, to be cancelled."""
+        """Remove all faults and return them; the caller cancels them."""
         faults, self._faults = self._faults, []
         return faults
 
 
 def api_named(name: str) -> Api:
-    """The API of a name, in any case. Raises ValueError, with a name that is near."""
+    """The API of a name, in any case. Raises ValueError, with a similar name."""
     api = _BY_NAME.get(name.lower())
     if api is None:
         near = difflib.get_close_matches(name.lower(), _BY_NAME, 1)
@@ -208,7 +208,7 @@ def code_of(code: ErrorCode | str | int) -> ErrorCode:
 
 
 def refusing(name: str, code: ErrorCode | str | int, took_effect: bool) -> tuple[Api, Refuse]:
-    """A checked order for an error code. Raises ValueError."""
+    """The API and the action of a valid `refuse` fault. Raises ValueError."""
     api, action = api_named(name), Refuse(code_of(code), took_effect)
     if action.code is ErrorCode.NONE:
         raise ValueError("NONE is no error: say which one is to be answered")
@@ -218,7 +218,7 @@ def refusing(name: str, code: ErrorCode | str | int, took_effect: bool) -> tuple
 
 
 def stopping(name: str, step: str, then: str) -> tuple[Api, StopAfter]:
-    """A checked order to stop between the steps of a transaction's end. Raises ValueError."""
+    """The API and the action of a valid `stop_commit` fault. Raises ValueError."""
     api = api_named(name)
     if api.name not in ENDS_TRANSACTIONS:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""The broker as it runs under test: every request passes the journal and the faults on its way to the real handler."""
+"""The broker under test: every request passes the journal and the faults before the real handler."""
 
 from collections.abc import Collection, Coroutine, Mapping, Sequence
 from functools import partial
@@ -36,9 +36,9 @@ class FaultyNode(Node):
         self.faults = faults
         self.journal = journal
         self.crash_wanted: trio.Event = trio.Event()
-        """Set when a fault wants the broker dead."""
-        self.comes_back = False
-        """Whether it is to be started again after that."""
+        """Set when a fault requests a crash of the broker."""
+        self.restart_wanted = False
+        """Whether the broker is started again after the crash."""
         self.disk_threads = WatchedThreads()
         super().__init__(config, clock, store=store, threads=self.disk_threads)
 
@@ -49,7 +49,7 @@ class FaultyNode(Node):
 
 
 class WatchedThreads(SyncThreads):
-    """The threads that wait for the disk; they tell whether somebody waits for them."""
+    """The threads that wait for the disk; they count the tasks that wait for them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ class WatchedThreads(SyncThreads):
 
 
 class Hold:
-    """The end of one transaction, to be stopped behind a step."""
+    """Stops the end of one transaction after a step."""
 
     def __init__(self, step: Step) -> None:
         self.step = step
@@ -74,19 +74,19 @@ class Hold:
     def release(self) -> None:
         self.released.set()
 
-    async def stand(self) -> None:
-        """The step is reached: stay here until it is released."""
+    async def wait(self) -> None:
+        """Report that the step is reached, and wait for the release."""
         self.reached.set()
         await self.released.wait()
 
 
 class StoppableMarkers(Markers):
-    """The broker's marker writer, which stops where a `Hold` says so."""
+    """The broker's marker writer, which stops at the step of a `Hold`."""
 
     def __init__(self, node: Node) -> None:
         super().__init__(node)
         self.holds: dict[int, Hold] = {}
-        """By producer id."""
+        """Holds by producer id."""
 
     async def write_markers(
         self, marker: Marker, partitions: Collection[TopicPartition]
@@ -100,7 +100,7 @@ class StoppableMarkers(Markers):
         results: dict[TopicPartition, ErrorCode] = {}
         if first:
             results.update(await write(ordered[:first]))
-        await hold.stand()
+        await hold.wait()
         if ordered[first:]:
             results.update(await write(ordered[first:]))
         return results
@@ -108,14 +108,14 @@ class StoppableMarkers(Markers):
     def write_at_once(
         self, marker: Marker, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, ErrorCode] | None:
-        """As Markers does; what is to be stopped takes its time."""
+        """As in Markers; None for a transaction that is to be stopped."""
         if marker.producer_id in self.holds:
             return None
         return super().write_at_once(marker, partitions)
 
 
 class FaultyDispatch(Dispatch):
-    """The table of handlers, each behind the faults."""
+    """The table of handlers, each with the faults in front of it."""
 
     def __init__(self, node: FaultyNode, *, unstable: bool) -> None:
         super().__init__(unstable=unstable)
@@ -154,22 +154,22 @@ class FaultyDispatch(Dispatch):
         return await (reply.wait() if isinstance(reply, Deferred) else reply)
 
     async def _meet(self, fault: Fault, route: Route, request: Any, context: RequestContext) -> Ready:
-        """What becomes of a request that meets a fault."""
-        told = request_text(route.api.name, context, request)
+        """Handle a request to which a fault applies."""
+        text = request_text(route.api.name, context, request)
         match fault.action:
             case StopAfter() as stop:
                 return await self._stop(fault, stop, route, request, context)
             case Delay(seconds):
-                self._note(fault, told)
+                self._note(fault, text)
                 await trio.sleep(seconds)
                 reply = await self._run(route.handle, request, context)
             case Drop(moment):
-                self._note(fault, told)
+                self._note(fault, text)
                 if moment == "after":
                     await self._run(route.handle, request, context)
-                raise CloseConnection(f"a test drops {told}")
+                raise CloseConnection(f"a test drops {text}")
             case Refuse() as refuse:
-                self._note(fault, told)
+                self._note(fault, text)
                 reply = await self._refuse(refuse, route, request, context)
         self._node.journal.answered(route.api.name, context, request, reply)
         return reply
@@ -183,15 +183,15 @@ class FaultyDispatch(Dispatch):
             reply = await self._run(route.handle, request, context)
             if not unanswered:
                 return overwrite(api, _response(api, reply, context.api_version), refuse.code)
-        if unanswered:  # there is no other way to say no (rows of acks=0)
+        if unanswered:  # without a response, closing the connection is the only refusal
             raise CloseConnection("a test refuses a Produce with acks=0")
         refused: Response = refusal(api, request, context.api_version, refuse.code)
         return refused
 
     async def _stop(self, fault: Fault, stop: StopAfter, route: Route, request: Any, context: RequestContext) -> Ready:
-        """Let the handler go as far as the step; a request that never comes there is answered as without the fault."""
+        """Run the handler up to the step; a request that does not reach it is answered as without the fault."""
         node = self._node
-        told = request_text(route.api.name, context, request)
+        text = request_text(route.api.name, context, request)
         state = node.transactions.store.state_of(request.transactional_id or "")
         if not isinstance(state, Ongoing):
             return await self._noted(route.api, self._run(route.handle, request, context), request, context)
@@ -213,14 +213,14 @@ class FaultyDispatch(Dispatch):
             node.journal.answered(route.api.name, context, request, replies[0])
             return replies[0]
         fault.held.append(hold)
-        self._note(fault, told)
+        self._note(fault, text)
         if stop.then != "hold":
-            node.comes_back = stop.then == "restart"
+            node.restart_wanted = stop.then == "restart"
             node.crash_wanted.set()
-        raise CloseConnection(f"a test stops {told} after {stop.step}")
+        raise CloseConnection(f"a test stops {text} after {stop.step}")
 
-    def _note(self, fault: Fault, told: str) -> None:
-        self._node.journal.note(f"fault: {told} is {fault.action}")
+    def _note(self, fault: Fault, text: str) -> None:
+        self._node.journal.note(f"fault: {text} is {fault.action}")
         fault.meet()
 
 

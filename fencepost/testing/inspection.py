@@ -1,4 +1,4 @@
-"""Looking into a broker under test: topics, logs, committed records, groups, and transactions that are not over."""
+"""Inspects a broker under test: topics, logs, committed records, groups, and transactions that are not over."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from fencepost.protocol.topics import TopicPartition
 from fencepost.testing.faulty_node import FaultyNode
 from fencepost.testing.loop_thread import BrokerGone, LoopThread
 
-if TYPE_CHECKING:  # what looks is imported when somebody looks: the first broker of a process is ready the sooner
+if TYPE_CHECKING:  # imported on first use, so that the first broker of a process is ready sooner
     from fencepost.testing.exactly_once import By
     from fencepost.testing.log_view import LoggedRecord, LogView
     from fencepost.testing.lso_holders import OpenTransaction
@@ -21,7 +21,7 @@ Isolation = Literal["read_committed", "read_uncommitted"]
 
 @dataclass(frozen=True)
 class GroupView:
-    """A consumer group: its state as Kafka names it, its members by client id, and its committed offsets."""
+    """A consumer group: its state under Kafka's name, the client ids of its members, and its committed offsets."""
 
     group_id: str
     state: str
@@ -30,14 +30,14 @@ class GroupView:
 
 
 class Inspection:
-    """The half of `Broker` that changes little and tells much."""
+    """The methods of `Broker` for topics, and for the state of logs, groups and transactions."""
 
     _loop: LoopThread
 
     # Topics
 
     def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> str:
-        """Create a topic and return its name. Raises ValueError, with Kafka's error, where that is refused."""
+        """Create a topic and return its name. Raises ValueError, with Kafka's error, if the broker refuses it."""
 
         async def create(node: FaultyNode) -> None:
             (created,) = await node.metadata.create_topics(
@@ -49,7 +49,7 @@ class Inspection:
         return name
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic. Raises ValueError where there is none."""
+        """Delete a topic. Raises ValueError if there is no such topic."""
 
         async def delete(node: FaultyNode) -> None:
             (deleted,) = await node.metadata.delete_topics([TopicRef(name=name)])
@@ -58,7 +58,7 @@ class Inspection:
         self._loop.call_async(delete)
 
     def topics(self) -> dict[str, int]:
-        """The topics but Kafka's internal ones, with their numbers of partitions."""
+        """The topics without Kafka's internal ones, with their numbers of partitions."""
 
         def look(node: FaultyNode) -> dict[str, int]:
             image = node.metadata.image
@@ -69,24 +69,24 @@ class Inspection:
     # Logs
 
     def log(self, topic: str, partition: int = 0) -> "LogView":
-        """A partition's log with its control batches. Raises LookupError where there is no such partition."""
+        """A partition's log with its control batches. Raises LookupError if there is no such partition."""
         return self._loop.call(_view, TopicPartition(topic, partition))
 
     def records(self, topic: str, *, isolation: Isolation = "read_committed") -> "list[LoggedRecord]":
-        """What consumers with that isolation level get of a topic now, partition by partition, in order."""
+        """The records of a topic that consumers with that isolation level get now, by partition, in order."""
         if isolation not in ("read_committed", "read_uncommitted"):
             raise ValueError(f"isolation={isolation!r} is neither read_committed nor read_uncommitted")
         views = self._loop.call(_views, topic)
         return [r for view in views for r in (view.committed if isolation == "read_committed" else view.records)]
 
     def committed(self, topic: str) -> "list[LoggedRecord]":
-        """What consumers with isolation.level=read_committed get of a topic now."""
+        """The records of a topic that consumers with isolation.level=read_committed get now."""
         return self.records(topic)
 
     # Groups
 
     def offsets(self, group_id: str) -> dict[TopicPartition, int]:
-        """A group's committed offsets; those of transactions that are not over do not count."""
+        """A group's committed offsets, without those of transactions that are not over."""
         return self._loop.call_async(_offsets, group_id)
 
     def groups(self) -> dict[str, GroupView]:
@@ -115,7 +115,7 @@ class Inspection:
         return self._loop.call(open_transactions)
 
     def assert_no_open_transactions(self) -> None:
-        """Raise AssertionError if a transaction is not over; it says who holds what, and since when."""
+        """Raise AssertionError if a transaction is not over; it names each, its age and its partitions."""
         __tracebackhide__ = True
         found = self.open_transactions()
         if found:
@@ -126,9 +126,9 @@ class Inspection:
     def assert_exactly_once(self, topic: str, expected: Iterable[Any], *, by: "By" = "value") -> None:
         """Raise AssertionError unless committed readers get each of `expected` exactly once, and nothing else.
 
-        `expected` are values, as bytes or text; with by="key" they are keys, with by="item" (key, value) pairs, and a
-        function of a record may say what else. An element that is there twice is expected twice. The message says
-        where a record that is missing went: aborted, still open, or never written.
+        `expected` are values, as bytes or text; with by="key" keys, with by="item" (key, value) pairs, and with a
+        function its results for the records. An element that occurs twice is expected twice. The message shows what
+        happened to a missing record: aborted, still open, or never written.
         """
         from fencepost.testing.exactly_once import differences
 
@@ -143,7 +143,7 @@ class Inspection:
             )
 
     def _in_broker(self, what: Callable[[], None]) -> None:
-        """Do something in the broker's thread, or here where there is none."""
+        """Run `what` in the broker's thread, or here if the broker does not run."""
         try:
             self._loop.call(lambda node: what())
         except BrokerGone:

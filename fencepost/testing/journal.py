@@ -1,4 +1,4 @@
-"""What a broker under test went through: the requests it answered, faults, lives and warnings, for failure reports."""
+"""The journal of a broker under test: answered requests, faults, starts, stops and warnings, for failure reports."""
 
 import logging
 import time
@@ -11,9 +11,9 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.schema import Value
 
 EVENTS_MAX = 2_000
-QUIET = frozenset({"ApiVersions", "Fetch", "FindCoordinator", "Heartbeat", "ListOffsets", "Metadata"})
-"""Requests that come all the time and say nothing, unless they are answered with an error."""
-_TOLD = ("transactional_id", "group_id", "member_id", "producer_id", "producer_epoch", "committed", "acks")
+ROUTINE = frozenset({"ApiVersions", "Fetch", "FindCoordinator", "Heartbeat", "ListOffsets", "Metadata"})
+"""Frequent requests that the journal has only if they are answered with an error."""
+_SHOWN_FIELDS = ("transactional_id", "group_id", "member_id", "producer_id", "producer_epoch", "committed", "acks")
 _TOPICS = ("topics", "topic_data", "v3_and_below_topics")
 
 
@@ -21,7 +21,7 @@ class Event(NamedTuple):
     """One line of a journal."""
 
     seconds: float
-    """Since the broker object was made, on the machine's clock."""
+    """Seconds since the broker object was created, on the machine's clock."""
     text: str
 
     def __str__(self) -> str:
@@ -29,13 +29,13 @@ class Event(NamedTuple):
 
 
 class Journal(logging.Handler):
-    """The last events, oldest first. Also a log handler: it takes what the broker's own threads log."""
+    """The last events, oldest first. Also a log handler for the log lines of the broker's own threads."""
 
     def __init__(self) -> None:
         super().__init__(logging.INFO)
         self.thread_ids: set[int] = set()
         self.owners: dict[str, tuple[str | None, str]] = {}
-        """By transactional id, the client id and host that initialised it last."""
+        """By transactional id, the client id and host of its last InitProducerId."""
         self._began = time.monotonic()
         self._events: deque[Event] = deque(maxlen=EVENTS_MAX)
 
@@ -46,7 +46,7 @@ class Journal(logging.Handler):
         self._events.append(Event(time.monotonic() - self._began, text))
 
     def emit(self, record: logging.LogRecord) -> None:
-        """As logging asks: a line that the broker logged."""
+        """Note a line that the broker logged (the method of logging.Handler)."""
         if record.thread in self.thread_ids:
             self.note(f"{record.levelname.lower()}: {record.getMessage()}")
 
@@ -55,27 +55,29 @@ class Journal(logging.Handler):
         return "\n".join(map(str, list(self._events)[-lines:]))
 
     def answered(self, name: str, context: RequestContext, request: Any, reply: Any) -> None:
-        """A request was answered; a reply of None is none (acks=0)."""
+        """Note that a request was answered; a reply of None means no response (acks=0)."""
         errors = sorted(_errors(getattr(reply, "response", reply))) if reply is not None else []
         if name == "InitProducerId" and request.transactional_id and not errors:
             self.owners[request.transactional_id] = context.client_id, context.client_host
-        if errors or name not in QUIET:
+        if errors or name not in ROUTINE:
             outcome = ", ".join(map(code_name, errors)) or "ok"
             self.note(f"{request_text(name, context, request)}: {outcome}")
 
 
 def request_text(name: str, context: RequestContext, request: Any) -> str:
-    """A request in a line."""
-    told = [f"{field}={value!r}" for field in _TOLD if (value := getattr(request, field, None)) not in (None, "")]
+    """One line about a request."""
+    shown = [
+        f"{field}={value!r}" for field in _SHOWN_FIELDS if (value := getattr(request, field, None)) not in (None, "")
+    ]
     topics = [entry for field in _TOPICS for entry in getattr(request, field, None) or ()]
     names = sorted({topic.name for topic in topics if getattr(topic, "name", None)})
     if names:
-        told.append(f"topics={','.join(names)}")
-    return f"{name} v{context.api_version} from {context.client_id!r} {' '.join(told)}".rstrip()
+        shown.append(f"topics={','.join(names)}")
+    return f"{name} v{context.api_version} from {context.client_id!r} {' '.join(shown)}".rstrip()
 
 
 def code_name(code: int) -> str:
-    """An error code as people say it."""
+    """The name of an error code, or its number if it is unknown."""
     try:
         return ErrorCode(code).name
     except ValueError:
@@ -83,7 +85,7 @@ def code_name(code: int) -> str:
 
 
 def _errors(value: Any) -> set[int]:
-    """Every error code in a response but NONE."""
+    """Every error code in a response except NONE."""
     found: set[int] = set()
     if isinstance(value, Value):
         for field in value._fields:

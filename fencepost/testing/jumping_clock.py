@@ -1,4 +1,4 @@
-"""A clock that runs with the machine's and can be put forward: trio's deadlines and the wall clock go by it."""
+"""A clock that runs with the machine's and can be advanced: trio's deadlines and the broker's wall clock use it."""
 
 import math
 import time
@@ -7,14 +7,14 @@ import trio
 
 
 class JumpingClock(trio.abc.Clock):
-    """Both the clock of a trio loop and the `Clock` of the broker in it. It outlives restarts of the broker."""
+    """Both the clock of a trio loop and the `Clock` of the broker in it. Restarts of the broker do not reset it."""
 
     def __init__(self) -> None:
         self.offset_seconds = 0.0
-        """How far it was put forward in all."""
+        """How far it was advanced in all."""
 
     def jump(self, seconds: float) -> None:
-        """Put it forward. In a running loop this is for the loop's own thread: it looks at its deadlines next."""
+        """Advance it. While the loop runs, call this in the loop's own thread, which checks its deadlines next."""
         self.offset_seconds += seconds
 
     # As the broker's clock
@@ -28,7 +28,7 @@ class JumpingClock(trio.abc.Clock):
     # As the loop's
 
     def start_clock(self) -> None:
-        """It runs already."""
+        """Do nothing: the clock runs already."""
 
     def current_time(self) -> float:
         return self.monotonic()

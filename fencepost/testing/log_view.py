@@ -1,4 +1,4 @@
-"""A partition's log as a test looks at it: batches, control batches and records, each with what became of it."""
+"""A partition's log for a test: batches, control batches and records, each with its verdict."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -16,8 +16,8 @@ from fencepost.protocol.records import Headers, decode_records
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
 
 Verdict = Literal["plain", "committed", "aborted", "open", "COMMIT", "ABORT", "control"]
-"""What became of a batch: written outside of transactions, in one that was committed or aborted, or in one that is
-still open. Control batches are their own verdict: a COMMIT or ABORT marker, or of a kind that no transaction writes."""
+"""The state of a batch: "plain" outside of transactions, else committed, aborted or open, as its transaction is.
+A control batch is a COMMIT or ABORT marker, or "control" if it does not belong to a transaction."""
 
 READ_BYTES = 4 << 20
 SHOWN_MAX = 40
@@ -26,7 +26,7 @@ SHOWN_BYTES_MAX = 60
 
 @dataclass(frozen=True)
 class LoggedRecord:
-    """One record, where it stands, and what became of it."""
+    """One record, with its partition, offset and verdict."""
 
     topic: str
     partition: int
@@ -44,7 +44,7 @@ class LoggedRecord:
 
 @dataclass(frozen=True)
 class Batch:
-    """One batch. `records` are empty in control batches; sequence and producer id are -1 where there is no producer."""
+    """One batch. `records` are empty in control batches; sequence and producer id are -1 without a producer."""
 
     base_offset: int
     last_offset: int
@@ -58,7 +58,7 @@ class Batch:
 
     @property
     def is_control(self) -> bool:
-        """Whether it is a marker, which no consumer is ever given."""
+        """Whether it is a control batch, which no consumer receives."""
         return self.verdict in ("COMMIT", "ABORT", "control")
 
     def __repr__(self) -> str:
@@ -75,7 +75,7 @@ class Batch:
 class LogView(Sequence[Batch]):
     """A partition's log at one moment: a sequence of its batches, control batches included.
 
-    `lso` is the last stable offset: consumers of committed data see what lies below.
+    `lso` is the last stable offset: read_committed consumers get only records below it.
     """
 
     topic: str
@@ -98,12 +98,12 @@ class LogView(Sequence[Batch]):
 
     @cached_property
     def records(self) -> list[LoggedRecord]:
-        """Every record of data, whatever became of it."""
+        """Every data record, whatever its verdict."""
         return [record for batch in self.batches for record in batch.records if record.offset >= self.start]
 
     @property
     def committed(self) -> list[LoggedRecord]:
-        """What a consumer with isolation.level=read_committed gets now."""
+        """The records that a consumer with isolation.level=read_committed gets now."""
         return [r for r in self.records if r.verdict in ("plain", "committed") and r.offset < self.lso]
 
     @property
@@ -113,7 +113,7 @@ class LogView(Sequence[Batch]):
 
     @property
     def verdicts(self) -> list[Verdict]:
-        """The verdicts of all batches in order: the log's story in a list."""
+        """The verdicts of all batches, in order."""
         return [batch.verdict for batch in self.batches]
 
     def __repr__(self) -> str:
@@ -125,7 +125,7 @@ class LogView(Sequence[Batch]):
 
 
 def view_of(log: PartitionLog) -> LogView:
-    """The log as it stands; in the broker's thread. Raises OSError where it cannot be read."""
+    """The present log; in the broker's thread. Raises OSError if it cannot be read."""
     return LogView(
         log.tp.topic,
         log.tp.partition,
@@ -176,7 +176,7 @@ def _batches(tp: TopicPartition, data: bytes) -> Iterator[Batch]:
 
 
 def _verdicts(data: bytes, found: list[tuple[int, BatchHeader]]) -> list[Verdict]:
-    """What became of each batch: a marker decides what its producer wrote since the one before it."""
+    """The verdict of each batch: a marker decides its producer's batches since the marker before it."""
     verdicts: list[Verdict] = []
     undecided: dict[int, list[int]] = {}
     for number, (at, header) in enumerate(found):
@@ -196,7 +196,7 @@ def _verdicts(data: bytes, found: list[tuple[int, BatchHeader]]) -> list[Verdict
 
 
 def short(data: bytes | None) -> str:
-    """Bytes as they are shown to people."""
+    """Bytes as text for messages, shortened."""
     shown = repr(data)
     return shown if len(shown) <= SHOWN_BYTES_MAX else f"{shown[: SHOWN_BYTES_MAX - 3]}..."
 

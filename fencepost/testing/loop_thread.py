@@ -1,4 +1,4 @@
-"""The thread in which a broker under test lives: its trio loop, one life after the other, and the way in."""
+"""The thread of a broker under test: it runs the trio loop, again after each restart, and calls from other threads."""
 
 import threading
 from collections.abc import Awaitable, Callable, Iterable
@@ -20,18 +20,18 @@ END_SECONDS_MAX = 30.0
 
 
 class BrokerGone(Exception):
-    """The broker is not there: it was killed or stopped, or it died of what is the cause of this exception."""
+    """The broker does not run: it was killed or stopped, or it died; the cause of this exception is the reason."""
 
 
-class _ComesBack(Exception):
-    """The call met a crash behind which the broker is started again: it is to be made once more."""
+class _Restarting(Exception):
+    """The broker crashed during the call and is started again: the call is repeated."""
 
 
 class LoopThread:
-    """Runs what `make` gives, in a loop under `clock`; again and again where a fault wants it restarted.
+    """Runs the node that `make` returns, in a loop with `clock`; again each time a fault requests a restart.
 
-    All methods but the private ones are for other threads, also for those that run an event loop: they block, but
-    never for another task of that loop.
+    All public methods are for other threads, also for those that run an event loop: they block, but they never wait for
+    another task of that loop.
     """
 
     def __init__(self, make: Callable[[], FaultyNode], clock: JumpingClock, journal: Journal) -> None:
@@ -47,17 +47,17 @@ class LoopThread:
         self._node: FaultyNode | None = None
         self._calls: set[Future[Any]] = set()
         self._failure: BaseException | None = None
-        self._told = True
-        self._comes_back = False
-        """Whether a crash is under way after which it is to be started again."""
+        self._reported = True
+        self._restarting = False
+        """Whether the broker is crashing and will be started again."""
 
     @property
     def alive(self) -> bool:
-        """Whether a broker lives, or is about to."""
+        """Whether the broker runs or is starting."""
         return self._thread is not None and self._thread.is_alive()
 
     def start(self) -> None:
-        """Return when the broker takes connections. Raises what kept it from that."""
+        """Return when the broker accepts connections. Raises the error that prevented it."""
         assert not self.alive, "it runs"
         self.check()
         self._ending, self._failure = False, None
@@ -70,23 +70,23 @@ class LoopThread:
         self._raise_failure()
 
     def kill(self) -> None:
-        """End it here and now: nothing is finished, nothing written that makes a later start easier."""
+        """End it at once: no work is finished, and no file is written for a faster start."""
         self._end(lambda: self._scope.cancel())
 
     def stop(self) -> None:
-        """End it in order. Raises what it failed of, if it did."""
+        """End it in order. Raises the error that it failed with, if any."""
         if self.alive:
             self._ready.wait(START_SECONDS_MAX)
         self._end(lambda: self._node.stop() if self._node is not None else None)
         self._raise_failure()
 
     def check(self) -> None:
-        """Raise BrokerGone if it died of something that nobody was told of."""
-        if not self._told:
+        """Raise BrokerGone if it died of an error that no call has raised yet."""
+        if not self._reported:
             raise self._gone()
 
     def _raise_failure(self) -> None:
-        self._told = True
+        self._reported = True
         if self._failure is not None:
             raise self._failure
 
@@ -115,7 +115,7 @@ class LoopThread:
     # Calls
 
     def call(self, function: Callable[..., T], *args: Any) -> T:
-        """`function(node, *args)` in the broker's thread. Raises what it raises, and BrokerGone."""
+        """Call `function(node, *args)` in the broker's thread. Raises its errors, and BrokerGone."""
 
         def run(node: FaultyNode, future: Future[T]) -> None:
             try:
@@ -143,17 +143,17 @@ class LoopThread:
     def _submit(self, run: Callable[[FaultyNode, "Future[T]"], None]) -> T:
         while (thread := self._thread) is not None and thread.is_alive() and self._ready.wait(START_SECONDS_MAX):
             if (token := self._token) is None:
-                thread.join(0.01)  # what is dying is dead when the caller hears of it, unless it comes back
+                thread.join(0.01)  # raise only when the dying broker is dead, unless it is started again
                 continue
             future: Future[T] = Future()
             self._calls.add(future)
             try:
                 token.run_sync_soon(self._enter, run, future)
                 return future.result(CALL_SECONDS_MAX)
-            except (_ComesBack, trio.RunFinishedError):
+            except (_Restarting, trio.RunFinishedError):
                 continue
             except BrokerGone:
-                self._join()  # what is dying is dead when the caller hears of it
+                self._join()  # raise only when the dying broker is dead
                 raise
             except WaitTimeout:
                 raise BrokerGone(f"the broker did not answer within {CALL_SECONDS_MAX:g} s") from None
@@ -171,12 +171,12 @@ class LoopThread:
     def _refuse(self, futures: Iterable["Future[Any]"]) -> None:
         for future in futures:
             if not future.done():
-                future.set_exception(_ComesBack() if self._comes_back else self._gone())
+                future.set_exception(_Restarting() if self._restarting else self._gone())
 
     def _gone(self) -> BrokerGone:
         if self._failure is None:
             return BrokerGone("the broker does not run: call start() or restart()")
-        self._told = True
+        self._reported = True
         gone = BrokerGone(f"the broker died: {self._failure!r}")
         gone.__cause__ = self._failure
         return gone
@@ -189,19 +189,19 @@ class LoopThread:
         try:
             while trio.run(self._live, clock=self._clock) and not self._ending:
                 self._journal.note("restarting after the crash that a test ordered")
-        except BaseException as error:  # noqa: BLE001 - raised where somebody calls the broker next
-            self._failure, self._told = _only(error), False
+        except BaseException as error:  # noqa: BLE001 - the next call to the broker raises it
+            self._failure, self._reported = _only(error), False
             self._journal.note(f"died of {error!r}")
         finally:
             self._journal.thread_ids.discard(ident)
             self._node = self._nursery = self._token = None
-            self._comes_back = False
+            self._restarting = False
             self._ready.set()
             self._refuse(list(self._calls))
 
     async def _live(self) -> bool:
-        """One life; whether another one is to follow."""
-        self._scope, self._comes_back = trio.CancelScope(), False
+        """Run the broker once; return whether to start it again."""
+        self._scope, self._restarting = trio.CancelScope(), False
         self._token = trio.lowlevel.current_trio_token()
         node = self._make()
         with self._scope:
@@ -216,18 +216,18 @@ class LoopThread:
         self._node = self._nursery = self._token = None
         self._journal.note("stopped in order" if node.stopped.is_set() else "killed")
         self._refuse(list(self._calls))
-        return self._comes_back
+        return self._restarting
 
     async def _crash_on_demand(self, node: FaultyNode) -> None:
         await node.crash_wanted.wait()
-        if node.comes_back:
-            self._comes_back = True
+        if node.restart_wanted:
+            self._restarting = True
             self._ready.clear()
         self._scope.cancel()
 
 
 def _only(error: BaseException) -> BaseException:
-    """What is in a group of one."""
+    """The only error in nested groups of one."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error

@@ -1,4 +1,4 @@
-"""Transactions that are not over: who has them open, since when, and which partitions they hold."""
+"""Transactions that are not over: their producers, their age, and the partitions that they hold."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from fencepost.testing.faulty_node import FaultyNode
 
 @dataclass(frozen=True)
 class HeldPartition:
-    """A partition in an open transaction. `first_offset` is None where it wrote nothing to it, or has its marker."""
+    """A partition in an open transaction. `first_offset` is None if it has no record there, or already its marker."""
 
     partition: TopicPartition
     first_offset: int | None
@@ -19,7 +19,7 @@ class HeldPartition:
 
     @property
     def hidden(self) -> int:
-        """How many offsets consumers of committed data cannot get past, because of this transaction."""
+        """How many offsets read_committed consumers cannot read because of this transaction."""
         blocks = self.first_offset is not None and self.lso == self.first_offset
         return self.high_watermark - self.lso if blocks else 0
 
@@ -33,9 +33,9 @@ class HeldPartition:
 
 @dataclass(frozen=True)
 class OpenTransaction:
-    """A transaction that is not over. `state` is Ongoing, PrepareCommit or PrepareAbort, as Kafka's tools say it.
+    """A transaction that is not over. `state` is Ongoing, PrepareCommit or PrepareAbort, as in Kafka's tools.
 
-    "Hanging" is one that a partition knows and the coordinator does not; its `transactional_id` is None.
+    A "Hanging" one is open in a partition and unknown to the coordinator; its `transactional_id` is None.
     """
 
     transactional_id: str | None
@@ -50,7 +50,7 @@ class OpenTransaction:
 
     @property
     def partitions(self) -> tuple[TopicPartition, ...]:
-        """The partitions it has."""
+        """The partitions of the transaction."""
         return tuple(held.partition for held in self.held)
 
     def __str__(self) -> str:
@@ -65,7 +65,7 @@ class OpenTransaction:
 
 
 def open_transactions(node: FaultyNode) -> list[OpenTransaction]:
-    """All there are, oldest first; in the broker's thread."""
+    """All transactions that are not over, oldest first; in the broker's thread."""
     known = list(_known(node))
     found = [*known, *_hanging(node, {one.producer_id for one in known})]
     return sorted(found, key=lambda one: -one.age_seconds)

@@ -1,6 +1,6 @@
 """The pytest plugin: brokers as fixtures, settings by ini, option and marker, the journal's end in failure reports.
 
-pytest loads this at each start where fencepost is installed, so nothing heavy is imported before a test asks for it.
+pytest loads this at each start if fencepost is installed, so large modules are imported only when a test needs them.
 """
 
 import re
@@ -21,7 +21,7 @@ TopicFactory = Callable[..., str]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The settings of all brokers that the fixtures make, and the length of a report."""
+    """Declare the settings of all brokers that the fixtures create, and the length of a report."""
     parser.addini("fencepost_settings", "settings of the brokers under test, one NAME=VALUE per line", "linelist", [])
     parser.addini("fencepost_log_lines", f"lines of a broker's journal in a failure report (default {LINES})", "string")
     group = parser.getgroup("fencepost", "brokers under test")
@@ -35,7 +35,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the marker known. Raises UsageError for a setting of ours that makes no sense."""
+    """Register the marker. Raises UsageError for an invalid setting of this plugin."""
     _lines(config)
     config.addinivalue_line(
         "markers",
@@ -46,7 +46,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def fencepost_broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator["Broker"]:
-    """A Kafka broker of this test's own, empty, in this process: see fencepost.testing.Broker."""
+    """An empty Kafka broker for this test only, in this process: see fencepost.testing.Broker."""
     from fencepost.testing.broker import Broker
 
     settings, directory = _marked(request.node)
@@ -60,7 +60,7 @@ def fencepost_broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator
 def fencepost_shared_broker(request: pytest.FixtureRequest) -> Iterator["Broker"]:
     """One Kafka broker for all tests of a session. `fencepost_topic` and `broker.unique` give each test its own names.
 
-    After each test faults are forgotten, and a broker that was killed is started again.
+    After each test faults are removed, and a broker that was killed is started again.
     """
     from fencepost.testing.broker import Broker
 
@@ -72,13 +72,13 @@ def fencepost_shared_broker(request: pytest.FixtureRequest) -> Iterator["Broker"
 
 @pytest.fixture
 def fencepost_topic(fencepost_topic_factory: TopicFactory) -> str:
-    """The name of an empty topic of this test's own, with one partition, on the shared broker."""
+    """The name of an empty topic for this test only, with one partition, on the shared broker."""
     return fencepost_topic_factory()
 
 
 @pytest.fixture
 def fencepost_topic_factory(fencepost_shared_broker: "Broker", request: pytest.FixtureRequest) -> TopicFactory:
-    """Make topics of this test's own on the shared broker: `topic = fencepost_topic_factory(partitions=3)`."""
+    """Create topics for this test only on the shared broker: `topic = fencepost_topic_factory(partitions=3)`."""
 
     def make(name: str = "topic", partitions: int = 1, configs: Mapping[str, str] | None = None) -> str:
         test = re.sub(r"[^A-Za-z0-9._-]+", "-", request.node.name)[:100]
@@ -91,21 +91,21 @@ def fencepost_topic_factory(fencepost_shared_broker: "Broker", request: pytest.F
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
-    """What one test, or one of its fixtures, does to the shared broker is nothing to the next.
+    """Restore the shared broker after a test and after its fixtures, so that the next test finds it running.
 
-    It is whole again before the fixtures end, so that clients can be closed. Raises BrokerGone if it has died.
+    It runs again before the fixtures end, so that clients can be closed. Raises BrokerGone if it has died.
     """
     try:
-        _mend(item.config)
+        _restore(item.config)
     finally:
         try:
             result = yield
         finally:
-            _mend(item.config)
+            _restore(item.config)
     return result
 
 
-def _mend(config: pytest.Config) -> None:
+def _restore(config: pytest.Config) -> None:
     broker = config.stash.get(_shared, None)
     if broker is None:
         return
@@ -121,7 +121,7 @@ def _mend(config: pytest.Config) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Show in a failure's report what the brokers of the test went through."""
+    """Add the journals of the test's brokers to a failure's report."""
     report = yield
     if report.failed:
         for broker in _brokers_of(item):
@@ -131,7 +131,7 @@ def pytest_runtest_makereport(
 
 
 def _brokers_of(item: pytest.Item) -> list["Broker"]:
-    """The brokers among the test's fixtures, whoever made them."""
+    """The brokers among the test's fixtures, also those of other plugins."""
     module = sys.modules.get("fencepost.testing.broker")
     found = getattr(item, "funcargs", {}).values()
     return [value for value in found if isinstance(value, module.Broker)] if module is not None else []
@@ -155,7 +155,7 @@ def _settings(config: pytest.Config) -> dict[str, str]:
 
 
 def _marked(node: Any) -> tuple[dict[str, str], bool]:
-    """Settings and storage that the marker of a test asks for; of several the nearest wins."""
+    """The settings and the storage in the test's markers; the nearest marker wins."""
 
     def read(settings: Mapping[str, str] | None = None, *, directory: bool | None = None) -> None:
         merged.update(settings or {})

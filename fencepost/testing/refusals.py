@@ -1,4 +1,4 @@
-"""Answers that refuse a request: built without the broker doing anything, or written over what it did."""
+"""Answers that refuse a request: built without the handler, or written over the handler's answer."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -62,7 +62,7 @@ HARMLESS = frozenset(
         "DescribeTopicPartitions",
     }
 )
-"""These change nothing: the broker answers them, and the answer's codes are written over."""
+"""APIs that change nothing: the broker answers them, and the answer's codes are overwritten."""
 
 ONE_CODE = frozenset(
     {
@@ -76,19 +76,19 @@ ONE_CODE = frozenset(
         "EndTxn",
     }
 )
-"""The answer is one error code, and Kafka's defaults for the rest."""
+"""APIs whose answer is one error code, and Kafka's defaults for the rest."""
 
 _NOT_ON_TOP = frozenset({"Fetch", "Metadata"})
-"""Their outermost code speaks of the session, or of the whole cluster; an error of a partition stands further in."""
+"""APIs whose top-level code is about the session or the whole cluster; a partition has its own code."""
 
 
 def may_refuse(api: Api) -> bool:
-    """Whether `refusal` or `overwrite` knows what a refusal looks like without the request having an effect."""
+    """Whether `refusal` or `overwrite` can refuse the request without letting it take effect."""
     return api.name in HARMLESS or api.name in ONE_CODE or api.name in _BUILDERS
 
 
 def refusal(api: Api, request: Any, version: int, code: ErrorCode) -> Any:
-    """The answer to a request that was not even looked at. Not for those in HARMLESS."""
+    """The answer to a request that the handler does not see. Not for the APIs in HARMLESS."""
     if api.name in ONE_CODE:
         answer: Any = api.response()
         answer.error_code = code
@@ -97,7 +97,7 @@ def refusal(api: Api, request: Any, version: int, code: ErrorCode) -> Any:
 
 
 def overwrite(api: Api, response: ResponseT, code: ErrorCode) -> ResponseT:
-    """`response` with `code` wherever an error code stands that tells how the request fared."""
+    """`response` with `code` in every error code that reports the result of the request."""
     _overwrite(response, code, top=api.name not in _NOT_ON_TOP)
     return response
 
@@ -179,7 +179,9 @@ def _add_partitions(
 
 def _create_topics(api: Api, request: CreateTopicsRequest, version: int, code: ErrorCode) -> CreateTopicsResponse:
     return CreateTopicsResponse(
-        topics=[CreatableTopicResult(name=topic.name, error_code=code, error_message=_SAID) for topic in request.topics]
+        topics=[
+            CreatableTopicResult(name=topic.name, error_code=code, error_message=_MESSAGE) for topic in request.topics
+        ]
     )
 
 
@@ -195,7 +197,7 @@ def _create_partitions(
 ) -> CreatePartitionsResponse:
     result = CreatePartitionsTopicResult
     return CreatePartitionsResponse(
-        results=[result(name=topic.name, error_code=code, error_message=_SAID) for topic in request.topics]
+        results=[result(name=topic.name, error_code=code, error_message=_MESSAGE) for topic in request.topics]
     )
 
 
@@ -204,7 +206,7 @@ def _delete_groups(api: Api, request: DeleteGroupsRequest, version: int, code: E
     return DeleteGroupsResponse(results=[result(group_id=name, error_code=code) for name in request.groups_names])
 
 
-_SAID = "refused by a test"
+_MESSAGE = "refused by a test"
 
 _BUILDERS: dict[str, Callable[[Api, Any, int, ErrorCode], Any]] = {
     "Produce": _produce,

@@ -1,4 +1,4 @@
-"""A port that stays a broker's own while the broker is down, whatever else is started on the machine meanwhile."""
+"""A port that stays reserved for a broker while the broker is down."""
 
 import os
 import socket
@@ -7,11 +7,12 @@ import weakref
 
 
 def reserve_port(owner: object, host: str) -> int:
-    """A free port that the system gives to nobody else for as long as `owner` lives; its broker may listen there.
+    """A free port that the system gives to no other process while `owner` exists; its broker may listen there.
 
-    A socket that is bound and does not listen: with SO_REUSEADDR on both sides Linux lets a listener in beside it, and
-    neither port 0 nor an outgoing connection is given the port. 0 where that does not hold, as on macOS: there the
-    system picks a port at the first start, and somebody else may have it by the second. Raises OSError.
+    The reservation is a socket that is bound and does not listen. With SO_REUSEADDR on both sockets Linux allows a
+    listener on the same port, but it assigns the port neither for port 0 nor to an outgoing connection. Returns 0 on
+    other systems, such as macOS: there the system chooses a port at the first start, and another process may have it by
+    the second. Raises OSError.
     """
     if sys.platform != "linux":
         return 0

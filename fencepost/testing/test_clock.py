@@ -1,4 +1,4 @@
-"""The hand on the clock of a broker under test."""
+"""The clock of a broker under test, which a test can advance."""
 
 import math
 import threading
@@ -15,7 +15,7 @@ SETTLE_SECONDS_MAX = 10.0
 
 
 class Clock:
-    """The broker's time. It runs with the machine's, ahead of it by all that `advance` has put it forward."""
+    """The broker's time. It runs with the machine's, ahead of it by the sum of all calls of `advance`."""
 
     def __init__(self, loop: LoopThread, time: JumpingClock, journal: Journal) -> None:
         self._loop = loop
@@ -23,7 +23,7 @@ class Clock:
         self._journal = journal
 
     def now(self) -> datetime:
-        """The wall clock as the broker sees it, in UTC."""
+        """The broker's wall clock, in UTC."""
         return datetime.fromtimestamp(self.now_ms() / 1000, UTC)
 
     def now_ms(self) -> int:
@@ -31,13 +31,12 @@ class Clock:
         return self._time.now_ms()
 
     def advance(self, seconds: float | timedelta) -> None:
-        """Put it forward; return when the broker has done all that became due.
+        """Advance it; return when the broker has done everything that became due.
 
-        Everything in the broker goes by it: timeouts of transactions and of group sessions, expiry of producer ids and
-        transactional ids, retention, held-up requests, idle connections. For the broker it is as if nobody had said a
-        word for that long, so members of groups that sent no heartbeat lose their place, too. Clients have clocks of
-        their own, which this does not touch. Raises ValueError for a step back, which no clock of a broker goes, or
-        without an end.
+        The whole broker uses this clock: timeouts of transactions and of group sessions, expiry of producer ids and
+        transactional ids, retention, delayed requests, idle connections. For the broker it is as if no client had sent
+        a request for that time, so the sessions of group members expire, too. Clients have their own clocks, which do
+        not change. Raises ValueError for a negative or an infinite step.
         """
         step = seconds.total_seconds() if isinstance(seconds, timedelta) else float(seconds)
         if not 0 <= step < math.inf:
@@ -46,20 +45,20 @@ class Clock:
         if not self._loop.alive:
             self._time.jump(step)
             return
-        rest = self._loop.call(lambda node: self._jump(step, node))
-        rest.seen.wait(SETTLE_SECONDS_MAX)  # a client that asks without a pause lets the broker have no rest
+        watcher = self._loop.call(lambda node: self._jump(step, node))
+        watcher.seen.wait(SETTLE_SECONDS_MAX)  # a client that sends requests without a pause keeps the broker busy
 
-    def _jump(self, seconds: float, node: FaultyNode) -> "_Rest":
-        rest = _Rest(node.disk_threads, trio.to_thread.current_default_thread_limiter())
-        trio.lowlevel.add_instrument(rest)
+    def _jump(self, seconds: float, node: FaultyNode) -> "_IdleWatcher":
+        watcher = _IdleWatcher(node.disk_threads, trio.to_thread.current_default_thread_limiter())
+        trio.lowlevel.add_instrument(watcher)
         self._time.jump(seconds)
-        return rest
+        return watcher
 
 
-class _Rest(trio.abc.Instrument):
-    """Notices when a loop has nothing left to do but to wait, and no thread is at work for it; once.
+class _IdleWatcher(trio.abc.Instrument):
+    """Notices, once, when all tasks of a loop wait and no thread works for it.
 
-    trio.testing.wait_all_tasks_blocked would do, but its module imports pytest, which nobody needs in a script.
+    trio.testing.wait_all_tasks_blocked does the same, but its module imports pytest, which a script does not need.
     """
 
     def __init__(self, disk_threads: WatchedThreads, others: trio.CapacityLimiter) -> None:
@@ -68,7 +67,7 @@ class _Rest(trio.abc.Instrument):
         self._others = others
 
     def before_io_wait(self, timeout: float) -> None:
-        """As trio asks: 0 while there are tasks to run or deadlines have passed."""
+        """Called by trio; `timeout` is 0 while there are tasks to run or deadlines have passed."""
         if timeout > 0 and not self._disk_threads.waiting and not self._others.borrowed_tokens:
             trio.lowlevel.remove_instrument(self)
             self.seen.set()
