@@ -8,10 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.architecture.project_files import PYTHON_FILES, ROOT, name_of
+from tests.architecture.project_files import MARKDOWN_FILES, PYTHON_FILES, ROOT, name_of
 
 GLOSSARY = ROOT / "docs" / "glossary.md"
 PRODUCT_FILES = [path for path in PYTHON_FILES if name_of(path).startswith(("fencepost/", "pyspark_fencepost/"))]
+GUIDES = [path for path in MARKDOWN_FILES if not name_of(path).startswith(("docs/decisions/", "docs/benchmarks.md"))]
+"""What people read to use the project. Decisions and measurements are records of their day."""
+SENTENCE_WORDS_MAX = 30
+NOT_PROSE = re.compile(r"^```.*?^```|<!--.*?-->|^(?: {4}|\||#).*?$", re.MULTILINE | re.DOTALL)
 NAME_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 
@@ -85,3 +89,23 @@ def test_a_banned_word_is_found_in_every_spelling_of_a_name(name: str) -> None:
 def test_a_docstring_is_no_message_and_a_piece_of_an_f_string_is_one() -> None:
     tree = ast.parse('def f(x):\n    """Nobody."""\n    raise OSError(f"{x}: nobody reads it")\n')
     assert banned_texts(tree, frozenset({"nobody"})) == ["3: ': nobody reads it'"]
+
+
+def sentences_of(text: str) -> list[str]:
+    """The sentences of a document's prose and lists; a code span and a link's address count as one word or none."""
+    text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", re.sub(r"`[^`]*`", "code", NOT_PROSE.sub("", text)))
+    paragraphs = re.split(r"\n\s*\n|\n(?=\s*(?:[-*>]|\d+\.) )", text)
+    return [one for paragraph in paragraphs for one in re.split(r"(?<=[.!?:;])\s+", " ".join(paragraph.split()))]
+
+
+@pytest.mark.parametrize("document", GUIDES, ids=name_of)
+def test_no_sentence_of_a_guide_is_longer_than_thirty_words(document: Path) -> None:
+    long = [s for s in sentences_of(document.read_text(encoding="utf-8")) if len(s.split()) > SENTENCE_WORDS_MAX]
+    assert long == []
+
+
+def test_a_long_sentence_is_found_and_code_is_not_prose() -> None:
+    long = "word " * 31 + "ends."
+    items = "- two words and more words in it\n" * 9
+    text = f"# {long}\n\n{long} Short.\n\n| {long} |\n\n```\n{long}\n```\n\n    {long}\n\n{items}"
+    assert [one for one in sentences_of(text) if len(one.split()) > SENTENCE_WORDS_MAX] == [long]
