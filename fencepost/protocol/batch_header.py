@@ -122,11 +122,11 @@ def read_header(buffer: Buffer, start: int = 0, *, whole: bool = True) -> BatchH
     header = tuple.__new__(BatchHeader, _HEADER.unpack_from(buffer, start))
     _, length, _, magic, _, attributes, last_offset_delta, _, _, _, _, _, record_count = header
     if magic != MAGIC:
-        raise CorruptBatch(f"batch at byte {start}: magic is {magic}, only {MAGIC} is spoken here")
+        raise CorruptBatch(f"batch at byte {start}: magic is {magic}, only {MAGIC} is supported")
     if length < _LEAST_LENGTH:
         raise CorruptBatch(f"batch at byte {start}: length {length} cannot hold a header")
     if whole and length + LOG_OVERHEAD > room:
-        raise CorruptBatch(f"batch at byte {start}: {header.size_bytes} bytes long, but only {room} are there")
+        raise CorruptBatch(f"batch at byte {start}: {header.size_bytes} bytes long, but only {room} are left")
     if not 0 <= record_count <= last_offset_delta + 1 or last_offset_delta < 0:
         raise InvalidBatch(f"batch at byte {start}: {record_count} records, but last offset delta {last_offset_delta}")
     if attributes & CODEC_MASK > _LAST_CODEC:

@@ -59,7 +59,7 @@ def scan(body: bytes | bytearray, header: BatchHeader) -> Iterator[RawRecord]:
                 at += key_size
             value_size, at = _zigzag(body, at)
             if not last_delta < delta <= header.last_offset_delta or at + max(value_size, 0) >= end or end > len(body):
-                raise CorruptBatch(f"the record at byte {start} of the batch at offset {header.base_offset} is none")
+                raise CorruptBatch(f"the record at byte {start} does not fit the batch at offset {header.base_offset}")
             last_delta = delta
             offset, timestamp_ms = header.base_offset + delta, header.base_timestamp + time_delta
             yield new(RawRecord, (offset, timestamp_ms, key, value_size >= 0, start, rest, end))

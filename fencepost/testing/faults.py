@@ -211,7 +211,7 @@ def refusing(name: str, code: ErrorCode | str | int, took_effect: bool) -> tuple
     """The API and the action of a valid `refuse` fault. Raises ValueError."""
     api, action = api_named(name), Refuse(code_of(code), took_effect)
     if action.code is ErrorCode.NONE:
-        raise ValueError("NONE is no error: say which one is to be answered")
+        raise ValueError("NONE is not an error: name the error to answer")
     if not took_effect and not may_refuse(api):
         raise ValueError(f"{api.name} cannot be refused without taking effect: set took_effect, or use drop()")
     return api, action

@@ -90,8 +90,8 @@ def _fits(group: Group, command: Join) -> bool:
     sample = group.members.get(command.member_id) or next(iter(group.members.values()))
     if len(sample.protocols) == 1 and sample.protocols[0][0] == command.protocols[0][0]:
         return True
-    spoken = {name for name, _ in command.protocols}
-    return spoken.issuperset(name for name, _ in sample.protocols) or not spoken.isdisjoint(
+    names = {name for name, _ in command.protocols}
+    return names.issuperset(name for name, _ in sample.protocols) or not names.isdisjoint(
         common_protocols(group.members)
     )
 

@@ -135,8 +135,8 @@ class OffsetStore:
     ) -> list[FetchedOffset]:
         """The group's offsets in `partitions`, or (None) in all.
 
-        With `require_stable` the error for a partition with a pending offset is UNSTABLE_OFFSET_COMMIT, so that a
-        consumer waits for the transaction of its predecessor instead of repeating its work (KIP-447, row T6).
+        With `require_stable` the error for a partition with a pending offset is UNSTABLE_OFFSET_COMMIT. So a consumer
+        waits for the transaction of its predecessor instead of repeating its work (KIP-447, row T6).
         """
         offsets = self._committed.get(group_id, {})
         unstable = self.pending(group_id) if require_stable and group_id in self._open else frozenset()

@@ -128,7 +128,7 @@ class ImageFold:
             raise MetadataCorrupt(offset, f"topic id {record.topic_id.hex()} is in use")
         old = self.image.topics_by_name.get(record.name)
         if record.name in self._new_names or (old is not None and old.topic_id not in self._removed):
-            raise MetadataCorrupt(offset, f"topic {record.name} is there already")
+            raise MetadataCorrupt(offset, f"topic {record.name} exists already")
         self._drafts[record.topic_id] = _Draft(record.name)
         self._new_names[record.name] = record.topic_id
 

@@ -61,7 +61,7 @@ class Snapshots(Protocol):
         """The newest readable image; None if none is needed. Raises MetadataCorrupt if a needed one is missing."""
 
     async def write(self, image: MetadataImage) -> None:
-        """Store an image durably, and release what it replaces. Raises OSError.
+        """Store an image durably, unless it is stored already, and delete what it replaces. Raises OSError.
 
         Everything below its offset is durable and decided, and a batch ends there.
         """

@@ -156,9 +156,9 @@ class MetadataService:
         await self.journal.settle()
 
     async def take_snapshot(self) -> bool:
-        """Write the image to a snapshot, unless a transaction or an append is under way; return whether it did.
+        """Write the image to a snapshot, unless the last one has it already.
 
-        Raises OSError.
+        Returns False, and writes nothing, while a transaction or an append is under way. Raises OSError.
         """
         if self._snapshots is None or not self.journal.is_aligned:
             return False

@@ -50,7 +50,8 @@ def completed(producer: Producer, next_producer_id: int, next_producer_epoch: in
     """The identity after the markers: the same, or the one reserved when the transaction was ended.
 
     `last_epoch` stays the one that the client last received (32766), not the markers' (32767): its retry shows the
-    former. So does `previous_producer_id`, except in a record of Kafka's: it lacks both, and the markers' id is used.
+    former. `previous_producer_id` stays likewise, except in a record of Kafka's: it lacks both, so the markers' id is
+    used.
     """
     if next_producer_id == NO_PRODUCER_ID:
         return producer

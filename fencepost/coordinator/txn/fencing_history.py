@@ -34,7 +34,7 @@ from fencepost.protocol.errors import ErrorCode
 logger = logging.getLogger(__name__)
 
 IDS_KEPT = 10_000
-"""How many ids have a history at once, some KiB each at most; the one that changed hands longest ago is dropped."""
+"""How many ids have a history at once, some KiB each at most; the one whose identity changed longest ago is dropped."""
 FENCING = frozenset(
     {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.PRODUCER_FENCED}
 )

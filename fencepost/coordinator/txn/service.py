@@ -42,7 +42,7 @@ class TransactionService:
 
     Correctness rests on this order: the Prepare record is durable, then the markers are written and durable, then the
     waiting requests continue. The Complete record is appended before any later record of its log. Requests that find a
-    transaction in Prepare wait for its completion and are decided again, so clients of one node do not receive
+    transaction in Prepare wait for its completion and are decided again. So clients of one node do not receive
     CONCURRENT_TRANSACTIONS (table 0, row 12).
     """
 

@@ -1,6 +1,6 @@
 """EndTxn (26): commit or abort.
 
-v2 answers PRODUCER_FENCED (KIP-588), v4 TRANSACTION_ABORTABLE, v5 bumps the epoch and says so in the answer (KIP-890).
+v2 answers PRODUCER_FENCED (KIP-588), v4 TRANSACTION_ABORTABLE, v5 bumps the epoch and answers the new one (KIP-890).
 """
 
 from fencepost.protocol.api_keys import ApiKey

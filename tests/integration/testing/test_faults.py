@@ -216,7 +216,7 @@ def test_orders_that_make_no_sense_are_refused_with_what_would(fencepost_broker:
         fencepost_broker.refuse("Produce", "INVALID_RECORD", times=0)
     with pytest.raises(ValueError, match="one request at least"):
         fencepost_broker.drop(times=-1)
-    with pytest.raises(ValueError, match="NONE is no error"):
+    with pytest.raises(ValueError, match="NONE is not an error"):
         fencepost_broker.refuse("Produce", 0)
     for seconds in (-1, float("nan"), float("inf")):
         with pytest.raises(ValueError, match="no time to wait"):

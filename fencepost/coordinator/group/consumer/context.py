@@ -1,8 +1,8 @@
 """One decision about a consumer group while it is made: its inputs, its records so far, and its steps.
 
-The steps are those of every request that may change a group (Kafka's GroupMetadataManager): note the member, note the
-effect of its subscription on the group's epoch, compute a new target assignment if the epochs require one, and take the
-member one step towards it. All steps see the group as it was before; it changes when the records are applied.
+The steps are those of every request that may change a group (Kafka's GroupMetadataManager). They note the member and
+the effect of its subscription on the group's epoch. They compute a new target assignment if the epochs require one, and
+take the member one step towards it. All see the group as it was before; it changes when the records are applied.
 """
 
 from collections.abc import Iterable
@@ -83,9 +83,9 @@ class GroupContext(DecisionBuilder):
 
     def note_regex(self, old: ConsumerMember, new: ConsumerMember) -> "regexes.Change":
         """Remove a regular expression with its last subscriber, and have a new one resolved."""
-        change, forgotten, self.resolve = regexes.note(self.group, old.regex, new.regex, self.view)
-        if forgotten is not None:
-            self.log.append(RegexRecord(self.group.group_id, forgotten, None))
+        change, unused, self.resolve = regexes.note(self.group, old.regex, new.regex, self.view)
+        if unused is not None:
+            self.log.append(RegexRecord(self.group.group_id, unused, None))
         return change
 
     def epoch(self, bump: bool, old: ConsumerMember, new: ConsumerMember) -> tuple[int, bool]:

@@ -60,21 +60,21 @@ def note(
     Returns the change, the expression that lost its last subscriber, and the expressions to resolve now (all of the
     group's, if any has to be). Raises Refused.
     """
-    change, forgotten, wanted = Change.NONE, None, False
+    change, unused, wanted = Change.NONE, None, False
     if old != new:
         change = Change.UPDATED
         if old and group.regexes.get(old) == 1:
-            forgotten = old
+            unused = old
         if new and not group.regexes.get(new):
             _compiled(new)
             wanted = True
         elif (new and new in group.resolved) or (old and not new):
             change = Change.UPDATED_AND_RESOLVED
     if not wanted and not group.regexes:
-        return change, forgotten, frozenset()
+        return change, unused, frozenset()
     last = next(iter(group.resolved.values()), None)
     if last is not None and view.now_ms <= last.timestamp_ms + REFRESH_MIN_INTERVAL_MS:
-        return change, forgotten, frozenset()
+        return change, unused, frozenset()
     expressions = dict(group.regexes)
     if old:
         count(expressions, old, -1)
@@ -84,7 +84,7 @@ def note(
     wanted = wanted or (last is not None and last.version < view.new_topics_at)
     interval_ms = view.config.group_consumer_regex_refresh_interval_ms
     wanted = wanted or (last is not None and view.now_ms > last.timestamp_ms + interval_ms)
-    return change, forgotten, frozenset(expressions) if wanted else frozenset()
+    return change, unused, frozenset(expressions) if wanted else frozenset()
 
 
 def note_resolved(group: ConsumerGroup, resolved: dict[str, ResolvedRegex], view: "View") -> list[ConsumerRecord]:
