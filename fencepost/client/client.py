@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, overload
 
 import trio
 
@@ -19,6 +19,7 @@ from fencepost.client.config import (
     parse,
 )
 from fencepost.client.core.partitioner import Random
+from fencepost.client.errors import FatalError
 from fencepost.client.network.cluster import Cluster
 from fencepost.client.network.security import ssl_context
 from fencepost.client.network.wire import Dial, open_socket
@@ -33,6 +34,11 @@ if TYPE_CHECKING:
 
 K = TypeVar("K")
 V = TypeVar("V")
+_NEEDS_TRIO = (
+    "fencepost.Client runs under trio: open it with `async with` in a function that `trio.run` runs."
+    " Under asyncio (FastAPI, uvicorn) and without an event loop use the blocking client:"
+    " `from fencepost.sync import Client`. Under asyncio call it in a thread, with `asyncio.to_thread`"
+)
 
 
 class Client:
@@ -77,7 +83,16 @@ class Client:
         defaults = from_dotted(config)
         return cls(defaults.get("bootstrap_servers", ()), _defaults=defaults)
 
+    def __enter__(self) -> NoReturn:
+        """Not to be opened with `with`. Raises FatalError, which names the blocking client."""
+        raise FatalError(_NEEDS_TRIO)
+
+    def __exit__(self, *error: object) -> None:
+        """Never reached; Python looks for it before it calls `__enter__`."""
+
     async def __aenter__(self) -> "Client":
+        if not trio.lowlevel.in_trio_task():
+            raise FatalError(_NEEDS_TRIO)
         if self._cluster is not None:
             raise RuntimeError("a Client can be opened only once")
         self._nursery_manager = trio.open_nursery()

@@ -86,13 +86,23 @@ async def test_the_simple_one(address: str) -> None:
     assert transactions == []
 
 
-def test_the_first_five_minutes(address: str) -> None:
-    """The first program of the guide, with nothing changed but the address."""
-    guide = (ROOT / "docs/client.md").read_text(encoding="utf-8").partition("## Five minutes")[2]
+def said_by(section: str, address: str) -> str:
+    """What the first program of a section of the guide prints, with nothing changed but the address."""
+    guide = (ROOT / "docs/client.md").read_text(encoding="utf-8").partition(f"\n## {section}\n")[2]
     program = re.search(r"```python\n(.*?)```", guide, re.DOTALL)
     assert program is not None
     assert "127.0.0.1:9092" in program[1]
     words = [sys.executable, "-c", program[1].replace("127.0.0.1:9092", address)]
     run = subprocess.run(words, capture_output=True, text=True, timeout=100, check=False)
     assert run.returncode == 0, run.stderr
-    assert re.fullmatch(r"[01] \d+\nb'ann' b'hello'\n", run.stdout)
+    return run.stdout
+
+
+def test_the_first_five_minutes(address: str) -> None:
+    assert re.fullmatch(r"[01] \d+\nb'ann' b'hello'\n", said_by("Five minutes", address))
+
+
+def test_the_example_for_asyncio(address: str) -> None:
+    offsets = re.fullmatch(r"\[(\d+), (\d+)\]\n", said_by("From asyncio and FastAPI", address))
+    assert offsets is not None
+    assert abs(int(offsets[1]) - int(offsets[2])) == 1
