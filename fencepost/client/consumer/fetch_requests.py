@@ -9,7 +9,7 @@ from fencepost.client.config import ConsumerConfig
 from fencepost.client.core.fetch_session import SessionRequest
 from fencepost.client.core.partitions import NO_LEADER
 from fencepost.client.errors import ConnectionLost, KafkaError, RetriableError, code_of, error_for
-from fencepost.client.network.cluster import Cluster
+from fencepost.client.network.cluster import Cluster, topic_error
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api01_fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
@@ -173,11 +173,16 @@ async def _ask_leaders(cluster: Cluster, wanted: Iterable[TopicPartition], ask: 
         if leader != NO_LEADER:
             by_node.setdefault(leader, {}).setdefault(partition.topic, []).append(partition)
             continue
-        code = refused.get(partition.topic, ErrorCode.LEADER_NOT_AVAILABLE)
         topic = cluster.topics.get(partition.topic)
-        if topic is not None and partition.partition >= len(topic.partitions):
-            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        failed[partition] = error_for(code, f"{partition} has no leader", api="Metadata")
+        if partition.topic in refused:
+            failed[partition] = topic_error(partition.topic, refused[partition.topic])
+        elif topic is not None and partition.partition >= len(topic.partitions):
+            code, count = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, len(topic.partitions)
+            what = f"{partition} does not exist: topic {partition.topic!r} has {count} partitions"
+            failed[partition] = error_for(code, what, api="Metadata")
+        else:
+            code = ErrorCode.LEADER_NOT_AVAILABLE
+            failed[partition] = error_for(code, f"{partition} has no leader", api="Metadata")
 
     async def attempt(node: int, topics: dict[str, list[TopicPartition]]) -> None:
         try:

@@ -226,7 +226,7 @@ class Fetcher:
 
     async def _resolve(self) -> None:
         """Fresh metadata where it is due, and a position for every partition that has none or a doubtful one."""
-        backoff = self._cluster.policy.backoff()
+        retries = self._cluster.policy.loop("finding the consumer's partitions")
         try:
             while True:
                 try:
@@ -236,10 +236,10 @@ class Fetcher:
                         await self._cluster.refresh({partition.topic for partition in self._states})
                     await self._finder.settle()
                     break
-                except RetriableError:
+                except RetriableError as error:
                     self._refresh_due = True
                     self.wake()
-                    await backoff.pause()
+                    await retries.failed(error)
         except KafkaError as error:
             self.fail(error)
         finally:

@@ -1,5 +1,6 @@
 """A consumer's subscription: what it wants to read, its callbacks, and what it does when partitions come and go."""
 
+import logging
 from collections.abc import Awaitable, Callable, Collection
 from re import Pattern
 from typing import Any
@@ -16,12 +17,16 @@ from fencepost.client.group.group_client import GroupClient
 from fencepost.client.group.heartbeats import ConsumerMembership
 from fencepost.client.group.membership import Membership
 from fencepost.client.group.subscription import Subscription, subscription_to
-from fencepost.client.network.cluster import Cluster
+from fencepost.client.network.cluster import Cluster, topic_error
+from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 
+_LOG = logging.getLogger(__name__)
 Told = Callable[[Any, frozenset[TopicPartition]], Awaitable[None]]
 """A callback: `await on_revoked(consumer, partitions)`."""
 CLOSE_COMMIT_MS = 5_000
+_UNKNOWN_FOR_S = 1.0
+"""A topic that was created a moment ago may be unknown to a broker for so long."""
 
 
 class Subscriber:
@@ -90,6 +95,7 @@ class Subscriber:
             return
         if self._group.membership is not None:
             self._group.membership.subscribe(subscription)
+            self._start(self._warn_of_unknown)
         else:
             self.end_tasks()
             self.begin_tasks()
@@ -152,12 +158,13 @@ class Subscriber:
             return
         if self._group.group_id is None:
             self._start(self._follow_topics)
+            self._start(self._warn_of_unknown)
             return
         kind: type[Membership[Any]] = (
             ConsumerMembership if self._config.group_protocol == "consumer" else ClassicMembership
         )
         membership = self._group.membership = kind(self._cluster, self._config, subscription, self, self._purpose)
-        for task in (membership.run, membership.send_heartbeats, membership.watch):
+        for task in (membership.run, membership.send_heartbeats, membership.watch, self._warn_of_unknown):
             self._start(task)
 
     def _start(self, task: Callable[[], Awaitable[None]]) -> None:
@@ -168,6 +175,29 @@ class Subscriber:
         for scope in self._scopes:
             scope.cancel()
         self._scopes.clear()
+
+    async def _warn_of_unknown(self) -> None:
+        """Say which topics do not exist: the consumer waits for them to be created, without an error."""
+        subscription = self.subscription
+        await trio.sleep(_UNKNOWN_FOR_S)
+        if subscription is None or subscription is not self.subscription:
+            return
+        unknown = [name for name in subscription.topics if name not in self._cluster.topics]
+        if not unknown:
+            return
+        retries = self._cluster.policy.loop(f"looking for topic {', '.join(map(repr, unknown))}")
+        while True:
+            try:
+                refused = await self._cluster.refresh(unknown)
+                break
+            except RetriableError as error:
+                await retries.failed(error)
+            except KafkaError as error:
+                self.fail(error)
+                return
+        for name, code in refused.items():
+            if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                _LOG.warning("subscribed to what is not there: %s. It is read once it exists", topic_error(name, code))
 
     async def _follow_topics(self) -> None:
         """Without a group: all partitions of the topics, also those that come later."""

@@ -86,9 +86,9 @@ class ConsumerMembership(Membership[ConsumerMember]):
             if self._machine.sends_heartbeats and not self._away:
                 try:
                     await self._heartbeat_once()
-                except RetriableError:
+                except RetriableError as error:
                     self._machine.unanswered()
-                    await self._backoff.pause()
+                    await self._backoff.failed(error)
                 except KafkaError as error:
                     self._give_way(error)
                 self._happened()

@@ -86,7 +86,7 @@ class Membership(ABC, Generic[M]):
         self._failed = False
         self._ended = False
         self._life = trio.CancelScope()
-        self._backoff = cluster.policy.backoff()
+        self._backoff = cluster.policy.loop(f"being a member of group {config.group_id!r}")
 
     # -- what the consumer asks and says
 
@@ -259,8 +259,7 @@ class Membership(ABC, Generic[M]):
         try:
             answer = await call()
         except RetriableError as error:
-            logger.debug("group %s: %s", self.group_id, error)
-            await self._backoff.pause()
+            await self._backoff.failed(error)
             return None
         except KafkaError as error:
             self._give_way(error)

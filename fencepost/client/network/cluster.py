@@ -41,6 +41,14 @@ class ByVersion(NamedTuple, Generic[R]):
 Request = RequestValue[R] | ByVersion[R]
 
 
+def topic_error(name: str, code: ErrorCode) -> KafkaError:
+    """The error for a topic that Metadata answered with `code`."""
+    what = f"topic {name!r}"
+    if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        what += f" does not exist; `fencepost topic create {name}` creates it"
+    return error_for(code, what, api="Metadata")
+
+
 class Cluster:
     """Shared by everything that a Client hands out. Connections run in `background` and end with it."""
 
@@ -259,13 +267,13 @@ class Cluster:
         async def attempt() -> TopicInfo:
             failed = await self.refresh([name], create=create)
             if name in failed:
-                raise error_for(failed[name], f"topic {name!r}", api="Metadata")
+                raise topic_error(name, failed[name])
             found = self.topics.get(name)
             if found is None or not found.partitions:
                 raise RetriableError(f"{name!r} has no partitions", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             return found
 
-        return await self.policy.run(attempt, deadline_ms=deadline_ms, what=f"topic {name!r}")
+        return await self.policy.run(attempt, deadline_ms=deadline_ms, what=f"looking for topic {name!r}")
 
     def forget_topic(self, name: str) -> None:
         """The topic was deleted: what is known of it is wrong."""
@@ -294,7 +302,7 @@ class Cluster:
             failed = await self.refresh([partition.topic])
             code = failed.get(partition.topic)
             if code is not None:
-                raise error_for(code, f"topic {partition.topic!r}", api="Metadata")
+                raise topic_error(partition.topic, code)
             found = self.topics.get(partition.topic)
             if found is not None and partition.partition >= len(found.partitions):
                 raise KafkaError(f"{partition} does not exist", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

@@ -116,7 +116,9 @@ class Connections:
         due_s = reach.retry_at - trio.current_time()
         await trio.sleep(max(0.0, min(due_s, _SOON_S)))
         if due_s > _SOON_S:
-            raise ConnectionLost(f"{address[0]}:{address[1]}: {reach.last}; not tried again yet", sent=False, node=node)
+            where = f"{address[0]}:{address[1]}: "
+            why = reach.last.removeprefix(where)
+            raise ConnectionLost(f"{where}{why}; not tried again yet", sent=False, node=node)
 
     async def _judge(self, ended: Connection, reach: Reach) -> None:
         """What the end of a connection says about its address. Raises AuthenticationError."""

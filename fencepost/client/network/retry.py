@@ -1,5 +1,6 @@
 """Trying again until one deadline: growing pauses with jitter, from a random source that a test can seed."""
 
+import logging
 import math
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
@@ -7,10 +8,13 @@ from typing import TypeVar
 import trio
 
 from fencepost.client.core.partitioner import Random
-from fencepost.client.errors import KafkaError, RetriableError
+from fencepost.client.errors import ConnectionLost, KafkaError, RetriableError
 
+_LOG = logging.getLogger(__name__)
 T = TypeVar("T")
 _JITTER = 0.2
+_FIRST_WARNING_S = 1.0
+_NEXT_WARNING_S = 10.0
 
 
 class Backoff:
@@ -36,16 +40,69 @@ class Backoff:
         await trio.sleep(self.next_delay())
 
 
+class RetryWarnings:
+    """Logs what one client tries again and again: after a second, then every ten seconds at most.
+
+    However many calls wait for a broker that is down, one warning speaks for all of them.
+    """
+
+    __slots__ = ("_warned_at",)
+
+    def __init__(self) -> None:
+        self._warned_at: dict[str, float] = {}
+
+    def failed(self, what: str, since: float, error: KafkaError, ends: float = math.inf) -> None:
+        """`what` has failed since `since`, now with `error`, and is tried again until `ends`, both on trio's clock."""
+        now = trio.current_time()
+        subject = "" if isinstance(error, ConnectionLost) else what
+        if now - since < _FIRST_WARNING_S or now - self._warned_at.get(subject, -math.inf) < _NEXT_WARNING_S:
+            return
+        self._warned_at = {name: at for name, at in self._warned_at.items() if now - at < _NEXT_WARNING_S}
+        self._warned_at[subject] = now
+        left = "until it succeeds" if ends == math.inf else f"for {max(ends - now, 0.0):.0f} s more"
+        _LOG.warning("%s has failed for %.0f s, because: %s. It is tried again %s", what, now - since, error, left)
+
+
+class RetryLoop(Backoff):
+    """What a background task tries again until it succeeds: its pauses and its warnings."""
+
+    __slots__ = ("_since", "_warnings", "_what")
+
+    def __init__(self, policy: "RetryPolicy", what: str) -> None:
+        super().__init__(policy.first_ms, policy.last_ms, policy.random)
+        self._warnings = policy.warnings
+        self._what = what
+        self._since: float | None = None
+
+    def reset(self) -> None:
+        super().reset()
+        self._since = None
+
+    async def failed(self, error: KafkaError) -> None:
+        """Warn if that has gone on for long, and pause before the next attempt."""
+        if self._since is None:
+            self._since = trio.current_time()
+        self._warnings.failed(self._what, self._since, error)
+        await self.pause()
+
+
 class RetryPolicy:
     """How long one call of the API keeps trying; handed down from the client's configuration."""
 
-    __slots__ = ("deadline_ms", "first_ms", "last_ms", "random")
+    __slots__ = ("deadline_ms", "first_ms", "last_ms", "random", "warnings")
 
-    def __init__(self, first_ms: int, last_ms: int, deadline_ms: int, random: Random) -> None:
+    def __init__(
+        self, first_ms: int, last_ms: int, deadline_ms: int, random: Random, warnings: RetryWarnings | None = None
+    ) -> None:
         self.first_ms, self.last_ms, self.deadline_ms, self.random = first_ms, last_ms, deadline_ms, random
+        self.warnings = warnings or RetryWarnings()
 
     def backoff(self) -> Backoff:
         return Backoff(self.first_ms, self.last_ms, self.random)
+
+    def loop(self, what: str) -> RetryLoop:
+        """For a background task; `what` is what its warnings say it does."""
+        return RetryLoop(self, what)
 
     async def run(
         self, attempt: Callable[[], Awaitable[T]], *, deadline_ms: float | None = None, what: str = "the call"
@@ -58,13 +115,15 @@ class RetryPolicy:
         limit_ms = self.deadline_ms if deadline_ms is None else deadline_ms
         backoff = self.backoff()
         last: RetriableError | None = None
-        ends = trio.current_time() + limit_ms / 1000 if limit_ms != math.inf else math.inf
+        since = trio.current_time()
+        ends = since + limit_ms / 1000
         with trio.move_on_at(ends):
             while True:
                 try:
                     return await attempt()
                 except RetriableError as error:
                     last = error
+                    self.warnings.failed(what, since, error, ends)
                 await backoff.pause()
         if last is None:
             raise RetriableError(f"{what} got no answer within {limit_ms / 1000:g} s")

@@ -44,14 +44,14 @@ class OwnIdentity:
             self._background.start_soon(self._ask)
 
     async def _ask(self) -> None:
-        backoff = self._cluster.policy.backoff()
+        retries = self._cluster.policy.loop("getting a producer id")
         assert self.sender is not None
         try:
             while self.current is None and self.sender.fatal is None:
                 try:
                     self.current = await self._attempt()
-                except RetriableError:
-                    await backoff.pause()
+                except RetriableError as error:
+                    await retries.failed(error)
                 except KafkaError as error:
                     self.sender.fail(error)
                     return

@@ -128,14 +128,21 @@ class Sender:
                     error = too_late(self._patience_s, batch.trouble or self._trouble, may_be_written=doubtful)
                     self._accumulator.finish(batch, error, release=queue.give_up(batch))
                 else:
+                    self._warn(batch, now)
                     first = min(first, batch.expires_at)
             while queue.waiting and queue.waiting[0].expires_at <= now:
                 batch = queue.waiting.popleft()
                 error = too_late(self._patience_s, batch.trouble or self._trouble, may_be_written=False)
                 self._accumulator.finish(batch, error)
             if queue.waiting:
+                self._warn(queue.waiting[0], now)
                 first = min(first, queue.waiting[0].expires_at)
         return first
+
+    def _warn(self, batch: Batch, now: float) -> None:
+        if (trouble := batch.trouble or self._trouble) is not None and batch.ready_at < now:
+            what, since = f"sending to {batch.queue.partition}", max(batch.created_at, batch.ready_at)
+            self._cluster.policy.warnings.failed(what, since, trouble, batch.expires_at)
 
     def _sendable(
         self, nursery: trio.Nursery, producer: tuple[int, int], now: float

@@ -50,6 +50,7 @@ class TransactionDriver:
             config.retry_backoff_max_ms,
             config.default_api_timeout_ms,
             cluster.random,
+            cluster.policy.warnings,
         )
         self.state = TxnState()
         self.last: KafkaError | None = None
