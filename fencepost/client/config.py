@@ -1,12 +1,20 @@
 """The options: Kafka's names in snake_case, checked; a name that does not exist raises and tells the nearest one."""
 
 import difflib
+import logging
 
 # ruff: noqa: RUF009 - `option` makes dataclass fields
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, TypeVar
 
+from fencepost.client.config_names import (
+    DEFAULT_PARTITIONER,
+    ELSEWHERE,
+    RESET_WORDS,
+    SYNONYMS,
+    WITHOUT_MEANING,
+)
 from fencepost.client.core.assignors import strategy_names
 from fencepost.client.core.partitioner import PartitionFunction
 from fencepost.client.core.reset import ResetPolicy, parse_reset
@@ -23,7 +31,10 @@ from fencepost.client.serializers import (
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.topics import IsolationLevel
 
+_LOG = logging.getLogger(__name__)
 T = TypeVar("T")
+_NEAR = 0.8
+"""How alike two names must be, as difflib counts, for one to be a misspelling of the other."""
 
 # Short names for what is written most; a factor turns seconds into milliseconds.
 _SHORT: dict[str, tuple[str, int | None]] = {
@@ -37,19 +48,7 @@ _SHORT: dict[str, tuple[str, int | None]] = {
     "deserializer": ("value_deserializer", None),
 }
 
-_LIBRDKAFKA = {
-    "socket_timeout_ms": "request_timeout_ms",
-    "topic_metadata_refresh_interval_ms": "metadata_max_age_ms",
-    "message_max_bytes": "max_request_size",
-    "queue_buffering_max_ms": "linger_ms",
-    "compression_codec": "compression_type",
-    "message_timeout_ms": "delivery_timeout_ms",
-    "request_required_acks": "acks",
-    "max_in_flight": "max_in_flight_requests_per_connection",
-    "fetch_wait_max_ms": "fetch_max_wait_ms",
-    "fetch_message_max_bytes": "max_partition_fetch_bytes",
-}
-"""Its names for what Kafka calls otherwise. What only librdkafka has, such as its queues' sizes, stays unknown."""
+_IDEMPOTENT = "producers are always idempotent here, and that needs acks=all"
 
 
 def _compression(value: Any) -> Compression:
@@ -128,8 +127,8 @@ class ClientConfig(SecurityConfig):
 class ProducerConfig:
     """What a producer needs. Idempotence and acks=all are not a choice here."""
 
-    acks: str = option("all", choice("all", "-1"))
-    enable_idempotence: str = option("true", choice("true"))
+    acks: str = option("all", choice("all", "-1", why=_IDEMPOTENT))
+    enable_idempotence: str = option("true", choice("true", why=_IDEMPOTENT))
     linger_ms: int = option(0, integer(0))
     batch_size: int = option(128 << 10, integer(1))
     compression_type: Compression = option(Compression.NONE, _compression)
@@ -187,7 +186,12 @@ class ConsumerConfig:
     value_deserializer: DeserializeCall | None = option(None, _deserializer("value"))
 
 
-ROLES: tuple[type, ...] = (ClientConfig, TransactionalProducerConfig, ConsumerConfig)
+ROLES: dict[type, str] = {
+    ClientConfig: "fencepost.Client",
+    TransactionalProducerConfig: "producers",
+    ConsumerConfig: "consumers",
+}
+"""Who has options, by the name that errors give it."""
 
 
 def names_of(kind: type) -> list[str]:
@@ -207,7 +211,7 @@ def parse(kind: type[T], given: Mapping[str, Any], *, defaults: Mapping[str, Any
     for written, value in given.items():
         name, factor = _SHORT.get(written, (written, None))
         if name not in wanted:
-            raise ConfigError(f"unknown option {written!r}{_nearest(written, wanted)}")
+            raise ConfigError(f"unknown option {written!r}; {_advice(written, kind)}")
         if name in seen:
             raise ConfigError(f"option {name!r} is given twice (as {written!r}, too)")
         seen.add(name)
@@ -216,16 +220,38 @@ def parse(kind: type[T], given: Mapping[str, Any], *, defaults: Mapping[str, Any
 
 
 def from_dotted(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Kafka's own dotted names (`bootstrap.servers`) -> long snake_case names; unknown ones raise ConfigError."""
+    """Kafka's own dotted names (`bootstrap.servers`) -> long snake_case names, their values as they were written.
+
+    What other clients know and this one has no use for is left out, and logged in one warning. Raises ConfigError for
+    other names, and for values that no client, producer or consumer takes.
+    """
     known = {name for role in ROLES for name in names_of(role)}
+    shown = {written.replace(".", "_"): written for written in config}
     long: dict[str, Any] = {}
+    left_out: list[str] = []
     for written, value in translated(config).items():
-        name = _LIBRDKAFKA.get(written, written)
-        if name not in known:
-            dotted = name.replace("_", ".")
-            raise ConfigError(f"unknown option {dotted!r}{_nearest(name, sorted(known), dots=True)}")
-        long[name] = value
+        name = SYNONYMS.get(written, written)
+        if name in known:
+            long[name] = _carried_over(name, value)
+        elif written in WITHOUT_MEANING:
+            left_out.append(shown[written])
+        else:
+            raise ConfigError(f"unknown option {shown[written]!r}; {_dotted_advice(name, known)}")
+    if long.get("partitioner") == DEFAULT_PARTITIONER:
+        del long["partitioner"]
+    for role in ROLES:
+        for entry in fields(role):  # type: ignore[arg-type]
+            if entry.name in long:
+                _converted(entry, long)
+    if left_out:
+        _LOG.warning("options that have no meaning for this client were left out: %s", ", ".join(left_out))
     return long
+
+
+def _carried_over(name: str, value: Any) -> Any:
+    if name == "auto_offset_reset":
+        return RESET_WORDS.get(str(value).lower(), value)
+    return value
 
 
 def _converted(entry: Any, values: Mapping[str, Any]) -> Any:
@@ -243,9 +269,27 @@ def _converted(entry: Any, values: Mapping[str, Any]) -> Any:
         raise ConfigError(f"option {entry.name!r}: {shown} {wrong}") from None
 
 
-def _nearest(written: str, wanted: list[str], *, dots: bool = False) -> str:
-    short = [name for name, (long, _) in _SHORT.items() if long in wanted]
-    close = difflib.get_close_matches(written, wanted + ([] if dots else short), n=1, cutoff=0.4)
-    if not close:
-        return ""
-    return f"; the nearest is {(close[0].replace('_', '.') if dots else close[0])!r}"
+def _advice(written: str, kind: type) -> str:
+    """What to write in the place of an option that does not exist, or where the options are documented."""
+    wanted = names_of(kind)
+    name = SYNONYMS.get(written, _SHORT.get(written, (written, None))[0])
+    if written in ELSEWHERE:
+        return ELSEWHERE[written]
+    if name in wanted:
+        return f"its name here is {name!r}"
+    others = [who for role, who in ROLES.items() if name in names_of(role)]
+    if others:
+        return f"{name!r} is an option of {' and '.join(others)}"
+    near = difflib.get_close_matches(
+        written, wanted + [s for s, (long, _) in _SHORT.items() if long in wanted], 1, _NEAR
+    )
+    if near:
+        return f"the nearest is {near[0]!r}"
+    return f"see docs/client.md#options or help(fencepost.client.config.{kind.__name__})"
+
+
+def _dotted_advice(name: str, known: Collection[str]) -> str:
+    if name in ELSEWHERE:
+        return ELSEWHERE[name]
+    near = difflib.get_close_matches(name, sorted(known), 1, _NEAR)
+    return f"the nearest is {near[0].replace('_', '.')!r}" if near else "see docs/client.md#options"

@@ -41,14 +41,15 @@ def integer(low: int, high: int = 2**31 - 1) -> Convert:
     return convert
 
 
-def choice(*allowed: str) -> Convert:
-    """One of some words, in any case; the result has the case of `allowed`."""
+def choice(*allowed: str, why: str = "") -> Convert:
+    """One of some words, in any case; the result has the case of `allowed`. `why` explains a refusal."""
     by_lower = {word.lower(): word for word in allowed}
 
     def convert(value: Any) -> str:
         found = by_lower.get(str(value).lower())
         if found is None:
-            raise ValueError(f"must be one of {', '.join(allowed)}")
+            words = allowed[0] if len(allowed) == 1 else f"one of {', '.join(allowed)}"
+            raise ValueError(f"must be {words}: {why}" if why else f"must be {words}")
         return found
 
     return convert

@@ -31,7 +31,8 @@ class Client(Mirror, of=AsyncClient):
     def from_config(cls, config: Mapping[str, Any], *, timeout: float | None = None) -> "Client":
         """A client out of Kafka's own dotted names ("bootstrap.servers", "linger.ms", "group.id", ...).
 
-        What belongs to producers and consumers becomes their default. Raises ConfigError for unknown names.
+        What belongs to producers and consumers becomes their default. What other clients know and this one has no use
+        for is left out, with one warning. Raises ConfigError for other names, and for values that nobody takes.
         """
         made = cls.__new__(cls)
         client = AsyncClient.from_config(config)

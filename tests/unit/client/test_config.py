@@ -5,13 +5,16 @@ import pytest
 import fencepost
 from fencepost import ConfigError, IsolationLevel
 from fencepost.client.config import (
+    ROLES,
     ClientConfig,
     ConsumerConfig,
     ProducerConfig,
     TransactionalProducerConfig,
     from_dotted,
+    names_of,
     parse,
 )
+from fencepost.client.config_names import SYNONYMS, WITHOUT_MEANING
 from fencepost.protocol.compression import Compression
 
 
@@ -30,15 +33,23 @@ def test_kafkas_names_and_short_ones() -> None:
         (ProducerConfig, {"linger_msec": 5}, "'linger_msec'; the nearest is 'linger_ms'"),
         (ProducerConfig, {"compresion": "zstd"}, "the nearest is 'compression'"),
         (ConsumerConfig, {"isolation_levle": "read_committed"}, "the nearest is 'isolation_level'"),
-        (ConsumerConfig, {"qwertz": 1}, "unknown option 'qwertz'$"),
-        (ProducerConfig, {"group_id": "g"}, "unknown option 'group_id'"),
+        (
+            ConsumerConfig,
+            {"qwertz": 1},
+            r"unknown option 'qwertz'; see docs/client\.md#options or help\(.*ConsumerConfig\)$",
+        ),
+        (ConsumerConfig, {"bootstrap_servers": "a:1"}, "'bootstrap_servers' is an option of fencepost.Client$"),
+        (ProducerConfig, {"group_id": "g"}, "'group_id'; 'group_id' is an option of consumers$"),
+        (ClientConfig, {"acks": "all"}, "'acks' is an option of producers$"),
+        (ProducerConfig, {"message_timeout_ms": 5}, "its name here is 'delivery_timeout_ms'$"),
+        (ProducerConfig, {"transactional_id": "x"}, r"first argument of Client\.transactional_producer$"),
         (ProducerConfig, {"linger": 1, "linger_ms": 2}, "given twice"),
         (ProducerConfig, {"linger_ms": -1}, "from 0 to"),
         (ProducerConfig, {"linger_ms": True}, "whole number"),
         (ProducerConfig, {"linger_ms": 1.5}, "whole number"),
         (ProducerConfig, {"max_in_flight_requests_per_connection": 6}, "from 1 to 5"),
-        (ProducerConfig, {"acks": "1"}, "one of all"),
-        (ProducerConfig, {"enable_idempotence": "false"}, "one of true"),
+        (ProducerConfig, {"acks": "1"}, "one of all, -1: producers are always idempotent here"),
+        (ProducerConfig, {"enable_idempotence": "false"}, "must be true: producers"),
         (ProducerConfig, {"compression": "brotli"}, "none, gzip, snappy, lz4, zstd"),
         (ConsumerConfig, {"enable_auto_commit": "yes"}, "true or false"),
         (ConsumerConfig, {"auto_offset_reset": "smallest"}, "earliest, latest, none"),
@@ -58,6 +69,55 @@ def test_dotted_names_serve_migrants() -> None:
     assert parse(ProducerConfig, {"linger": 0.1}, defaults=config).linger_ms == 100
     with pytest.raises(ConfigError, match=r"'linger\.mss'; the nearest is 'linger\.ms'"):
         from_dotted({"linger.mss": "5"})
+
+
+@pytest.mark.parametrize(
+    ("option", "why"),
+    [
+        ({"acks": "1"}, "option 'acks': '1' must be one of all, -1: producers are always idempotent here"),
+        ({"enable.idempotence": False}, "option 'enable_idempotence': False must be true: producers are"),
+        ({"max.in.flight": 1_000_000}, "from 1 to 5"),
+        ({"partitioner": "consistent"}, "option 'partitioner': 'consistent' must be a function"),
+        ({"transactional.id": "x"}, r"first argument of Client\.transactional_producer"),
+        ({"sasl.kerberos.service.name": "kafka"}, r"'sasl\.kerberos\.service\.name'; see docs/client\.md#options"),
+    ],
+)
+def test_what_no_producer_or_consumer_takes_is_refused_at_once(option: dict[str, object], why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        fencepost.Client.from_config({"bootstrap.servers": "a:1", **option})
+
+
+def test_a_dictionary_for_confluent_kafka_carries_over(caplog: pytest.LogCaptureFixture) -> None:
+    fencepost.Client.from_config(
+        {
+            "bootstrap.servers": "a:1",
+            "client.id": "billing",
+            "group.id": "billing",
+            "auto.offset.reset": "smallest",
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "enable.idempotence": True,
+            "acks": -1,
+            "partitioner": "murmur2_random",
+            "queue.buffering.max.messages": 100_000,
+            "statistics.interval.ms": 60_000,
+            "error_cb": print,
+        }
+    )
+    assert [record.getMessage() for record in caplog.records] == [
+        "options that have no meaning for this client were left out:"
+        " enable.auto.offset.store, queue.buffering.max.messages, statistics.interval.ms, error_cb"
+    ]
+
+
+def test_a_dictionary_with_nothing_to_leave_out_is_no_warning(caplog: pytest.LogCaptureFixture) -> None:
+    assert from_dotted({"bootstrap.servers": "a:1", "auto.offset.reset": "end"})["auto_offset_reset"] == "latest"
+    assert caplog.records == []
+
+
+def test_every_name_without_a_meaning_has_none() -> None:
+    known = {name for role in ROLES for name in names_of(role)}
+    assert not WITHOUT_MEANING & (known | SYNONYMS.keys())
 
 
 def test_the_client_refuses_its_own_unknown_options() -> None:

@@ -1,0 +1,50 @@
+"""What other Kafka clients call their options: names for ours, and names that have no meaning for this client."""
+
+SYNONYMS = {
+    "socket_timeout_ms": "request_timeout_ms",
+    "topic_metadata_refresh_interval_ms": "metadata_max_age_ms",
+    "message_max_bytes": "max_request_size",
+    "queue_buffering_max_ms": "linger_ms",
+    "compression_codec": "compression_type",
+    "message_timeout_ms": "delivery_timeout_ms",
+    "request_required_acks": "acks",
+    "max_in_flight": "max_in_flight_requests_per_connection",
+    "fetch_wait_max_ms": "fetch_max_wait_ms",
+    "fetch_message_max_bytes": "max_partition_fetch_bytes",
+}
+"""librdkafka's names for what Kafka calls otherwise."""
+
+RESET_WORDS = {"smallest": "earliest", "beginning": "earliest", "largest": "latest", "end": "latest", "error": "none"}
+"""librdkafka's words for auto.offset.reset."""
+
+DEFAULT_PARTITIONER = "murmur2_random"
+"""librdkafka's name for what producers do here unless `partitioner` is given."""
+
+ELSEWHERE = {
+    "transactional_id": "the id is the first argument of Client.transactional_producer",
+    "retries": "retries end with delivery_timeout_ms and default_api_timeout_ms",
+}
+"""What this client has under another form than an option."""
+
+_NAMES = """
+    allow.auto.create.topics api.version.fallback.ms api.version.request api.version.request.timeout.ms
+    auto.include.jmx.reporter background_event_cb batch.num.messages broker.address.family broker.address.ttl
+    broker.version.fallback builtin.features client.software.name client.software.version closesocket_cb
+    compression.level connect_cb consume.callback.max.messages consume_cb coordinator.query.interval.ms debug
+    delivery.report.only.error dr_cb dr_msg_cb enable.auto.offset.store enable.gapless.guarantee enable.metrics.push
+    enable.partition.eof enable.random.seed enable.sparse.connections enable_sasl_queue enabled_events error_cb
+    exclude.internal.topics fetch.error.backoff.ms fetch.queue.backoff.ms group.protocol.type
+    internal.termination.signal log.connection.close log.queue log.thread.name log_cb log_level logger
+    message.copy.max.bytes message.send.max.retries metadata.request.timeout.ms metric.reporters
+    metrics.num.samples metrics.recording.level metrics.sample.window.ms offset_commit_cb on_commit on_delivery opaque
+    open_cb produce.offset.report queue.buffering.backpressure.threshold queue.buffering.max.kbytes
+    queue.buffering.max.messages queued.max.messages.kbytes queued.min.messages queuing.strategy rebalance_cb
+    receive.buffer.bytes reconnect.backoff.jitter.ms resolve_cb retries send.buffer.bytes
+    socket.blocking.max.ms socket.keepalive.enable socket.max.fails socket.nagle.disable socket.receive.buffer.bytes
+    socket.send.buffer.bytes socket_cb statistics.interval.ms stats_cb sticky.partitioning.linger.ms throttle_cb
+    topic.metadata.propagation.max.ms topic.metadata.refresh.fast.cnt topic.metadata.refresh.fast.interval.ms
+    topic.metadata.refresh.sparse
+"""
+WITHOUT_MEANING = frozenset(name.replace(".", "_") for name in _NAMES.split())
+"""Options of librdkafka, confluent-kafka and Kafka's Java client that may be left out: no record goes elsewhere, gets
+lost or comes twice without them, and no connection is less safe."""
