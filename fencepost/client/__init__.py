@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from fencepost.client.consumer.read_errors import LogTruncated as LogTruncated
     from fencepost.client.consumer.read_errors import OffsetOutOfRange as OffsetOutOfRange
     from fencepost.client.consumer.read_errors import ReadError as ReadError
+    from fencepost.client.consumer.whole_transaction import WholeTransaction as WholeTransaction
     from fencepost.client.consumer.whole_transactions import TransactionTooLarge as TransactionTooLarge
-    from fencepost.client.consumer.whole_transactions import WholeTransaction as WholeTransaction
     from fencepost.client.consumer.whole_transactions import WholeTransactions as WholeTransactions
     from fencepost.client.core.group_types import CommittedOffset as CommittedOffset
     from fencepost.client.core.group_types import GroupMetadata as GroupMetadata
@@ -81,7 +81,7 @@ _HOME = {
     "TransactionTooLarge": "consumer.whole_transactions",
     "TransactionalProducer": "transactions.producer",
     "TwoPhaseProducer": "transactions.two_phase",
-    "WholeTransaction": "consumer.whole_transactions",
+    "WholeTransaction": "consumer.whole_transaction",
     "WholeTransactions": "consumer.whole_transactions",
 }
 

@@ -18,12 +18,12 @@ class Background:
     def __init__(self, nursery: trio.Nursery) -> None:
         self._nursery = nursery
         self._scopes: set[trio.CancelScope] = set()
-        self._closed = False
+        self.closed = False
 
     def start_soon(self, task: Callable[..., Awaitable[Any]], *args: Any) -> trio.CancelScope:
         """Run `task(*args)`; the returned scope ends it early."""
         scope = trio.CancelScope(shield=True)
-        if self._closed:
+        if self.closed:
             scope.cancel()
         self._scopes.add(scope)
         self._nursery.start_soon(self._run, scope, task, args)
@@ -38,7 +38,7 @@ class Background:
 
     def close(self) -> None:
         """End every task, also those that are started later."""
-        self._closed = True
+        self.closed = True
         for scope in list(self._scopes):
             scope.cancel()
 

@@ -74,6 +74,10 @@ class Client:
         self._nursery_manager: AbstractAsyncContextManager[trio.Nursery] | None = None
         self._opened = 0
 
+    def __repr__(self) -> str:
+        state = "not open" if self._background is None else "closed" if self._background.closed else "open"
+        return f"<Client of {self.config.servers}: {state}>"
+
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> "Client":
         """A client out of Kafka's own dotted names ("bootstrap.servers", "linger.ms", "group.id", ...).

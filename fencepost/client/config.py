@@ -122,6 +122,13 @@ class ClientConfig(SecurityConfig):
     connections_max_idle_ms: int = option(540_000, integer(1))
     receive_message_max_bytes: int = option(128 << 20, integer(1 << 10))
 
+    @property
+    def servers(self) -> str:
+        """The bootstrap servers as one text, for people."""
+        return ",".join(
+            f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self.bootstrap_servers
+        )
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProducerConfig:

@@ -40,7 +40,7 @@ from fencepost.client.admin.types import (
 )
 from fencepost.client.consumer.consumed import ConsumerBatch, ConsumerRecord
 from fencepost.client.consumer.positions import OffsetAndTimestamp
-from fencepost.client.consumer.whole_transactions import WholeTransaction
+from fencepost.client.consumer.whole_transaction import WholeTransaction
 from fencepost.client.core.group_types import CommittedOffset, GroupMetadata
 from fencepost.client.core.partitions import PartitionInfo
 from fencepost.client.group.subscription import Subscription

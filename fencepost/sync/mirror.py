@@ -35,6 +35,9 @@ class Mirror:
         """What handed it out."""
         loop.views[id(inner)] = self
 
+    def __repr__(self) -> str:
+        return f"<fencepost.sync {self._inner!r}>"
+
     def __init_subclass__(cls, *, of: type | None = None) -> None:
         """`of` is the async class; its public names come here, except those that the class itself defines."""
         super().__init_subclass__()

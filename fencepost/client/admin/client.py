@@ -48,6 +48,9 @@ class Admin:
     ) -> None:
         self._cluster.release(self._purpose)
 
+    def __repr__(self) -> str:
+        return f"<Admin for {self._cluster.config.servers}>"
+
     @property
     def cluster(self) -> Cluster:
         """What is known of the cluster; for tools."""

@@ -30,6 +30,8 @@ class ConsumerRecord(NamedTuple, Generic[K, V]):
 
 
 _new = tuple.__new__
+_SHOWN_RUNS = 3
+"""How many partitions the repr of a batch names."""
 
 
 def as_consumed(prefix: tuple[str, int], record: Record) -> "ConsumerRecord[Any, Any]":
@@ -67,6 +69,12 @@ class ConsumerBatch(Sequence[ConsumerRecord[K, V]]):
         self.runs = runs
         self._config = config
         self._count = sum(len(records) for _, records in runs)
+
+    def __repr__(self) -> str:
+        runs = [f"{partition} {records[0].offset} to {records[-1].offset}" for partition, records in self.runs]
+        more = len(runs) - _SHOWN_RUNS
+        rest = f" and {more} more partitions" if more > 0 else ""
+        return f"<ConsumerBatch of {self._count} records: {', '.join(runs[:_SHOWN_RUNS])}{rest}>"
 
     def __len__(self) -> int:
         return self._count

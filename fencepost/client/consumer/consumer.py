@@ -56,6 +56,11 @@ class Consumer(Generic[K, V]):
         )
         self._scopes: list[trio.CancelScope] = []
 
+    def __repr__(self) -> str:
+        group = "no group" if self.group_id is None else f"group {self.group_id!r}"
+        wanted = self.subscription or "no subscription"
+        return f"<Consumer of {wanted}: {group}, {len(self._fetcher.states)} partitions assigned>"
+
     async def __aenter__(self) -> Self:
         await trio.lowlevel.checkpoint()
         await self._subscriber.open()

@@ -8,7 +8,7 @@ there, and what is still undecided is held meanwhile.
 
 import logging
 from collections.abc import AsyncIterator, Iterator, Mapping
-from typing import Any, Generic
+from typing import Any
 
 import trio
 
@@ -18,9 +18,10 @@ from fencepost.client.consumer.fetch_state import PartitionState
 from fencepost.client.consumer.read_errors import CorruptRecords
 from fencepost.client.consumer.reader import Reader
 from fencepost.client.consumer.spill import Full, Spill
+from fencepost.client.consumer.whole_transaction import WholeTransaction
 from fencepost.client.core.group_types import CommittedOffset
 from fencepost.client.core.rewind_points import UnitRewindPoint
-from fencepost.client.core.whole import PLAIN, Assembler, Piece, Place, Unit
+from fencepost.client.core.whole import Assembler, Piece, Place, Unit
 from fencepost.client.core.whole_notes import MOST_NOTE_BYTES
 from fencepost.client.errors import ConfigError, KafkaError
 from fencepost.client.network.cluster import Cluster
@@ -35,53 +36,6 @@ _LOG = logging.getLogger(__name__)
 
 class TransactionTooLarge(KafkaError):
     """What has to be held until it is complete is over `max_bytes`; `overflow="spill"` uses a temporary file."""
-
-
-class WholeTransaction(Generic[K, V]):
-    """One committed transaction, or the records of one batch that was written outside of any.
-
-    Going through it gives its records, partition by partition and in order within each; they are unpacked on the way,
-    so a large one never stands in memory as objects. Only valid until the next one is asked for.
-    """
-
-    def __init__(self, owner: "WholeTransactions[K, V]", unit: Unit) -> None:
-        self._owner = owner
-        self._unit = unit
-
-    @property
-    def producer_id(self) -> int:
-        """Who wrote it; -1 for records outside of transactions."""
-        return self._unit.producer_id
-
-    @property
-    def epoch(self) -> int:
-        """The epoch of its records; under TV2 (producer id, epoch) names the transaction."""
-        return self._unit.epoch
-
-    @property
-    def transactional(self) -> bool:
-        """False for records that were written outside of transactions."""
-        return self._unit.producer_id != PLAIN
-
-    @property
-    def merged(self) -> int:
-        """At least how many transactions these are: above 1 only under TV1, where nothing tells neighbours apart."""
-        return self._unit.merged
-
-    @property
-    def partitions(self) -> tuple[TopicPartition, ...]:
-        """Where it wrote, of the assigned partitions."""
-        return tuple(dict.fromkeys(share.partition for share in self._unit.shares))
-
-    @property
-    def size_bytes(self) -> int:
-        """Of its batches, as they were sent (compressed, if they were)."""
-        return self._unit.size_bytes
-
-    def __iter__(self) -> Iterator[ConsumerRecord[K, V]]:
-        for share in self._unit.shares:
-            for piece in share.pieces:
-                yield from self._owner._records(piece)
 
 
 class WholeTransactions(AsyncIterator[WholeTransaction[K, V]]):
@@ -117,6 +71,9 @@ class WholeTransactions(AsyncIterator[WholeTransaction[K, V]]):
         """How many transactions were left out because they had begun before what was read (see the guide)."""
         return self._assembler.left_out
 
+    def __repr__(self) -> str:
+        return f"<WholeTransactions: {self.held_bytes} bytes held, {self.left_out} left out>"
+
     @property
     def held_bytes(self) -> int:
         """Bytes of batches that wait for their transaction to be complete."""
@@ -149,7 +106,7 @@ class WholeTransactions(AsyncIterator[WholeTransaction[K, V]]):
                 for base in self._bases():
                     base.given = True
                 reader.give()
-                return WholeTransaction(self, unit)
+                return WholeTransaction(self._records, unit)
             if too_large is not None:
                 raise too_large
             if not self._assembler.wants_fence():

@@ -19,6 +19,9 @@ class Subscription:
     topics: tuple[str, ...] = ()
     pattern: str | None = None
 
+    def __str__(self) -> str:
+        return ", ".join(self.topics) if self.pattern is None else f"topics that fit {self.pattern!r}"
+
     def fits(self, name: str) -> bool:
         """Whether the topic is wanted."""
         return name in self.topics or (self.pattern is not None and re.fullmatch(self.pattern, name) is not None)

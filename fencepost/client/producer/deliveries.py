@@ -40,6 +40,9 @@ class Delivery:
         self._asked = False
         tracker.follow(batch)
 
+    def __repr__(self) -> str:
+        return f"<Delivery to {self._batch.queue.partition}: {'done' if self.done else 'on its way'}>"
+
     @property
     def done(self) -> bool:
         """Whether `wait` would return or raise at once."""

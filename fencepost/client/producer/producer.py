@@ -90,6 +90,9 @@ class Producer(Generic[K, V]):
         self._scope: trio.CancelScope | None = None
         self._unattended = Tracker()
 
+    def __repr__(self) -> str:
+        return f"<Producer for {self._cluster.config.servers}>"
+
     async def __aenter__(self) -> "Producer[K, V]":
         await trio.lowlevel.checkpoint()  # first: whoever is cancelled here has begun nothing
         identity = OwnIdentity(self._cluster, self._background)
@@ -203,6 +206,9 @@ class SendMany(Generic[K, V]):
         self._tracker = Tracker()
         self._last: Batch | None = None
         self._linger_s = max(BATCH_LINGER_S, appender.linger_s)
+
+    def __repr__(self) -> str:
+        return "<batch of a Producer>"
 
     async def __aenter__(self) -> "SendMany[K, V]":
         await trio.lowlevel.checkpoint()

@@ -25,6 +25,9 @@ class TransactionalProducer:
         self._manager = manager
         self._appender = manager.appender
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.transactional_id!r}>"
+
     async def __aenter__(self) -> Self:
         await self._manager.open()
         return self
@@ -57,6 +60,9 @@ class TransactionContext:
         self._manager = manager
         self._committer = committer
         self._transaction: OpenTransaction | None = None
+
+    def __repr__(self) -> str:
+        return f"<block of a transaction of {self._manager.transactional_id!r}>"
 
     async def __aenter__(self) -> Transaction:
         self._transaction = await self._manager.begin(self._committer)

@@ -24,6 +24,10 @@ class Transaction:
         self._appender = manager.appender
         self._linger_s = max(BATCH_LINGER_S, manager.appender.linger_s)
 
+    def __repr__(self) -> str:
+        ended = {True: "committed", False: "aborted", None: "open or of unknown outcome"}[self._state.committed]
+        return f"<Transaction of {self._manager.transactional_id!r}: {ended}>"
+
     @property
     def committed(self) -> bool | None:
         """What became of it: True, it has committed; False, it was aborted; None, it is open, or nobody knows.

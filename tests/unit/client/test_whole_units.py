@@ -9,7 +9,8 @@ import trio
 
 import fencepost
 from fencepost import TopicPartition
-from fencepost.client.consumer.whole_transactions import TransactionTooLarge, WholeTransaction, WholeTransactions
+from fencepost.client.consumer.whole_transaction import WholeTransaction
+from fencepost.client.consumer.whole_transactions import TransactionTooLarge, WholeTransactions
 from fencepost.protocol.control_records import end_txn_marker
 from tests.kit.fetch_broker import ScriptedCluster
 from tests.unit.client.reading_kit import T0, Start

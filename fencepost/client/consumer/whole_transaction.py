@@ -1,0 +1,59 @@
+"""One unit of `consumer.transactions()`: a committed transaction."""
+
+from collections.abc import Callable, Iterator
+from typing import Generic
+
+from fencepost.client.consumer.consumed import ConsumerRecord, K, V
+from fencepost.client.core.whole import PLAIN, Piece, Unit
+from fencepost.protocol.topics import TopicPartition
+
+
+class WholeTransaction(Generic[K, V]):
+    """One committed transaction, or the records of one batch that was written outside of any.
+
+    Going through it gives its records, partition by partition and in order within each; they are unpacked on the way,
+    so a large one never stands in memory as objects. Only valid until the next one is asked for.
+    """
+
+    def __init__(self, records_of: Callable[[Piece], Iterator[ConsumerRecord[K, V]]], unit: Unit) -> None:
+        self._records_of = records_of
+        self._unit = unit
+
+    def __repr__(self) -> str:
+        where = ", ".join(map(str, self.partitions))
+        return f"<WholeTransaction of producer {self.producer_id}: {self.size_bytes} bytes in {where}>"
+
+    @property
+    def producer_id(self) -> int:
+        """Who wrote it; -1 for records outside of transactions."""
+        return self._unit.producer_id
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of its records; under TV2 (producer id, epoch) names the transaction."""
+        return self._unit.epoch
+
+    @property
+    def transactional(self) -> bool:
+        """False for records that were written outside of transactions."""
+        return self._unit.producer_id != PLAIN
+
+    @property
+    def merged(self) -> int:
+        """At least how many transactions these are: above 1 only under TV1, where nothing tells neighbours apart."""
+        return self._unit.merged
+
+    @property
+    def partitions(self) -> tuple[TopicPartition, ...]:
+        """Where it wrote, of the assigned partitions."""
+        return tuple(dict.fromkeys(share.partition for share in self._unit.shares))
+
+    @property
+    def size_bytes(self) -> int:
+        """Of its batches, as they were sent (compressed, if they were)."""
+        return self._unit.size_bytes
+
+    def __iter__(self) -> Iterator[ConsumerRecord[K, V]]:
+        for share in self._unit.shares:
+            for piece in share.pieces:
+                yield from self._records_of(piece)
