@@ -11,6 +11,8 @@ from tests.architecture.project_files import MARKDOWN_FILES, PROJECT_FILES, PYTH
 
 LINK = re.compile(r"(?<!\!)\[[^\]]*\]\(([^)\s]+)\)|!\[[^\]]*\]\(([^)\s]+)\)")
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+TABLE = re.compile(r"^(?:\|.*\n?)+", re.MULTILINE)
+TABLE_RULE = re.compile(r"(?:\|\s*:?-+:?\s*)+\|")
 PYTHON_BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 DECISION = re.compile(r"docs/decisions/[\w.-]+\.md")
 # Spelled in pieces, so that this file does not find itself.
@@ -51,6 +53,16 @@ def test_links_lead_somewhere(document: Path) -> None:
         assert file.exists(), f"{name_of(document)} links to {target}"
         if anchor and file.suffix == ".md":
             assert anchor in anchors_of(file), f"{name_of(document)} links to {target}#{anchor}"
+
+
+@pytest.mark.parametrize("document", MARKDOWN_FILES, ids=name_of)
+def test_every_row_of_a_table_has_the_head_of_one(document: Path) -> None:
+    """A blank line ends a table: the rows behind it are shown as they are written."""
+    text = FENCE.sub("", document.read_text(encoding="utf-8"))
+    for table in TABLE.findall(text):
+        rows = table.splitlines()
+        assert len(rows) > 1, f"{name_of(document)}: a row without a table: {rows[0]}"
+        assert TABLE_RULE.fullmatch(rows[1].strip()), f"{name_of(document)}: no |---| below {rows[0]}"
 
 
 @pytest.mark.parametrize("document", MARKDOWN_FILES, ids=name_of)

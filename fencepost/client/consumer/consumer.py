@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from fencepost.client.consumer.whole_transactions import WholeTransactions
 
 
+_INSTALL_ARROW = "pip install '.[arrow]' in a clone of fencepost"
+
+
 class Consumer(Generic[K, V]):
     """Reads topics; open it with `async with kafka.consumer("orders", group="billing")`.
 
@@ -123,15 +126,20 @@ class Consumer(Generic[K, V]):
     def arrow(
         self, *, max_bytes: int = 32 << 20, columns: Iterable[str] | None = None
     ) -> "AsyncIterator[pa.RecordBatch]":
-        """Arrow record batches for ever, without a Python object per record; needs pyarrow and numpy.
+        """Arrow record batches for ever, without a Python object per record.
 
         Each has records of one partition in order, from what one answer brought (up to about `max_bytes` of it, with
         batches unpacked). Columns: topic (dictionary of string), partition (int32), offset (int64), timestamp (ms, UTC;
         null where the producer gave none), timestamp_type (0 CreateTime, 1 LogAppendTime), key and value (binary),
         headers (list of key and value; null where a record has none). `columns` names those to build; building fewer
-        is cheaper. Asking for the next one says that the one before is done with, as in `batches`.
+        is cheaper. Asking for the next one says that the one before is done with, as in `batches`. Raises ImportError
+        without pyarrow or numpy.
         """
-        from fencepost.client.consumer.arrow import ArrowBatches  # here: pyarrow is not installed with every client
+        try:
+            from fencepost.client.consumer.arrow import ArrowBatches  # here: not installed with every client
+        except ImportError as error:
+            missing = f"arrow() needs pyarrow and numpy, and {error.name} is not installed here"
+            raise ImportError(f"{missing}. Install both with: {_INSTALL_ARROW}", name=error.name) from error
 
         return ArrowBatches(self._reader, max_bytes, columns)
 

@@ -1,5 +1,6 @@
 """`Consumer.arrow`: whole answers become columns, and what `batches` would give is what they hold (I2, L9)."""
 
+import sys
 import threading
 from typing import Any
 
@@ -27,6 +28,18 @@ async def tables(consumer: fencepost.Consumer[Any, Any], count: int, **options: 
             if sum(entry.num_rows for entry in found) >= count:
                 return found
     raise AssertionError
+
+
+@pytest.mark.parametrize("missing", ["numpy", "pyarrow"])
+async def test_without_pyarrow_or_numpy_it_says_what_to_install(
+    start: Start, cluster: ScriptedCluster, missing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = await start(cluster)
+    monkeypatch.setitem(sys.modules, missing, None)
+    monkeypatch.delitem(sys.modules, "fencepost.client.consumer.arrow")
+    async with fencepost.Client(broker.address) as kafka, kafka.consumer("t") as consumer:
+        with pytest.raises(ImportError, match=rf"{missing} is not installed here\. Install both with: .*'\.\[arrow\]'"):
+            consumer.arrow()
 
 
 async def test_the_columns_and_their_types(start: Start, cluster: ScriptedCluster) -> None:
