@@ -88,6 +88,11 @@ class ClassicMember:
         return self._phase is not _Phase.OUT and self._failure is None
 
     @property
+    def is_joining(self) -> bool:
+        """It waits for its place in the next generation, and for the partitions that it gets there."""
+        return self._phase is not _Phase.MEMBER and self._failure is None
+
+    @property
     def watched(self) -> frozenset[str]:
         """For a leader, the topics of the whole group: when their partitions change, it has to deal again."""
         return self._group_topics if self.leads else frozenset()

@@ -45,6 +45,10 @@ class ClassicMembership(Membership[ClassicMember]):
     def is_rejoining(self) -> bool:
         return self._machine.is_rejoining
 
+    @property
+    def _awaits_partitions(self) -> bool:
+        return self._machine.is_joining
+
     def _subscribed(self) -> None:
         self._looked_at = -float("inf")
         self._machine.subscribe(self._subscription.among(self._cluster))

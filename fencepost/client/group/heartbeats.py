@@ -53,6 +53,10 @@ class ConsumerMembership(Membership[ConsumerMember]):
         machine = self._machine
         return (-1, "") if machine.epoch == JOIN else (machine.epoch, machine.member_id)
 
+    @property
+    def _awaits_partitions(self) -> bool:
+        return not self._machine.owned
+
     def _subscribed(self) -> None:
         self._machine.subscribe(_desired_subscription(self._subscription, self._config.group_remote_assignor))
 

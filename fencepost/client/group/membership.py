@@ -29,6 +29,8 @@ R = TypeVar("R", bound=ResponseValue)
 LEAVE_GRACE_S = 2.0
 _LOOKS_PER_INTERVAL = 10
 _LOOK_S_MAX = 1.0
+LONG_WAIT_S = 10.0
+"""Partitions that others have to give up come within a moment, unless one of them works on or has crashed."""
 
 
 class Reader(Protocol):
@@ -86,6 +88,8 @@ class Membership(ABC, Generic[M]):
         self._failed = False
         self._ended = False
         self._life = trio.CancelScope()
+        self._waiting_since: float | None = None
+        self._has_warned = False
         self._backoff = cluster.policy.loop(f"being a member of group {config.group_id!r}")
 
     # -- what the consumer asks and says
@@ -138,6 +142,11 @@ class Membership(ABC, Generic[M]):
     @abstractmethod
     def _identity(self) -> tuple[int, str]:
         """Generation and member id; (-1, "") outside of the group."""
+
+    @property
+    @abstractmethod
+    def _awaits_partitions(self) -> bool:
+        """The group has not given this member partitions, as far as it knows."""
 
     @abstractmethod
     async def _do(self, step: Step) -> None:
@@ -219,12 +228,30 @@ class Membership(ABC, Generic[M]):
         sign, seen = self._reader.sign_of_life(), trio.current_time()
         while True:
             await trio.sleep(min(limit_s / _LOOKS_PER_INTERVAL, _LOOK_S_MAX))
+            self._warn_of_wait()
             new = self._reader.sign_of_life()
             if new is None or new != sign:
                 sign, seen = new, trio.current_time()
             elif trio.current_time() - seen > limit_s and not self._away:
                 self._away = True
                 self._life.cancel()
+
+    def _warn_of_wait(self) -> None:
+        """Say once what a member without partitions waits for; that brokers do not answer is said elsewhere."""
+        if not self._awaits_partitions or self._away or self._backoff.failing:
+            self._waiting_since, self._has_warned = None, False
+        elif self._waiting_since is None:
+            self._waiting_since = trio.current_time()
+        elif not self._has_warned and trio.current_time() - self._waiting_since > LONG_WAIT_S:
+            self._has_warned = True
+            logger.warning(
+                "group %s: this member has waited %.0f s for partitions. Other members may have them all. One that"
+                " crashed keeps its own until its session ends (session_timeout_ms, %d ms here), unless its successor has its"
+                " group_instance_id",
+                self.group_id,
+                trio.current_time() - self._waiting_since,
+                self._config.session_timeout_ms,
+            )
 
     async def _go_missing(self) -> None:
         """The program is not there: leave, so that others read on, and come back when it does."""

@@ -74,6 +74,11 @@ class RetryLoop(Backoff):
         self._what = what
         self._since: float | None = None
 
+    @property
+    def failing(self) -> bool:
+        """Whether the last attempt failed."""
+        return self._since is not None
+
     def reset(self) -> None:
         super().reset()
         self._since = None

@@ -6,6 +6,8 @@ import pytest
 import trio
 
 import fencepost
+from fencepost.client.group import membership
+from tests.integration.client.group_kit import create
 
 
 async def test_a_group_that_subscribes_to_an_unknown_topic_says_so_once(
@@ -25,3 +27,26 @@ async def test_a_group_that_subscribes_to_an_unknown_topic_says_so_once(
             await producer.send(name, b"v")
         with trio.fail_after(30):
             assert [record.value for record in await anext(consumer.batches())] == [b"v"]
+
+
+async def test_a_member_that_waits_for_a_crashed_one_says_so(
+    address_of_quick_groups: str,
+    name: str,
+    way: dict[str, object],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(membership, "LONG_WAIT_S", 1.0)
+    async with fencepost.Client(address_of_quick_groups) as kafka:
+        await create(kafka, name, partitions=1, records=1)
+        crashed, other = (kafka.consumer(name, group=name, **way) for _ in range(2))
+        async with crashed:
+            await anext(crashed.batches())
+            crashed._subscriber.end_tasks()  # as kill -9 would
+            async with other:
+                with trio.move_on_after(4):
+                    await anext(other.batches())
+                    pytest.fail("the crashed member's session is over already")
+    waited = [record.getMessage() for record in caplog.records if "for partitions" in record.getMessage()]
+    assert len(waited) == 1
+    assert "crashed keeps its own until its session ends (session_timeout_ms, 45000 ms here)" in waited[0]
