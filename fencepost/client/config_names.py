@@ -22,6 +22,8 @@ DEFAULT_PARTITIONER = "murmur2_random"
 
 ELSEWHERE = {
     "transactional_id": "the id is the first argument of Client.transactional_producer",
+    "consumer_timeout_ms": "Consumer.read_to_end ends where the partitions end; trio's timeouts end any wait",
+    "enable_partition_eof": "Consumer.read_to_end ends where the partitions end",
     "retries": "retries end with delivery_timeout_ms and default_api_timeout_ms",
 }
 """What this client has under another form than an option."""

@@ -119,6 +119,19 @@ class Consumer(Generic[K, V]):
         """
         return self._reader.batches(max_records or self._config.max_poll_records, max_wait)
 
+    def read_to_end(self, max_records: int | None = None) -> AsyncIterator[ConsumerBatch[K, V]]:
+        """Batches up to where the assigned partitions end when the first is asked for; the loop ends there.
+
+        That is the last stable offset for read_committed: an open transaction and what follows it are not waited for.
+        Records that come meanwhile are left to the next read. A member of a group waits for its first partitions, and
+        reads those that come later to their ends at that moment. Paused partitions are left out. Otherwise as
+        `batches`. Raises ReadError where reading cannot go on.
+        """
+        from fencepost.client.consumer.to_end import BatchesToEnd  # here: few programs need it
+
+        limit = max_records or self._config.max_poll_records
+        return BatchesToEnd(self._reader, self._positions, limit, lambda: self._subscriber.subscription is not None)
+
     def __aiter__(self) -> AsyncIterator[ConsumerRecord[K, V]]:
         """One record at a time; each is in hand until the next one is asked for."""
         return self._reader.records()

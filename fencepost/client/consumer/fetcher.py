@@ -77,6 +77,8 @@ class Fetcher:
         self.keeps_all = False
         self.full = False
         """The budget is used up: nothing more comes before something was given out."""
+        self.ends: dict[TopicPartition, int] | None = None
+        """Where fetching ends, for a program that reads only so far."""
         self._wake = trio.Event()
         self.arrived = trio.Event()
         self.failure: KafkaError | None = None
@@ -158,6 +160,8 @@ class Fetcher:
             if state.retry_at > now:
                 wakes_at = min(wakes_at, state.retry_at)
             if not state.fetchable(now, self._config.max_partition_fetch_bytes):
+                continue
+            if self.ends is not None and state.fetch_offset >= self.ends.get(state.partition, math.inf):
                 continue
             node = self._node_for(state, now)
             if node == NO_LEADER:

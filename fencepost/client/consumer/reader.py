@@ -95,11 +95,11 @@ class Reader(Generic[K, V]):
             if max_wait and self._available() < limit:
                 with trio.move_on_after(max_wait):
                     await self.wait_available(limit)
-            await self._unpack_ahead(limit, self._order())
+            await self.unpack_ahead(limit, self.order())
             await trio.lowlevel.checkpoint()
             await self.group.let_act()
             self.progress.check()
-            runs = self._take(limit)
+            runs = self.take(limit, self.in_turn())
             if runs:
                 break
         self.give()
@@ -108,6 +108,7 @@ class Reader(Generic[K, V]):
     async def done_with_last(self) -> None:
         """The program asks for more: what it had is done with."""
         self.rest()
+        self.fetcher.ends = None
         self.progress.gave_one = False
         await self.group.let_act()
         if self.config.enable_auto_commit:
@@ -128,11 +129,11 @@ class Reader(Generic[K, V]):
             record = None
             if state is not None and self.in_a_row < self.config.max_poll_records:
                 if not state.at_hand():
-                    await self._unpack_ahead(1, [state])
+                    await self.unpack_ahead(1, [state])
                 await self.group.let_act()
                 record = self._one_of(state)
             if record is None:
-                await self._unpack_ahead(1, self._order())
+                await self.unpack_ahead(1, self.order())
                 await self.group.let_act()
                 state, record = self._one_of_another()
             if state is not None and record is not None:
@@ -174,7 +175,7 @@ class Reader(Generic[K, V]):
                 return state, record
         return None, None
 
-    def _order(self) -> list[PartitionState]:
+    def order(self) -> list[PartitionState]:
         """The partitions as they will be read: another one begins each time, so that a busy one starves nobody."""
         states = list(self.fetcher.states.values())
         first = (self._turn + 1) % max(len(states), 1)
@@ -182,7 +183,7 @@ class Reader(Generic[K, V]):
 
     def in_turn(self) -> list[PartitionState]:
         """The partitions in the order of this read."""
-        states = self._order()
+        states = self.order()
         self._turn = (self._turn + 1) % max(len(states), 1)
         return states
 
@@ -228,16 +229,20 @@ class Reader(Generic[K, V]):
                 return
             if any(state.readable() for state in self.fetcher.states.values()) and (count == 1 or self.fetcher.full):
                 return
-            self.progress.waits = True
-            try:
-                await self.fetcher.arrived.wait()
-            finally:
-                self.progress.waits = False
+            await self.wait_arrived()
+
+    async def wait_arrived(self) -> None:
+        """Wait for news of the fetcher: records, positions, partitions, or an error."""
+        self.progress.waits = True
+        try:
+            await self.fetcher.arrived.wait()
+        finally:
+            self.progress.waits = False
 
     def _available(self) -> int:
         return sum(state.available() for state in self.fetcher.states.values())
 
-    async def _unpack_ahead(self, limit: int, states: list[PartitionState]) -> None:
+    async def unpack_ahead(self, limit: int, states: list[PartitionState]) -> None:
         """Unpack large compressed batches that the next records are in, in other threads, all at once.
 
         `states` are the partitions in the order in which they will be read. A cancelled wait leaves what was unpacked
@@ -263,10 +268,10 @@ class Reader(Generic[K, V]):
         if any(start == entry for entry, _ in chunk.batches):
             chunk.unpacked[start] = unpacked
 
-    def _take(self, limit: int) -> list[tuple[TopicPartition, list[Record]]]:
-        """Records from the partitions in turn, so that a busy one does not starve the others."""
+    def take(self, limit: int, states: list[PartitionState]) -> list[tuple[TopicPartition, list[Record]]]:
+        """Up to `limit` records from these partitions, in this order. Raises CorruptRecords where one is damaged."""
         runs: list[tuple[TopicPartition, list[Record]]] = []
-        for state in self.in_turn():
+        for state in states:
             if limit <= 0:
                 break
             try:

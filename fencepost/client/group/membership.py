@@ -246,8 +246,8 @@ class Membership(ABC, Generic[M]):
             self._has_warned = True
             logger.warning(
                 "group %s: this member has waited %.0f s for partitions. Other members may have them all. One that"
-                " crashed keeps its own until its session ends (session_timeout_ms, %d ms here), unless its successor has its"
-                " group_instance_id",
+                " crashed keeps its own until its session ends (session_timeout_ms, %d ms here), unless its successor"
+                " has its group_instance_id",
                 self.group_id,
                 trio.current_time() - self._waiting_since,
                 self._config.session_timeout_ms,
