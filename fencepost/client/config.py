@@ -247,7 +247,7 @@ def from_dotted(config: Mapping[str, Any]) -> dict[str, Any]:
     if long.get("partitioner") == DEFAULT_PARTITIONER:
         del long["partitioner"]
     for role in ROLES:
-        for entry in fields(role):  # type: ignore[arg-type]
+        for entry in fields(role):
             if entry.name in long:
                 _converted(entry, long)
     if left_out:
