@@ -16,6 +16,7 @@ from fencepost.client.config import (
 )
 from fencepost.client.config_names import SYNONYMS, WITHOUT_MEANING
 from fencepost.protocol.compression import Compression
+from tests.architecture.project_files import ROOT
 
 
 def test_kafkas_names_and_short_ones() -> None:
@@ -113,6 +114,14 @@ def test_a_dictionary_for_confluent_kafka_carries_over(caplog: pytest.LogCapture
 def test_a_dictionary_with_nothing_to_leave_out_is_no_warning(caplog: pytest.LogCaptureFixture) -> None:
     assert from_dotted({"bootstrap.servers": "a:1", "auto.offset.reset": "end"})["auto_offset_reset"] == "latest"
     assert caplog.records == []
+
+
+def test_every_option_stands_in_the_guide() -> None:
+    """Errors send the reader there."""
+    guide = (ROOT / "docs/client.md").read_text(encoding="utf-8")
+    assert [
+        name for role in ROLES for name in names_of(role) if f"`{name}`" not in guide and f"{name}=" not in guide
+    ] == []
 
 
 def test_every_name_without_a_meaning_has_none() -> None:
