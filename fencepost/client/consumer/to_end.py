@@ -61,7 +61,8 @@ class BatchesToEnd(AsyncIterator[ConsumerBatch[K, V]]):
         return [
             state
             for state in states
-            if not state.pause_wish and (state.position is None or state.position < self._ends.get(state.partition, 0))
+            if not state.paused_by_program
+            and (state.position is None or state.position < self._ends.get(state.partition, 0))
         ]
 
     def _make_room(self, unfinished: list[PartitionState]) -> None:
