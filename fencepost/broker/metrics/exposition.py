@@ -43,8 +43,8 @@ TOPIC_COUNTERS = {
     "bytesout": ("bytes_out", "Bytes of batches fetched"),
     "totalproducerequests": ("produce_requests", "Partitions written to by Produce requests"),
     "totalfetchrequests": ("fetch_requests", "Partitions read by Fetch requests"),
-    "failedproducerequests": ("failed_produce_requests", "Partitions whose batch was refused"),
-    "failedfetchrequests": ("failed_fetch_requests", "Partitions whose fetch was refused"),
+    "failedproducerequests": ("failed_produce_requests", "Partitions whose batch was rejected"),
+    "failedfetchrequests": ("failed_fetch_requests", "Partitions whose fetch failed"),
 }
 LISTENER_LABELS = ("listener", "networkProcessor")
 LISTENER_VALUES = ("PLAINTEXT", "0")
@@ -121,15 +121,15 @@ class BrokerCollector(Collector):
             ("kafka_server_replicamanager_underreplicatedpartitions", "Partitions that lack replicas", 0),
             ("kafka_server_replicamanager_underminisrpartitioncount", "Partitions below min.insync.replicas", 0),
             ("kafka_server_replicamanager_offlinereplicacount", "Replicas that are offline", offline),
-            ("kafka_server_replicamanager_produceridcount", "Producers that partitions remember", producers),
+            ("kafka_server_replicamanager_produceridcount", "Producers with state on a partition", producers),
             (
                 "kafka_server_replicamanager_partitionswithlatetransactionscount",
-                "Partitions held back by a transaction that is open for longer than any may be",
+                "Partitions whose last stable offset is held back by a late transaction",
                 late,
             ),
             ("kafka_controller_kafkacontroller_activecontrollercount", "1 on the active controller", 1),
             ("kafka_controller_kafkacontroller_offlinepartitionscount", "Partitions without a leader", offline),
-            ("kafka_log_logmanager_offlinelogdirectorycount", "1 where some log is offline", int(offline > 0)),
+            ("kafka_log_logmanager_offlinelogdirectorycount", "1 if any log is offline", int(offline > 0)),
             ("kafka_controller_kafkacontroller_globaltopiccount", "Topics", len(topics)),
             ("kafka_controller_kafkacontroller_globalpartitioncount", "Partitions", partitions),
         ):
@@ -149,16 +149,20 @@ class BrokerCollector(Collector):
         for name, text, value in (
             ("connection_creation", "Connections accepted", metrics.connections_opened),
             ("connection_close", "Connections closed", metrics.connections_closed),
-            ("expired_connections_killed", "Connections closed for silence", metrics.connections_expired),
+            ("expired_connections_killed", "Idle connections closed", metrics.connections_expired),
         ):
             family = CounterMetricFamily(f"kafka_server_socket_server_metrics_{name}", text, labels=LISTENER_LABELS)
             family.add_metric(LISTENER_VALUES, value)
             yield family
         yield CounterMetricFamily(
-            "fencepost_connections_refused", "Connections closed for what they sent", value=metrics.connections_refused
+            "fencepost_connections_refused",
+            "Connections closed after an invalid request, or over max.connections",
+            value=metrics.connections_refused,
         )
         yield CounterMetricFamily(
-            "fencepost_connections_failed", "Connections closed by a fault of ours", value=metrics.connections_failed
+            "fencepost_connections_failed",
+            "Connections closed after an internal error",
+            value=metrics.connections_failed,
         )
 
     def _requests(self) -> Iterator[Metric]:

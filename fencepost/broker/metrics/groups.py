@@ -37,17 +37,17 @@ def group_metrics(node: _Broker) -> Iterator[Metric]:
     for state in CONSUMER_STATES:
         consumers.add_metric((state,), found.get(state, 0))
     yield consumers
-    yield GaugeMetricFamily(f"{BEAN}_numgroups", "Groups that are remembered", value=sum(states.values()))
-    yield GaugeMetricFamily(f"{BEAN}_numoffsets", "Committed positions", value=groups.admin.offset_count)
+    yield GaugeMetricFamily(f"{BEAN}_numgroups", "Groups", value=sum(states.values()))
+    yield GaugeMetricFamily(f"{BEAN}_numoffsets", "Committed offsets", value=groups.admin.offset_count)
     for state in CLASSIC_STATES:
         yield GaugeMetricFamily(
             f"{BEAN}_numgroups{state.lower()}", f"Groups that are {state}", value=states.get(state, 0)
         )
     tallies = groups.tallies
     for name, text, value in (
-        ("offset_commit", "Positions committed, those in transactions too", tallies.committed_offsets),
-        ("offset_expiration", "Positions forgotten after their retention", tallies.expired_offsets),
-        ("offset_deletion", "Positions deleted by OffsetDelete", tallies.deleted_offsets),
+        ("offset_commit", "Offsets committed, including those in transactions", tallies.committed_offsets),
+        ("offset_expiration", "Offsets expired after their retention", tallies.expired_offsets),
+        ("offset_deletion", "Offsets deleted by OffsetDelete", tallies.deleted_offsets),
         ("group_completed_rebalance", "Rebalances that ended in a stable group", tallies.completed_rebalances),
     ):
         yield GaugeMetricFamily(f"{COUNTS}_{name}_count", f"{text}, since the start", value=value)

@@ -35,17 +35,21 @@ def transaction_metrics(node: _Broker) -> Iterator[Metric]:
     age = 0.0 if started_ms is None else max(0, node.clock.now_ms() - started_ms) / 1000
     for name, text, value in (
         ("oldest_open_transaction_seconds", "Age of the oldest open one", age),
-        ("transactional_ids", "Transactional ids that are remembered", len(transactions.store)),
-        ("producer_ids", "Different producer ids that partitions remember", _producer_ids(node)),
-        ("transactions_completing", "Decided transactions that owe markers", transactions.completing),
+        ("transactional_ids", "Transactional ids", len(transactions.store)),
+        ("producer_ids", "Distinct producer ids with state on a partition", _producer_ids(node)),
+        ("transactions_completing", "Decided transactions that still lack markers", transactions.completing),
         ("transaction_history", "Ids whose changes and refusals are kept for explanations", len(transactions.history)),
     ):
         yield GaugeMetricFamily(f"fencepost_{name}", text, value=value)
     yield GaugeMetricFamily(
-        "fencepost_hanging_transactions", "Open transactions that nothing will end", value=len(node.hanging.hanging)
+        "fencepost_hanging_transactions",
+        "Hanging transactions: open, and no coordinator will end them",
+        value=len(node.hanging.hanging),
     )
     yield CounterMetricFamily(
-        "fencepost_hanging_transactions_aborted", "Those aborted by the broker", value=node.hanging.aborted
+        "fencepost_hanging_transactions_aborted",
+        "Hanging transactions aborted by the broker",
+        value=node.hanging.aborted,
     )
     yield CounterMetricFamily("fencepost_markers_written", "Markers written", value=node.metrics.markers_written)
 
@@ -72,13 +76,13 @@ def _ends(node: HasTransactions) -> Iterator[Metric]:
 def _refusals(node: HasTransactions) -> Iterator[Metric]:
     history = node.transactions.history
     fenced = CounterMetricFamily(
-        "fencepost_producer_fenced", "Requests refused for a stale producer identity", labels=("reason",)
+        "fencepost_producer_fenced", "Requests rejected for a stale producer id or epoch", labels=("reason",)
     )
     for reason, count in sorted(history.fenced_by.items(), key=lambda pair: pair[0].value):
         fenced.add_metric((reason.value,), count)
     yield fenced
     refused = CounterMetricFamily(
-        "fencepost_transaction_requests_refused", "Requests refused by code and reason", labels=("code", "reason")
+        "fencepost_transaction_requests_refused", "Requests rejected, by code and reason", labels=("code", "reason")
     )
     for (code, reason), count in sorted(history.refused_by.items(), key=lambda pair: (pair[0][0], pair[0][1].value)):
         refused.add_metric((code.name, reason.value), count)
