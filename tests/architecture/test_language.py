@@ -12,11 +12,7 @@ from tests.architecture.project_files import MARKDOWN_FILES, PYTHON_FILES, ROOT,
 
 GLOSSARY = ROOT / "docs" / "glossary.md"
 PRODUCT_FILES = [path for path in PYTHON_FILES if name_of(path).startswith(("fencepost/", "pyspark_fencepost/"))]
-GUIDES = [
-    path
-    for path in MARKDOWN_FILES
-    if not name_of(path).startswith(("docs/decisions/", "docs/benchmarks.md", "docs/client.md"))
-]
+GUIDES = [path for path in MARKDOWN_FILES if not name_of(path).startswith(("docs/decisions/", "docs/benchmarks.md"))]
 """What people read to use the project. Decisions and measurements are records of their day."""
 SENTENCE_WORDS_MAX = 30
 NOT_PROSE = re.compile(r"^```.*?^```|<!--.*?-->|^(?: {4}|\||#).*?$", re.MULTILINE | re.DOTALL)
@@ -96,8 +92,8 @@ def test_a_docstring_is_no_message_and_a_piece_of_an_f_string_is_one() -> None:
 
 
 def sentences_of(text: str) -> list[str]:
-    """The sentences of a document's prose and lists; a code span and a link's address count as one word or none."""
-    text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", re.sub(r"`[^`]*`", "code", NOT_PROSE.sub("", text)))
+    """The sentences of a document's prose and lists; a list of code spans is one word, a link's address is none."""
+    text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", re.sub(r"`[^`]*`(,\s+`[^`]*`)*", "code", NOT_PROSE.sub("", text)))
     paragraphs = re.split(r"\n\s*\n|\n(?=\s*(?:[-*>]|\d+\.) )", text)
     return [one for paragraph in paragraphs for one in re.split(r"(?<=[.!?:;])\s+", " ".join(paragraph.split()))]
 
