@@ -117,7 +117,7 @@ def test_a_directory_that_can_not_be_read_is_told_as_offline(tmp_path: Path) -> 
         place.write_bytes(b"")  # a file where a log that is not open yet has its directory
         told = command(running, "cluster", "log-dirs", "--json")
         assert (told.exit_code, [one["error"] for one in json.loads(told.stdout)]) == (1, ["KAFKA_STORAGE_ERROR"])
-        assert "the size of spoilt-0 is unknown: " in running.log()
+        assert "cannot read the size of a log partition=spoilt-0 cause=" in running.log()
         beside = command(running, "cluster", "log-dirs", "--topic", "beside", "--by-partition")
         assert (beside.exit_code, "beside:0" in beside.stdout) == (0, True), beside.output
         place.unlink()
