@@ -138,7 +138,7 @@ def old_epoch_again(log: TakenApart) -> None:
         (abort_marker_never_written, {Rule.CLOSED}, "has no marker, yet epoch"),
         (abort_marker_cut_out, {Rule.DENSE, Rule.CLOSED}, "but no marker does"),
         (batch_cut_out, {Rule.DENSE}, "are missing, and nothing explains it"),
-        (batch_never_written, {Rule.GAPLESS}, "where 0 was to come"),
+        (batch_never_written, {Rule.GAPLESS}, "where 0 was expected"),
         (byte_flipped, {Rule.WHOLE}, "the CRC-32C does not match"),
         (abort_not_listed, {Rule.INDEX}, "are aborted, but not in the list"),
         (listed_but_committed, {Rule.CLOSED}, "the list says that producer"),
