@@ -19,17 +19,13 @@ NOT_PROSE = re.compile(r"^```.*?^```|<!--.*?-->|^(?: {4}|\||#).*?$", re.MULTILIN
 NAME_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 
+@cache
 def replaced(kind: str) -> frozenset[str]:
     """The words that the glossary bans from identifiers, or from messages."""
     section = GLOSSARY.read_text(encoding="utf-8").split("## Words that the project does not use")[-1]
     found = re.search(rf"In {kind} of the product[^:]*: (.*?)\.\n", section, re.DOTALL)
     assert found is not None, f"the glossary lists no words for {kind}"
     return frozenset(re.findall(r"`([^`]+)`", found[1]))
-
-
-@cache
-def tree_of(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
 
 
 def names_in(tree: ast.AST) -> Iterator[tuple[int, str]]:
@@ -68,16 +64,26 @@ def banned_texts(tree: ast.AST, banned: frozenset[str]) -> list[str]:
     return [f"{line}: {text[:80]!r}" for line, text in texts_in(tree) if pattern.search(text)]
 
 
+@cache
+def found_in_product() -> tuple[list[str], list[str]]:
+    """The banned names and texts of all files. No tree is kept: `test_house_rules.facts` says why."""
+    names: list[str] = []
+    texts: list[str] = []
+    for path in PRODUCT_FILES:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        names += [f"{name_of(path)}:{one}" for one in banned_names(tree, replaced("identifiers"))]
+        texts += [f"{name_of(path)}:{one}" for one in banned_texts(tree, replaced("messages"))]
+    return names, texts
+
+
 def test_no_identifier_uses_a_word_that_the_glossary_replaced() -> None:
-    banned = replaced("identifiers")
-    found = [f"{name_of(path)}:{one}" for path in PRODUCT_FILES for one in banned_names(tree_of(path), banned)]
-    assert sorted(set(found)) == []
+    names, _ = found_in_product()
+    assert sorted(set(names)) == []
 
 
 def test_no_message_uses_a_word_that_the_glossary_replaced() -> None:
-    banned = replaced("messages")
-    found = [f"{name_of(path)}:{one}" for path in PRODUCT_FILES for one in banned_texts(tree_of(path), banned)]
-    assert found == []
+    _, texts = found_in_product()
+    assert texts == []
 
 
 @pytest.mark.parametrize("name", ["story", "_said_wish", "WishList", "listBeats", "FETCH_STORY"])
