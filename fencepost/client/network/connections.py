@@ -116,9 +116,7 @@ class Connections:
         due_s = reach.retry_at - trio.current_time()
         await trio.sleep(max(0.0, min(due_s, _SOON_S)))
         if due_s > _SOON_S:
-            where = f"{address[0]}:{address[1]}: "
-            why = reach.last.removeprefix(where)
-            raise ConnectionLost(f"{where}{why}; not tried again yet", sent=False, node=node)
+            raise ConnectionLost(f"{address[0]}:{address[1]}: {reach.last}; not tried again yet", sent=False, node=node)
 
     async def _judge(self, ended: Connection, reach: Reach) -> None:
         """What the end of a connection says about its address. Raises AuthenticationError."""
@@ -154,7 +152,7 @@ class Connections:
             await self._ended_mute(reach, address)
             raise
         except ConnectionLost as error:
-            reach.failed(error.args[0])
+            reach.failed(error.args[0].removeprefix(f"{address[0]}:{address[1]}: "))
             raise
         reach.failed(f"not set up within {timeout_s:g} s")
         raise ConnectionLost(f"{address[0]}:{address[1]}: {reach.last}", sent=False, node=node)
