@@ -108,9 +108,9 @@ class LoopThread:
             if token is not None and thread.is_alive():
                 raise BrokerGone(f"the broker did not end within {END_SECONDS_MAX:g} s")
 
-    def _join(self) -> None:
+    def _join(self, seconds: float = END_SECONDS_MAX) -> None:
         if self._thread is not None:
-            self._thread.join(END_SECONDS_MAX)
+            self._thread.join(seconds)
 
     # Calls
 
@@ -141,9 +141,9 @@ class LoopThread:
         return self._submit(run)
 
     def _submit(self, run: Callable[[FaultyNode, "Future[T]"], None]) -> T:
-        while (thread := self._thread) is not None and thread.is_alive() and self._ready.wait(START_SECONDS_MAX):
+        while self.alive and self._ready.wait(START_SECONDS_MAX):
             if (token := self._token) is None:
-                thread.join(0.01)  # raise only when the dying broker is dead, unless it is started again
+                self._join(0.01)  # raise only when the dying broker is dead, unless it is started again
                 continue
             future: Future[T] = Future()
             self._calls.add(future)
