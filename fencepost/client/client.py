@@ -83,7 +83,7 @@ class Client:
         """A client out of Kafka's own dotted names ("bootstrap.servers", "linger.ms", "group.id", ...).
 
         What belongs to producers and consumers becomes their default. What other clients know and this one has no use
-        for is left out, with one warning. Raises ConfigError for other names, and for values that nobody takes.
+        for is left out, with one warning. Raises ConfigError for other names, and for values that are not accepted.
         """
         defaults = from_dotted(config)
         return cls(defaults.get("bootstrap_servers", ()), _defaults=defaults)

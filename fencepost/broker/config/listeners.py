@@ -51,7 +51,7 @@ def without_controllers(entries: Iterable[Given]) -> tuple[list[Given], tuple[st
     """The settings without controller listeners, and the listeners that were left out.
 
     A controller listener has a name that `controller.listener.names` lists. Apache Kafka's own server.properties has
-    one; here the node is its own controller, and nobody else talks to it.
+    one; here the node is its own controller, and no other node connects to it.
     """
     entries = list(entries)
     names = {name for one in entries if one.name == "controller.listener.names" for name in _parts(one.raw)}

@@ -230,7 +230,7 @@ async def _listed(
         subjects.append(all_brokers)
     found = []
     for subject in sorted(subjects):
-        own = {own_source(*next(iter(subject.named.items())))}
+        own = {own_source(subject.kind, subject.named[subject.kind])}
         if subject.kind == "broker":
             own.add(ConfigSource.STATIC_BROKER)
         try:

@@ -13,6 +13,7 @@ import click
 
 from fencepost.cli.client_options import BOOTSTRAP_NAMES, bootstrap_option, properties, trust_options
 from fencepost.cli.connect import EXIT_INTERRUPTED, fail, fail_with
+from fencepost.cli.parameters import SecondsType
 
 if TYPE_CHECKING:
     from fencepost.spark_pipelines.shape import Shape
@@ -69,8 +70,8 @@ def broker_options(command: F) -> F:
     timeout = click.option(
         "--timeout",
         "timeout_s",
-        type=click.FloatRange(min=0.1),
-        metavar="SECONDS",
+        type=SecondsType(at_least=0.1),
+        metavar="DURATION",
         expose_value=False,
         callback=_timeout,
         help="How long to go on trying where a broker does not answer.  [default: 60]",

@@ -341,7 +341,7 @@ class TransactionManager:
             self._break(self._sender.fatal)
 
     def _mend_sequences(self) -> None:
-        """A number that nobody will send needs a new epoch, which a broker before Kafka 2.5 cannot give (KIP-360)."""
+        """A sequence that will never be sent needs a new epoch; a broker before Kafka 2.5 cannot give it (KIP-360)."""
         state = self._driver.state
         if state.phase is Phase.READY and not state.tv2 and not state.bumps:
             broken = [
