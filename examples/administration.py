@@ -6,7 +6,7 @@ import trio
 
 import fencepost
 from fencepost import ErrorCode, TopicPartition
-from fencepost.client.admin import ItemErrors, NewTopic
+from fencepost.client.admin import ItemsFailedError, NewTopic
 
 TOPICS = ("admin-orders", "admin-payments")
 
@@ -20,7 +20,7 @@ async def main(address: str) -> None:
         # Several at once: what failed is told one by one, and the others are done.
         try:
             await admin.create_topics([NewTopic(TOPICS[0], 2), NewTopic(TOPICS[1], 1), NewTopic("not/a/name", 1)])
-        except ItemErrors as some:
+        except ItemsFailedError as some:
             for topic, error in some.errors.items():
                 print(f"not created: {topic}: {error.code.name if error.code else error}")
             print(f"created: {', '.join(some.results)}")

@@ -41,7 +41,7 @@ class Loader:
                     loading.tell_committed(step.end)
             except fencepost.AbortableError as error:
                 loading.tell_aborted(self._options.transaction_rows, str(error))
-            except fencepost.OutcomeUnknown as error:
+            except fencepost.OutcomeUnknownError as error:
                 loading.note(f"settling an unknown outcome: {error}")
                 await self._producer.reinitialise()
             position = await self._committed_position()

@@ -101,7 +101,7 @@ class Totaller:
         except fencepost.AbortableError as error:
             tell("totals-aborted", why=str(error))
             return False
-        except fencepost.OutcomeUnknown as error:
+        except fencepost.OutcomeUnknownError as error:
             tell("totals-aborted", why=str(error))
             await producer.reinitialise()
             return False

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from fencepost.client import AuthenticationError, KafkaError
-from fencepost.client.admin import ItemErrors
+from fencepost.client.admin import ItemsFailedError
 from fencepost.protocol.errors import ErrorCode
 
 _RIGHTS = "this needs rights that your user has not"
@@ -55,7 +55,7 @@ def sentence(error: KafkaError) -> str:
 
     What the client was doing is left out where the broker's own words name the same thing.
     """
-    if isinstance(error, ItemErrors):
+    if isinstance(error, ItemsFailedError):
         return "\n  ".join(sentence(one) for one in error.errors.values())
     if error.code is None:
         return str(error)

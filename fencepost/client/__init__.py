@@ -4,19 +4,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fencepost.client.admin import Admin as Admin
-    from fencepost.client.admin import ItemErrors as ItemErrors
+    from fencepost.client.admin import ItemsFailedError as ItemsFailedError
     from fencepost.client.client import Client as Client
     from fencepost.client.consumer.consumed import ConsumerBatch as ConsumerBatch
     from fencepost.client.consumer.consumed import ConsumerRecord as ConsumerRecord
     from fencepost.client.consumer.consumer import Consumer as Consumer
     from fencepost.client.consumer.positions import OffsetAndTimestamp as OffsetAndTimestamp
-    from fencepost.client.consumer.read_errors import CorruptRecords as CorruptRecords
-    from fencepost.client.consumer.read_errors import DeserializationFailed as DeserializationFailed
-    from fencepost.client.consumer.read_errors import LogTruncated as LogTruncated
-    from fencepost.client.consumer.read_errors import OffsetOutOfRange as OffsetOutOfRange
+    from fencepost.client.consumer.read_errors import CorruptRecordsError as CorruptRecordsError
+    from fencepost.client.consumer.read_errors import DeserializationError as DeserializationError
+    from fencepost.client.consumer.read_errors import LogTruncatedError as LogTruncatedError
+    from fencepost.client.consumer.read_errors import OffsetOutOfRangeError as OffsetOutOfRangeError
     from fencepost.client.consumer.read_errors import ReadError as ReadError
     from fencepost.client.consumer.whole_transaction import WholeTransaction as WholeTransaction
-    from fencepost.client.consumer.whole_transactions import TransactionTooLarge as TransactionTooLarge
+    from fencepost.client.consumer.whole_transactions import TransactionTooLargeError as TransactionTooLargeError
     from fencepost.client.consumer.whole_transactions import WholeTransactions as WholeTransactions
     from fencepost.client.core.group_types import CommittedOffset as CommittedOffset
     from fencepost.client.core.group_types import GroupMetadata as GroupMetadata
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from fencepost.client.errors import AuthenticationError as AuthenticationError
     from fencepost.client.errors import AuthorizationError as AuthorizationError
     from fencepost.client.errors import ConfigError as ConfigError
-    from fencepost.client.errors import ConnectionLost as ConnectionLost
+    from fencepost.client.errors import ConnectionLostError as ConnectionLostError
     from fencepost.client.errors import DeliveryError as DeliveryError
     from fencepost.client.errors import FatalError as FatalError
     from fencepost.client.errors import FencedError as FencedError
     from fencepost.client.errors import KafkaError as KafkaError
-    from fencepost.client.errors import OutcomeUnknown as OutcomeUnknown
+    from fencepost.client.errors import OutcomeUnknownError as OutcomeUnknownError
     from fencepost.client.errors import RetriableError as RetriableError
     from fencepost.client.group.subscription import Subscription as Subscription
     from fencepost.client.producer.deliveries import Delivery as Delivery
@@ -51,25 +51,25 @@ _HOME = {
     "Client": "client",
     "CommittedOffset": "core.group_types",
     "ConfigError": "errors",
-    "ConnectionLost": "errors",
+    "ConnectionLostError": "errors",
     "Consumer": "consumer.consumer",
     "ConsumerBatch": "consumer.consumed",
     "ConsumerRecord": "consumer.consumed",
-    "CorruptRecords": "consumer.read_errors",
+    "CorruptRecordsError": "consumer.read_errors",
     "Delivery": "producer.deliveries",
     "DeliveryError": "errors",
-    "DeserializationFailed": "consumer.read_errors",
+    "DeserializationError": "consumer.read_errors",
     "FatalError": "errors",
     "FencedError": "errors",
     "GroupMetadata": "core.group_types",
     "Subscription": "group.subscription",
-    "ItemErrors": "admin",
+    "ItemsFailedError": "admin",
     "KafkaError": "errors",
-    "LogTruncated": "consumer.read_errors",
+    "LogTruncatedError": "consumer.read_errors",
     "OffsetAndTimestamp": "consumer.positions",
-    "OffsetOutOfRange": "consumer.read_errors",
+    "OffsetOutOfRangeError": "consumer.read_errors",
     "OAuthToken": "core.sasl",
-    "OutcomeUnknown": "errors",
+    "OutcomeUnknownError": "errors",
     "PreparedTransaction": "transactions.open_transaction",
     "Producer": "producer.producer",
     "ProducerMetrics": "producer.metrics",
@@ -78,7 +78,7 @@ _HOME = {
     "RetriableError": "errors",
     "SerializationError": "serializers",
     "Transaction": "transactions.transaction",
-    "TransactionTooLarge": "consumer.whole_transactions",
+    "TransactionTooLargeError": "consumer.whole_transactions",
     "TransactionalProducer": "transactions.producer",
     "TwoPhaseProducer": "transactions.two_phase",
     "WholeTransaction": "consumer.whole_transaction",

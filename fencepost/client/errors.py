@@ -82,14 +82,14 @@ class AuthenticationError(FatalError):
     """
 
 
-class OutcomeUnknown(FatalError):
+class OutcomeUnknownError(FatalError):
     """A commit was sent and nobody answered: it may or may not have happened.
 
     The producer refuses further transactions until `await producer.reinitialise()`, which settles what is open.
     """
 
 
-class ConnectionLost(RetriableError):
+class ConnectionLostError(RetriableError):
     """The connection ended, or could not be made; `sent` tells whether the request may have reached the broker."""
 
     def __init__(self, message: str, *, sent: bool, api: str | None = None, node: int | None = None) -> None:

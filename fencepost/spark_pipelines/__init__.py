@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from fencepost.spark_pipelines.auditing.findings import PartitionReport as PartitionReport
     from fencepost.spark_pipelines.auditing.run import audit as audit
     from fencepost.spark_pipelines.auditing.run import batches as batches
-    from fencepost.spark_pipelines.errors import MissingPart as MissingPart
+    from fencepost.spark_pipelines.errors import MissingPartError as MissingPartError
     from fencepost.spark_pipelines.errors import PipelineError as PipelineError
     from fencepost.spark_pipelines.etl_query import etl as etl
     from fencepost.spark_pipelines.export_store import Manifest as Manifest
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _PLACES = {
     "AuditReport": "auditing.findings",
     "Manifest": "export_store",
-    "MissingPart": "errors",
+    "MissingPartError": "errors",
     "PartitionReport": "auditing.findings",
     "PipelineError": "errors",
     "Shape": "shape",

@@ -8,5 +8,5 @@ class PipelineError(Exception):
     """Something is not as the pipeline needs it; the text says what, and what to do."""
 
 
-class MissingPart(PipelineError):
+class MissingPartError(PipelineError):
     """PySpark, Arrow or Java is not there; the text says how to get it."""

@@ -215,7 +215,7 @@ def _identity(kafka: Mapping[str, Any], topics: Sequence[str]) -> tuple[str, dic
     """The cluster's id, and the topics' by name; "" where the broker is too old to have them."""
     import trio
 
-    from fencepost.client import Client, ItemErrors
+    from fencepost.client import Client, ItemsFailedError
 
     async def ask() -> list[tuple[str, dict[str, str]]]:
         answers = []
@@ -223,7 +223,7 @@ def _identity(kafka: Mapping[str, Any], topics: Sequence[str]) -> tuple[str, dic
             cluster_id = (await admin.describe_cluster()).cluster_id
             try:
                 described = await admin.describe_topics(*topics)
-            except* ItemErrors as group:
+            except* ItemsFailedError as group:
                 raise PipelineError(f"{group.exceptions[0]}") from None
             ids = {name: one.topic_id.hex() if any(one.topic_id) else "" for name, one in described.items()}
             answers.append((cluster_id or "", ids))

@@ -12,26 +12,26 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from fencepost.spark_pipelines.errors import INSTALL_SPARK, MissingPart
+from fencepost.spark_pipelines.errors import INSTALL_SPARK, MissingPartError
 
 LEAST_JAVA = 17
 _VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
 
 
 def need_spark() -> None:
-    """Raises MissingPart, with what to install, unless PySpark, Arrow and a Java that they run on are there."""
+    """Raises MissingPartError, with what to install, unless PySpark, Arrow and a Java that they run on are there."""
     missing = [name for name in ("pyspark", "pyarrow", "numpy") if find_spec(name) is None]
     if missing:
-        raise MissingPart(f"{' and '.join(missing)} is not installed here. Install it with: {INSTALL_SPARK}")
+        raise MissingPartError(f"{' and '.join(missing)} is not installed here. Install it with: {INSTALL_SPARK}")
     java = java_command()
     if java is None:
-        raise MissingPart(
+        raise MissingPartError(
             f"Spark needs Java {LEAST_JAVA} or newer, and there is none: neither JAVA_HOME nor java on the PATH.\n"
             "  Debian, Ubuntu: apt install openjdk-17-jre-headless;  macOS: brew install openjdk@17"
         )
     found = java_version(java)
     if found is not None and found < LEAST_JAVA:
-        raise MissingPart(
+        raise MissingPartError(
             f"Spark needs Java {LEAST_JAVA} or newer, but {java} is Java {found}: set JAVA_HOME to a newer one"
         )
 
@@ -57,7 +57,7 @@ def java_version(java: str) -> int | None:
 
 
 def spark_session(name: str, *, master: str | None = None, conf: Mapping[str, str] | None = None) -> Any:
-    """The session that runs already, or a new one; `master` None is Spark's own default, local[*]. Raises MissingPart.
+    """The running session, or a new one; `master` None is Spark's own default, local[*]. Raises MissingPartError.
 
     Its Python workers are this Python, unless PYSPARK_PYTHON or `conf` says otherwise, and can import this fencepost.
     """
@@ -92,7 +92,7 @@ def spark_session(name: str, *, master: str | None = None, conf: Mapping[str, st
 
 
 _TRACE = re.compile(r"^\s*(at |File |\.\.\. \d+ more|Traceback )")
-_ERROR_LINE = re.compile(r"^(?:[\w.]*\.)?(\w+(?:Error|Exception|DataLoss|Fenced\w*|Loss)): (.+)$")
+_ERROR_LINE = re.compile(r"^(?:[\w.]*\.)?(\w+(?:Error|Exception|Fenced\w*|Loss)): (.+)$")
 
 
 def cause_of(error: BaseException) -> str | None:

@@ -6,7 +6,7 @@ falls away, `async for` is `for`. Records cross between the threads in batches, 
 
 from fencepost.sync.client import Admin, Client
 from fencepost.sync.consumer import Consumer, WholeTransactions
-from fencepost.sync.loop import TimedOut, fail_after
+from fencepost.sync.loop import TimedOutError, fail_after
 from fencepost.sync.sending import (
     Batch,
     Delivery,
@@ -24,7 +24,7 @@ __all__ = [
     "Consumer",
     "Delivery",
     "Producer",
-    "TimedOut",
+    "TimedOutError",
     "Transaction",
     "TransactionBlock",
     "TransactionalProducer",

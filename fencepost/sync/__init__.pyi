@@ -50,7 +50,7 @@ from fencepost.client.producer.record_serializer import Headers
 from fencepost.client.serializers import AnyDeserializer, AnySerializer
 from fencepost.client.transactions.open_transaction import PreparedTransaction
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
-from fencepost.sync.loop import TimedOut as TimedOut
+from fencepost.sync.loop import TimedOutError as TimedOutError
 from fencepost.sync.loop import fail_after as fail_after
 
 K = TypeVar("K")

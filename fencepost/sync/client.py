@@ -17,10 +17,10 @@ class Admin(Opened, of=AsyncAdmin):
 class Client(Mirror, of=AsyncClient):
     """As fencepost.Client, blocking: `with Client("127.0.0.1:9092") as kafka`.
 
-    `timeout` (seconds) bounds every single call, but not the wait for records: an idle topic is no failure. It raises
-    TimedOut, a TimeoutError. Inside `with fail_after(seconds)` every call counts. Several threads may use a Client,
-    its producers and its admin; a consumer is for one thread at a time. In a forked process every call raises
-    RuntimeError: open a Client there.
+    `timeout` (seconds) bounds every single call, but not the wait for records: an idle topic is no failure. A call that
+    takes longer raises TimedOutError, a TimeoutError. Inside `with fail_after(seconds)` every call counts. Several
+    threads may share a Client, its producers and its admin; a consumer is for one thread at a time. In a forked process
+    every call raises RuntimeError: open a Client there.
     """
 
     def __init__(self, bootstrap_servers: str | Iterable[str], *, timeout: float | None = None, **options: Any) -> None:

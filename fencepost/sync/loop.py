@@ -19,7 +19,7 @@ _LOOK_AGAIN_S = 1.0
 _END_S = 10.0
 
 
-class TimedOut(TimeoutError, trio.TooSlowError):
+class TimedOutError(TimeoutError, trio.TooSlowError):
     """A call took longer than `fail_after` or the client's `timeout` allow. It was cancelled as trio cancels."""
 
 
@@ -32,7 +32,7 @@ _deadline = _Deadline()
 
 @contextmanager
 def fail_after(seconds: float) -> Iterator[None]:
-    """Calls of this thread inside the block raise TimedOut once `seconds` have passed. Blocks may be nested."""
+    """Calls of this thread inside the block raise TimedOutError once `seconds` have passed. Blocks may be nested."""
     outer, mine = _deadline.at, time.monotonic() + seconds
     _deadline.at = mine if outer is None else min(outer, mine)
     try:
@@ -216,7 +216,7 @@ class Loop:
             if not self._asked_to_end:  # it ends by itself, and what it ends with is worth the wait
                 self._thread.join(_END_S)
             raise self._gone()
-        raise TimedOut("the call took longer than it was given")
+        raise TimedOutError("the call took longer than it was given")
 
     def _context(self) -> contextvars.Context:
         """The calling thread's own, in which all its calls run one after the other."""

@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from fencepost.testing.log_view import Batch as Batch
     from fencepost.testing.log_view import LoggedRecord as LoggedRecord
     from fencepost.testing.log_view import LogView as LogView
-    from fencepost.testing.loop_thread import BrokerGone as BrokerGone
+    from fencepost.testing.loop_thread import BrokerGoneError as BrokerGoneError
     from fencepost.testing.lso_holders import OpenTransaction as OpenTransaction
 
 _HOME = {
     "Batch": "log_view",
     "Broker": "broker",
-    "BrokerGone": "loop_thread",
+    "BrokerGoneError": "loop_thread",
     "Fault": "faults",
     "LogView": "log_view",
     "LoggedRecord": "log_view",

@@ -124,7 +124,7 @@ class Broker(Inspection):
         self._release()
 
     def check(self) -> None:
-        """Raise BrokerGone if the broker has died of an error that no call has raised yet.
+        """Raise BrokerGoneError if the broker has died of an error that no call has raised yet.
 
         The end of `with` does this, and so do the fixtures after each test.
         """

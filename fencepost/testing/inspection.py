@@ -9,7 +9,7 @@ from fencepost.coordinator.metadata.topic_names import is_internal
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 from fencepost.testing.faulty_node import FaultyNode
-from fencepost.testing.loop_thread import BrokerGone, LoopThread
+from fencepost.testing.loop_thread import BrokerGoneError, LoopThread
 
 if TYPE_CHECKING:  # imported on first use, so that the first broker of a process is ready sooner
     from fencepost.testing.exactly_once import By
@@ -146,7 +146,7 @@ class Inspection:
         """Run `what` in the broker's thread, or here if the broker does not run."""
         try:
             self._loop.call(lambda node: what())
-        except BrokerGone:
+        except BrokerGoneError:
             what()
 
 

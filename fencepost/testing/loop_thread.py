@@ -19,7 +19,7 @@ CALL_SECONDS_MAX = 30.0
 END_SECONDS_MAX = 30.0
 
 
-class BrokerGone(Exception):
+class BrokerGoneError(Exception):
     """The broker does not run: it was killed or stopped, or it died; the cause of this exception is the reason."""
 
 
@@ -66,7 +66,7 @@ class LoopThread:
         self._thread.start()
         if not self._ready.wait(START_SECONDS_MAX):
             self.kill()
-            raise BrokerGone(f"the broker did not start within {START_SECONDS_MAX:g} s")
+            raise BrokerGoneError(f"the broker did not start within {START_SECONDS_MAX:g} s")
         self._raise_failure()
 
     def kill(self) -> None:
@@ -81,7 +81,7 @@ class LoopThread:
         self._raise_failure()
 
     def check(self) -> None:
-        """Raise BrokerGone if it died of an error that no call has raised yet."""
+        """Raise BrokerGoneError if it died of an error that no call has raised yet."""
         if not self._reported:
             raise self._gone()
 
@@ -106,7 +106,7 @@ class LoopThread:
                 pass  # it ended by itself meanwhile
             thread.join(END_SECONDS_MAX if token is not None else 0.01)
             if token is not None and thread.is_alive():
-                raise BrokerGone(f"the broker did not end within {END_SECONDS_MAX:g} s")
+                raise BrokerGoneError(f"the broker did not end within {END_SECONDS_MAX:g} s")
 
     def _join(self, seconds: float = END_SECONDS_MAX) -> None:
         if self._thread is not None:
@@ -115,7 +115,7 @@ class LoopThread:
     # Calls
 
     def call(self, function: Callable[..., T], *args: Any) -> T:
-        """Call `function(node, *args)` in the broker's thread. Raises its errors, and BrokerGone."""
+        """Call `function(node, *args)` in the broker's thread. Raises its errors, and BrokerGoneError."""
 
         def run(node: FaultyNode, future: Future[T]) -> None:
             try:
@@ -152,11 +152,11 @@ class LoopThread:
                 return future.result(CALL_SECONDS_MAX)
             except (_Restarting, trio.RunFinishedError):
                 continue
-            except BrokerGone:
+            except BrokerGoneError:
                 self._join()  # raise only when the dying broker is dead
                 raise
             except WaitTimeout:
-                raise BrokerGone(f"the broker did not answer within {CALL_SECONDS_MAX:g} s") from None
+                raise BrokerGoneError(f"the broker did not answer within {CALL_SECONDS_MAX:g} s") from None
             finally:
                 self._calls.discard(future)
         raise self._gone()
@@ -173,11 +173,11 @@ class LoopThread:
             if not future.done():
                 future.set_exception(_Restarting() if self._restarting else self._gone())
 
-    def _gone(self) -> BrokerGone:
+    def _gone(self) -> BrokerGoneError:
         if self._failure is None:
-            return BrokerGone("the broker does not run: call start() or restart()")
+            return BrokerGoneError("the broker does not run: call start() or restart()")
         self._reported = True
-        gone = BrokerGone(f"the broker died: {self._failure!r}")
+        gone = BrokerGoneError(f"the broker died: {self._failure!r}")
         gone.__cause__ = self._failure
         return gone
 

@@ -93,7 +93,7 @@ def fencepost_topic_factory(fencepost_shared_broker: "Broker", request: pytest.F
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
     """Restore the shared broker after a test and after its fixtures, so that the next test finds it running.
 
-    It runs again before the fixtures end, so that clients can be closed. Raises BrokerGone if it has died.
+    It runs again before the fixtures end, so that clients can be closed. Raises BrokerGoneError if it has died.
     """
     try:
         _restore(item.config)

@@ -15,7 +15,7 @@ PACKAGES = ("fencepost", "fencepost.client", "fencepost.client.admin", "fencepos
 BETWEEN_PARTS: dict[str, set[str]] = {
     "Client": {"cluster"},
     "Admin": {"cluster"},
-    "ItemErrors": {"derive"},
+    "ItemsFailedError": {"derive"},
     "WholeTransactions": {"close", "committed", "forget", "given", "offsets", "rewind"},
 }
 """By class: names without an underscore that the client's own parts call one another by. No program needs them."""

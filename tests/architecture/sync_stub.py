@@ -35,7 +35,7 @@ FIXED = {
     "types": {"TracebackType"},
     "typing": {"Any", "Generic", "Self", "TypeVar"},
     "fencepost.protocol.topics": {"TopicPartition"},
-    "fencepost.sync.loop": {"TimedOut as TimedOut", "fail_after as fail_after"},
+    "fencepost.sync.loop": {"TimedOutError as TimedOutError", "fail_after as fail_after"},
 }
 
 

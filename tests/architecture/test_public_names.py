@@ -21,7 +21,7 @@ MEMBERS = [(name, member) for name, kind in CLASSES.items() for member in member
 
 
 def test_there_is_something_to_check() -> None:
-    assert {"Client", "Consumer", "Admin", "ItemErrors", "sync.Client"} <= set(CLASSES)
+    assert {"Client", "Consumer", "Admin", "ItemsFailedError", "sync.Client"} <= set(CLASSES)
     assert ("Consumer", "batches") in MEMBERS
     assert ("sync.Consumer", "batches") in MEMBERS
     assert ("RecordMetadata", "timestamp") in MEMBERS, "a property of a tuple"
@@ -41,6 +41,12 @@ def test_a_public_method_or_property_says_what_it_does(name: str, member: str) -
     told = inspect.getdoc(getattr(CLASSES[name], member) if isinstance(found, classmethod | staticmethod) else found)
     assert told is not None, f"{name}.{member} has no docstring"
     assert re.search(r"\w{2,}.*[.:?]", told), f"{name}.{member}: {told!r} says nothing"
+
+
+def test_a_public_exception_ends_in_error() -> None:
+    exceptions = [kind for kind in CLASSES.values() if issubclass(kind, Exception)]
+    assert len(exceptions) > 10
+    assert [kind.__name__ for kind in exceptions if not kind.__name__.endswith("Error")] == []
 
 
 def test_the_guide_names_every_public_method() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import trio
 
 import fencepost
-from fencepost import AbortableError, OutcomeUnknown, RetriableError
+from fencepost import AbortableError, OutcomeUnknownError, RetriableError
 
 SESSION_MS = 1000
 
@@ -27,7 +27,7 @@ async def copy_one(
             await txn.send_offsets(consumer)
     except AbortableError as error:
         print(f"again: {error}", flush=True)
-    except OutcomeUnknown as error:
+    except OutcomeUnknownError as error:
         print(f"unknown: {error}; {await producer.reinitialise()}", flush=True)
 
 

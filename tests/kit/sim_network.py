@@ -16,7 +16,7 @@ import trio
 
 from fencepost.broker.network.context import Endpoint
 from fencepost.broker.network.server import Server
-from fencepost.client.errors import ConnectionLost
+from fencepost.client.errors import ConnectionLostError
 from fencepost.protocol.headers import read_request_header
 from fencepost.protocol.registry import API_BY_KEY
 from tests.kit.determinism import nap
@@ -142,13 +142,13 @@ class SimNetwork:
             raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
 
     async def dial(self, host: str, port: int, timeout_s: float) -> socket.socket:
-        """As `connect`, in the form of `fencepost.Client(dial=...)`. Raises ConnectionLost."""
+        """As `connect`, in the form of `fencepost.Client(dial=...)`. Raises ConnectionLostError."""
         with trio.move_on_after(timeout_s):
             try:
                 return await self.connect(f"{host}:{port}")
             except OSError as error:
-                raise ConnectionLost(f"{host}:{port}: {error}", sent=False) from error
-        raise ConnectionLost(f"{host}:{port}: no connection within {timeout_s:g} s", sent=False)
+                raise ConnectionLostError(f"{host}:{port}: {error}", sent=False) from error
+        raise ConnectionLostError(f"{host}:{port}: no connection within {timeout_s:g} s", sent=False)
 
     def _to_broker(self, client_id: str) -> socket.socket:
         assert self._server is not None

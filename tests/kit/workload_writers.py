@@ -300,7 +300,7 @@ async def own_transactions(task: Task) -> None:
                     journal.write("committed", number)
                 except (_Given, fencepost.AbortableError):
                     journal.write("aborted", number)
-                except fencepost.OutcomeUnknown:
+                except fencepost.OutcomeUnknownError:
                     await producer.reinitialise()
 
 
@@ -343,5 +343,5 @@ async def own_transform(task: Task) -> None:
                         await txn.send_offsets(consumer)
                 except fencepost.AbortableError:
                     continue  # the consumer goes back by itself
-                except fencepost.OutcomeUnknown:
+                except fencepost.OutcomeUnknownError:
                     await producer.reinitialise()

@@ -97,7 +97,7 @@ class OwnProgram(Program):
                 self.maybe_crash()
             told = "ok"
             return Fate.COMMITTED
-        except fencepost.OutcomeUnknown as error:
+        except fencepost.OutcomeUnknownError as error:
             told = repr(error)
             await producer.reinitialise()
             return Fate.UNKNOWN

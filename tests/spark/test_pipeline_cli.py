@@ -16,7 +16,7 @@ import trio
 from click.testing import CliRunner, Result
 
 from fencepost.cli.main import cli
-from fencepost.spark_pipelines import MissingPart, need_spark, session
+from fencepost.spark_pipelines import MissingPartError, need_spark, session
 from tests.kit import damage
 from tests.spark.conftest import Transact, java_is_there
 from tests.spark.killed import SLOW_STARTS_MAX, SLOW_WORKER
@@ -127,12 +127,12 @@ def test_where_java_or_pyspark_is_missing_or_too_old_it_is_said_how_to_get_it(
     monkeypatch.setenv("PATH", "/bin:/usr/bin")
     for version, number in (("1.8.0_402", 8), ("11.0.22", 11)):
         monkeypatch.setenv("JAVA_HOME", str(a_java(tmp_path / version, version)))
-        with pytest.raises(MissingPart, match=f"is Java {number}: set JAVA_HOME to a newer one"):
+        with pytest.raises(MissingPartError, match=f"is Java {number}: set JAVA_HOME to a newer one"):
             need_spark()
     monkeypatch.setenv("JAVA_HOME", str(a_java(tmp_path / "new", "21.0.1")))
     need_spark()
     monkeypatch.setattr(session, "find_spec", lambda name: None)
-    with pytest.raises(MissingPart, match=r"pyspark and pyarrow and numpy is not installed.*pip install"):
+    with pytest.raises(MissingPartError, match=r"pyspark and pyarrow and numpy is not installed.*pip install"):
         need_spark()
 
 

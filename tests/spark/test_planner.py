@@ -17,7 +17,7 @@ from fencepost.spark_connector.network.cluster import Cluster, OpenTransaction
 from fencepost.spark_connector.network.wire import Address
 from fencepost.spark_connector.source.options import Mode, parse_options
 from fencepost.spark_connector.source.planner import OffsetRange, PlanError, Planner, split
-from fencepost.spark_connector.source.reader import DataLoss
+from fencepost.spark_connector.source.reader import DataLossError
 from fencepost.spark_connector.source.scan import Limit
 from tests.kit.batch_log import BatchLog
 from tests.kit.spark_broker import FakeBroker
@@ -110,7 +110,7 @@ def test_a_batch_that_ends_before_it_starts_is_refused() -> None:
 
 def test_a_batch_that_starts_among_undecided_records_is_empty_and_beyond_them_is_data_loss() -> None:
     assert planner({T0: Part(0, 50, 80)}, startingOffsets='{"t":{"0":60}}').batch() == []
-    with pytest.raises(DataLoss, match="ends at offset 50, but was read up to 90"):
+    with pytest.raises(DataLossError, match="ends at offset 50, but was read up to 90"):
         planner({T0: Part(0, 50, 80)}, startingOffsets='{"t":{"0":90}}').batch()
 
 
@@ -192,7 +192,7 @@ def test_what_the_log_no_longer_holds_is_data_loss_or_a_warning(
     rest: list[tuple[int, int, int]],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    with pytest.raises(DataLoss, match=reason):
+    with pytest.raises(DataLossError, match=reason):
         planner(parts, Mode.STREAM).ranges(start, end)
     assert work(planner(parts, Mode.STREAM, failOnDataLoss="false").ranges(start, end)) == rest
     assert reason in caplog.text
@@ -286,7 +286,7 @@ def test_a_topic_that_is_gone_ends_a_running_query_or_is_read_no_more() -> None:
         end = stream.latest()
         assert end == {T0: 50}
         if expected is None:
-            with pytest.raises(DataLoss, match="u-0 is gone; it was read up to offset 5"):
+            with pytest.raises(DataLossError, match="u-0 is gone; it was read up to offset 5"):
                 stream.ranges(start, end)
         else:
             assert work(stream.ranges(start, end)) == expected
@@ -306,7 +306,7 @@ def test_a_topic_made_anew_is_data_loss_even_where_the_new_one_is_longer(caplog:
         cluster.parts, cluster.topic_ids = {T0: Part(0, 80), T1: Part(0, 50)}, {"t": b"b" * 16}
         end = stream.latest()
         if told == "true":
-            with pytest.raises(DataLoss, match="topic t was deleted and made anew after t-0 was read up to 50"):
+            with pytest.raises(DataLossError, match="topic t was deleted and made anew after t-0 was read up to 50"):
                 stream.ranges({T0: 50, T1: 50}, end)
             continue
         for _ in range(2):  # a micro-batch may be planned once more

@@ -20,7 +20,7 @@ from fencepost.protocol.topics import IsolationLevel, TopicPartition
 from fencepost.spark_connector.network.cluster import Cluster
 from fencepost.spark_connector.network.wire import BrokerError
 from fencepost.spark_connector.source.options import ALL_COLUMNS
-from fencepost.spark_connector.source.reader import DataLoss, FetchSettings, RangeReader
+from fencepost.spark_connector.source.reader import DataLossError, FetchSettings, RangeReader
 from tests.kit.batch_log import BatchLog
 from tests.kit.frames import framed
 from tests.kit.spark_broker import VERSIONS, FakeBroker
@@ -198,14 +198,14 @@ def test_an_error_that_waiting_does_not_cure_is_raised_at_once() -> None:
 def test_records_that_retention_took_are_data_loss() -> None:
     log = BatchLog().data(b"a").data(b"b").data(b"c")
     log.start, log.batches = 2, log.batches[2:]
-    with pytest.raises(DataLoss, match=r"offsets 0 to 2 are gone, the partition now holds 2 to 3"):
+    with pytest.raises(DataLossError, match=r"offsets 0 to 2 are gone, the partition now holds 2 to 3"):
         read(log)
     assert read(log, fail_on_data_loss=False) == [(2, b"c")]
 
 
 def test_a_topic_made_anew_that_ends_before_the_range_is_data_loss() -> None:
     log = BatchLog().data(b"a")
-    with pytest.raises(DataLoss, match="offsets 5 to 9 are gone"):
+    with pytest.raises(DataLossError, match="offsets 5 to 9 are gone"):
         read(log, 5, 9)
     assert read(log, 5, 9, fail_on_data_loss=False) == []
 

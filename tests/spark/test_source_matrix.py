@@ -14,7 +14,7 @@ pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
 from fencepost.spark_connector.source.planner import PlanError
-from fencepost.spark_connector.source.reader import DataLoss
+from fencepost.spark_connector.source.reader import DataLossError
 from tests.interop.conftest import started
 from tests.interop.java.real_kafka import RealKafka
 from tests.kit.broker_process import BrokerProcess
@@ -260,7 +260,7 @@ def test_deleted_records_are_data_loss_or_are_left_out(topic: Topic) -> None:
         rest = [Seen(0, 6, b"3"), Seen(0, 8, b"4")]
         assert topic.batch() == rest
         assert patient.all() == rest
-        with pytest.raises(DataLoss, match="begins at offset 6: records from 0 on are gone"):
+        with pytest.raises(DataLossError, match="begins at offset 6: records from 0 on are gone"):
             strict.step()
 
 
@@ -275,7 +275,7 @@ def test_a_topic_that_is_deleted_and_made_anew_under_a_running_query(world: Worl
             assert sorted(values(stream.all())) == [b"1", b"2"]
         topic.world.admin.delete_topics([topic.name])[topic.name].result(DEADLINE_SECONDS)
         until(lambda: topic.partitions() == [], what="the topic's end")
-        with pytest.raises(DataLoss, match=f"{topic.name}-0 is gone"):
+        with pytest.raises(DataLossError, match=f"{topic.name}-0 is gone"):
             strict.step()
         assert patient.step() == []
         other.commit(numbered(0, 3))
@@ -298,7 +298,7 @@ def test_a_topic_made_anew_between_two_triggers_is_noticed_by_its_id(world: Worl
         again = world.topic(1, name=topic.name)
         again.commit(numbered(0, *range(10, 15)))
         again.settled()
-        with pytest.raises(DataLoss, match="was deleted and made anew"):
+        with pytest.raises(DataLossError, match="was deleted and made anew"):
             strict.step()
         assert sorted(values(patient.all())) == [b"10", b"11", b"12", b"13", b"14"]
 

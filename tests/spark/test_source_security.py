@@ -13,7 +13,7 @@ pytest.importorskip("confluent_kafka")
 import pyarrow as pa
 
 from fencepost.spark_connector.network.cluster import Cluster
-from fencepost.spark_connector.network.wire import BrokerError, NotTrusted
+from fencepost.spark_connector.network.wire import BrokerError, NotTrustedError
 from fencepost.spark_connector.sink.commit import commit_batch
 from fencepost.spark_connector.sink.commit_marker import BatchId
 from fencepost.spark_connector.sink.encode import SinkError
@@ -163,7 +163,7 @@ def test_what_can_not_be_trusted_is_told(
     options = {**secure.options(listener, protocol, **said), "kafka.default.api.timeout.ms": "500"}
     with pytest.raises(BrokerError, match=reason) as caught:
         secure.topic.batch(**options)
-    assert isinstance(caught.value, NotTrusted) or listener == "PLAINTEXT"
+    assert isinstance(caught.value, NotTrustedError) or listener == "PLAINTEXT"
 
 
 def test_a_session_that_ends_is_followed_by_a_new_connection(secure: Secure) -> None:

@@ -185,12 +185,12 @@ def elect_leaders_command(places: tuple[Place, ...], everything: bool, unclean: 
 
     async def talk(admin: "Admin") -> Any:
         from fencepost.cli.places import partitions_of
-        from fencepost.client.admin import ItemErrors
+        from fencepost.client.admin import ItemsFailedError
 
         wanted = None if everything else await partitions_of(admin, places)
         try:
             return await admin.elect_leaders(wanted, unclean=unclean), {}
-        except ItemErrors as some:
+        except ItemsFailedError as some:
             return some.results, some.errors
 
     elected, refused = broker.ask(talk)

@@ -159,7 +159,7 @@ async def _delete_offsets(
     admin: "Admin", group_id: str, places: "Iterable[Place]", dry_run: bool
 ) -> list[tuple[str, str | None]]:
     """Forget some positions; per partition what went, and why it did not."""
-    from fencepost.client.admin import ItemErrors
+    from fencepost.client.admin import ItemsFailedError
 
     await known(admin, group_id)
     committed = await admin.group_offsets(group_id, stable=False)
@@ -172,7 +172,7 @@ async def _delete_offsets(
     try:
         if not dry_run:
             await admin.delete_group_offsets(group_id, chosen)
-    except ItemErrors as some:
+    except ItemsFailedError as some:
         errors = some.errors
     why = {
         ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "members of the group read this topic",

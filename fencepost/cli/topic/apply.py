@@ -105,11 +105,11 @@ async def _apply(
     admin: "Admin", plan: "ClusterPlan", dry_run: bool, *, atomic: bool
 ) -> "tuple[Applied | None, Any, bool]":
     """What was changed, or the errors that kept it from being; and whether its access rules are not enforced."""
-    from fencepost.client.admin import ItemErrors
+    from fencepost.client.admin import ItemsFailedError
 
     try:
         done = await admin.apply(plan, validate_only=dry_run, atomic=atomic)
-    except ItemErrors as some:
+    except ItemsFailedError as some:
         return None, some, False
     except KafkaError as error:
         if error.code is None and isinstance(error, RetriableError) and not dry_run:

@@ -174,12 +174,12 @@ def create_command(
     configs = as_mapping(settings)
 
     async def talk(admin: "Admin") -> Any:
-        from fencepost.client.admin import ItemErrors, NewTopic
+        from fencepost.client.admin import ItemsFailedError, NewTopic
 
         wanted = [NewTopic(name, partitions or -1, replication_factor or -1, configs) for name in names]
         try:
             return await admin.create_topics(wanted, validate_only=dry_run), {}
-        except ItemErrors as some:
+        except ItemsFailedError as some:
             return some.results, some.errors
 
     made, refused = broker.ask(talk)
@@ -217,19 +217,19 @@ def delete_command(
     wanted = references(names, ids)
 
     async def talk(admin: "Admin") -> Any:
-        from fencepost.client.admin import ItemErrors
+        from fencepost.client.admin import ItemsFailedError
 
         there: Mapping[str, TopicDescription] = {}
         refused: dict[str | bytes, KafkaError] = {}
         try:
             there = await admin.describe_topics(*wanted)
-        except ItemErrors as some:
+        except ItemsFailedError as some:
             there, refused = some.results, dict(some.errors)
         going = [one for one in wanted if one not in refused]
         if going and not dry_run:
             try:
                 await admin.delete_topics(going)
-            except ItemErrors as some:
+            except ItemsFailedError as some:
                 refused |= some.errors
         return there, refused
 

@@ -104,7 +104,7 @@ def trim(
 async def _trim(
     admin: "Admin", wanted: "list[TopicPartition]", offset: int | None, since: int | None, dry_run: bool
 ) -> list[Cut]:
-    from fencepost.client.admin import ItemErrors
+    from fencepost.client.admin import ItemsFailedError
 
     first = await admin.list_offsets(wanted, at="earliest")
     end = await admin.list_offsets(wanted, isolation="read_uncommitted")
@@ -123,7 +123,7 @@ async def _trim(
     if moving and not dry_run:
         try:
             await admin.delete_records({p: to for p, to in moving.items() if p not in beyond})
-        except ItemErrors as some:
+        except ItemsFailedError as some:
             errors = some.errors
     told = {**{p: str(error) for p, error in errors.items()}, **beyond}
     return [Cut(p, first[p].offset, places[p], told.get(p)) for p in wanted]

@@ -11,7 +11,7 @@ from fencepost.client.admin.cluster_types import (
     Reassignment,
     ReplicaSize,
 )
-from fencepost.client.admin.item_errors import ItemErrors
+from fencepost.client.admin.item_errors import ItemsFailedError
 from fencepost.client.admin.lag import PartitionLag
 from fencepost.client.admin.plan_types import (
     Applied,
@@ -83,7 +83,7 @@ __all__ = [
     "HeldBack",
     "HistoryEvent",
     "Holder",
-    "ItemErrors",
+    "ItemsFailedError",
     "LogDir",
     "NewTopic",
     "OffsetInfo",

@@ -30,7 +30,7 @@ class Admin:
 
     Every call goes to the broker that answers for its subject, and retries what is retriable until
     `default_api_timeout_ms` ends. A call that names one thing raises KafkaError with the broker's code; one that can
-    name several raises ItemErrors, which has an error for each that failed and the results of the others. What a
+    name several raises ItemsFailedError, which has an error for each that failed and the results of the others. What a
     broker is too old for raises FatalError (UNSUPPORTED_VERSION).
     """
 
@@ -119,8 +119,8 @@ class Admin:
         is changed, and the answer is what would be.
 
         Only a fencepost broker can do it at once. With `atomic` False any Kafka is asked thing by thing: each is
-        checked before the first is changed, but an error in between leaves a part done. Raises ItemErrors by "topic
-        NAME", "broker ID", "group NAME" or "acl ..."; FatalError (UNSUPPORTED_VERSION) where `atomic` cannot be.
+        checked before the first is changed, but an error in between leaves a part done. Raises ItemsFailedError by
+        "topic NAME", "broker ID", "group NAME" or "acl ..."; FatalError (UNSUPPORTED_VERSION) where `atomic` cannot be.
         """
         if atomic:
             return await self._parts.plans.apply_at_once(plan, validate_only)

@@ -143,7 +143,7 @@ class ClusterAdmin:
     ) -> dict[int, tuple[LogDir, ...]]:
         """The directories of brokers (all, if none is named) with the replicas in them, of all or of these partitions.
 
-        A directory that is offline has `error`. Raises ItemErrors by broker.
+        A directory that is offline has `error`. Raises ItemsFailedError by broker.
         """
         if not brokers:
             brokers = tuple(one.broker_id for one in (await self.describe_cluster()).brokers)
@@ -164,7 +164,7 @@ class ClusterAdmin:
     async def alter_replica_log_dirs(self, broker: int, places: Mapping[TopicPartition, str]) -> None:
         """Move a broker's replicas to other directories of it, by their absolute paths; returns when that has begun.
 
-        Raises ItemErrors by partition (LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR, ...).
+        Raises ItemsFailedError by partition (LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR, ...).
         """
         asked = {TopicPartition(*partition): path for partition, path in places.items()}
 

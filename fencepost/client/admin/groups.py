@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Collection, Iterable, Mapping
 from typing import Any, TypeVar
 
-from fencepost.client.admin.item_errors import ItemErrors
+from fencepost.client.admin.item_errors import ItemsFailedError
 from fencepost.client.admin.requests import AdminRequests, ToBroker, ToCoordinator, failure, is_unsupported
 from fencepost.client.admin.types import GroupDescription, GroupListing, GroupMember, consumer_group_description
 from fencepost.client.core.consumer_protocol import decode_assignment
@@ -68,7 +68,7 @@ class GroupAdmin:
         return found[group_id]
 
     async def describe_groups(self, *group_ids: str) -> dict[str, GroupDescription]:
-        """As `describe_group` for several. Raises ItemErrors by group."""
+        """As `describe_group` for several. Raises ItemsFailedError by group."""
 
         async def classic(node: int | None, some: list[str]) -> dict[str, GroupDescription | KafkaError]:
             answer = await self._rpc.ask(node, DescribeGroupsRequest(groups=some))
@@ -103,7 +103,7 @@ class GroupAdmin:
         await _single(self.delete_groups(group_id))
 
     async def delete_groups(self, *group_ids: str) -> None:
-        """As `delete_group` for several. Raises ItemErrors by group."""
+        """As `delete_group` for several. Raises ItemsFailedError by group."""
 
         async def ask(node: int | None, some: list[str]) -> dict[str, KafkaError | None]:
             answer = await self._rpc.ask(node, DeleteGroupsRequest(groups_names=some))
@@ -125,7 +125,7 @@ class GroupAdmin:
         """Take members out of a group (Kafka 2.4), static ones by their instance id, others by the id they were given.
 
         Their partitions go to the others at once. A program that still runs joins again. `reason` stands in the
-        broker's log (Kafka 3.2). Raises ItemErrors by id (UNKNOWN_MEMBER_ID, ...).
+        broker's log (Kafka 3.2). Raises ItemsFailedError by id (UNKNOWN_MEMBER_ID, ...).
         """
         asked = [(True, one) for one in instance_ids] + [(False, one) for one in member_ids]
         names = {entry: entry[1] for entry in asked}
@@ -167,8 +167,8 @@ class GroupAdmin:
     async def alter_group_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int | CommittedOffset]) -> None:
         """Set an empty group's offsets; a group that was not there is made.
 
-        A CommittedOffset brings leader epoch and metadata with it. Raises ItemErrors by partition: UNKNOWN_MEMBER_ID
-        while the group has members, UNKNOWN_TOPIC_OR_PARTITION, ...
+        A CommittedOffset brings leader epoch and metadata with it. Raises ItemsFailedError by partition:
+        UNKNOWN_MEMBER_ID while the group has members, UNKNOWN_TOPIC_OR_PARTITION, ...
         """
         asked = {TopicPartition(*p): _place(place) for p, place in offsets.items()}
 
@@ -184,7 +184,7 @@ class GroupAdmin:
     async def delete_group_offsets(self, group_id: str, partitions: Collection[TopicPartition]) -> None:
         """Forget a group's positions in `partitions`, also while it lives (KIP-496, Kafka 2.4).
 
-        Raises ItemErrors by partition: GROUP_SUBSCRIBED_TO_TOPIC where its members read the topic,
+        Raises ItemsFailedError by partition: GROUP_SUBSCRIBED_TO_TOPIC where its members read the topic,
         UNSTABLE_OFFSET_COMMIT where an open transaction holds a position; and KafkaError for the group:
         GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP where the members are no consumers.
         """
@@ -210,7 +210,7 @@ async def _single(several: Awaitable[T]) -> T:
     """The answer about one item; its error is raised as it is."""
     try:
         return await several
-    except ItemErrors as errors:
+    except ItemsFailedError as errors:
         raise next(iter(errors.errors.values())) from None
 
 

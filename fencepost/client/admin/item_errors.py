@@ -6,7 +6,7 @@ from typing import Any
 from fencepost.client.errors import KafkaError
 
 
-class ItemErrors(KafkaError, ExceptionGroup[KafkaError]):
+class ItemsFailedError(KafkaError, ExceptionGroup[KafkaError]):
     """Some of what was asked for failed. Calls that name several things (topics, partitions, groups, rules) raise it.
 
     `errors` has one KafkaError for each thing that failed, by the thing as it was asked for; `results` has what the
@@ -21,7 +21,7 @@ class ItemErrors(KafkaError, ExceptionGroup[KafkaError]):
 
     def __new__(
         cls, what: str, errors: Mapping[Any, KafkaError], results: Mapping[Any, Any] | None = None
-    ) -> "ItemErrors":
+    ) -> "ItemsFailedError":
         return super().__new__(cls, what, list(errors.values()))
 
     def __init__(self, what: str, errors: Mapping[Any, KafkaError], results: Mapping[Any, Any] | None = None) -> None:
@@ -35,12 +35,12 @@ class ItemErrors(KafkaError, ExceptionGroup[KafkaError]):
         self.errors = dict(errors)
         self.results = dict(results or {})
 
-    def derive(self, excs: Sequence[Exception]) -> "ItemErrors | ExceptionGroup[Exception]":  # type: ignore[override]
+    def derive(self, excs: Sequence[Exception]) -> "ItemsFailedError | ExceptionGroup[Exception]":  # type: ignore[override]
         """A part of the group, as `except*` and `split` make them."""
         kept = {item: error for item, error in self.errors.items() if any(error is one for one in excs)}
         if len(kept) != len(excs):
             return ExceptionGroup(self.message, excs)
-        return ItemErrors(self.message, kept, self.results)
+        return ItemsFailedError(self.message, kept, self.results)
 
     def __str__(self) -> str:
         shown = [f"{item!s}: {error}" for item, error in list(self.errors.items())[:_SHOWN]]
@@ -48,7 +48,7 @@ class ItemErrors(KafkaError, ExceptionGroup[KafkaError]):
         return f"{self.message}: {'; '.join(shown)}{more}"
 
     def __repr__(self) -> str:
-        return f"ItemErrors({str(self)!r})"
+        return f"ItemsFailedError({str(self)!r})"
 
 
 _SHOWN = 3

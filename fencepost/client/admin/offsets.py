@@ -43,7 +43,7 @@ class OffsetAdmin:
 
         Places are "earliest", "latest", "max_timestamp" (Kafka 3.0), "earliest_local" (3.4), "latest_tiered" (3.9). A
         time means the first record that is as late. "latest" is the last stable offset for read_committed, the high
-        watermark for read_uncommitted (row I6). Raises ItemErrors by partition (UNKNOWN_TOPIC_OR_PARTITION, ...).
+        watermark for read_uncommitted (row I6). Raises ItemsFailedError by partition (UNKNOWN_TOPIC_OR_PARTITION, ...).
         """
         level = IsolationLevel[isolation.upper()]
         places = dict(wanted) if isinstance(wanted, Mapping) else dict.fromkeys(wanted, at)
@@ -75,7 +75,8 @@ class OffsetAdmin:
     async def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Drop all records before an offset per partition (-1: up to the high watermark); the new first offsets.
 
-        Raises ItemErrors by partition (OFFSET_OUT_OF_RANGE, POLICY_VIOLATION where the topic is only compacted, ...).
+        Raises ItemsFailedError by partition (OFFSET_OUT_OF_RANGE, POLICY_VIOLATION where the topic is only compacted,
+        ...).
         """
         asked = {TopicPartition(*partition): offset for partition, offset in before.items()}
 

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Awaitable, Collection, Mapping
 from typing import Final
 
-from fencepost.client.admin.item_errors import ItemErrors
+from fencepost.client.admin.item_errors import ItemsFailedError
 from fencepost.client.admin.parts import AdminParts
 from fencepost.client.admin.plan_types import (
     Applied,
@@ -105,7 +105,7 @@ class _Removal(_Step):
 
 
 async def apply_by_steps(admin: AdminParts, plan: ClusterPlan, validate_only: bool) -> Applied:
-    """Have every step checked, and then made. Raises ItemErrors, whose results are the steps that were made."""
+    """Have every step checked, and then made. Raises ItemsFailedError, whose results are the steps that were made."""
     steps = await _steps(admin, plan)
     await _run(admin, steps, validate_only=True)
     if not validate_only:
@@ -128,14 +128,14 @@ async def _run(admin: AdminParts, steps: list[_Step], *, validate_only: bool) ->
         if not validate_only:
             done[step.subject] = (*done.get(step.subject, ()), *step.changes)
     if errors:
-        raise ItemErrors(STEP_BY_STEP, errors, done)
+        raise ItemsFailedError(STEP_BY_STEP, errors, done)
 
 
 async def _steps(admin: AdminParts, plan: ClusterPlan) -> list[_Step]:
-    """What differs: first what is added, in the end what goes. Raises ItemErrors for what no step can change."""
+    """What differs: first what is added, in the end what goes. Raises ItemsFailedError for what no step can change."""
     torn = _torn(plan)
     if torn:
-        raise ItemErrors(STEP_BY_STEP, torn)
+        raise ItemsFailedError(STEP_BY_STEP, torn)
     there = await _there(admin, [one.name for one in plan.topics])
     steps: list[_Step] = []
     last: list[_Step] = []
@@ -159,7 +159,7 @@ async def _steps(admin: AdminParts, plan: ClusterPlan) -> list[_Step]:
         rules = set(await admin.security.describe_acls())
         steps += [_Rule(one.rule, one.absent) for one in plan.acls if (one.rule in rules) == one.absent]
     if errors:
-        raise ItemErrors(STEP_BY_STEP, errors)
+        raise ItemsFailedError(STEP_BY_STEP, errors)
     return [*steps, *last]
 
 
@@ -180,10 +180,10 @@ async def _there(admin: AdminParts, names: list[str]) -> Mapping[str, TopicDescr
         return {}
     try:
         return await admin.topics.describe_topics(*names)
-    except ItemErrors as some:
+    except ItemsFailedError as some:
         wrong = {f"topic {name}": error for name, error in some.errors.items() if error.code not in NO_TOPIC}
         if wrong:
-            raise ItemErrors(STEP_BY_STEP, wrong) from None  # without the results, which are no steps
+            raise ItemsFailedError(STEP_BY_STEP, wrong) from None  # without the results, which are no steps
         return some.results
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from fencepost.client.admin.item_errors import ItemErrors
+from fencepost.client.admin.item_errors import ItemsFailedError
 from fencepost.client.admin.plan_types import Applied, ClusterPlan, PlannedChange, Settings, WantedAcl, shown_rule
 from fencepost.client.admin.requests import AdminRequests, failure
 from fencepost.client.admin.topics import TopicAdmin
@@ -53,7 +53,7 @@ class PlanAdmin:
                 if isinstance(error, RetriableError):
                     return error
             if errors:
-                return ItemErrors(APPLYING, errors)
+                return ItemsFailedError(APPLYING, errors)
             return Applied(tuple(_change(plan, one) for one in answer.plan.changes), atomic=True)
 
         done = await self._rpc.one("", self._rpc.controller, ask, APPLYING)

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from fencepost.client.admin.cluster_types import Reassignment
-from fencepost.client.admin.item_errors import ItemErrors
+from fencepost.client.admin.item_errors import ItemsFailedError
 from fencepost.client.admin.requests import AdminRequests, failure
 from fencepost.client.errors import KafkaError
 from fencepost.client.group.requests import by_topic
@@ -44,7 +44,7 @@ class ReplicaAdmin:
         """Let the preferred replica lead, of these partitions or all (Kafka 2.2). False: it leads already.
 
         `unclean` (2.4) gives the lead to a replica that is not in sync where no other lives, which loses records.
-        Asked for all, brokers tell only partitions that changed or failed. Raises ItemErrors by partition
+        Asked for all, brokers tell only partitions that changed or failed. Raises ItemsFailedError by partition
         (PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE, UNKNOWN_TOPIC_OR_PARTITION, ...).
         """
         what = "electing leaders"
@@ -74,7 +74,7 @@ class ReplicaAdmin:
         failed = {partition: one for partition, one in answers.items() if isinstance(one, KafkaError)}
         elected = {partition: one for partition, one in answers.items() if not isinstance(one, KafkaError)}
         if failed:
-            raise ItemErrors(what, failed, elected)
+            raise ItemsFailedError(what, failed, elected)
         return elected
 
     async def list_reassignments(
@@ -103,7 +103,7 @@ class ReplicaAdmin:
         """Begin to move partitions to these brokers, the preferred leader first; None gives up a move (Kafka 2.4).
 
         `keep_replication_factor` (4.1) refuses changes that make more or fewer replicas. Returns when the moves have
-        begun. Raises ItemErrors by partition (NO_REASSIGNMENT_IN_PROGRESS, INVALID_REPLICA_ASSIGNMENT, ...).
+        begun. Raises ItemsFailedError by partition (NO_REASSIGNMENT_IN_PROGRESS, INVALID_REPLICA_ASSIGNMENT, ...).
         """
         asked = {TopicPartition(*partition): brokers for partition, brokers in changes.items()}
         what = "altering reassignments"

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping
 from typing import Any, TypeVar
 
-from fencepost.client.admin.item_errors import ItemErrors
+from fencepost.client.admin.item_errors import ItemsFailedError
 from fencepost.client.errors import FatalError, KafkaError, RetriableError, code_of, error_for
 from fencepost.client.network.cluster import Cluster
 from fencepost.protocol.errors import ErrorCode
@@ -128,7 +128,7 @@ class AdminRequests:
         """Ask for all items, one request to each broker that answers for some; retry those that may yet succeed.
 
         `ask` returns for each of its items a value or an error; RetriableErrors are asked again until the deadline.
-        Raises ItemErrors; and what `ask` raises itself that is not retriable, as it concerns all items.
+        Raises ItemsFailedError; and what `ask` raises itself that is not retriable, as it concerns all items.
         """
         asked = list(dict.fromkeys(items))
         found: dict[K, V] = {}
@@ -169,7 +169,7 @@ class AdminRequests:
         except RetriableError as late:
             failed |= {item: waiting.get(item, late) for item in asked if item not in found and item not in failed}
         if failed:
-            raise ItemErrors(what, failed, found)
+            raise ItemsFailedError(what, failed, found)
         return {item: found[item] for item in asked}
 
     async def one(self, item: K, route: Route, ask: Callable[[int | None], Awaitable[V | KafkaError]], what: str) -> V:

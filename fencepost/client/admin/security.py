@@ -63,7 +63,7 @@ class SecurityAdmin:
         return sorted(acl_of(resource, one) for resource in answer.resources for one in resource.acls)
 
     async def create_acls(self, *rules: Acl) -> None:
-        """Add access rules; one that is there already stays. Raises ItemErrors by rule (SECURITY_DISABLED, ...)."""
+        """Add access rules; those that exist stay. Raises ItemsFailedError by rule (SECURITY_DISABLED, ...)."""
 
         async def ask(node: int | None, some: list[Acl]) -> dict[Acl, KafkaError | None]:
             creations = [
@@ -87,7 +87,7 @@ class SecurityAdmin:
         await self._rpc.each(rules, self._rpc.controller, ask, "creating access rules")
 
     async def delete_acls(self, *which: AclFilter) -> dict[AclFilter, list[Acl]]:
-        """Remove the access rules that match; what went, by filter. Raises ItemErrors by filter.
+        """Remove the access rules that match; what went, by filter. Raises ItemsFailedError by filter.
 
         An Acl as a filter is `AclFilter(*acl)`.
         """
@@ -121,7 +121,7 @@ class SecurityAdmin:
     async def alter_client_quotas(
         self, changes: Mapping[QuotaEntity, Mapping[str, float | None]], *, validate_only: bool = False
     ) -> None:
-        """Set quotas, remove those given as None (Kafka 2.6). Raises ItemErrors by entity (INVALID_REQUEST, ...).
+        """Set quotas, remove those given as None (Kafka 2.6). Raises ItemsFailedError by entity (INVALID_REQUEST, ...).
 
         Kafka's are producer_byte_rate and consumer_byte_rate (bytes per second), request_percentage,
         controller_mutation_rate, and for addresses connection_creation_rate.
@@ -153,7 +153,7 @@ class SecurityAdmin:
     async def describe_user_scram_credentials(self, *users: str) -> dict[str, tuple[ScramCredential, ...]]:
         """With which mechanisms users can log in (Kafka 2.7); of all users, if none is named.
 
-        Raises ItemErrors by user (RESOURCE_NOT_FOUND for one that has none), KafkaError for the whole.
+        Raises ItemsFailedError by user (RESOURCE_NOT_FOUND for one that has none), KafkaError for the whole.
         """
         what = "describing SCRAM users"
 
@@ -183,7 +183,7 @@ class SecurityAdmin:
     async def alter_user_scram_credentials(
         self, *, upsert: Iterable[ScramUpsertion] = (), delete: Iterable[ScramDeletion] = ()
     ) -> None:
-        """Set and remove SCRAM credentials of users (Kafka 2.7). Raises ItemErrors by user.
+        """Set and remove SCRAM credentials of users (Kafka 2.7). Raises ItemsFailedError by user.
 
         RESOURCE_NOT_FOUND for the removal of what is not there, UNACCEPTABLE_CREDENTIAL for too few iterations (Kafka
         wants 4096 to 16384), DUPLICATE_RESOURCE where a user is named twice: Kafka changes one mechanism at a time.

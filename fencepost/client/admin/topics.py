@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from fencepost.client.admin.item_errors import ItemErrors
+from fencepost.client.admin.item_errors import ItemsFailedError
 from fencepost.client.admin.requests import AdminRequests, failure
 from fencepost.client.admin.types import CreatedTopic, NewTopic, TopicDescription
 from fencepost.client.core.partitions import PartitionInfo
@@ -54,7 +54,7 @@ class TopicAdmin:
         topic = NewTopic(name, partitions, replication_factor, configs or {}, assignments)
         try:
             await self.create_topics([topic], validate_only=validate_only)
-        except ItemErrors as several:
+        except ItemsFailedError as several:
             error = several.errors[name]
             if error.code is ErrorCode.TOPIC_ALREADY_EXISTS and if_not_exists:
                 return False
@@ -64,7 +64,7 @@ class TopicAdmin:
     async def create_topics(
         self, topics: Iterable[NewTopic | str], *, validate_only: bool = False
     ) -> dict[str, CreatedTopic]:
-        """Create topics, by their names; a plain name takes the broker's defaults. Raises ItemErrors by name.
+        """Create topics, by their names; a plain name takes the broker's defaults. Raises ItemsFailedError by name.
 
         Returns when the topics are known to a broker. With `validate_only` nothing is created, and the answer is what
         would be.
@@ -87,7 +87,7 @@ class TopicAdmin:
 
         try:
             made = await self._rpc.each(wanted, self._rpc.controller, ask, "creating topics")
-        except ItemErrors as some:
+        except ItemsFailedError as some:
             await self.wait_for([] if validate_only else list(some.results))
             raise
         await self.wait_for([] if validate_only else list(made))
@@ -111,7 +111,7 @@ class TopicAdmin:
         """
         try:
             await self.delete_topics([topic])
-        except ItemErrors as several:
+        except ItemsFailedError as several:
             error = several.errors[topic]
             if error.code in NO_TOPIC and if_exists:
                 return False
@@ -119,7 +119,7 @@ class TopicAdmin:
         return True
 
     async def delete_topics(self, topics: Iterable[str | bytes]) -> None:
-        """Delete topics with all their records, by their names or (Kafka 2.8) their ids. Raises ItemErrors."""
+        """Delete topics with all their records, by their names or (Kafka 2.8) their ids. Raises ItemsFailedError."""
         asked = list(topics)
         by_id = any(isinstance(topic, bytes) for topic in asked)
 
@@ -177,7 +177,7 @@ class TopicAdmin:
     async def describe_topics(self, *topics: str | bytes) -> dict[str, TopicDescription]:
         """Partitions, leaders and replicas of topics, named or (Kafka 2.8) by id; of all, if none is named.
 
-        By name, whatever they were asked by. Raises ItemErrors by what was asked: UNKNOWN_TOPIC_OR_PARTITION,
+        By name, whatever they were asked by. Raises ItemsFailedError by what was asked: UNKNOWN_TOPIC_OR_PARTITION,
         UNKNOWN_TOPIC_ID. Where none is named, topics that the broker cannot describe now are left out.
         """
 
@@ -198,7 +198,7 @@ class TopicAdmin:
 
         found, failed = await self._rpc.retry(attempt, "describing topics")
         if failed:
-            raise ItemErrors("describing topics", failed, found)
+            raise ItemsFailedError("describing topics", failed, found)
         return found
 
     async def _metadata(self, topics: Sequence[str | bytes]) -> list[Any]:

@@ -5,7 +5,7 @@ from itertools import repeat
 from typing import Any, Generic, NamedTuple, TypeVar, cast, overload
 
 from fencepost.client.config import ConsumerConfig
-from fencepost.client.consumer.read_errors import DeserializationFailed
+from fencepost.client.consumer.read_errors import DeserializationError
 from fencepost.client.serializers import SerializationError
 from fencepost.protocol.records import Record
 from fencepost.protocol.topics import TopicPartition
@@ -43,7 +43,7 @@ def as_consumed(prefix: tuple[str, int], record: Record) -> "ConsumerRecord[Any,
 def deserialized(partition: TopicPartition, record: Record, config: ConsumerConfig) -> "ConsumerRecord[Any, Any]":
     """The record as the program gets it, key and value passed through its deserializers.
 
-    Raises DeserializationFailed, whose cause is what the deserializer raised.
+    Raises DeserializationError, whose cause is what the deserializer raised.
     """
     offset, timestamp_ms, key, value, headers = record
     try:
@@ -52,14 +52,14 @@ def deserialized(partition: TopicPartition, record: Record, config: ConsumerConf
         if config.value_deserializer is not None and value is not None:
             value = config.value_deserializer(partition.topic, headers, value)
     except SerializationError as wrong:
-        raise DeserializationFailed(partition, offset, str(wrong)) from wrong.__cause__
+        raise DeserializationError(partition, offset, str(wrong)) from wrong.__cause__
     return ConsumerRecord(partition.topic, partition.partition, offset, timestamp_ms, key, value, headers)
 
 
 class ConsumerBatch(Sequence[ConsumerRecord[K, V]]):
     """Records of one or more partitions, in order within each. `runs` gives them without a topic on every record.
 
-    Keys and values are deserialized when the batch is gone through, each time it is; DeserializationFailed comes out of
+    Keys and values are deserialized when the batch is gone through, each time it is; DeserializationError comes out of
     that loop. `runs` are always the bytes.
     """
 

@@ -159,10 +159,10 @@ class Consumer(Generic[K, V]):
     def transactions(self, *, max_bytes: int = 64 << 20, overflow: str = "error") -> "WholeTransactions[K, V]":
         """Each committed transaction of the assigned partitions as one unit, never a part of it, for ever.
 
-        What waits for its transaction to be complete is held, up to `max_bytes`; beyond that TransactionTooLarge is
-        raised, or with `overflow="spill"` a temporary file is used. Asking for the next one says that the one before is
-        done with; `commit` and `send_offsets` commit so that none is cut, doubled or lost. Call it before anything else
-        is read, and read nothing else beside it. Its limits stand in the guide. Raises ConfigError.
+        What waits for its transaction to be complete is held, up to `max_bytes`; beyond that TransactionTooLargeError
+        is raised, or with `overflow="spill"` a temporary file is used. Asking for the next one says that the one before
+        is done with; `commit` and `send_offsets` commit so that none is cut, doubled or lost. Call it before anything
+        else is read, and read nothing else beside it. Its limits stand in the guide. Raises ConfigError.
         """
         from fencepost.client.consumer.whole_transactions import WholeTransactions  # here: few programs need it
 

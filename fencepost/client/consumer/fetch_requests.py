@@ -8,7 +8,7 @@ import trio
 from fencepost.client.config import ConsumerConfig
 from fencepost.client.core.fetch_session import SessionRequest
 from fencepost.client.core.partitions import NO_LEADER
-from fencepost.client.errors import ConnectionLost, KafkaError, RetriableError, code_of, error_for
+from fencepost.client.errors import ConnectionLostError, KafkaError, RetriableError, code_of, error_for
 from fencepost.client.network.cluster import Cluster, topic_error
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.errors import ErrorCode
@@ -197,5 +197,5 @@ async def _ask_leaders(cluster: Cluster, wanted: Iterable[TopicPartition], ask: 
     if stale:
         try:
             await cluster.refresh(stale)
-        except ConnectionLost:
+        except ConnectionLostError:
             return  # the next attempt asks again; what failed is told either way

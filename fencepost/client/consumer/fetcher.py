@@ -14,7 +14,7 @@ from fencepost.client.consumer.position_finder import Committed, PositionFinder
 from fencepost.client.core.fetch_budget import FetchBudget, Frame
 from fencepost.client.core.fetch_session import NO_TOPIC_ID, FetchSession, SessionRequest, Wanted
 from fencepost.client.core.partitions import NO_LEADER
-from fencepost.client.errors import ConnectionLost, KafkaError, RetriableError, code_of, error_for
+from fencepost.client.errors import ConnectionLostError, KafkaError, RetriableError, code_of, error_for
 from fencepost.client.network.cluster import Cluster
 from fencepost.client.network.connection import Connection
 from fencepost.client.network.retry import Backoff
@@ -268,7 +268,7 @@ class Fetcher:
             pending = connection.post(version, body)
             frame, _ = await pending.frame(timeout_s)
             answer = await pending.wait(timeout_s)
-        except ConnectionLost:
+        except ConnectionLostError:
             self._rest(node)
             self._refresh_due = True
         except RetriableError:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fencepost.client.config import ConsumerConfig
 from fencepost.client.consumer.fetch_requests import Failures, epoch_ends, offsets_by_time
 from fencepost.client.consumer.fetch_state import PartitionState
-from fencepost.client.consumer.read_errors import LogTruncated, OffsetOutOfRange
+from fencepost.client.consumer.read_errors import LogTruncatedError, OffsetOutOfRangeError
 from fencepost.client.core.group_types import CommittedOffset
 from fencepost.client.core.reset import LATEST, truncated
 from fencepost.client.errors import KafkaError, RetriableError
@@ -49,7 +49,7 @@ class PositionFinder:
         """The broker does not have the position: go where the policy says, or leave it to the program."""
         reset = self._config.auto_offset_reset.timestamp(self._now_ms())
         if reset is None:
-            found = OffsetOutOfRange(state.partition, state.fetch_offset, state.log_start_offset, node)
+            found = OffsetOutOfRangeError(state.partition, state.fetch_offset, state.log_start_offset, node)
             state.trouble = found
         else:
             state.leave()
@@ -83,7 +83,7 @@ class PositionFinder:
             if reset is None:
                 reset = self._config.auto_offset_reset.timestamp(self._now_ms())
             if reset is None:
-                state.trouble = OffsetOutOfRange(partition, -1, -1, None)
+                state.trouble = OffsetOutOfRangeError(partition, -1, -1, None)
             else:
                 wanted[partition] = reset
         current = {partition: self._cluster.leader_epoch(partition) for partition in wanted}
@@ -129,7 +129,7 @@ class PositionFinder:
             elif state.chunks:
                 state.drop_buffered()  # it may be of the part that is gone: the position itself is looked at next
             elif (reset := self._config.auto_offset_reset.timestamp(self._now_ms())) is None:
-                state.trouble = LogTruncated(partition, state.position or 0, cut, self._cluster.leader(partition))
+                state.trouble = LogTruncatedError(partition, state.position or 0, cut, self._cluster.leader(partition))
             elif cut.end is not None:
                 state.start_at(cut.end, cut.epoch)
                 state.back.point = min(state.back.point or 0, cut.end)

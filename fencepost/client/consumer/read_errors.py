@@ -18,7 +18,7 @@ class ReadError(KafkaError):
         self.position = position
 
 
-class OffsetOutOfRange(ReadError):
+class OffsetOutOfRangeError(ReadError):
     """The position is not in the log (any more), or there is none, and `auto_offset_reset` is "none".
 
     `log_start_offset` is where the log begins as far as the broker told, or -1.
@@ -37,7 +37,7 @@ class OffsetOutOfRange(ReadError):
         self.log_start_offset = log_start_offset
 
 
-class LogTruncated(ReadError):
+class LogTruncatedError(ReadError):
     """Records that were read are not part of the log any more: an unclean election cut it (KIP-320).
 
     `divergent_offset` is the first offset from which the log is another one than was read, `divergent_epoch` the leader
@@ -57,14 +57,14 @@ class LogTruncated(ReadError):
         self.divergent_epoch = None if found.end is None else found.epoch
 
 
-class CorruptRecords(ReadError):
+class CorruptRecordsError(ReadError):
     """The bytes at the position are no batch, fail their CRC, or cannot be unpacked; `seek` behind them to go on."""
 
     def __init__(self, partition: TopicPartition, position: int, why: str) -> None:
         super().__init__(f"{partition}: {why}", partition, position, code=ErrorCode.CORRUPT_MESSAGE)
 
 
-class DeserializationFailed(ReadError, SerializationError):
+class DeserializationError(ReadError, SerializationError):
     """A key or value at `position` could not be deserialized; the deserializer's own error is the cause.
 
     Reading one by one, the record comes again with the next read: `seek` to `position + 1` leaves it out.

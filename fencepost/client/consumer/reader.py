@@ -13,7 +13,7 @@ from fencepost.client.consumer.committer import Committer
 from fencepost.client.consumer.consumed import ConsumerBatch, ConsumerRecord, K, V, as_consumed, deserialized
 from fencepost.client.consumer.fetch_state import PartitionState
 from fencepost.client.consumer.fetcher import Fetcher
-from fencepost.client.consumer.read_errors import CorruptRecords, DeserializationFailed
+from fencepost.client.consumer.read_errors import CorruptRecordsError, DeserializationError
 from fencepost.client.core.group_types import CommittedOffset
 from fencepost.client.group.group_client import GroupClient
 from fencepost.protocol.batch_header import BatchHeader, CorruptBatch
@@ -148,7 +148,7 @@ class Reader(Generic[K, V]):
         self.fetcher.metrics.records_consumed += 1
         try:
             return deserialized(state.partition, record, self.config)
-        except DeserializationFailed:
+        except DeserializationError:
             state.give_back_one(record)
             raise
 
@@ -187,9 +187,9 @@ class Reader(Generic[K, V]):
         self._turn = (self._turn + 1) % max(len(states), 1)
         return states
 
-    def corrupt(self, state: PartitionState, wrong: CorruptBatch) -> CorruptRecords:
+    def corrupt(self, state: PartitionState, wrong: CorruptBatch) -> CorruptRecordsError:
         """The error for a batch that cannot be read at the partition's position."""
-        return CorruptRecords(state.partition, state.position or 0, str(wrong))
+        return CorruptRecordsError(state.partition, state.position or 0, str(wrong))
 
     def give(self) -> None:
         """The program gets records: they are in its hand until it asks for more."""
@@ -269,7 +269,7 @@ class Reader(Generic[K, V]):
             chunk.unpacked[start] = unpacked
 
     def take(self, limit: int, states: list[PartitionState]) -> list[tuple[TopicPartition, list[Record]]]:
-        """Up to `limit` records from these partitions, in this order. Raises CorruptRecords where one is damaged."""
+        """Up to `limit` records from these partitions, in this order. Raises CorruptRecordsError for a damaged one."""
         runs: list[tuple[TopicPartition, list[Record]]] = []
         for state in states:
             if limit <= 0:

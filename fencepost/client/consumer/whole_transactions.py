@@ -15,7 +15,7 @@ import trio
 from fencepost.client.consumer.chunk import RawFetch
 from fencepost.client.consumer.consumed import ConsumerRecord, K, V, deserialized
 from fencepost.client.consumer.fetch_state import PartitionState
-from fencepost.client.consumer.read_errors import CorruptRecords
+from fencepost.client.consumer.read_errors import CorruptRecordsError
 from fencepost.client.consumer.reader import Reader
 from fencepost.client.consumer.spill import Full, Spill
 from fencepost.client.consumer.whole_transaction import WholeTransaction
@@ -34,7 +34,7 @@ from fencepost.protocol.topics import IsolationLevel, TopicPartition
 _LOG = logging.getLogger(__name__)
 
 
-class TransactionTooLarge(KafkaError):
+class TransactionTooLargeError(KafkaError):
     """What has to be held until it is complete is over `max_bytes`; `overflow="spill"` uses a temporary file."""
 
 
@@ -193,7 +193,7 @@ class WholeTransactions(AsyncIterator[WholeTransaction[K, V]]):
 
     # -- what comes in
 
-    def _feed_waiting(self) -> TransactionTooLarge | None:
+    def _feed_waiting(self) -> TransactionTooLargeError | None:
         """Take in what was fetched, as far as there is room; the error where there is none.
 
         What is left waits for the next round: units that are given make room. Nothing is taken in twice.
@@ -207,14 +207,14 @@ class WholeTransactions(AsyncIterator[WholeTransaction[K, V]]):
                 try:
                     if header.next_offset > raw.start_offset:
                         self._feed(raw, at, header)
-                except (CorruptBatch, TransactionTooLarge, OSError) as wrong:
+                except (CorruptBatch, TransactionTooLargeError, OSError) as wrong:
                     rest = raw._replace(batches=raw.batches[fed:])
                     self._waiting += [(rest, state, turn), *waiting[number + 1 :]]
-                    if isinstance(wrong, TransactionTooLarge):
+                    if isinstance(wrong, TransactionTooLargeError):
                         return wrong
                     if isinstance(wrong, OSError):
                         raise
-                    raise CorruptRecords(raw.partition, header.base_offset, str(wrong)) from wrong
+                    raise CorruptRecordsError(raw.partition, header.base_offset, str(wrong)) from wrong
             self._assembler.advance(raw.partition, raw.next_offset)
         return None
 
@@ -256,7 +256,7 @@ class WholeTransactions(AsyncIterator[WholeTransaction[K, V]]):
             who, where, first = (header.producer_id, header.producer_epoch), partition, header.base_offset
             if largest is not None:
                 who, where, first = (largest.producer_id, largest.epoch), largest.partition, largest.first_offset
-            raise TransactionTooLarge(
+            raise TransactionTooLargeError(
                 f"more than {self._limit} bytes wait for their transactions to be complete: producer {who[0]} epoch"
                 f" {who[1]} has the most of it, in {where} from offset {first}"
             ) from None

@@ -25,7 +25,7 @@ _EARLIEST, _SPREAD = 0.85, 0.10
 async def authenticate(connection: Connection, config: SecurityConfig, timeout_s: float) -> float | None:
     """Prove who we are; for how many seconds that holds, or None for ever.
 
-    Raises AuthenticationError when broker and client cannot agree, ConnectionLost, RetriableError.
+    Raises AuthenticationError when broker and client cannot agree, ConnectionLostError, RetriableError.
     """
     mechanism = config.sasl_mechanism or ""
     began = trio.current_time()

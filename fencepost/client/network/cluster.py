@@ -12,7 +12,7 @@ from fencepost.client.background import Background
 from fencepost.client.config import ClientConfig
 from fencepost.client.core.partitioner import Random
 from fencepost.client.core.partitions import NO_LEADER, PartitionInfo, TopicInfo, newer_of
-from fencepost.client.errors import ConnectionLost, KafkaError, RetriableError, code_of, error_for
+from fencepost.client.errors import ConnectionLostError, KafkaError, RetriableError, code_of, error_for
 from fencepost.client.network.connection import Connection
 from fencepost.client.network.connections import Address, Connections
 from fencepost.client.network.retry import RetryPolicy
@@ -91,14 +91,14 @@ class Cluster:
     async def connection(self, node: int, purpose: str = "") -> Connection:
         """The connection to a broker by its id. Requests that may park for long have a `purpose` of their own.
 
-        Raises ConnectionLost(sent=False) when the broker cannot be reached or is not known (any more).
+        Raises ConnectionLostError(sent=False) when the broker cannot be reached or is not known (any more).
         """
         address = self.brokers.get(node)
         if address is None:
             await self.refresh()
             address = self.brokers.get(node)
             if address is None:
-                raise ConnectionLost(f"broker {node} is not part of the cluster now", sent=False, node=node)
+                raise ConnectionLostError(f"broker {node} is not part of the cluster now", sent=False, node=node)
         return await self._connections.get(address, node, purpose)
 
     def release(self, purpose: str) -> None:
@@ -124,13 +124,13 @@ class Cluster:
             known, turned = list(self.brokers.values()), []
         now = trio.current_time()
         addresses = sorted([*known, *turned], key=lambda address: self._connections.retry_at(address) > now)
-        last: ConnectionLost | None = None
+        last: ConnectionLostError | None = None
         for address in addresses:
             try:
                 return await self._connections.get(address, None, "")
-            except ConnectionLost as error:
+            except ConnectionLostError as error:
                 last = error
-        raise last or ConnectionLost("no broker is known", sent=False)
+        raise last or ConnectionLostError("no broker is known", sent=False)
 
     def _bootstrap_again(self, why: str) -> None:
         """Forget where the brokers were, and begin with the bootstrap servers (KIP-1102)."""
@@ -154,7 +154,7 @@ class Cluster:
     ) -> R:
         """One request, one answer, no retry. `node` None means any broker.
 
-        Raises ConnectionLost, or FatalError when there is no common version.
+        Raises ConnectionLostError, or FatalError when there is no common version.
         """
         connection = await (self.any_connection() if node is None else self.connection(node, purpose))
         version = connection.version_for(request.api_key, at_most=at_most, at_least=at_least)
@@ -173,7 +173,7 @@ class Cluster:
         request = MetadataRequest(topics=entries, allow_auto_topic_creation=create)
         try:
             answer = await self.ask(None, request, at_least=1)
-        except ConnectionLost:
+        except ConnectionLostError:
             self._give_up_on_brokers()
             raise
         if answer.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:
@@ -370,7 +370,10 @@ class Cluster:
         node = await self.coordinator(kind, key)
         try:
             answer = await self.ask(node, request, **more)
-        except (ConnectionLost, trio.Cancelled):  # who has less patience than a dead host takes is to get on as well
+        except (
+            ConnectionLostError,
+            trio.Cancelled,
+        ):  # who has less patience than a dead host takes is to get on as well
             self.forget_coordinator(kind, key)
             raise
         code = code_of(code_in(answer))

@@ -10,7 +10,7 @@ import trio
 from fencepost.client.core.throttle import pause_ms
 from fencepost.client.errors import (
     AuthenticationError,
-    ConnectionLost,
+    ConnectionLostError,
     FatalError,
     KafkaError,
     RetriableError,
@@ -129,19 +129,19 @@ class Connection:
     def post(self, version: int, request: RequestValue[R], *, urgent: bool = False) -> Pending[R]:
         """Queue one request behind those already posted, without waiting.
 
-        Raises ConnectionLost if closed, or found to be dead: the broker leaves an older request without an answer.
+        Raises ConnectionLostError if closed, or found to be dead: the broker leaves an older request without an answer.
 
         Raises RetriableError if too much is on its way already. `urgent` passes by those that are kept back.
         """
         api = KNOWN_BY_KEY[request.api_key]
         if self.closed_because is not None:
-            raise self.failure or ConnectionLost(self.closed_because, sent=False, api=api.name, node=self.node)
+            raise self.failure or ConnectionLostError(self.closed_because, sent=False, api=api.name, node=self.node)
         now = trio.current_time()
         oldest = next(iter(self._pending.values()), None)
         if oldest is not None and oldest.overdue(now):
             # Whoever asked was cancelled, so nobody was left to notice that this broker answers nothing any more.
             self.close("no answer in time")
-            raise ConnectionLost("no answer in time", sent=False, api=api.name, node=self.node)
+            raise ConnectionLostError("no answer in time", sent=False, api=api.name, node=self.node)
         if len(self._pending) >= MOST_PENDING or self._unsent_bytes > MOST_UNSENT_BYTES:
             raise RetriableError("too much is on its way to this broker", api=api.name, node=self.node)
         correlation = self._next_correlation

@@ -9,12 +9,12 @@ import trio
 from fencepost.client.background import Background
 from fencepost.client.config import ClientConfig
 from fencepost.client.core.partitioner import Random
-from fencepost.client.errors import AuthenticationError, ConnectionLost
+from fencepost.client.errors import AuthenticationError, ConnectionLostError
 from fencepost.client.network.authentication import authenticate, keep_authenticated
 from fencepost.client.network.connection import Connection
 from fencepost.client.network.diagnosis import security_protocol_of
 from fencepost.client.network.retry import Backoff
-from fencepost.client.network.wire import Dial, HandshakeEnded, PlainWire, TlsWire, Wire
+from fencepost.client.network.wire import Dial, HandshakeEndedError, PlainWire, TlsWire, Wire
 
 Address = tuple[str, int]
 _MUTE_ENDS = 2
@@ -87,7 +87,7 @@ class Connections:
     async def get(self, address: Address, node: int | None, purpose: str) -> Connection:
         """The connection to a broker, made if there is none; after a failure only once its pause is over.
 
-        Raises ConnectionLost(sent=False), AuthenticationError.
+        Raises ConnectionLostError(sent=False), AuthenticationError.
         """
         key = (address, purpose)
         found = self._open.get(key)
@@ -116,7 +116,9 @@ class Connections:
         due_s = reach.retry_at - trio.current_time()
         await trio.sleep(max(0.0, min(due_s, _SOON_S)))
         if due_s > _SOON_S:
-            raise ConnectionLost(f"{address[0]}:{address[1]}: {reach.last}; not tried again yet", sent=False, node=node)
+            raise ConnectionLostError(
+                f"{address[0]}:{address[1]}: {reach.last}; not tried again yet", sent=False, node=node
+            )
 
     async def _judge(self, ended: Connection, reach: Reach) -> None:
         """What the end of a connection says about its address. Raises AuthenticationError."""
@@ -148,14 +150,14 @@ class Connections:
         try:
             with trio.move_on_after(timeout_s):
                 return await self._set_up(address, node, timeout_s)
-        except HandshakeEnded:
+        except HandshakeEndedError:
             await self._ended_mute(reach, address)
             raise
-        except ConnectionLost as error:
+        except ConnectionLostError as error:
             reach.failed(error.args[0].removeprefix(f"{address[0]}:{address[1]}: "))
             raise
         reach.failed(f"not set up within {timeout_s:g} s")
-        raise ConnectionLost(f"{address[0]}:{address[1]}: {reach.last}", sent=False, node=node)
+        raise ConnectionLostError(f"{address[0]}:{address[1]}: {reach.last}", sent=False, node=node)
 
     async def _set_up(self, address: Address, node: int | None, timeout_s: float) -> Connection:
         """Socket, TLS, versions, SASL. Whatever goes wrong on the way, nothing is left open."""
@@ -184,10 +186,10 @@ class Connections:
                 return
             lifetime_s = await authenticate(made, self._config, timeout_s)
             await made.negotiate(timeout_s)  # strangers may be told less
-        except ConnectionLost as error:
+        except ConnectionLostError as error:
             if made.hung_up:
                 where = f"{made.address[0]}:{made.address[1]}"
-                raise HandshakeEnded(f"{where}: the broker closed it before it was set up") from error
+                raise HandshakeEndedError(f"{where}: the broker closed it before it was set up") from error
             raise
         if lifetime_s is not None:
             self._background.start_soon(
@@ -234,15 +236,15 @@ class Connections:
 
 
 async def _shaken(tls: TlsWire, address: Address, node: int | None) -> None:
-    """TLS's handshake, its errors with where it was. Raises AuthenticationError, ConnectionLost, HandshakeEnded."""
+    """The TLS handshake; errors say where. Raises AuthenticationError, ConnectionLostError, HandshakeEndedError."""
     where = f"{address[0]}:{address[1]}"
     try:
         await tls.handshake()
     except AuthenticationError as error:
         raise AuthenticationError(f"{where}: {error.args[0]}", node=node) from error
-    except HandshakeEnded as error:
-        raise HandshakeEnded(f"{where}: {error.args[0]}") from error
+    except HandshakeEndedError as error:
+        raise HandshakeEndedError(f"{where}: {error.args[0]}") from error
     except ConnectionResetError as error:
-        raise HandshakeEnded(f"{where}: reset during the TLS handshake") from error
+        raise HandshakeEndedError(f"{where}: reset during the TLS handshake") from error
     except OSError as error:
-        raise ConnectionLost(f"{where}: {error}", sent=False, node=node) from error
+        raise ConnectionLostError(f"{where}: {error}", sent=False, node=node) from error

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar, cast
 import trio
 
 from fencepost.client.core.throttle import pause_ms
-from fencepost.client.errors import ConnectionLost, KafkaError
+from fencepost.client.errors import ConnectionLostError, KafkaError
 from fencepost.protocol.registry import Api
 from fencepost.protocol.schema import DecodeError, ResponseValue
 
@@ -45,13 +45,13 @@ class Pending(Generic[R]):
 
     def lose(self, why: str, cause: KafkaError | None) -> None:
         """The connection ended first; `cause` if that is something which another attempt would not change."""
-        self._lost = cause or ConnectionLost(why, sent=self.sent, api=self.api.name, node=self.connection.node)
+        self._lost = cause or ConnectionLostError(why, sent=self.sent, api=self.api.name, node=self.connection.node)
         self._answered.set()
 
     async def frame(self, timeout_s: float) -> tuple[memoryview, int]:
         """The answer as bytes, and where its body begins.
 
-        Raises ConnectionLost (with `sent`) when the connection ends first or `timeout_s` passes; the latter closes
+        Raises ConnectionLostError (with `sent`) when the connection ends first or `timeout_s` passes; the latter closes
         the connection, because whatever is behind the missing answer would be late, too. Time in which the broker had
         us wait (its quota, KIP-219) does not count. Raises AuthenticationError when that ended the connection.
         """
@@ -67,7 +67,7 @@ class Pending(Generic[R]):
         if self._frame is None:
             why = f"no answer within {timeout_s:g} s"
             self.connection.close(why)
-            raise ConnectionLost(why, sent=self.sent, api=self.api.name, node=self.connection.node)
+            raise ConnectionLostError(why, sent=self.sent, api=self.api.name, node=self.connection.node)
         return self._frame
 
     def _ends(self) -> float:

@@ -8,7 +8,7 @@ from typing import TypeVar
 import trio
 
 from fencepost.client.core.partitioner import Random
-from fencepost.client.errors import ConnectionLost, KafkaError, RetriableError
+from fencepost.client.errors import ConnectionLostError, KafkaError, RetriableError
 
 _LOG = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -54,7 +54,7 @@ class RetryWarnings:
     def failed(self, what: str, since: float, error: KafkaError, ends: float = math.inf) -> None:
         """`what` has failed since `since`, now with `error`, and is tried again until `ends`, both on trio's clock."""
         now = trio.current_time()
-        subject = "" if isinstance(error, ConnectionLost) else what
+        subject = "" if isinstance(error, ConnectionLostError) else what
         if now - since < _FIRST_WARNING_S or now - self._warned_at.get(subject, -math.inf) < _NEXT_WARNING_S:
             return
         self._warned_at = {name: at for name, at in self._warned_at.items() if now - at < _NEXT_WARNING_S}

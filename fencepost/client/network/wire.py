@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import trio
 
-from fencepost.client.errors import AuthenticationError, ConnectionLost
+from fencepost.client.errors import AuthenticationError, ConnectionLostError
 
 _READ_BYTES = 128 << 10
 _JOIN_BYTES = 64 << 10
@@ -27,7 +27,7 @@ _NO_COMMON = {"UNSUPPORTED_PROTOCOL", "NO_PROTOCOLS_AVAILABLE", "NO_CIPHERS_AVAI
 
 
 Dial = Callable[[str, int, float], Awaitable[socket.socket]]
-"""What makes a connected socket to a host and port within some seconds; raises ConnectionLost as `open_socket`."""
+"""What makes a connected socket to a host and port within some seconds; raises ConnectionLostError as `open_socket`."""
 
 
 class Wire(Protocol):
@@ -80,7 +80,7 @@ class TlsWire:
         self._rest = memoryview(b"")
 
     async def handshake(self) -> None:
-        """Agree on keys, and check the broker's certificate. Raises AuthenticationError, HandshakeEnded, OSError."""
+        """Agree on keys; check the broker's certificate. Raises AuthenticationError, HandshakeEndedError, OSError."""
         while True:
             try:
                 self._tls.do_handshake()
@@ -100,7 +100,7 @@ class TlsWire:
                 await trio.lowlevel.wait_readable(self.socket)
             else:
                 if ended:
-                    raise HandshakeEnded("it was closed during the TLS handshake: is that listener one of TLS?")
+                    raise HandshakeEndedError("it was closed during the TLS handshake: is that listener one of TLS?")
 
     def recv_into(self, into: Any) -> int:
         while True:
@@ -175,7 +175,7 @@ class TlsWire:
             self._rest = memoryview(b"")
 
 
-class HandshakeEnded(ConnectionLost):
+class HandshakeEndedError(ConnectionLostError):
     """The broker ended a connection that was being set up, without a word: it may be away, or expect another one."""
 
     def __init__(self, message: str) -> None:
@@ -211,18 +211,18 @@ async def open_socket(host: str, port: int, timeout_s: float) -> socket.socket:
     """A connected, non-blocking TCP socket to one of all addresses of `host`, of IPv6 or IPv4.
 
     An address that does not answer holds up the next one for a quarter of a second only (RFC 8305).
-    Raises ConnectionLost(sent=False).
+    Raises ConnectionLostError(sent=False).
     """
     where = f"{host}:{port}"
     with trio.move_on_after(timeout_s):
         try:
             stream = await trio.open_tcp_stream(host, port)
         except OSError as error:
-            raise ConnectionLost(f"{where}: {_cause(error)}", sent=False) from error
+            raise ConnectionLostError(f"{where}: {_cause(error)}", sent=False) from error
         sock = socket.socket(fileno=stream.socket.detach())
         sock.setblocking(False)
         return sock
-    raise ConnectionLost(f"{where}: no connection within {timeout_s:g} s", sent=False)
+    raise ConnectionLostError(f"{where}: no connection within {timeout_s:g} s", sent=False)
 
 
 def _cause(error: OSError) -> str:

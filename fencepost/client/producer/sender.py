@@ -11,7 +11,7 @@ import trio
 from fencepost.client.config import ProducerConfig
 from fencepost.client.core.partitions import NO_LEADER
 from fencepost.client.core.sequences import Verdict
-from fencepost.client.errors import AuthorizationError, ConnectionLost, FatalError, KafkaError, RetriableError, code_of
+from fencepost.client.errors import ConnectionLostError, FatalError, KafkaError, RetriableError, code_of
 from fencepost.client.network.cluster import Cluster
 from fencepost.client.network.connection import Connection
 from fencepost.client.network.pending import Pending
@@ -327,8 +327,8 @@ class Sender:
             answer = await pending.wait(self._cluster.request_timeout_s)
         except KafkaError as error:
             until = lane.lost(pending.connection, self._backoff)
-            self._back(batches, error, until, sent=not isinstance(error, ConnectionLost) or error.sent)
-            if not isinstance(error, ConnectionLost):
+            self._back(batches, error, until, sent=not isinstance(error, ConnectionLostError) or error.sent)
+            if not isinstance(error, ConnectionLostError):
                 self.fail(error)
             self._ask_for_metadata(nursery, trio.current_time())
         else:
@@ -394,7 +394,6 @@ class Sender:
                 return code.retriable and code is not ErrorCode.CONCURRENT_TRANSACTIONS
             case Verdict.REFUSED:
                 self._accumulator.finish(batch, error)
-                mine = isinstance(error, AuthorizationError | FatalError)
-                if mine and code is not ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                if isinstance(error, FatalError) and code is not ErrorCode.TOPIC_AUTHORIZATION_FAILED:
                     self.fail(error)
         return False

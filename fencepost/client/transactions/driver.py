@@ -22,11 +22,11 @@ from fencepost.client.errors import (
     AbortableError,
     AuthenticationError,
     AuthorizationError,
-    ConnectionLost,
+    ConnectionLostError,
     FatalError,
     FencedError,
     KafkaError,
-    OutcomeUnknown,
+    OutcomeUnknownError,
     RetriableError,
 )
 from fencepost.client.network.cluster import Cluster
@@ -128,7 +128,7 @@ class TransactionDriver:
 
 def _heard(asking: AskInit | AskEnd, error: KafkaError) -> Anything:
     """What the machine has to know of an attempt that brought no answer."""
-    if isinstance(error, ConnectionLost):
+    if isinstance(error, ConnectionLostError):
         return NoAnswer(error.sent)
     if isinstance(error, RetriableError) and (error.code is None or error.api != _APIS[type(asking)]):
         return NoAnswer(sent=False)
@@ -151,7 +151,7 @@ def error_for_outcome(told: Told, last: KafkaError | None, what: str) -> KafkaEr
         case Outcome.FORBIDDEN:
             error = AuthorizationError(f"{what} was refused", code=code, api=api, node=node)
         case Outcome.UNKNOWN:
-            error = OutcomeUnknown("a commit was sent and not answered", code=code, api="EndTxn", node=node)
+            error = OutcomeUnknownError("a commit was sent and not answered", code=code, api="EndTxn", node=node)
         case Outcome.EXPIRED:
             error = AbortableError(
                 "the coordinator has aborted the transaction, perhaps because it stood open for longer than its"
@@ -184,7 +184,7 @@ class UnknownOutcome:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        lost = isinstance(error, ConnectionLost) and error.sent
+        lost = isinstance(error, ConnectionLostError) and error.sent
         if lost or isinstance(error, trio.Cancelled):
             self._driver.note(Event.DOUBTED)
 
@@ -199,6 +199,6 @@ def may_begin(state: TxnState) -> None:
         case Phase.PREPARED | Phase.COMPLETING:
             raise RuntimeError("a prepared transaction waits for its outcome: call complete() first")
         case Phase.UNKNOWN:
-            raise OutcomeUnknown("the last commit's outcome is unknown: call reinitialise() first")
+            raise OutcomeUnknownError("the last commit's outcome is unknown: call reinitialise() first")
         case _:
             return

@@ -13,7 +13,7 @@ from fencepost.client.consumer.committer import Committer
 from fencepost.client.core.group_types import CommittedOffset, GroupMetadata
 from fencepost.client.core.turnover import Turnover
 from fencepost.client.core.txn_state import NO_PRODUCER, Begin, Event, Outcome, Phase, Producer, Told
-from fencepost.client.errors import AbortableError, FatalError, FencedError, KafkaError, OutcomeUnknown
+from fencepost.client.errors import AbortableError, FatalError, FencedError, KafkaError, OutcomeUnknownError
 from fencepost.client.network.cluster import Cluster
 from fencepost.client.producer.accumulator import Batch
 from fencepost.client.producer.appender import Appender
@@ -82,12 +82,12 @@ class TransactionManager:
         await trio.lowlevel.cancel_shielded_checkpoint()
 
     async def reinitialise(self) -> bool | None:
-        """After OutcomeUnknown: find out what became of the transaction, and be ready for the next one.
+        """After OutcomeUnknownError: find out what became of the transaction, and be ready for the next one.
 
         The coordinator is asked for the commit again, until it tells: True, it has committed, now or before; False, it
         was aborted. None where no outcome was open. Consumers tied to the transaction ask their group where to go on.
         Raises FencedError when a newer producer has taken the transactional id meanwhile (then only the log can tell),
-        and OutcomeUnknown when `default_api_timeout_ms` ends again without an answer.
+        and OutcomeUnknownError when `default_api_timeout_ms` ends again without an answer.
         """
         phase = self._driver.state.phase
         if phase in (Phase.OPEN, Phase.COMMITTING, Phase.ABORTING, Phase.PREPARED, Phase.COMPLETING):
@@ -293,7 +293,7 @@ class TransactionManager:
             self._close(transaction, committed=True)
             return
         error = self._lost(told, "the commit")
-        if isinstance(error, OutcomeUnknown):
+        if isinstance(error, OutcomeUnknownError):
             self._in_doubt = transaction
             self._close(transaction, committed=None)
         elif told.outcome is not Outcome.REFUSED:

@@ -109,7 +109,7 @@ class TransactionLink:
     # -- what the machine asks
 
     async def ask(self, wanted: AskInit | AskEnd) -> Answer:
-        """The coordinator's answer as it is. Raises ConnectionLost; RetriableError where there is no coordinator."""
+        """The coordinator's answer. Raises ConnectionLostError; RetriableError where there is no coordinator."""
         if isinstance(wanted, AskEnd):
             return await self._end(wanted)
         return await self._initialise(wanted.producer)

@@ -33,7 +33,7 @@ class Transaction:
         """What became of it: True, it has committed; False, it was aborted; None, it is open, or nobody knows.
 
         To be asked behind the block that ended in Cancelled, Ctrl-C or a deadline, which alone do not tell whether the
-        commit was answered before. None after OutcomeUnknown, until `producer.reinitialise()` has found it out.
+        commit was answered before. None after OutcomeUnknownError, until `producer.reinitialise()` has found it out.
         """
         return self._state.committed
 

@@ -14,7 +14,7 @@ from fencepost.spark_connector.network.wire import (
     Address,
     BrokerError,
     Connection,
-    ConnectionLost,
+    ConnectionLostError,
     ConnectionSettings,
 )
 from fencepost.spark_connector.offsets import Offsets
@@ -119,14 +119,14 @@ class Cluster:
             return None
 
     def any_connection(self) -> Connection:
-        """A connection to some broker, for what every broker knows. Raises ConnectionLost when none is to be had."""
+        """A connection to some broker, for what every broker knows. Raises ConnectionLostError if no broker answers."""
         for address in self._connections:
             return self.connection_to(address)
         last: BrokerError | None = None
         for address in self.settings.bootstrap:
             try:
                 return self.connection_to(address)
-            except ConnectionLost as error:
+            except ConnectionLostError as error:
                 last = error
         assert last is not None, "the options demand an address"
         raise last

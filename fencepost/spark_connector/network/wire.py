@@ -63,14 +63,14 @@ class BrokerError(Exception):
         self.code = code
 
 
-class ConnectionLost(BrokerError):
+class ConnectionLostError(BrokerError):
     """The connection could not be made, ended, or stayed silent for too long; another attempt may do better."""
 
     def __init__(self, address: Address, reason: str) -> None:
         super().__init__(f"broker at {address}: {reason}", ErrorCode.NETWORK_EXCEPTION)
 
 
-class NotTrusted(BrokerError):
+class NotTrustedError(BrokerError):
     """Broker and connector could not come to trust each other: certificate, mechanism, password or listener."""
 
     def __init__(self, address: Address, reason: str) -> None:
@@ -88,9 +88,9 @@ class Ticket(NamedTuple):
 class Connection:
     """One broker, several requests under way; not for use by more than one thread.
 
-    The constructor connects, agrees on versions (ApiVersions, KIP-511) and proves who we are; it raises NotTrusted
-    where that fails. Every method raises ConnectionLost when the connection is of no more use, after which only `close`
-    makes sense.
+    The constructor connects, agrees on versions (ApiVersions, KIP-511) and proves who we are; it raises NotTrustedError
+    where that fails. Every method raises ConnectionLostError when the connection is of no more use, after which only
+    `close` makes sense.
     """
 
     def __init__(self, address: Address, settings: ConnectionSettings) -> None:
@@ -139,9 +139,9 @@ class Connection:
         try:
             self._transport.send_all(_SIZE.pack(len(header) + len(body)) + header + body)
         except OSError as error:
-            raise ConnectionLost(self.address, f"sending {name}: {error}") from None
+            raise ConnectionLostError(self.address, f"sending {name}: {error}") from None
         except Refused as error:
-            raise NotTrusted(self.address, str(error)) from None
+            raise NotTrustedError(self.address, str(error)) from None
         self._waiting.append(ticket)
         return ticket
 
@@ -153,21 +153,23 @@ class Connection:
             frame = self._receive_frame()
             correlation_id, start = read_response_header(ticket.api, ticket.version, frame)
             if correlation_id != ticket.correlation_id:
-                raise ConnectionLost(self.address, f"answer {correlation_id} where {ticket.correlation_id} was due")
+                raise ConnectionLostError(
+                    self.address, f"answer {correlation_id} where {ticket.correlation_id} was due"
+                )
             self._waiting.popleft()
             return self._decode(ticket, frame, start)
         except OSError as error:
-            raise ConnectionLost(self.address, f"waiting for {ticket.api.name}: {error}") from None
+            raise ConnectionLostError(self.address, f"waiting for {ticket.api.name}: {error}") from None
         except Refused as error:
-            raise NotTrusted(self.address, str(error)) from None
+            raise NotTrustedError(self.address, str(error)) from None
         except DecodeError as error:
-            raise ConnectionLost(self.address, f"an answer that cannot be read: {error}") from error
+            raise ConnectionLostError(self.address, f"an answer that cannot be read: {error}") from error
 
     def _connected(self, settings: ConnectionSettings) -> Transport:
         try:
             sock = socket.create_connection(self.address, settings.request_timeout_ms / 1000)
         except OSError as error:
-            raise ConnectionLost(self.address, f"no connection: {error}") from None
+            raise ConnectionLostError(self.address, f"no connection: {error}") from None
         try:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, settings.receive_buffer_bytes)
@@ -176,17 +178,17 @@ class Connection:
             return tls_transport(sock, settings.security, self.address.host)
         except OSError as error:
             sock.close()
-            raise ConnectionLost(self.address, f"no connection: {error}") from None
+            raise ConnectionLostError(self.address, f"no connection: {error}") from None
         except Refused as error:
             sock.close()
-            raise NotTrusted(self.address, str(error)) from None
+            raise NotTrustedError(self.address, str(error)) from None
 
     def _prove(self, security: SecurityConfig) -> None:
         began = time.monotonic()
         try:
             ends_at = authenticate(self, security)
         except Refused as error:
-            raise NotTrusted(self.address, str(error)) from None
+            raise NotTrustedError(self.address, str(error)) from None
         if ends_at is not None:
             self._renew_at = began + _RENEWED_AT * (ends_at - began)
 
@@ -203,9 +205,9 @@ class Connection:
         self._fill(memoryview(head))
         (size,) = _SIZE.unpack(head)
         if head.startswith(_TLS_ALERT):
-            raise NotTrusted(self.address, "it speaks TLS: security.protocol has to be SSL or SASL_SSL")
+            raise NotTrustedError(self.address, "it speaks TLS: security.protocol has to be SSL or SASL_SSL")
         if not 4 <= size <= MAX_FRAME_BYTES:
-            raise ConnectionLost(self.address, f"an answer of {size} bytes")
+            raise ConnectionLostError(self.address, f"an answer of {size} bytes")
         if size <= _ROOM_AT_ONCE_BYTES:
             # What large answers lie in is used again, once no array refers to it.
             room = FRAMES.take(size)
@@ -228,7 +230,7 @@ class Connection:
             while filled < len(room):
                 count = self._transport.recv_into(room[filled:])
                 if count == 0:
-                    raise ConnectionLost(self.address, "closed by the broker")
+                    raise ConnectionLostError(self.address, "closed by the broker")
                 filled += count
 
     def _version_of(self, api: Api) -> int | None:

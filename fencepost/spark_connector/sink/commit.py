@@ -15,7 +15,7 @@ from fencepost.client.errors import (
     AuthorizationError,
     FencedError,
     KafkaError,
-    OutcomeUnknown,
+    OutcomeUnknownError,
 )
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import GROUP_TOPIC, TopicPartition
@@ -73,7 +73,7 @@ def translate_client_errors(options: SinkOptions) -> Iterator[None]:
         ) from error
     except AuthenticationError as error:
         raise SinkError(f"{error}: look at kafka.security.protocol, kafka.sasl.* and kafka.ssl.*") from error
-    except OutcomeUnknown as error:
+    except OutcomeUnknownError as error:
         raise SinkError(
             "the commit was sent, and no answer came, after all retries. Start the query again: the commit marker"
             " says whether the batch was written"
@@ -121,7 +121,7 @@ def transact(producer: Any, send: Send, group: str = "", marker: Marker | None =
                 if marker is not None:
                     txn.send_group_offsets(GroupMetadata(group), {marker.place: marker.committed()})
             return
-        except OutcomeUnknown as unknown:
+        except OutcomeUnknownError as unknown:
             log.warning("a commit was not answered, and is asked for again: %s", unknown)
             if producer.reinitialise():
                 return

@@ -159,7 +159,7 @@ def read_decision(kafka: Any, options: SinkOptions) -> Decision:
     record comes that would tell of its end, so the position is looked at time and again. Raises SinkError where it
     does not get there.
     """
-    from fencepost.sync import TimedOut, fail_after
+    from fencepost.sync import TimedOutError, fail_after
 
     place = TopicPartition(options.decision_topic, 0)
     found: Decision = {}
@@ -172,7 +172,7 @@ def read_decision(kafka: Any, options: SinkOptions) -> Decision:
             try:
                 with fail_after(_LOOK_SECONDS):
                     records = next(batches)
-            except TimedOut:
+            except TimedOutError:
                 if time.monotonic() > until:
                     raise _unstable(place, consumer.position(place), end) from None
                 continue

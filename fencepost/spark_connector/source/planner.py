@@ -13,7 +13,7 @@ from fencepost.spark_connector.network.cluster import Cluster
 from fencepost.spark_connector.network.wire import Address
 from fencepost.spark_connector.offsets import EARLIEST, LATEST, Offsets
 from fencepost.spark_connector.source.options import Bound, SourceOptions
-from fencepost.spark_connector.source.reader import DataLoss, FetchSettings
+from fencepost.spark_connector.source.reader import DataLossError, FetchSettings
 from fencepost.spark_connector.source.scan import Limit, VisibleScan, limited_ends, scan_settings
 
 log = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ class OffsetRange(NamedTuple):
 
 
 class Planner:
-    """Turns options into offsets by asking the cluster. Raises PlanError, DataLoss and BrokerError."""
+    """Turns options into offsets by asking the cluster. Raises PlanError, DataLossError and BrokerError."""
 
     def __init__(self, options: SourceOptions, cluster: Cluster) -> None:
         self._options = options
@@ -265,7 +265,7 @@ class Planner:
 
     def _lost(self, what: str) -> None:
         if self._options.fail_on_data_loss:
-            raise DataLoss(f"{what}; with failOnDataLoss=false the query reads on")
+            raise DataLossError(f"{what}; with failOnDataLoss=false the query reads on")
         log.warning("%s; the query reads on (failOnDataLoss=false)", what)
 
 

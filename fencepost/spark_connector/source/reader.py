@@ -16,7 +16,7 @@ from fencepost.protocol.isolation import AbortedFilter
 from fencepost.protocol.messages import api01_fetch
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
 from fencepost.spark_connector.network.cluster import Cluster
-from fencepost.spark_connector.network.wire import BrokerError, Connection, ConnectionLost, Ticket
+from fencepost.spark_connector.network.wire import BrokerError, Connection, ConnectionLostError, Ticket
 from fencepost.spark_connector.offsets import EARLIEST, LATEST
 from fencepost.spark_connector.source.arrow import BatchMaker, fields_of
 
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 _MAX_FETCH_BYTES = 1 << 30
 
 
-class DataLoss(RuntimeError):
+class DataLossError(RuntimeError):
     """Records that were planned to be read are gone; the option failOnDataLoss=false reads on without them."""
 
 
@@ -59,8 +59,8 @@ class RangeReader:
 
     Not `ahead`: nothing is under way between two answers, so that several readers may share a connection by turns.
 
-    Raises DataLoss when records are gone (see the option), CorruptBatch on a failing CRC, BrokerError when the broker
-    stays away or cannot serve what was planned for longer than an operation may take.
+    Raises DataLossError when records are gone (see the option), CorruptBatch on a failing CRC, BrokerError when the
+    broker stays away or cannot serve what was planned for longer than an operation may take.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class RangeReader:
                 if code is not ErrorCode.NONE:
                     raise BrokerError(f"fetch of {self.tp} at offset {self._position}", code)
                 return partition
-        raise ConnectionLost(sent.connection.address, f"an answer without {self.tp}")
+        raise ConnectionLostError(sent.connection.address, f"an answer without {self.tp}")
 
     def _fetched(self, data: Any) -> Fetched | None:
         buffer = memoryview(data.records if data.records is not None else b"")
@@ -200,5 +200,5 @@ class RangeReader:
 
     def _lost(self, what: str) -> None:
         if self._settings.fail_on_data_loss:
-            raise DataLoss(f"{self.tp}: {what}; with failOnDataLoss=false the query reads on without them")
+            raise DataLossError(f"{self.tp}: {what}; with failOnDataLoss=false the query reads on without them")
         log.warning("%s: %s; the query reads on without them (failOnDataLoss=false)", self.tp, what)

@@ -14,7 +14,7 @@ from fencepost.client.admin import (
     Acl,
     AclOperation,
     ClusterPlan,
-    ItemErrors,
+    ItemsFailedError,
     NewTopic,
     PlannedChange,
     ResourceType,
@@ -214,7 +214,7 @@ async def test_programs_apply_plans_and_see_errors_by_thing(broker: BrokerProces
         assert (await admin.configs(topic="by-program"))["retention.ms"].value == "5"
         assert (await admin.apply(plan)).changes == ()
         await admin.create_topics([NewTopic("by-hand", 3)])
-        with pytest.raises(ItemErrors) as refused:
+        with pytest.raises(ItemsFailedError) as refused:
             await admin.apply(ClusterPlan((WantedTopic("by-hand", 1), WantedTopic("by-nobody", 1))))
         assert {what: error.code for what, error in refused.value.errors.items()} == {
             "topic by-hand": ErrorCode.INVALID_PARTITIONS

@@ -8,7 +8,7 @@ import trio
 
 import fencepost
 from fencepost import ErrorCode, KafkaError, TopicPartition
-from fencepost.client.admin import ItemErrors
+from fencepost.client.admin import ItemsFailedError
 from fencepost.client.admin.types import NewTopic
 from fencepost.client.core.group_types import CommittedOffset
 from fencepost.client.errors import FatalError
@@ -20,7 +20,7 @@ async def test_topics_that_failed_are_told_and_the_others_are_there(kafka: fence
             [NewTopic(f"{name}-a", 2), NewTopic(f"{name}-b", 1, configs={"retention.ms": "9"})]
         )
         assert [(one.name, one.partitions) for one in made.values()] == [(f"{name}-a", 2), (f"{name}-b", 1)]
-        with pytest.raises(ItemErrors) as some:
+        with pytest.raises(ItemsFailedError) as some:
             await admin.create_topics([f"{name}-a", "not/a/name", NewTopic(f"{name}-c", 3)])
         assert {item: error.code for item, error in some.value.errors.items()} == {
             f"{name}-a": ErrorCode.TOPIC_ALREADY_EXISTS,
@@ -28,7 +28,7 @@ async def test_topics_that_failed_are_told_and_the_others_are_there(kafka: fence
         }
         assert some.value.results[f"{name}-c"].partitions == 3
         assert some.value.code is None, "the two have different codes"
-        with pytest.raises(ItemErrors) as gone:
+        with pytest.raises(ItemsFailedError) as gone:
             await admin.delete_topics([f"{name}-a", f"{name}-none", f"{name}-c"])
         assert list(gone.value.errors) == [f"{name}-none"]
         assert gone.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -46,13 +46,13 @@ async def test_item_errors_are_a_kafka_error_and_a_group(kafka: fencepost.Client
         except* KafkaError as group:
             seen += [str(error) for error in group.exceptions]
         assert len(seen) == 2
-        with pytest.raises(ItemErrors) as whole:
+        with pytest.raises(ItemsFailedError) as whole:
             await admin.delete_groups(f"{name}-x", f"{name}-y")
         first = whole.value.errors[f"{name}-x"]
         part, rest = whole.value.split(lambda error: error is first)
-        assert isinstance(part, ItemErrors)
+        assert isinstance(part, ItemsFailedError)
         assert list(part.errors) == [f"{name}-x"]
-        assert isinstance(rest, ItemErrors)
+        assert isinstance(rest, ItemsFailedError)
         assert list(rest.errors) == [f"{name}-y"]
 
 
@@ -79,13 +79,13 @@ async def test_records_go_where_they_may_and_the_rest_is_told(kafka: fencepost.C
         for partition in (0, 1):
             for _ in range(4):
                 await producer.send(name, b"x", partition=partition)
-        with pytest.raises(ItemErrors) as some:
+        with pytest.raises(ItemsFailedError) as some:
             await admin.delete_records({one: 3, two: 99})
         assert some.value.results == {one: 3}
         assert some.value.errors[two].code is ErrorCode.OFFSET_OUT_OF_RANGE
         assert (await admin.list_offsets({one: "earliest", two: "earliest"}))[one].offset == 3
         missing = TopicPartition(name, 7)
-        with pytest.raises(ItemErrors) as places:
+        with pytest.raises(ItemsFailedError) as places:
             await admin.list_offsets([one, missing], at="earliest")
         assert places.value.results[one].offset == 3
         assert places.value.errors[missing].code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -107,13 +107,13 @@ async def test_groups_offsets_and_members(kafka: fencepost.Client, name: str) ->
                 assert (told.state, told.kind, len(told.members)) == ("Stable", "classic", 1)
                 assert told.members[0].instance_id == "till-1"
                 assert set(told.members[0].partitions) == {one, two}
-                with pytest.raises(ItemErrors) as busy:
+                with pytest.raises(ItemsFailedError) as busy:
                     await admin.alter_group_offsets(name, {one: 0})
                 assert busy.value.errors[one].code is ErrorCode.UNKNOWN_MEMBER_ID
-                with pytest.raises(ItemErrors) as read:
+                with pytest.raises(ItemsFailedError) as read:
                     await admin.delete_group_offsets(name, [one])
                 assert read.value.code is ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
-                with pytest.raises(ItemErrors) as nobody:
+                with pytest.raises(ItemsFailedError) as nobody:
                     await admin.remove_members(name, instance_ids=["till-1", "till-2"])
                 assert list(nobody.value.errors) == ["till-2"]
         described = await admin.describe_groups(name, f"{name}-none")

@@ -6,7 +6,7 @@ import pytest
 import trio
 
 import fencepost
-from fencepost import AbortableError, OutcomeUnknown, RetriableError
+from fencepost import AbortableError, OutcomeUnknownError, RetriableError
 from tests.kit.broker_process import BrokerProcess
 
 StartBroker = Callable[..., BrokerProcess]
@@ -81,7 +81,7 @@ async def test_consume_transform_produce_through_two_crashes(
                             await txn.send_offsets(consumer)
                     except AbortableError:
                         continue
-                    except OutcomeUnknown:
+                    except OutcomeUnknownError:
                         await producer.reinitialise()
                         continue
                     if set(consumer.lag().values()) == {0}:

@@ -8,7 +8,7 @@ import trio
 
 import fencepost
 from fencepost import AbortableError, KafkaError, RetriableError, TopicPartition
-from fencepost.client.consumer.read_errors import DeserializationFailed
+from fencepost.client.consumer.read_errors import DeserializationError
 from fencepost.sync import Client as BlockingClient
 from tests.integration.client.group_kit import PATIENCE_S, committed, create
 
@@ -89,7 +89,7 @@ async def whole_numbers(consumer: fencepost.Consumer, count: int) -> list[int]:
                 found.append(record.value)
                 if len(found) == count:
                     break
-        except DeserializationFailed as unreadable:
+        except DeserializationError as unreadable:
             consumer.seek(unreadable.partition, unreadable.position + 1)
     return found
 

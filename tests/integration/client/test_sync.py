@@ -7,7 +7,7 @@ import pytest
 import trio
 
 from fencepost import AbortableError, ConfigError, KafkaError, ReadError, TopicPartition
-from fencepost.sync import Client, Consumer, TimedOut, fail_after
+from fencepost.sync import Client, Consumer, TimedOutError, fail_after
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def values_of(kafka: Client, topic: str, count: int) -> list[bytes]:
         with fail_after(100):
             while len(got) < count:
                 got += [record.value for record in next(batches)]
-        with pytest.raises(TimedOut), fail_after(0.2):
+        with pytest.raises(TimedOutError), fail_after(0.2):
             next(batches)
     return got
 
@@ -83,7 +83,7 @@ def test_single_records_cross_in_batches_and_count_one_by_one(kafka: Client, nam
         assert consumer.committed() == {here: 700}
         assert next(records).offset == 700
         consumer.pause(here)
-        with pytest.raises(TimedOut), fail_after(0.2):
+        with pytest.raises(TimedOutError), fail_after(0.2):
             next(records)
         consumer.resume(here)
         assert next(records).offset == 701
@@ -184,7 +184,7 @@ def test_errors_and_deadlines_reach_the_calling_thread(address: str, name: str) 
 def test_the_clients_timeout_bounds_calls_and_not_the_wait_for_records(address: str, name: str) -> None:
     with Client(address) as patient, patient.producer() as producer, Client(address, timeout=5) as kafka:
         filled(patient, name, 0)
-        with kafka.admin() as admin, pytest.raises(TimedOut):
+        with kafka.admin() as admin, pytest.raises(TimedOutError):
             admin.list_offsets([TopicPartition(f"{name}-none", 0)])
         with kafka.consumer(name) as consumer:
             late = threading.Timer(7, producer.send, (name, b"late"))

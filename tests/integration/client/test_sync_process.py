@@ -71,8 +71,8 @@ print(isinstance(kafka.admin().__enter__().list_topics(), list), flush=True)
 
 STORM = """
 import os, random, signal, sys, threading, time
-from fencepost import OutcomeUnknown, TopicPartition
-from fencepost.sync import Client, TimedOut, fail_after
+from fencepost import OutcomeUnknownError, TopicPartition
+from fencepost.sync import Client, TimedOutError, fail_after
 
 address, name = sys.argv[1:]
 committed, open_at, interrupts, over, armed = set(), set(), 0, threading.Event(), False
@@ -113,7 +113,7 @@ with Client(address) as kafka:
                 interrupts += 1
             except RuntimeError:
                 pass                    # two in a row: the abort of the last one is still under way
-            except OutcomeUnknown:
+            except OutcomeUnknownError:
                 producer.reinitialise() # there or not, as a whole
         over.set()
         thread.join()
@@ -126,7 +126,7 @@ with Client(address) as kafka:
                 with fail_after(0.5):   # the last may be a marker, behind which no record comes
                     for record in next(batches):
                         seen[int(record.value)] = seen.get(int(record.value), 0) + 1
-            except TimedOut:
+            except TimedOutError:
                 pass
 print(interrupts > 10, set(seen.values()) == {5}, committed <= set(seen) <= open_at, flush=True)
 """

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fencepost.sync import Client, TimedOut, fail_after, sending
+from fencepost.sync import Client, TimedOutError, fail_after, sending
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def test_a_call_that_was_too_slow_leaves_what_was_handed_in_before(kafka: Client
     with kafka.transactional_producer(name) as producer, producer.transaction() as txn:
         for value in numbers(0, sending.CHUNK - 1):
             txn.send(name, value)
-        with pytest.raises(TimedOut), fail_after(0):
+        with pytest.raises(TimedOutError), fail_after(0):
             txn.send(name, b"of the call that failed")  # it looks for the topic
         txn.send(name, b"last")
     assert values_of(kafka, name) == [*numbers(0, sending.CHUNK - 1), b"last"]

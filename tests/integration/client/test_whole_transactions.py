@@ -9,7 +9,7 @@ import trio
 
 import fencepost
 from fencepost import AbortableError, TopicPartition
-from fencepost.client.consumer.whole_transactions import TransactionTooLarge
+from fencepost.client.consumer.whole_transactions import TransactionTooLargeError
 
 PARTITIONS = 3
 
@@ -174,7 +174,7 @@ async def test_too_much_undecided_is_an_error_that_names_it_or_is_spilled(addres
             for n in range(200):
                 await txn.send(name, b"%03d" % n + b"x" * 2000, partition=n % PARTITIONS)
         async with kafka.consumer(name) as consumer:
-            with trio.fail_after(100), pytest.raises(TransactionTooLarge, match=f"producer {number} epoch"):
+            with trio.fail_after(100), pytest.raises(TransactionTooLargeError, match=f"producer {number} epoch"):
                 await anext(consumer.transactions(max_bytes=50_000))
         async with kafka.consumer(name) as consumer:
             units = consumer.transactions(max_bytes=50_000, overflow="spill")

@@ -10,7 +10,7 @@ import fencepost
 from fencepost import TopicPartition, sync
 from fencepost.broker.config.broker_config import ConfigError
 from fencepost.broker.log.storage.lock import DirectoryInUse
-from fencepost.testing import Broker, BrokerGone
+from fencepost.testing import Broker, BrokerGoneError
 from tests.integration.testing.writers import Fencepost
 
 
@@ -26,7 +26,7 @@ def test_a_kill_keeps_what_was_stored_and_cuts_every_connection(fencepost_broker
         assert not fencepost_broker.running
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.1", port), 10)
-        with pytest.raises(BrokerGone, match="does not run"):
+        with pytest.raises(BrokerGoneError, match="does not run"):
             fencepost_broker.log("orders")
         fencepost_broker.start()
         producer.send("orders", b"two")

@@ -13,7 +13,7 @@ from fencepost import ErrorCode, KafkaError, sync
 from fencepost.protocol.primitives import ArrayOf, LengthPrefixed
 from fencepost.protocol.registry import API_BY_KEY, Api
 from fencepost.protocol.schema import StructType, Value
-from fencepost.testing import Broker, BrokerGone
+from fencepost.testing import Broker, BrokerGoneError
 from fencepost.testing.faults import Fault, Step, stopping
 from fencepost.testing.refusals import HARMLESS, may_refuse, overwrite, refusal
 from tests.integration.testing.writers import Fencepost
@@ -135,7 +135,7 @@ def test_then_kill_leaves_the_broker_dead_at_that_step(fencepost_broker: Broker)
     fault = fencepost_broker.stop_commit("prepare", then="kill")
     with committing(writer):
         fault.wait(timeout=100)
-        with pytest.raises(BrokerGone):
+        with pytest.raises(BrokerGoneError):
             fencepost_broker.topics()
         assert not fencepost_broker.running
         fencepost_broker.start()
@@ -162,7 +162,7 @@ def test_a_call_while_the_broker_dies_returns_when_it_is_dead(
     fencepost_broker.stop_commit("prepare", then="kill")
     with committing(writer):
         assert dying.wait(100)
-        with pytest.raises(BrokerGone):
+        with pytest.raises(BrokerGoneError):
             fencepost_broker.topics()
         assert not fencepost_broker.running
         fencepost_broker.start()

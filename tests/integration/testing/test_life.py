@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from fencepost.broker.log.storage.lock import lock_directory
-from fencepost.testing import Broker, BrokerGone, loop_thread
+from fencepost.testing import Broker, BrokerGoneError, loop_thread
 from fencepost.testing import broker as broker_module
 from fencepost.testing.faulty_node import FaultyNode
 
@@ -93,7 +93,7 @@ def test_a_start_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyP
     with monkeypatch.context() as patch:
         patch.setattr(loop_thread, "START_SECONDS_MAX", 0.2)
         patch.setattr(FaultyNode, "run", hang)
-        with pytest.raises(BrokerGone, match="did not start within"):
+        with pytest.raises(BrokerGoneError, match="did not start within"):
             broker.start()
         assert not broker.running
     with broker:
@@ -103,7 +103,7 @@ def test_a_start_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_who_died_unheard_is_heard_at_the_end() -> None:
     """A test that looked elsewhere must not pass over it."""
     broker = Broker()
-    with pytest.raises(BrokerGone, match="the disk is gone") as told, broker:
+    with pytest.raises(BrokerGoneError, match="the disk is gone") as told, broker:
         die(broker)
     assert told.value.__cause__ is not None
     broker.close()
@@ -113,7 +113,7 @@ def test_who_died_unheard_is_heard_at_the_end() -> None:
 def test_who_was_told_is_not_told_again() -> None:
     with Broker() as broker:
         die(broker)
-        with pytest.raises(BrokerGone, match="the disk is gone"):
+        with pytest.raises(BrokerGoneError, match="the disk is gone"):
             broker.topics()
         broker.start()
         assert broker.topics() == {}

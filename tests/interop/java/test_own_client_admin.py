@@ -10,7 +10,7 @@ import trio
 
 import fencepost
 from fencepost import ErrorCode, KafkaError, TopicPartition
-from fencepost.client.admin import ItemErrors
+from fencepost.client.admin import ItemsFailedError
 from fencepost.client.admin.security_types import (
     ANY,
     DEFAULT,
@@ -87,7 +87,7 @@ async def test_topics_by_name_and_id(admin: fencepost.Admin) -> None:
         "t-a": (2, 1),
         "t-b": (2, 1),
     }
-    with pytest.raises(ItemErrors) as some:
+    with pytest.raises(ItemsFailedError) as some:
         await admin.create_topics(["t-a", NewTopic("t-c", 1, replication_factor=9)])
     assert {item: error.code for item, error in some.value.errors.items()} == {
         "t-a": ErrorCode.TOPIC_ALREADY_EXISTS,
@@ -101,7 +101,7 @@ async def test_topics_by_name_and_id(admin: fencepost.Admin) -> None:
     assert fewer.value.code is ErrorCode.INVALID_PARTITIONS
     await admin.delete_topics([made["t-a"].topic_id, "t-b"])
     await until(admin.list_topics, lambda told: not {"t-a", "t-b"} & set(told))
-    with pytest.raises(ItemErrors) as gone:
+    with pytest.raises(ItemsFailedError) as gone:
         await admin.delete_topics([made["t-a"].topic_id])
     assert gone.value.code is ErrorCode.UNKNOWN_TOPIC_ID
 
@@ -175,7 +175,7 @@ async def test_records_and_offsets(client: fencepost.Client, admin: fencepost.Ad
     assert (await admin.list_offsets([here], at=1_700_000_001_500))[here] == (2, 1_700_000_002_000, 0)
     assert (await admin.list_offsets({here: "earliest_local"}))[here].offset == 0
     assert await admin.delete_records({here: 3}) == {here: 3}
-    with pytest.raises(ItemErrors) as beyond:
+    with pytest.raises(ItemsFailedError) as beyond:
         await admin.delete_records({here: 99})
     assert beyond.value.errors[here].code is ErrorCode.OFFSET_OUT_OF_RANGE
     assert (await admin.list_offsets([here], at="earliest"))[here].offset == 3
@@ -209,17 +209,17 @@ async def test_groups(client: fencepost.Client, admin: fencepost.Admin) -> None:
         }
         assert told["g-live"].members[0].partitions == (here,)
         assert "g-live" in {one.group_id for one in await admin.list_groups("Stable", kinds=["classic"])}
-        with pytest.raises(ItemErrors) as some:
+        with pytest.raises(ItemsFailedError) as some:
             await admin.delete_groups("g-live", "g-none")
         assert {name: error.code for name, error in some.value.errors.items()} == {
             "g-live": ErrorCode.NON_EMPTY_GROUP,
             "g-none": ErrorCode.GROUP_ID_NOT_FOUND,
         }
-        with pytest.raises(ItemErrors) as read:
+        with pytest.raises(ItemsFailedError) as read:
             await admin.delete_group_offsets("g-live", [here])
         assert read.value.code is ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
     await admin.remove_members("g-live", instance_ids=["till-1"], reason="a test")
-    with pytest.raises(ItemErrors) as gone:
+    with pytest.raises(ItemsFailedError) as gone:
         await admin.remove_members("g-live", instance_ids=["till-1"])
     assert gone.value.errors["till-1"].code is ErrorCode.UNKNOWN_MEMBER_ID
     assert [part.records for part in await admin.group_lag("g-empty")] == [1]
@@ -263,7 +263,7 @@ async def test_the_cluster(admin: fencepost.Admin) -> None:
     assert volume.replicas[here].size_bytes == 0
     assert volume.total_bytes > volume.usable_bytes > 0
     await admin.alter_replica_log_dirs(1, {here: volume.path})
-    with pytest.raises(ItemErrors) as nowhere:
+    with pytest.raises(ItemsFailedError) as nowhere:
         await admin.alter_replica_log_dirs(1, {here: "/nowhere/at/all"})
     assert nowhere.value.errors[here].code is ErrorCode.LOG_DIR_NOT_FOUND
 
@@ -281,18 +281,18 @@ async def test_features_go_up_and_down(admin: fencepost.Admin) -> None:
 async def test_leaders_and_replicas(admin: fencepost.Admin) -> None:
     here, nowhere = await topic_of(admin, "r-a"), TopicPartition("r-none", 0)
     assert await admin.elect_leaders([here]) == {here: False}
-    with pytest.raises(ItemErrors) as unknown:
+    with pytest.raises(ItemsFailedError) as unknown:
         await admin.elect_leaders([here, nowhere])
     assert unknown.value.errors[nowhere].code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert unknown.value.results == {here: False}
     assert isinstance(await admin.elect_leaders(), dict)
     await admin.alter_reassignments({here: [1]})
     assert await admin.list_reassignments() == {}
-    with pytest.raises(ItemErrors) as several:
+    with pytest.raises(ItemsFailedError) as several:
         await admin.alter_reassignments({here: None, nowhere: [1], TopicPartition("cl-b", 0): [7]})
     assert several.value.errors[here].code is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
     assert several.value.errors[nowhere].code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    with pytest.raises(ItemErrors) as elsewhere:
+    with pytest.raises(ItemsFailedError) as elsewhere:
         await admin.alter_reassignments({here: [7]})
     assert elsewhere.value.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
@@ -308,7 +308,7 @@ async def test_access_rules(admin: fencepost.Admin) -> None:
     assert await admin.describe_acls(matching) == sorted([read, write])
     assert await admin.describe_acls(AclFilter(permission=AclPermission.DENY)) == [no]
     wrong = Acl(ResourceType.TOPIC, "acl-a", "ann", AclOperation.READ)
-    with pytest.raises(ItemErrors) as refused:
+    with pytest.raises(ItemsFailedError) as refused:
         await admin.create_acls(read, wrong)
     assert list(refused.value.errors) == [wrong]
     assert refused.value.errors[wrong].code is ErrorCode.INVALID_REQUEST
@@ -330,7 +330,7 @@ async def test_quotas(admin: fencepost.Admin) -> None:
     assert await admin.describe_client_quotas(ann) == {ann: {"producer_byte_rate": 1e6}}
     assert await admin.describe_client_quotas(QuotaEntity(user=ANY), strict=True) == {ann: {"producer_byte_rate": 1e6}}
     assert everybody in await admin.describe_client_quotas(QuotaEntity(client_id="q-app"))
-    with pytest.raises(ItemErrors) as wrong:
+    with pytest.raises(ItemsFailedError) as wrong:
         await admin.alter_client_quotas({ann: {"producer_byte_rate": None}, everybody: {"speed": 1}})
     assert list(wrong.value.errors) == [everybody]
     await until(lambda: admin.describe_client_quotas(ann), lambda told: not told)
@@ -349,7 +349,7 @@ async def test_users_that_log_in(guarded_kafka: RealKafka, admin: fencepost.Admi
     for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
         await until(partial(trio.to_thread.run_sync, logs_in, guarded_kafka, mechanism, "wonder"), bool)
     assert not await trio.to_thread.run_sync(logs_in, guarded_kafka, "SCRAM-SHA-512", "wander")
-    with pytest.raises(ItemErrors) as some:
+    with pytest.raises(ItemsFailedError) as some:
         await admin.alter_user_scram_credentials(
             delete=[ScramDeletion("s-ann", ScramMechanism.SCRAM_SHA_256), ScramDeletion("s-bob", ScramMechanism(1))],
             upsert=[ScramUpsertion("s-eve", "x", iterations=7)],
@@ -359,7 +359,7 @@ async def test_users_that_log_in(guarded_kafka: RealKafka, admin: fencepost.Admi
         "s-eve": ErrorCode.UNACCEPTABLE_CREDENTIAL,
     }
     await until(lambda: admin.describe_user_scram_credentials(), lambda told: len(told["s-ann"]) == 1)
-    with pytest.raises(ItemErrors) as unknown:
+    with pytest.raises(ItemsFailedError) as unknown:
         await admin.describe_user_scram_credentials("s-ann", "s-bob")
     assert unknown.value.errors["s-bob"].code is ErrorCode.RESOURCE_NOT_FOUND
     assert [one.mechanism.name for one in unknown.value.results["s-ann"]] == ["SCRAM_SHA_512"]

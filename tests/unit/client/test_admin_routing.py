@@ -8,7 +8,7 @@ import trio
 
 import fencepost
 from fencepost import ErrorCode, KafkaError, TopicPartition
-from fencepost.client.admin import ItemErrors, NewTopic
+from fencepost.client.admin import ItemsFailedError, NewTopic
 from fencepost.client.errors import FatalError, RetriableError
 from fencepost.protocol.messages.api10_find_coordinator import Coordinator, FindCoordinatorResponse
 from fencepost.protocol.messages.api15_describe_groups import DescribedGroup, DescribeGroupsResponse
@@ -159,7 +159,7 @@ async def test_a_controller_that_moved_is_found_and_only_what_is_open_is_asked_a
 
     nodes.nodes[0].scripts["CreateTopics"].append(moved)
     topics = [NewTopic(name, 1, 1) for name in ("a", "b", "c")]
-    with pytest.raises(ItemErrors) as some:
+    with pytest.raises(ItemsFailedError) as some:
         await ask(lambda admin: admin.create_topics(topics))
     assert list(some.value.results) == ["a", "b"]
     assert {name: error.code for name, error in some.value.errors.items()} == {"c": ErrorCode.INVALID_CONFIG}
@@ -205,7 +205,7 @@ async def test_what_never_comes_right_is_told_at_the_deadline(
         return CreateTopicsResponse(topics=results)
 
     nodes.nodes[0].scripts["CreateTopics"] = [never] * 1000
-    with pytest.raises(ItemErrors) as late:
+    with pytest.raises(ItemsFailedError) as late:
         await ask(lambda admin: admin.create_topics([NewTopic("a", 1, 1), NewTopic("b", 1, 1)]))
     assert list(late.value.results) == ["a"]
     assert isinstance(late.value.errors["b"], RetriableError)
@@ -216,7 +216,7 @@ async def test_a_broker_that_says_nothing_of_an_item_is_not_believed(nodes: Node
     nodes.nodes[0].scripts["DeleteGroups"].append(
         DeleteGroupsResponse(results=[DeletableGroupResult(group_id="g", error_code=0)])
     )
-    with pytest.raises(ItemErrors, match="deleting groups") as some:
+    with pytest.raises(ItemsFailedError, match="deleting groups") as some:
         await ask(lambda admin: admin.delete_groups("g", "h"))
     assert list(some.value.errors) == ["h"]
 

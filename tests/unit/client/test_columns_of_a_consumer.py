@@ -10,7 +10,7 @@ import trio
 
 import fencepost
 from fencepost.client.consumer import arrow, reader
-from fencepost.client.consumer.read_errors import CorruptRecords
+from fencepost.client.consumer.read_errors import CorruptRecordsError
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.record_batch import build_batch
 from fencepost.protocol.records import Record
@@ -111,7 +111,7 @@ async def test_what_stands_before_damage_is_given_first(start: Start, cluster: S
     async with fencepost.Client(broker.address) as kafka, kafka.consumer("t", check_crcs=False) as consumer:
         assert places(await tables(consumer, 3)) == [(0, 0), (0, 1), (0, 2)]
         for _ in range(2):
-            with pytest.raises(CorruptRecords) as told:
+            with pytest.raises(CorruptRecordsError) as told:
                 await tables(consumer, 1)
             assert told.value.position == 3
         consumer.seek(T0, 5)

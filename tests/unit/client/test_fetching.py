@@ -7,7 +7,7 @@ import trio
 import trio.testing
 
 import fencepost
-from fencepost.client.consumer.read_errors import LogTruncated, OffsetOutOfRange
+from fencepost.client.consumer.read_errors import LogTruncatedError, OffsetOutOfRangeError
 from fencepost.protocol.errors import ErrorCode
 from tests.kit.batch_log import BatchLog
 from tests.kit.fetch_broker import FetchBroker, ScriptedCluster, moved_to, prefer
@@ -137,11 +137,11 @@ async def test_without_a_policy_the_program_is_told_and_may_seek(start: Start, c
     cluster.write(0, values(5, 3))
     async with fencepost.Client(broker.address) as kafka, kafka.consumer(auto_offset_reset="none") as consumer:
         consumer.assign([T0])
-        with pytest.raises(OffsetOutOfRange, match="no position to start from"):
+        with pytest.raises(OffsetOutOfRangeError, match="no position to start from"):
             await read(consumer, 1)
         consumer.seek(T0, 2)
         for _ in range(2):
-            with pytest.raises(OffsetOutOfRange, match="offset 2 is not in the log; the log begins at 5") as told:
+            with pytest.raises(OffsetOutOfRangeError, match="offset 2 is not in the log; the log begins at 5") as told:
                 await read(consumer, 1)
         assert (told.value.partition, told.value.position, told.value.log_start_offset) == (T0, 2, 5)
         assert told.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
@@ -158,7 +158,7 @@ async def test_what_was_fetched_is_read_before_the_error_behind_it(start: Start,
         broker.troubles[0] += [ErrorCode.OFFSET_OUT_OF_RANGE] * 2
         await trio.sleep(0.1)
         assert await read(consumer, 3) == [(0, 0), (0, 1), (0, 2)]
-        with pytest.raises(OffsetOutOfRange):
+        with pytest.raises(OffsetOutOfRangeError):
             await read(consumer, 1)
 
 
@@ -211,7 +211,7 @@ async def test_a_truncated_log_is_told_with_the_divergent_offset(start: Start, c
         consumer.assign([T0])
         consumer.seek(T0, 0)
         await unclean_election(broker, cluster, consumer, end=7)
-        with pytest.raises(LogTruncated, match="differs from offset 7 on") as told:
+        with pytest.raises(LogTruncatedError, match="differs from offset 7 on") as told:
             await read(consumer, 1)
         assert (told.value.position, told.value.divergent_offset, told.value.divergent_epoch) == (10, 7, 0)
         consumer.seek(T0, 7)

@@ -7,7 +7,7 @@ import trio
 
 import fencepost
 from fencepost import TopicPartition
-from fencepost.client.consumer.read_errors import CorruptRecords, DeserializationFailed
+from fencepost.client.consumer.read_errors import CorruptRecordsError, DeserializationError
 from fencepost.protocol.record_batch import build_batch
 from tests.kit.fetch_broker import ScriptedCluster
 from tests.kit.waiting import soon
@@ -26,7 +26,7 @@ async def test_records_before_a_damaged_batch_are_given_and_a_seek_goes_on_behin
     async with fencepost.Client(broker.address) as kafka, kafka.consumer("t") as consumer:
         assert await read(consumer, 3) == [(0, 0), (0, 1), (0, 2)]
         for _ in range(2):
-            with pytest.raises(CorruptRecords, match="offset 3: the CRC is wrong") as told:
+            with pytest.raises(CorruptRecordsError, match="offset 3: the CRC is wrong") as told:
                 await read(consumer, 1)
             assert told.value.position == 3
         consumer.seek(T0, 5)
@@ -130,7 +130,7 @@ async def test_a_record_that_can_not_be_deserialized_is_not_passed_over(start: S
     ):
         got: list[int] = []
         for _ in range(2):
-            with pytest.raises(DeserializationFailed, match="record 2") as told:
+            with pytest.raises(DeserializationError, match="record 2") as told:
                 await numbers(consumer, got)
         assert isinstance(told.value.__cause__, ValueError)
         consumer.seek(T0, told.value.position + 1)

@@ -8,7 +8,7 @@ import pytest
 import trio
 
 import fencepost
-from fencepost import ErrorCode, OutcomeUnknown
+from fencepost import ErrorCode, OutcomeUnknownError
 from fencepost.client.producer.buffer import BufferMemory
 from fencepost.protocol.messages.api10_find_coordinator import Coordinator, FindCoordinatorResponse
 from fencepost.protocol.messages.api26_end_txn import EndTxnResponse
@@ -118,7 +118,7 @@ async def test_a_commit_that_finds_no_coordinator_any_more_may_have_happened(
         client(broker, retry_backoff_ms=100, default_api_timeout_ms=5_000) as kafka,
         kafka.transactional_producer("id") as producer,
     ):
-        with pytest.raises(OutcomeUnknown):
+        with pytest.raises(OutcomeUnknownError):
             await commit(producer, b"a")
         broker.scripts["EndTxn"].clear()
         assert await producer.reinitialise() is True

@@ -13,7 +13,7 @@ from fencepost.client.admin import (
     Applied,
     ClusterPlan,
     ConfigSource,
-    ItemErrors,
+    ItemsFailedError,
     PlannedChange,
     ResourceType,
     WantedAcl,
@@ -130,7 +130,7 @@ async def test_what_a_plan_says_in_two_ways_is_refused_before_anything_is_done(
         (WantedAcl(rule), WantedAcl(rule, absent=True), WantedAcl(rule._replace(name="u"))),
     )
     async with fencepost.Client(broker.address, default_api_timeout_ms=100_000) as kafka, kafka.admin() as admin:
-        with pytest.raises(ItemErrors) as refused:
+        with pytest.raises(ItemsFailedError) as refused:
             await admin.apply(plan, atomic=False)
     assert {what: error.code for what, error in refused.value.errors.items()} == dict.fromkeys(
         ["topic t", "broker all", "acl User:a READ TOPIC t, ALLOW from *"], ErrorCode.INVALID_REQUEST
@@ -147,7 +147,7 @@ async def test_who_will_not_tell_what_is_set_is_named_as_a_part_of_the_plan(
     broker.scripts["DescribeConfigs"].append(DescribeConfigsResponse(results=[no]))
     plan = ClusterPlan(configs=(WantedConfigs("group", "g", {"a": "1"}), WantedConfigs("broker", "1", {THREADS: "4"})))
     async with fencepost.Client(broker.address, default_api_timeout_ms=100_000) as kafka, kafka.admin() as admin:
-        with pytest.raises(ItemErrors) as refused:
+        with pytest.raises(ItemsFailedError) as refused:
             await admin.apply(plan, atomic=False)
     told = {what: error.code for what, error in refused.value.errors.items()}
     assert (told, refused.value.results) == ({"group g": ErrorCode.TOPIC_AUTHORIZATION_FAILED}, {})

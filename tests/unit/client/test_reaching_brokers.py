@@ -12,7 +12,7 @@ import trio
 
 import fencepost
 from fencepost import ConfigError, ErrorCode, RetriableError
-from fencepost.client.errors import ConnectionLost
+from fencepost.client.errors import ConnectionLostError
 from fencepost.client.network.wire import open_socket
 from fencepost.protocol.messages.api03_metadata import MetadataResponse
 from tests.kit.scripted_broker import SILENCE, ScriptedBroker
@@ -35,7 +35,7 @@ class Dialled:
             await trio.sleep_forever()
         broker = self.brokers.get((host, port))
         if broker is None:
-            raise ConnectionLost(f"{host}:{port}: refused", sent=False)
+            raise ConnectionLostError(f"{host}:{port}: refused", sent=False)
         return await open_socket("127.0.0.1", broker.port, timeout_s)
 
     def pauses(self, host: str) -> list[float]:

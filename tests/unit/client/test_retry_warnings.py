@@ -12,7 +12,7 @@ import trio.testing
 
 import fencepost
 from fencepost import ErrorCode, RetriableError, TopicPartition
-from fencepost.client.errors import ConnectionLost
+from fencepost.client.errors import ConnectionLostError
 from fencepost.protocol.messages.api00_produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from tests.kit.scripted_broker import ScriptedBroker
 
@@ -22,7 +22,7 @@ Script = Callable[..., Any]
 async def refused(host: str, port: int, timeout_s: float) -> socket.socket:
     """Nothing listens there."""
     await trio.lowlevel.checkpoint()
-    raise ConnectionLost(f"{host}:{port}: refused", sent=False)
+    raise ConnectionLostError(f"{host}:{port}: refused", sent=False)
 
 
 def warnings_in(caplog: pytest.LogCaptureFixture) -> list[str]:

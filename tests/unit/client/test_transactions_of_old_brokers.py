@@ -9,7 +9,7 @@ import pytest
 import trio
 
 import fencepost
-from fencepost import FatalError, OutcomeUnknown, TopicPartition
+from fencepost import FatalError, OutcomeUnknownError, TopicPartition
 from fencepost.client.core.group_types import CommittedOffset, GroupMetadata
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api00_produce import LeaderIdAndEpoch
@@ -102,7 +102,7 @@ async def test_an_unknown_outcome_is_found_out(
     broker.scripts["EndTxn"] = [SILENCE] * 3
     options = {"request_timeout_ms": 100, "default_api_timeout_ms": 250}
     async with client(broker, **options) as kafka, kafka.transactional_producer("id") as producer:
-        with pytest.raises(OutcomeUnknown):
+        with pytest.raises(OutcomeUnknownError):
             async with producer.transaction() as txn:
                 await txn.send("t", b"a")
         broker.scripts["EndTxn"] = [EndTxnResponse(error_code=said)]

@@ -8,7 +8,7 @@ import pytest
 import trio
 
 import fencepost
-from fencepost import AbortableError, ErrorCode, FencedError, OutcomeUnknown
+from fencepost import AbortableError, ErrorCode, FencedError, OutcomeUnknownError
 from fencepost.protocol.messages.api26_end_txn import EndTxnResponse
 from tests.kit.scripted_broker import HANG_UP, SILENCE, ScriptedBroker
 
@@ -158,11 +158,11 @@ async def test_a_commit_that_nobody_answers_is_an_unknown_outcome(
     broker.scripts["EndTxn"] = [SILENCE] * 3
     options = {"request_timeout_ms": 100, "default_api_timeout_ms": 250}
     async with client(broker, **options) as kafka, kafka.transactional_producer("id") as producer:
-        with pytest.raises(OutcomeUnknown) as unknown:
+        with pytest.raises(OutcomeUnknownError) as unknown:
             async with producer.transaction() as txn:
                 await txn.send("t", b"a")
         assert (unknown.value.api, unknown.value.node) == ("EndTxn", 1)
-        with pytest.raises(OutcomeUnknown, match="reinitialise"):
+        with pytest.raises(OutcomeUnknownError, match="reinitialise"):
             async with producer.transaction():
                 pass
         broker.scripts["EndTxn"] = [] if committed else [EndTxnResponse(error_code=said)]
@@ -182,7 +182,7 @@ async def test_a_refusal_after_a_lost_commit_is_still_an_unknown_outcome(script:
     broker = await script()
     broker.scripts["EndTxn"] = [HANG_UP] + [EndTxnResponse(error_code=ErrorCode.PRODUCER_FENCED)] * 2
     async with client(broker) as kafka, kafka.transactional_producer("id") as producer:
-        with pytest.raises(OutcomeUnknown):
+        with pytest.raises(OutcomeUnknownError):
             async with producer.transaction() as txn:
                 await txn.send("t", b"a")
         with pytest.raises(FencedError):
@@ -270,7 +270,7 @@ async def test_a_cancelled_commit_is_waited_for_and_its_outcome_told(
     broker.scripts["EndTxn"] = [SILENCE] * 2
     async with client(broker) as kafka, kafka.transactional_producer("id") as producer:
         began = trio.current_time()
-        with pytest.raises(OutcomeUnknown), trio.move_on_after(1):
+        with pytest.raises(OutcomeUnknownError), trio.move_on_after(1):
             async with producer.transaction() as txn:
                 await txn.send("t", b"a")
         assert 5.5 < trio.current_time() - began < 8

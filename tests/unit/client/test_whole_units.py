@@ -10,7 +10,7 @@ import trio
 import fencepost
 from fencepost import TopicPartition
 from fencepost.client.consumer.whole_transaction import WholeTransaction
-from fencepost.client.consumer.whole_transactions import TransactionTooLarge, WholeTransactions
+from fencepost.client.consumer.whole_transactions import TransactionTooLargeError, WholeTransactions
 from fencepost.protocol.control_records import end_txn_marker
 from tests.kit.fetch_broker import ScriptedCluster
 from tests.unit.client.reading_kit import T0, Start
@@ -87,7 +87,7 @@ async def test_units_that_are_complete_make_room_before_it_is_called_too_large(
 
 
 async def test_what_was_too_large_is_not_taken_in_twice(cluster: ScriptedCluster, start: Start) -> None:
-    """A program that asks again after TransactionTooLarge hears the same, and holds no more than before."""
+    """A program that asks again after TransactionTooLargeError hears the same, and holds no more than before."""
     broker = await start(cluster)
     for value in (b"a" * 300, b"b" * 300, b"c" * 900):
         cluster.write(0, [value], producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
@@ -96,7 +96,7 @@ async def test_what_was_too_large_is_not_taken_in_twice(cluster: ScriptedCluster
         units = consumer.transactions(max_bytes=1200)
         held = set()
         for _ in range(3):
-            with pytest.raises(TransactionTooLarge):
+            with pytest.raises(TransactionTooLargeError):
                 await following(units)
             held.add(units.held_bytes)
         assert len(held) == 1
