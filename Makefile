@@ -51,9 +51,11 @@ format: setup ## Let ruff write the code's form
 	$(BIN)/ruff format $(wildcard $(SOURCES))
 	$(BIN)/ruff check --fix $(wildcard $(SOURCES))
 
-stubs: setup ## Write the type stubs anew after a change of a message or of the async client
+stubs: setup ## Write the type stubs and lists of the API anew after a change of a message or of the client
 	$(PY) -m tests.architecture.message_stubs
 	$(PY) -m tests.architecture.sync_stub
+	$(PY) -m tests.architecture.public_names
+	$(PY) -m tests.architecture.public_api
 
 bench: setup ## Load against fencepost, beside a Kafka where KAFKA=host:port names one; table into bench/out
 	$(PY) -m bench $(if $(KAFKA),--kafka $(KAFKA)) $(if $(KAFKA_PID),--kafka-pid $(KAFKA_PID)) $(ARGS)
