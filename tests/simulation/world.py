@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import trio
 
-from fencepost.broker.handlers.api00_produce import Write
+from fencepost.broker.handlers.produce_reply import Write
 from fencepost.broker.log.compaction.cleanable import cleanable_range
 from fencepost.broker.log.compaction.cleaning import Cleaning, CleaningLimits, drive
 from fencepost.broker.log.config import LogConfig

@@ -1,4 +1,7 @@
-"""One client connection. A frame's path: receive, frame, header, route, decode, handler, queue, send."""
+"""One client connection. A frame's path: receive, frame, header, route, decode, handler, queue, send.
+
+A frame that repeats an earlier one (`RepeatedRequests`) goes from the frame to the handler at once.
+"""
 
 import logging
 import socket
@@ -8,7 +11,7 @@ from typing import Any, Protocol, TypeAlias
 import trio
 
 from fencepost.broker.network.context import CloseConnection, Endpoint, RequestContext
-from fencepost.broker.network.dispatch import Dispatch, Route, UnservedRequest
+from fencepost.broker.network.dispatch import Dispatch, RepeatedRequests, Route, UnservedRequest
 from fencepost.broker.network.frames import BadFrame, FrameBuffer
 from fencepost.broker.network.poller import Poller, Registration, Work, failed, register
 from fencepost.broker.network.reply import READY, Ready
@@ -67,6 +70,7 @@ class Connection:
         "_node",
         "_parked",
         "_registration",
+        "_repeated",
         "_responses",
         "_scope",
         "_server",
@@ -92,6 +96,7 @@ class Connection:
         self._listener = listener
         self._frames = FrameBuffer(server.request_bytes_max)
         self._responses = ResponseQueue(server.node, sock)
+        self._repeated: RepeatedRequests | None = None
         self._registration: Registration
         self._parked: tuple[_Pending, Deferred[Ready]] | None = None
         """The request whose response another connection's request completes. Nothing is read until then."""
@@ -197,22 +202,31 @@ class Connection:
         ApiVersions v0, 2.0 after ListGroups v4 and OffsetFetch v7, 2.x after Metadata v9 and later (its issue 5049).
         """
         self.requests += 1
-        key, version, correlation_id, client_id, body_start = read_request_header(frame)
-        request = None
-        if key == _API_VERSIONS and not API_BY_KEY[key].serves(version):
-            version = 0  # KIP-511: the response has the oldest version; the body is not decoded
-            route = self._server.dispatch.route(key, version)
-        else:
-            route = self._server.dispatch.route(key, version)
-            try:
-                request, _ = route.decode(frame, body_start)
-            except Exception:
-                route.api.request.decode_prefix(frame, version, body_start)
-                raise
-        context = RequestContext(key, version, correlation_id, client_id, self.peer.host, self._listener)
+        found = self._repeated.find(frame) if self._repeated is not None else None
+        route, request, context = found or self._decode(frame)
         if self._responses.count and not route.non_blocking and not self._responses.try_send():
             return self._handle_after_send(route, request, context)
         return self._handle(route, request, context)
+
+    def _decode(self, frame: memoryview) -> tuple[Route, Any, RequestContext]:
+        """Decode a frame. Raises DecodeError and UnservedRequest."""
+        key, version, correlation_id, client_id, body_start = read_request_header(frame)
+        context = RequestContext(key, version, correlation_id, client_id, self.peer.host, self._listener)
+        if key == _API_VERSIONS and not API_BY_KEY[key].serves(version):
+            # KIP-511: the response has the oldest version; the body is not decoded
+            context.api_version = 0
+            return self._server.dispatch.route(key, 0), None, context
+        route = self._server.dispatch.route(key, version)
+        try:
+            request, _ = route.decode(frame, body_start)
+        except Exception:
+            route.api.request.decode_prefix(frame, version, body_start)
+            raise
+        if route.repeated is not None:
+            if self._repeated is None:
+                self._repeated = route.repeated(self._node)
+            self._repeated.learn(frame, route, request, context)
+        return route, request, context
 
     def _handle(self, route: Route, request: Any, context: RequestContext) -> Unfinished | None:
         """Call the handler, and queue the response when it is ready.

@@ -3,7 +3,7 @@
 import importlib
 import pkgutil
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from fencepost.broker import handlers
 from fencepost.broker.network.reply import Reply
@@ -37,6 +37,16 @@ class UnservedRequest(Exception):
     """An API key or version that is not served; the broker closes the connection, as Kafka does."""
 
 
+class RepeatedRequests(Protocol):
+    """The requests of one API that one connection repeats, kept decoded by the bytes that they have in common."""
+
+    def find(self, frame: memoryview) -> "tuple[Route, Any, RequestContext] | None":
+        """Read a frame that repeats a known request. None: the frame has to be decoded."""
+
+    def learn(self, frame: memoryview, route: "Route", request: Any, context: "RequestContext") -> None:
+        """Keep a decoded request, if later frames may repeat it."""
+
+
 class Route(NamedTuple):
     """The handler, decoder and encoder of one version of an API."""
 
@@ -50,6 +60,8 @@ class Route(NamedTuple):
     """The generated encoder of the response. After an error, `api.response.encode_parts` raises one that explains."""
     header_end: bytes
     """The bytes after the correlation id in a response's header."""
+    repeated: Callable[[Any], RepeatedRequests] | None
+    """Makes a connection's table of repeated requests from the broker; None: every request is decoded."""
 
 
 class Dispatch:
@@ -91,5 +103,6 @@ class Dispatch:
             api.request.decoder(version),
             api.response.encoder(version),
             b"\0" if api.response_header_version(version) else b"",
+            getattr(module, "repeated", None),
         )
         return route

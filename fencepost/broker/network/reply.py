@@ -34,7 +34,7 @@ class Durable:
 
     __slots__ = ("response", "tickets")
 
-    def __init__(self, response: Response, tickets: "Collection[Ticket]") -> None:
+    def __init__(self, response: Response | Encoded, tickets: "Collection[Ticket]") -> None:
         self.response = response
         self.tickets = tickets
 

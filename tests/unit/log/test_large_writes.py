@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from fencepost.broker.handlers.api00_produce import Write
+from fencepost.broker.handlers.produce_reply import Write
 from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.durability.large_writes import LargeWrites, stage
 from fencepost.broker.log.partition import AppendOrigin, PartitionLog
