@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, overload
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import trio
 
@@ -20,6 +20,7 @@ from fencepost.client.config import (
 )
 from fencepost.client.core.partitioner import Random
 from fencepost.client.errors import FatalError
+from fencepost.client.key_value import K, V
 from fencepost.client.network.cluster import Cluster
 from fencepost.client.network.security import ssl_context
 from fencepost.client.network.wire import Dial, open_socket
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
     from fencepost.client.transactions.producer import TransactionalProducer
     from fencepost.client.transactions.two_phase import TwoPhaseProducer
 
-K = TypeVar("K")
-V = TypeVar("V")
 _NEEDS_TRIO = (
     "fencepost.Client runs under trio: open it with `async with` in a function that `trio.run` runs."
     " Under asyncio (FastAPI, uvicorn) and without an event loop use the blocking client:"
@@ -134,30 +133,32 @@ class Client:
             raise RuntimeError("the client is not open: use it with `async with`")
         return self._cluster
 
-    @overload
     def producer(
-        self, *, key_serializer: "AnySerializer[K]", value_serializer: "AnySerializer[V]", **options: Any
-    ) -> "Producer[K, V]": ...
-    @overload
-    def producer(self, *, key_serializer: "AnySerializer[K]", **options: Any) -> "Producer[K, bytes]": ...
-    @overload
-    def producer(self, *, value_serializer: "AnySerializer[V]", **options: Any) -> "Producer[bytes, V]": ...
-    @overload
-    def producer(self, *, serializer: "AnySerializer[V]", **options: Any) -> "Producer[bytes, V]": ...
-    @overload
-    def producer(self, **options: Any) -> "Producer[bytes, bytes]": ...
-    def producer(self, **options: Any) -> "Producer[Any, Any]":
+        self,
+        *,
+        key_serializer: "AnySerializer[K] | None" = None,
+        value_serializer: "AnySerializer[V] | None" = None,
+        **options: Any,
+    ) -> "Producer[K, V]":
         """An idempotent producer, to be opened with `async with`; options are those of ProducerConfig.
 
-        With `key_serializer` and `value_serializer` (see `fencepost.client.serializers`) keys and values have their
-        types; without, they are bytes.
+        Keys and values have the types that `key_serializer` and `value_serializer` take (see
+        `fencepost.client.serializers`). Without serializers they are bytes.
         """
         from fencepost.client.producer.producer import Producer
 
-        config = parse(ProducerConfig, options, defaults=self._defaults)
+        given = {**options, **_given(key_serializer=key_serializer, value_serializer=value_serializer)}
+        config = parse(ProducerConfig, given, defaults=self._defaults)
         return Producer(self.cluster, self._tasks, config, self._purpose("producer"))
 
-    def transactional_producer(self, transactional_id: str, **options: Any) -> "TransactionalProducer":
+    def transactional_producer(
+        self,
+        transactional_id: str,
+        *,
+        key_serializer: "AnySerializer[K] | None" = None,
+        value_serializer: "AnySerializer[V] | None" = None,
+        **options: Any,
+    ) -> "TransactionalProducer[K, V]":
         """A transactional producer, to be opened with `async with`, which fences older ones of the same id.
 
         `timeout` (seconds) is how long a transaction may stand open before the coordinator aborts it.
@@ -165,11 +166,19 @@ class Client:
         from fencepost.client.transactions.lifecycle import TransactionManager
         from fencepost.client.transactions.producer import TransactionalProducer
 
-        config = parse(TransactionalProducerConfig, options, defaults=self._defaults)
+        given = {**options, **_given(key_serializer=key_serializer, value_serializer=value_serializer)}
+        config = parse(TransactionalProducerConfig, given, defaults=self._defaults)
         purpose = self._purpose("txn")
         return TransactionalProducer(TransactionManager(self.cluster, self._tasks, transactional_id, config, purpose))
 
-    def two_phase_producer(self, transactional_id: str, **options: Any) -> "TwoPhaseProducer":
+    def two_phase_producer(
+        self,
+        transactional_id: str,
+        *,
+        key_serializer: "AnySerializer[K] | None" = None,
+        value_serializer: "AnySerializer[V] | None" = None,
+        **options: Any,
+    ) -> "TwoPhaseProducer[K, V]":
         """A transactional producer whose commits an outside coordinator decides, a database for one (KIP-939).
 
         The broker needs `transaction.two.phase.commit.enable` and `unstable.api.versions.enable`. Its transactions have
@@ -177,39 +186,27 @@ class Client:
         """
         from fencepost.client.transactions.two_phase import TwoPhaseManager, TwoPhaseProducer
 
-        config = parse(TransactionalProducerConfig, options, defaults=self._defaults)
+        given = {**options, **_given(key_serializer=key_serializer, value_serializer=value_serializer)}
+        config = parse(TransactionalProducerConfig, given, defaults=self._defaults)
         purpose = self._purpose("2pc")
         return TwoPhaseProducer(TwoPhaseManager(self.cluster, self._tasks, transactional_id, config, purpose))
 
-    @overload
     def consumer(
         self,
         *topics: str,
-        key_deserializer: "AnyDeserializer[K]",
-        value_deserializer: "AnyDeserializer[V]",
+        key_deserializer: "AnyDeserializer[K] | None" = None,
+        value_deserializer: "AnyDeserializer[V] | None" = None,
         **options: Any,
-    ) -> "Consumer[K, V]": ...
-    @overload
-    def consumer(
-        self, *topics: str, key_deserializer: "AnyDeserializer[K]", **options: Any
-    ) -> "Consumer[K, bytes]": ...
-    @overload
-    def consumer(
-        self, *topics: str, value_deserializer: "AnyDeserializer[V]", **options: Any
-    ) -> "Consumer[bytes, V]": ...
-    @overload
-    def consumer(self, *topics: str, deserializer: "AnyDeserializer[V]", **options: Any) -> "Consumer[bytes, V]": ...
-    @overload
-    def consumer(self, *topics: str, **options: Any) -> "Consumer[bytes, bytes]": ...
-    def consumer(self, *topics: str, **options: Any) -> "Consumer[Any, Any]":
+    ) -> "Consumer[K, V]":
         """A consumer of `topics`, to be opened with `async with`; options are those of ConsumerConfig.
 
-        With `key_deserializer` and `value_deserializer` (see `fencepost.client.serializers`) keys and values have their
-        types; without, they are bytes. Kafka's null is None all the same.
+        Keys and values have the types that `key_deserializer` and `value_deserializer` return (see
+        `fencepost.client.serializers`). Without deserializers they are bytes. A null key or value is None.
         """
         from fencepost.client.consumer.consumer import Consumer
 
-        config = parse(ConsumerConfig, options, defaults=self._defaults)
+        given = {**options, **_given(key_deserializer=key_deserializer, value_deserializer=value_deserializer)}
+        config = parse(ConsumerConfig, given, defaults=self._defaults)
         return Consumer(self.cluster, self._tasks, topics, config, self._purpose("consumer"))
 
     def admin(self) -> "Admin":
@@ -226,6 +223,11 @@ class Client:
     def _purpose(self, kind: str) -> str:
         self._opened += 1
         return f"{kind}-{self._opened}"
+
+
+def _given(**options: Any) -> dict[str, Any]:
+    """The options that are not None: the others keep their defaults, also those of `Client.from_config`."""
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def _only_cancelled(error: BaseException) -> bool:

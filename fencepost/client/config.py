@@ -44,8 +44,6 @@ _SHORT: dict[str, tuple[str, int | None]] = {
     "compression": ("compression_type", None),
     "isolation": ("isolation_level", None),
     "group": ("group_id", None),
-    "serializer": ("value_serializer", None),
-    "deserializer": ("value_deserializer", None),
 }
 
 _IDEMPOTENT = "producers are always idempotent here, and that needs acks=all"

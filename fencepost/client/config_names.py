@@ -11,8 +11,10 @@ SYNONYMS = {
     "max_in_flight": "max_in_flight_requests_per_connection",
     "fetch_wait_max_ms": "fetch_max_wait_ms",
     "fetch_message_max_bytes": "max_partition_fetch_bytes",
+    "serializer": "value_serializer",
+    "deserializer": "value_deserializer",
 }
-"""librdkafka's names for what Kafka calls otherwise."""
+"""librdkafka's and others' names for what Kafka calls otherwise."""
 
 RESET_WORDS = {"smallest": "earliest", "beginning": "earliest", "largest": "latest", "end": "latest", "error": "none"}
 """librdkafka's words for auto.offset.reset."""

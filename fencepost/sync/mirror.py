@@ -9,7 +9,7 @@ import functools
 import inspect
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, nullcontext
-from types import TracebackType
+from types import GenericAlias, TracebackType
 from typing import Any, ClassVar, Self
 
 import trio
@@ -45,6 +45,8 @@ class Mirror:
             return
         cls._of = of
         _MIRRORS[of] = cls
+        if hasattr(of, "__class_getitem__"):
+            cls.__class_getitem__ = classmethod(GenericAlias)  # type: ignore[attr-defined]  # for annotations
         for name in dir(of):
             if not name.startswith("_") and not hasattr(cls, name):
                 setattr(cls, name, _mirrored(name, inspect.getattr_static(of, name)))

@@ -33,7 +33,8 @@ FIXED = {
     "collections.abc": {"Callable", "Iterable", "Iterator", "Mapping"},
     "contextlib": {"AbstractContextManager"},
     "types": {"TracebackType"},
-    "typing": {"Any", "Generic", "Self", "TypeVar"},
+    "typing": {"Any", "Generic", "Self"},
+    "fencepost.client.key_value": {"K", "V"},
     "fencepost.protocol.topics": {"TopicPartition"},
     "fencepost.sync.loop": {"TimedOutError as TimedOutError", "fail_after as fail_after"},
 }
@@ -123,8 +124,6 @@ class Writer(ast.NodeTransformer):
         returns = self.annotation(node.returns)
         told = "None" if returns is None else ast.unparse(returns)
         decorators = [ast.unparse(one) for one in node.decorator_list]
-        for name in set(decorators) & {"overload"}:
-            self.imports["typing"].add(name)
         lines = [f"    @{one}" for one in decorators]
         return "\n".join([*lines, f"    def {node.name}({ast.unparse(arguments)}) -> {told}: ..."])
 
@@ -228,8 +227,7 @@ def stub() -> str:
             imports += [f"{module} as {name}" for name in names]
         else:
             imports.append(f"from {module} import {', '.join(sorted(names))}")
-    variables = [f'{name} = TypeVar("{name}")' for name in TYPE_VARS]
-    return formatted("\n".join([HEAD, *imports, "", *variables, "", *classes]))
+    return formatted("\n".join([HEAD, *imports, "", *classes]))
 
 
 def formatted(text: str) -> str:

@@ -2,30 +2,28 @@
 
 from collections.abc import Iterator, Sequence
 from itertools import repeat
-from typing import Any, Generic, NamedTuple, TypeVar, cast, overload
+from typing import Any, Generic, NamedTuple, cast, overload
 
 from fencepost.client.config import ConsumerConfig
 from fencepost.client.consumer.read_errors import DeserializationError
+from fencepost.client.key_value import K, V
 from fencepost.client.serializers import SerializationError
 from fencepost.protocol.records import Record
 from fencepost.protocol.topics import TopicPartition
-
-K = TypeVar("K")
-V = TypeVar("V")
 
 
 class ConsumerRecord(NamedTuple, Generic[K, V]):
     """One record as it was read; the timestamp is in ms, `headers` are (name, bytes or None) pairs.
 
-    Without deserializers, K and V are bytes. A key or value that is null is None whatever its deserializer.
+    K and V are what the deserializers return; without them, bytes. A null key or value is None with every deserializer.
     """
 
     topic: str
     partition: int
     offset: int
     timestamp_ms: int
-    key: K
-    value: V
+    key: K | None
+    value: V | None
     headers: tuple[tuple[str, bytes | None], ...]
 
 

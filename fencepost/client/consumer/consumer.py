@@ -9,7 +9,7 @@ import trio
 from fencepost.client.background import Background
 from fencepost.client.config import ConsumerConfig
 from fencepost.client.consumer.committer import Committer
-from fencepost.client.consumer.consumed import ConsumerBatch, ConsumerRecord, K, V
+from fencepost.client.consumer.consumed import ConsumerBatch, ConsumerRecord
 from fencepost.client.consumer.fetcher import Fetcher
 from fencepost.client.consumer.positions import Positions
 from fencepost.client.consumer.progress import Progress
@@ -19,6 +19,7 @@ from fencepost.client.errors import ConfigError
 from fencepost.client.facade import delegate
 from fencepost.client.group.group_client import GroupClient
 from fencepost.client.group.subscription import Subscription
+from fencepost.client.key_value import K, V
 from fencepost.client.network.cluster import Cluster
 from fencepost.protocol.topics import TopicPartition
 

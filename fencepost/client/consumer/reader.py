@@ -10,12 +10,13 @@ import trio
 from fencepost.client.config import ConsumerConfig
 from fencepost.client.consumer.chunk import Chunk, RawFetch, packed_ahead
 from fencepost.client.consumer.committer import Committer
-from fencepost.client.consumer.consumed import ConsumerBatch, ConsumerRecord, K, V, as_consumed, deserialized
+from fencepost.client.consumer.consumed import ConsumerBatch, ConsumerRecord, as_consumed, deserialized
 from fencepost.client.consumer.fetch_state import PartitionState
 from fencepost.client.consumer.fetcher import Fetcher
 from fencepost.client.consumer.read_errors import CorruptRecordsError, DeserializationError
 from fencepost.client.core.group_types import CommittedOffset
 from fencepost.client.group.group_client import GroupClient
+from fencepost.client.key_value import K, V
 from fencepost.protocol.batch_header import BatchHeader, CorruptBatch
 from fencepost.protocol.records import Record, unpack_records
 from fencepost.protocol.topics import TopicPartition

@@ -5,10 +5,11 @@ from collections.abc import AsyncIterator, Callable
 
 import trio
 
-from fencepost.client.consumer.consumed import ConsumerBatch, K, V
+from fencepost.client.consumer.consumed import ConsumerBatch
 from fencepost.client.consumer.fetch_state import PartitionState
 from fencepost.client.consumer.positions import Positions
 from fencepost.client.consumer.reader import Reader
+from fencepost.client.key_value import K, V
 from fencepost.protocol.records import Record
 from fencepost.protocol.topics import TopicPartition
 

@@ -13,7 +13,7 @@ from typing import Any
 import trio
 
 from fencepost.client.consumer.chunk import RawFetch
-from fencepost.client.consumer.consumed import ConsumerRecord, K, V, deserialized
+from fencepost.client.consumer.consumed import ConsumerRecord, deserialized
 from fencepost.client.consumer.fetch_state import PartitionState
 from fencepost.client.consumer.read_errors import CorruptRecordsError
 from fencepost.client.consumer.reader import Reader
@@ -24,6 +24,7 @@ from fencepost.client.core.rewind_points import UnitRewindPoint
 from fencepost.client.core.whole import Assembler, Piece, Place, Unit
 from fencepost.client.core.whole_notes import MOST_NOTE_BYTES
 from fencepost.client.errors import ConfigError, KafkaError
+from fencepost.client.key_value import K, V
 from fencepost.client.network.cluster import Cluster
 from fencepost.protocol.batch_header import BatchHeader, CorruptBatch, read_header
 from fencepost.protocol.control_records import ControlType, control_type

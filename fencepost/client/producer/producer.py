@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from types import TracebackType
-from typing import Generic, TypeVar
+from typing import Generic
 
 import trio
 
@@ -11,6 +11,7 @@ from fencepost.client.config import ProducerConfig
 from fencepost.client.core.sequences import bumped
 from fencepost.client.errors import KafkaError, RetriableError, code_of, error_for
 from fencepost.client.facade import delegate
+from fencepost.client.key_value import K, V
 from fencepost.client.network.cluster import Cluster
 from fencepost.client.producer.accumulator import Batch
 from fencepost.client.producer.appender import BATCH_LINGER_S, Appender
@@ -20,8 +21,6 @@ from fencepost.client.producer.sender import Sender
 from fencepost.protocol.messages.api22_init_producer_id import InitProducerIdRequest
 
 NO_LIMIT = 1 << 15
-K = TypeVar("K")
-V = TypeVar("V")
 
 
 class OwnIdentity:

@@ -1,19 +1,20 @@
 """The transactional producer, as a program sees it."""
 
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Generic, Self
 
 from fencepost.client.consumer.committer import Committer
 from fencepost.client.consumer.consumer import Consumer, reader_of
 from fencepost.client.consumer.reader import committer_in_hand
 from fencepost.client.facade import delegate
+from fencepost.client.key_value import K, V
 from fencepost.client.producer.appender import Appender
 from fencepost.client.transactions.lifecycle import TransactionManager
 from fencepost.client.transactions.open_transaction import OpenTransaction
 from fencepost.client.transactions.transaction import Transaction
 
 
-class TransactionalProducer:
+class TransactionalProducer(Generic[K, V]):
     """A producer whose records count only in committed transactions; open it with `async with`.
 
     Opening it fences older producers of the same transactional id and aborts what they left open (row T2). Raises
@@ -37,7 +38,7 @@ class TransactionalProducer:
     ) -> None:
         await self._manager.close()
 
-    def transaction(self, *, consumer: Consumer[Any, Any] | None = None) -> "TransactionContext":
+    def transaction(self, *, consumer: Consumer[Any, Any] | None = None) -> "TransactionContext[K, V]":
         """A transaction as an async context. Only one at a time.
 
         A `consumer` is tied to it from the start: on abort it goes back to where it last committed, also when
@@ -53,7 +54,7 @@ class TransactionalProducer:
     metrics = delegate("_appender", Appender.metrics)
 
 
-class TransactionContext:
+class TransactionContext(Generic[K, V]):
     """What `producer.transaction()` returns: begins, and at the end commits, or aborts on error and on cancel."""
 
     def __init__(self, manager: TransactionManager, committer: Committer | None) -> None:
@@ -64,7 +65,7 @@ class TransactionContext:
     def __repr__(self) -> str:
         return f"<block of a transaction of {self._manager.transactional_id!r}>"
 
-    async def __aenter__(self) -> Transaction:
+    async def __aenter__(self) -> Transaction[K, V]:
         self._transaction = await self._manager.begin(self._committer)
         return Transaction(self._manager, self._transaction)
 

@@ -1,11 +1,12 @@
 """One open transaction, as the program sees it inside `async with producer.transaction() as txn`."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Generic
 
 from fencepost.client.consumer.consumer import Consumer, reader_of
 from fencepost.client.core.group_types import CommittedOffset, GroupMetadata
 from fencepost.client.errors import AbortableError, KafkaError
+from fencepost.client.key_value import K, V
 from fencepost.client.producer.accumulator import Batch
 from fencepost.client.producer.appender import BATCH_LINGER_S
 from fencepost.client.producer.ready_batches import whole_batches
@@ -15,7 +16,7 @@ from fencepost.client.transactions.open_transaction import OpenTransaction, Prep
 from fencepost.protocol.topics import TopicPartition
 
 
-class Transaction:
+class Transaction(Generic[K, V]):
     """One open transaction. `send` waits only for buffer space; the end of the block waits for everything."""
 
     def __init__(self, manager: TransactionManager, state: OpenTransaction) -> None:
@@ -40,9 +41,9 @@ class Transaction:
     async def send(
         self,
         topic: str,
-        value: Any = None,
+        value: V | None = None,
         *,
-        key: Any = None,
+        key: K | None = None,
         partition: int | None = None,
         headers: Headers = (),
         timestamp_ms: int | None = None,
@@ -54,7 +55,7 @@ class Transaction:
         )
         self._follow(batch)
 
-    async def send_many(self, topic: str, records: Iterable[tuple[Any, Any]]) -> None:
+    async def send_many(self, topic: str, records: Iterable[tuple[K | None, V | None]]) -> None:
         """Hand in (key, value) pairs of one topic; the quickest way for many. Raises as `send` does."""
         self._state.check()
         await self._appender.enqueue_many(topic, records, None, self._linger_s, self._follow, self._state.check)

@@ -10,6 +10,7 @@ from fencepost.client.consumer.committer import Committer
 from fencepost.client.core.txn_state import NO_PRODUCER, Complete, Event, Outcome, TakenOver
 from fencepost.client.errors import AbortableError, FatalError
 from fencepost.client.facade import delegate
+from fencepost.client.key_value import K, V
 from fencepost.client.transactions.lifecycle import TransactionManager
 from fencepost.client.transactions.open_transaction import OpenTransaction, PreparedTransaction
 from fencepost.client.transactions.producer import TransactionalProducer
@@ -107,7 +108,7 @@ class TwoPhaseManager(TransactionManager):
             )
 
 
-class TwoPhaseProducer(TransactionalProducer):
+class TwoPhaseProducer(TransactionalProducer[K, V]):
     """A transactional producer whose commits somebody else decides; open it with `async with`.
 
     Opening it fences older producers of the transactional id and keeps what they left open: `prepared` tells which

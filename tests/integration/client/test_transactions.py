@@ -8,6 +8,7 @@ import trio
 import fencepost
 from fencepost import AbortableError, ErrorCode, FencedError, KafkaError, TopicPartition
 from fencepost.client.admin.types import TransactionListing
+from fencepost.client.serializers import Integer, String
 from tests.integration.client.transaction_kit import create, read_all
 
 
@@ -27,6 +28,20 @@ async def test_the_protocol_is_the_finalized_one(
         async with kafka.transactional_producer(name) as producer, producer.transaction() as txn:
             await txn.send(name, b"x")
             assert txn._state.tv2 is expected
+
+
+async def test_records_of_a_transaction_pass_the_serializers(address_of_both: str, name: str) -> None:
+    async with fencepost.Client(address_of_both) as kafka:
+        await create(kafka, name)
+        async with (
+            kafka.transactional_producer(name, key_serializer=String(), value_serializer=Integer()) as producer,
+            producer.transaction() as txn,
+        ):
+            await txn.send(name, 7, key="seven", partition=0)
+            await txn.send(name, None, key="nothing", partition=0)
+        async with kafka.consumer(name, key_deserializer=String(), value_deserializer=Integer()) as consumer:
+            read = [(r.key, r.value) async for batch in consumer.read_to_end() for r in batch]
+    assert read == [("seven", 7), ("nothing", None)]
 
 
 async def test_committed_is_seen_aborted_is_not(address_of_both: str, name: str) -> None:

@@ -47,6 +47,12 @@ def test_what_exists_there_exists_here(async_one: type, blocking: type) -> None:
 
 
 @pytest.mark.parametrize(("async_one", "blocking"), PAIRS, ids=lambda kind: kind.__name__)
+def test_what_is_generic_there_is_generic_here(async_one: type, blocking: type) -> None:
+    assert hasattr(blocking, "__class_getitem__") == hasattr(async_one, "__class_getitem__")
+    assert str(sync.Consumer[int, str]) == "fencepost.sync.consumer.Consumer[int, str]"
+
+
+@pytest.mark.parametrize(("async_one", "blocking"), PAIRS, ids=lambda kind: kind.__name__)
 def test_arguments_are_the_same(async_one: type, blocking: type) -> None:
     for name in names_of(async_one):
         theirs, ours = getattr(async_one, name), getattr(blocking, PROTOCOLS.get(name, name))
