@@ -38,6 +38,7 @@ from fencepost.protocol.topics import TopicPartition
 from fencepost.protocol.varints import Malformed, get_varint, put_varint
 
 KNOWN_MAX = 256
+PREFIX_BYTES_MAX = 1024
 PREFIX_LENGTHS_MAX = 4
 LENGTH_BYTES_MAX = 5
 
@@ -59,12 +60,11 @@ class _KnownRequest:
         "_after",
         "_before",
         "_context",
-        "_general",
-        "_log",
         "_pack",
         "_part",
         "flexible",
         "key_and_version",
+        "log",
         "request",
         "route",
     )
@@ -88,10 +88,9 @@ class _KnownRequest:
         self._before, self._after = encoded.split(_NUMBERS.pack(*_PLACEHOLDERS))
         self._pack = struct.Struct(f">{len(self._before)}sqqq{len(self._after)}s").pack
         self._context = context
-        self._general = route.handle
-        self._log = log
         self.flexible = route.api.request.is_flexible(route.version)
         self.key_and_version = struct.pack(">hh", context.api_key, context.api_version)
+        self.log = log
         self.route = route._replace(handle=self._handle)
 
     def put_batch(self, frame: memoryview, head: bytes, end: int) -> bool:
@@ -109,8 +108,10 @@ class _KnownRequest:
             stop = start + _LENGTH.unpack_from(head, end)[0]
             if stop != len(frame):
                 return False
+        if stop - start <= ATTRIBUTES_LOW_BYTE:
+            return False
         self._part.records = frame[start:stop]
-        return stop - start > ATTRIBUTES_LOW_BYTE
+        return True
 
     def context(self, correlation_id: int) -> RequestContext:
         """The context of a repetition: the same connection and, but for the correlation id, the same header."""
@@ -120,9 +121,9 @@ class _KnownRequest:
         )
 
     def _handle(self, node: ProduceBroker, request: ProduceRequest, context: RequestContext) -> Reply:
-        log, batch = self._log, self._part.records
-        if batch is None or node.partition(log.tp) is not log:  # the topic was deleted, or the log opened again
-            return self._general(node, request, context)
+        log, batch = self.log, self._part.records
+        assert batch is not None
+        self._part.records = None  # else the table would keep the connection's input buffer
         write = Write(log.tp, log, batch, _OK)
         write.template = self._encoded
         counters = write.counters = node.metrics.topics[log.tp.topic]
@@ -139,7 +140,7 @@ class _KnownRequest:
 
 
 class RepeatedProduce:
-    """The Produce requests that one connection has sent and may repeat: at most `KNOWN_MAX`."""
+    """The Produce requests that one connection has sent and may repeat: at most `KNOWN_MAX`, with short names."""
 
     __slots__ = ("_ends", "_known", "_node")
 
@@ -155,8 +156,12 @@ class RepeatedProduce:
             return None
         for end in self._ends:
             head = bytes(frame[: end + LENGTH_BYTES_MAX])
-            known = self._known.get(head[_PREFIX_START:end])
+            prefix = head[_PREFIX_START:end]
+            known = self._known.get(prefix)
             if known is not None and known.key_and_version == head[_KEY_AND_VERSION]:
+                if self._node.partition(known.log.tp) is not known.log:
+                    del self._known[prefix]  # the topic was deleted, or the log was opened again
+                    return None
                 if len(head) < end + LENGTH_BYTES_MAX or not known.put_batch(frame, head, end):
                     return None
                 (correlation_id,) = _LENGTH.unpack(head[_CORRELATION_ID])
@@ -173,7 +178,7 @@ class RepeatedProduce:
         lead, tail = (put_varint(length + 1), _NO_TAGS) if flexible else (_LENGTH.pack(length), b"")
         start = len(frame) - len(tail) - length
         end = start - len(lead)
-        if not length or frame[end:start] != lead or frame[start + length :] != tail:
+        if not length or end > PREFIX_BYTES_MAX or frame[end:start] != lead or frame[start + length :] != tail:
             return
         log = self._log_of(request.topic_data[0], part.index, route.version)
         if log is None:

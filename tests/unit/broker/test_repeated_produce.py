@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fencepost.broker.handlers.repeated_produce import KNOWN_MAX, PREFIX_LENGTHS_MAX, RepeatedProduce
+from fencepost.broker.handlers.repeated_produce import KNOWN_MAX, PREFIX_BYTES_MAX, PREFIX_LENGTHS_MAX, RepeatedProduce
 from fencepost.broker.network.connection import Connection
 from fencepost.broker.network.context import Endpoint, RequestContext
 from fencepost.broker.network.dispatch import Dispatch
@@ -44,8 +44,10 @@ class _Broker:
         self.image = self
         self.topics_by_id = {TOPIC_ID: _Image()}
 
+        self.logs: dict[TopicPartition, _Log] = {}
+
     def partition(self, tp: TopicPartition) -> Any:
-        return _Log(tp) if tp.topic.startswith("orders") else None
+        return self.logs.setdefault(tp, _Log(tp)) if tp.topic.startswith("orders") else None
 
 
 def frame_of(
@@ -109,9 +111,15 @@ def test_what_differs_is_decoded(other: memoryview) -> None:
 
 
 @pytest.mark.parametrize(
-    "frame", [frame_of(9, [batch_of(b"v")] * 2), frame_of(9, [b""]), frame_of(9, [batch_of(b"v")], topic="unknown")]
+    "frame",
+    [
+        frame_of(9, [batch_of(b"v")] * 2),
+        frame_of(9, [b""]),
+        frame_of(9, [batch_of(b"v")], topic="unknown"),
+        frame_of(9, [batch_of(b"v")], client_id="x" * PREFIX_BYTES_MAX),
+    ],
 )
-def test_only_one_batch_for_a_known_partition_is_kept(frame: memoryview) -> None:
+def test_only_one_batch_for_a_known_partition_with_short_names_is_kept(frame: memoryview) -> None:
     table = RepeatedProduce(_Broker())  # type: ignore[arg-type]
     learned(table, frame)
     assert table.find(frame) is None
@@ -135,6 +143,19 @@ def test_no_damaged_frame_is_read_otherwise_than_by_the_decoder(
         except (DecodeError, ValueError, IndexError) as error:
             raise AssertionError("the table has read what no decoder can") from error
         assert facts(*found[1:]) == facts(*expected)
+
+
+def test_a_log_that_is_gone_is_not_kept() -> None:
+    """A topic created anew has another log: its first request is decoded, and the next ones are repetitions again."""
+    broker = _Broker()
+    table = RepeatedProduce(broker)  # type: ignore[arg-type]
+    frame = frame_of(9, [batch_of(b"v")])
+    learned(table, frame)
+    broker.logs.clear()
+    assert table.find(frame) is None
+    assert not table._known
+    learned(table, frame)
+    assert table.find(frame) is not None
 
 
 def test_a_connection_keeps_a_bounded_number() -> None:
