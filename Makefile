@@ -16,7 +16,7 @@ SEEDS ?= 2000
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test sim check format stubs bench pins clean
+.PHONY: help setup demo test sim check format stubs docs bench pins clean
 
 help: ## This text
 	@echo "fencepost: a broker that speaks Kafka's protocol, with true transactions and no JVM"
@@ -57,6 +57,9 @@ stubs: setup ## Write the type stubs and lists of the API anew after a change of
 	$(PY) -m tests.architecture.public_names
 	$(PY) -m tests.architecture.public_api
 
+docs: setup ## The documentation as a site, into the folder site; a broken link, anchor or drawing ends it
+	$(PY) -m deploy.docs_site site
+
 bench: setup ## Load against fencepost, beside a Kafka where KAFKA=host:port names one; table into bench/out
 	$(PY) -m bench $(if $(KAFKA),--kafka $(KAFKA)) $(if $(KAFKA_PID),--kafka-pid $(KAFKA_PID)) $(ARGS)
 
@@ -64,6 +67,6 @@ pins: ## Renew constraints.txt and the images' pins from pyproject.toml (needs u
 	sh deploy/pins.sh
 
 clean: ## Remove what the other targets made
-	rm -rf $(VENV) .demo bench/out tests/interop/java/.jars tests/interop/members/node_modules build dist *.egg-info spark-warehouse
+	rm -rf $(VENV) .demo bench/out tests/interop/java/.jars tests/interop/members/node_modules build dist site *.egg-info spark-warehouse
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .coverage
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

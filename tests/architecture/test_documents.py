@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from deploy.docs_site.navigation import navigation, pages_in
 from tests.architecture.project_files import MARKDOWN_FILES, PROJECT_FILES, PYTHON_FILES, ROOT, name_of
 
 LINK = re.compile(r"(?<!\!)\[[^\]]*\]\(([^)\s]+)\)|!\[[^\]]*\]\(([^)\s]+)\)")
@@ -152,3 +153,11 @@ def test_the_ways_through_the_architecture_name_files_that_exist() -> None:
     assert (
         sorted(name for name in named if not (ROOT / "fencepost" / name).exists() and not (ROOT / name).exists()) == []
     )
+
+
+def test_every_page_of_docs_has_its_place_in_the_navigation_of_the_site() -> None:
+    docs = ROOT / "docs"
+    named = pages_in(navigation(docs))
+    missing = {path.relative_to(docs).as_posix() for path in docs.rglob("*.md")} - set(named)
+    assert missing == set(), "GUIDES in deploy/docs_site/navigation.py says where a page stands"
+    assert len(set(named)) == len(named)

@@ -1,0 +1,143 @@
+"""The parts of the reference that are written from the code: commands, settings, client options, APIs."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import MISSING, fields
+
+import click
+
+from fencepost.broker.config.broker_config import SETTINGS
+from fencepost.broker.config.fields import Setting, Update, format_value
+from fencepost.broker.config.group_settings import GROUP_SETTINGS
+from fencepost.broker.config.topic_settings import TOPIC_SETTINGS
+from fencepost.broker.config.without_effect import NO_EFFECT, WITHOUT_EFFECT
+from fencepost.cli.main import cli
+from fencepost.client.config import ROLES, ProducerConfig, TransactionalProducerConfig
+from fencepost.client.options import Secret
+from fencepost.protocol.registry import API_BY_KEY, Api
+
+HELP_WIDTH = 90
+
+
+def commands() -> str:
+    """Every command, with what `--help` prints."""
+    return "\n".join(f"{heading} `{name}`\n\n```text\n{text}\n```\n" for heading, name, text in _helps(cli, None, 2))
+
+
+def _helps(command: click.Command, parent: click.Context | None, level: int) -> Iterator[tuple[str, str, str]]:
+    name = "fencepost" if parent is None else command.name
+    context = click.Context(
+        command, parent=parent, info_name=name, terminal_width=HELP_WIDTH, help_option_names=["-h", "--help"]
+    )
+    yield "#" * level, context.command_path, command.get_help(context)
+    if isinstance(command, click.Group):
+        for child in command.list_commands(context):
+            found = command.get_command(context, child)
+            if found is not None and not found.hidden:
+                yield from _helps(found, context, min(level + 1, 3))
+
+
+def broker_settings() -> str:
+    """The settings of the broker that have an effect."""
+    with_effect = (one for one in SETTINGS.values() if not one.doc.startswith(NO_EFFECT))
+    rows = [f"| `{one.name}` | {_meaning(one)} |" for one in sorted(with_effect, key=lambda one: one.name)]
+    return "\n".join(["| setting | meaning |", "|---|---|", *rows])
+
+
+def _meaning(setting: Setting) -> str:
+    notes = [_cell(setting.expected), f"default {_default(setting)}"]
+    if setting.update is Update.CLUSTER_WIDE:
+        notes.append("can change at run time")
+    if setting.ours:
+        notes.append("ours")
+    return f"{_cell(setting.doc)}<br>*{', '.join(notes)}*"
+
+
+def settings_without_effect() -> str:
+    """Kafka's settings that are accepted and do nothing."""
+    idle = {name: one for name, one in SETTINGS.items() if one.doc.startswith(NO_EFFECT)} | dict(WITHOUT_EFFECT)
+    rows = [f"| `{name}` | {idle[name].doc.removeprefix(NO_EFFECT)} |" for name in sorted(idle)]
+    return "\n".join(["| setting | why it has no effect |", "|---|---|", *rows])
+
+
+def topic_settings() -> str:
+    """The settings of one topic, with the broker's setting that holds where a topic has none."""
+    rows = []
+    for name, (setting, synonyms, internal) in sorted(TOPIC_SETTINGS.items()):
+        behind = ", ".join(f"`{synonym.name}`" for synonym in synonyms)
+        if not internal:
+            rows.append(f"| `{name}` | {_meaning(setting)}{f'<br>Behind it: {behind}' if behind else ''} |")
+    return "\n".join(["| setting | meaning |", "|---|---|", *rows])
+
+
+def group_settings() -> str:
+    """The settings of one group."""
+    rows = [f"| `{name}` | `{behind}` |" for name, behind in GROUP_SETTINGS.items()]
+    return "\n".join(["| setting of a group | setting of the broker that it overrides |", "|---|---|", *rows])
+
+
+def _default(setting: Setting) -> str:
+    text = format_value(setting.default)
+    return f"`{_cell(text)}`" if text else "none"
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.replace("|", "\\|").replace("<", "&lt;").split())
+
+
+def client_options() -> str:
+    """The options of the client, its producers and its consumers."""
+    return "\n\n".join(f"## Options of {role}\n\n{_options(kind)}" for kind, role in _roles().items())
+
+
+def _roles() -> Mapping[type, str]:
+    return {kind: f"`{role}`" if "." in role else role for kind, role in ROLES.items()}
+
+
+def _options(kind: type) -> str:
+    rows = []
+    for entry in fields(kind):
+        needed = entry.default is MISSING
+        default = "needed" if needed else "none" if entry.default is None else f"`{_shown(entry.default)}`"
+        only = " (transactional)" if kind is TransactionalProducerConfig and entry.name not in _PRODUCER else ""
+        rows.append(f"| `{entry.name}`{only} | `{entry.name.replace('_', '.')}` | {default} |")
+    return "\n".join(["| option | name in properties | default |", "|---|---|---|", *rows])
+
+
+_PRODUCER = {entry.name for entry in fields(ProducerConfig)}
+
+
+def _shown(default: object) -> str:
+    if isinstance(default, Secret):
+        return "a secret"
+    name = getattr(default, "name", None)
+    return _cell(str(name).lower() if isinstance(name, str) else repr(default))
+
+
+def apis() -> str:
+    """The APIs that the broker serves, with their versions."""
+    rows = [
+        f"| {int(key)} | {api.name} | {_versions(api.advertised)} | {_versions(api.served)} | {_unstable(api)} |"
+        for key, api in sorted(API_BY_KEY.items())
+    ]
+    return "\n".join(["| key | API | advertised | answered | unstable |", "|---:|---|---|---|---|", *rows])
+
+
+def _versions(both: tuple[int, int]) -> str:
+    low, high = both
+    return str(low) if low == high else f"{low} to {high}"
+
+
+def _unstable(api: Api) -> str:
+    return "" if api.unstable is None else str(api.unstable)
+
+
+GENERATED: dict[str, Callable[[], str]] = {
+    "commands": commands,
+    "broker-settings": broker_settings,
+    "settings-without-effect": settings_without_effect,
+    "topic-settings": topic_settings,
+    "group-settings": group_settings,
+    "client-options": client_options,
+    "apis": apis,
+}
+"""Each by the name that a page gives in its marker."""
