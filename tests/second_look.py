@@ -1,6 +1,6 @@
 """`python -m tests.second_look PYTEST-OPTIONS`: all tests; the few of real processes that failed once more, alone.
 
-Exit codes are pytest's. See docs/decisions/0040-a-second-look.md for what may be looked at again and why.
+Exit codes are pytest's. See docs/decisions/0040-repeat-failed-tests.md for what may be looked at again and why.
 """
 
 import json

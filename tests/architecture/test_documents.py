@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.docs_site.navigation import navigation, pages_in
+from deploy.docs_site.navigation import decisions, navigation, pages_in, title_of
 from tests.architecture.project_files import MARKDOWN_FILES, PROJECT_FILES, PYTHON_FILES, ROOT, name_of
 
 LINK = re.compile(r"(?<!\!)\[[^\]]*\]\(([^)\s]+)\)|!\[[^\]]*\]\(([^)\s]+)\)")
@@ -161,3 +161,10 @@ def test_every_page_of_docs_has_its_place_in_the_navigation_of_the_site() -> Non
     missing = {path.relative_to(docs).as_posix() for path in docs.rglob("*.md")} - set(named)
     assert missing == set(), "GUIDES in deploy/docs_site/navigation.py says where a page stands"
     assert len(set(named)) == len(named)
+
+
+def test_a_decision_has_the_number_of_its_file_and_no_other_has_it() -> None:
+    numbers = [path.name[:4] for path in decisions(ROOT / "docs")]
+    assert numbers == sorted(set(numbers))
+    wrong = [path.name for path in decisions(ROOT / "docs") if not title_of(path).startswith(path.name[:4])]
+    assert wrong == []

@@ -1,7 +1,7 @@
 """WriteTxnMarkers (27): control batches that end transactions on partitions.
 
 v2 has the marker's transaction version (KIP-1228). Tag 1000 of a marker is fencepost's
-(docs/decisions/0016-what-only-we-know.md); Kafka skips it.
+(docs/decisions/0016-tagged-fields.md); Kafka skips it.
 """
 
 from fencepost.protocol.api_keys import ApiKey

@@ -1,6 +1,6 @@
 """DescribeTransactions (65): the coordinator's state of transactional ids (KIP-664).
 
-Tag 1000 of the request and of each state is fencepost's (docs/decisions/0016-what-only-we-know.md); Kafka skips it.
+Tag 1000 of the request and of each state is fencepost's (docs/decisions/0016-tagged-fields.md); Kafka skips it.
 """
 
 from fencepost.protocol.api_keys import ApiKey

@@ -2,7 +2,7 @@
 
 No request waits for the disk there, so batches may stay in the page cache until the kernel writes them, half a minute
 later, or until their topic is deleted. The bytes must be bounded: with too many dirty pages the kernel blocks every
-writer, and here that is the event loop (docs/decisions/0048-what-the-kernel-may-keep.md).
+writer, and here that is the event loop (docs/decisions/0048-bound-dirty-pages.md).
 """
 
 import contextlib
