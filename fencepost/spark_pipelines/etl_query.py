@@ -45,7 +45,7 @@ def etl(
     if headers:
         reader = reader.option("includeHeaders", "true")
     if max_records is not None:
-        reader = reader.option("maxOffsetsPerTrigger", str(max_records))
+        reader = reader.option("maxRecordsPerTrigger", str(max_records))
     records = (shape or Shape()).applied(reader.load())
     if shape is None or not shape.changes_columns:
         records = records.select(*PASSED_ON, *(("headers",) if headers else ()))

@@ -116,7 +116,7 @@ def run(wanted: Plan) -> None:
         .option("kafka.bootstrap.servers", wanted.bootstrap)
         .option("subscribe", wanted.input)
         .option("startingOffsets", "earliest")
-        .option("maxOffsetsPerTrigger", wanted.batch_rows)
+        .option("maxRecordsPerTrigger", wanted.batch_rows)
         .load()
     )
     query = (

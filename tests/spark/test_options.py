@@ -52,6 +52,9 @@ def test_the_defaults_are_those_of_sparks_kafka_source_but_for_the_isolation() -
         ("kafka.bootstrap.server", "kafka.bootstrap.servers"),
         ("maxOffsetPerTrigger", "maxOffsetsPerTrigger"),
         ("isolation.level", "kafka.isolation.level"),
+        ("isolationLevel", "kafka.isolation.level"),
+        ("bootstrap.servers", "kafka.bootstrap.servers"),
+        ("maxRecordPerTrigger", "maxRecordsPerTrigger"),
     ],
 )
 def test_an_unknown_name_is_refused_with_the_nearest_one(name: str, nearest: str) -> None:
@@ -143,6 +146,7 @@ def test_a_time_for_all_goes_before_times_and_those_before_offsets(caplog: pytes
         ("maxOffsetsPerTrigger", "5"),
         ("minOffsetsPerTrigger", "5"),
         ("maxTriggerDelay", "1m"),
+        ("maxRecordsPerTrigger", "5"),
         ("maxBytesPerTrigger", "1m"),
         ("commitGroup", "g"),
     ],
@@ -164,7 +168,6 @@ def test_what_steers_micro_batches_has_no_effect_in_a_batch_query_which_is_told(
         ({"startingOffsets": '{"t": {"0": -1}}'}, "a batch query cannot start at latest"),
         ({"endingOffsets": "earliest"}, "a query cannot end at earliest"),
         ({"endingOffsets": '{"t": {"0": -2}}'}, "a query cannot end at earliest"),
-        ({"isolation": "read_committed", "kafka.isolation.level": "read_uncommitted"}, "but kafka.isolation.level is"),
         ({"columns": "value", "includeHeaders": "true"}, "includeHeaders is true, but columns says value"),
         ({"columns": "headers", "includeHeaders": "false"}, "includeHeaders is false, but columns says headers"),
     ],
@@ -196,12 +199,13 @@ def test_limits_of_a_trigger() -> None:
             parse(Mode.STREAM, **{name: wrong})
 
 
-def test_isolation_may_be_said_in_two_ways() -> None:
-    assert parse(isolation="read_uncommitted").isolation is IsolationLevel.READ_UNCOMMITTED
+def test_the_isolation_level_has_the_name_of_kafkas_consumer() -> None:
     assert parse(kafka_isolation_level="read_uncommitted").isolation is IsolationLevel.READ_UNCOMMITTED
-    assert parse(isolation="READ_COMMITTED", kafka_isolation_level="read_committed").isolation == 1
+    assert parse(kafka_isolation_level="READ_COMMITTED").isolation is IsolationLevel.READ_COMMITTED
     with pytest.raises(OptionError, match="must be one of read_committed, read_uncommitted"):
-        parse(isolation="serializable")
+        parse(kafka_isolation_level="serializable")
+    with pytest.raises(OptionError, match=r"option isolation cannot be set: its name is kafka\.isolation\.level"):
+        parse(isolation="read_committed")
 
 
 def test_columns_and_headers() -> None:

@@ -70,6 +70,9 @@ class Numbers:
         return self.holder
 
 
+UNCOMMITTED = {"kafka.isolation.level": "read_uncommitted"}
+
+
 def planner(
     parts: dict[TopicPartition, Part], mode: Mode = Mode.BATCH, holder: OpenTransaction | None = None, **options: str
 ) -> Planner:
@@ -87,7 +90,7 @@ def test_a_batch_ends_at_the_last_stable_offset_of_its_planning() -> None:
     parts = {T0: Part(5, 50, 80), T1: Part(0, 7), T2: Part(3, 3)}
     plan = planner(parts).batch()
     assert plan == [OffsetRange(T0, 5, 50, LEADER), OffsetRange(T1, 0, 7, LEADER)]
-    assert work(planner(parts, isolation="read_uncommitted").batch()) == [(0, 5, 80), (1, 0, 7)]
+    assert work(planner(parts, **UNCOMMITTED).batch()) == [(0, 5, 80), (1, 0, 7)]
 
 
 def test_asking_for_more_than_is_stable_is_answered_at_once_with_who_holds_it() -> None:
@@ -100,7 +103,7 @@ def test_asking_for_more_than_is_stable_is_answered_at_once_with_who_holds_it() 
     with pytest.raises(PlanError, match="up to 90, but it is written only up to 80"):
         planner(parts, endingOffsets='{"t": {"0": 90}}').batch()
     assert work(planner(parts, endingOffsets='{"t": {"0": 50}}').batch()) == [(0, 0, 50)]
-    assert work(planner(parts, isolation="read_uncommitted", **asks).batch()) == [(0, 0, 60)]
+    assert work(planner(parts, **UNCOMMITTED, **asks).batch()) == [(0, 0, 60)]
 
 
 def test_a_batch_that_ends_before_it_starts_is_refused() -> None:
@@ -122,12 +125,14 @@ def test_offsets_must_name_the_partitions_that_are_read_and_no_others() -> None:
     assert work(marks.batch()) == [(0, 0, 4), (1, 3, 5)]
 
 
-def test_subscriptions_choose_topics_by_list_by_whole_name_and_by_partition() -> None:
+def test_subscriptions_choose_topics_by_list_by_pattern_and_by_partition() -> None:
+    """A pattern is found anywhere in a name, as in Spark 4."""
     other = TopicPartition("tt", 0)
     parts = {T0: Part(), T1: Part(), other: Part()}
     assert planner(parts).partitions() == [T0, T1]
-    assert planner(parts, subscribePattern="t").partitions() == [T0, T1]
-    assert planner(parts, subscribePattern="t+").partitions() == [T0, T1, other]
+    assert planner(parts, subscribePattern="t").partitions() == [T0, T1, other]
+    assert planner(parts, subscribePattern="^t$").partitions() == [T0, T1]
+    assert planner(parts, subscribePattern="t{2}").partitions() == [other]
     assert planner(parts, assign='{"t": [1]}').partitions() == [T1]
     with pytest.raises(PlanError, match="no partition t-5"):
         planner(parts, assign='{"t": [0, 5]}').partitions()
@@ -198,16 +203,20 @@ def test_what_the_log_no_longer_holds_is_data_loss_or_a_warning(
     assert reason in caplog.text
 
 
-def test_a_limit_is_spread_by_the_backlog_of_the_partitions() -> None:
-    stream = planner({T0: Part(0, 900), T1: Part(0, 100), T2: Part(0, 5)}, Mode.STREAM, isolation="read_uncommitted")
+@pytest.mark.parametrize("options", [{}, UNCOMMITTED])
+def test_a_limit_of_offsets_is_in_proportion_to_the_backlog_as_with_sparks_kafka_source(
+    options: dict[str, str],
+) -> None:
+    stream = planner({T0: Part(0, 900), T1: Part(0, 100), T2: Part(0, 5)}, Mode.STREAM, **options)
     end = {T0: 900, T1: 100, T2: 5}
-    assert stream.limited({T0: 0, T1: 0, T2: 5}, end, Limit(100)) == {T0: 90, T1: 10, T2: 5}
-    assert stream.limited({T0: 0, T1: 0, T2: 0}, end, Limit(2000)) == end
-    assert stream.limited({T0: 0, T1: 0, T2: 0}, end, Limit(1)) == {T0: 1, T1: 1, T2: 1}
+    assert stream.rate_limited({T0: 0, T1: 0, T2: 5}, end, 100) == {T0: 90, T1: 10, T2: 5}
+    assert stream.rate_limited({T0: 0, T1: 0, T2: 0}, end, 2000) == end
+    assert stream.rate_limited({T0: 0, T1: 0, T2: 0}, end, 1) == {T0: 1, T1: 1, T2: 1}
+    assert stream.rate_limited({T0: 0, T1: 0}, end, 1005) == end, "a new partition counts from its first offset"
 
 
-def test_a_limit_counts_what_read_committed_sees() -> None:
-    """Markers and aborted records take nothing from maxOffsetsPerTrigger, so that no micro-batch is empty for them."""
+def test_a_limit_of_records_counts_what_read_committed_sees() -> None:
+    """Markers and aborted records take nothing from maxRecordsPerTrigger, so that no micro-batch is empty for them."""
     log = BatchLog().aborted_run(1, *[b"x"] * 50).data(b"a", b"b", b"c").aborted_run(2, b"x").data(b"d", b"e", b"f")
     log.marker(9, True)
     with FakeBroker({T0: log}) as broker:
@@ -264,8 +273,7 @@ def test_holes_that_compaction_left_count_for_nothing() -> None:
     log = BatchLog().raw(build_batch(kept, base_offset=0, last_offset_delta=99)).data(b"later")
     with counting({T0: log}) as stream:
         assert [stream.limited({T0: at}, {T0: 101}, Limit(1))[T0] for at in (0, 41, 42, 91)] == [41, 90, 100, 101]
-        assert stream.visible({T0: 0}, {T0: 101}, 4) == 4
-        assert stream.visible({T0: 0}, {T0: 101}, 5) == 4
+        assert stream.backlog({T0: 0}, {T0: 101}) == 101
 
 
 def test_what_is_known_to_be_invisible_is_not_given_to_a_task() -> None:

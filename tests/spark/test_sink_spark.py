@@ -52,7 +52,7 @@ def test_a_stream_that_is_stopped_in_a_batch_and_started_again_writes_everything
     checkpoint = tmp_path / "checkpoint"
 
     def at_work() -> Any:
-        begun = sink(source(spark, bootstrap, topic, maxOffsetsPerTrigger="60"), bootstrap, output, checkpoint).start()
+        begun = sink(source(spark, bootstrap, topic, maxRecordsPerTrigger="60"), bootstrap, output, checkpoint).start()
         until(lambda: begun.status["isTriggerActive"] or not begun.isActive)
         if (failure := begun.exception()) is not None:
             raise failure
@@ -108,7 +108,7 @@ def test_foreach_batch_writes_each_batch_once(
         for _ in range(2):
             write_exactly_once(frame.select("value"), batch_id, transactional_id=f"{output}-each", options=options)
 
-    writer = source(spark, bootstrap, topic, maxOffsetsPerTrigger="40").writeStream.foreachBatch(twice)
+    writer = source(spark, bootstrap, topic, maxRecordsPerTrigger="40").writeStream.foreachBatch(twice)
     writer = writer.option("checkpointLocation", str(tmp_path / "each")).trigger(availableNow=True)
     assert patiently(lambda: writer.start().awaitTermination(200))
     assert values(bootstrap, output) == numbered(0, 60)

@@ -113,38 +113,54 @@ def test_the_latest_offset_reported_is_what_is_written_so_that_lag_behind_an_ope
 def test_the_limits_that_options_set_are_told_to_spark(stream: Any) -> None:
     assert stream().getDefaultReadLimit() == ReadAllAvailable()
     assert stream(maxOffsetsPerTrigger="5").getDefaultReadLimit() == ReadMaxRows(5)
+    assert stream(maxRecordsPerTrigger="5").getDefaultReadLimit() == ReadMaxRows(5)
     assert stream(minOffsetsPerTrigger="3").getDefaultReadLimit() == ReadMinRows(3)
     both = stream(minOffsetsPerTrigger="3", maxOffsetsPerTrigger="5")
     assert both.getDefaultReadLimit() == ReadMaxRows(5)
 
 
-def test_a_limited_micro_batch_ends_early_and_the_next_goes_on(stream: Any) -> None:
-    reader = stream(maxOffsetsPerTrigger="2")
-    seen: list[bytes] = []
-    start, sizes = reader.initialOffset(), []
+def sizes_of(reader: Any, start: Any) -> list[int]:
+    """How many records each micro-batch has, until nothing is left."""
+    sizes: list[int] = []
     while (end := reader.latestOffset(start, reader.getDefaultReadLimit())) != start:
-        values = read(reader, reader.partitions(start, end))
-        sizes.append(len(values))
-        seen += values
+        sizes.append(len(read(reader, reader.partitions(start, end))))
         start = end
-    assert sorted(seen) == [b"a", b"b", b"c", b"d", b"e"]
-    assert max(sizes) <= 2
+    return sizes
 
 
-def test_too_little_waits_for_the_trigger_delay(stream: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_limit_of_records_counts_visible_ones_and_a_limit_of_offsets_counts_all(stream: Any) -> None:
+    """Partition 0 has three records, an aborted one and a marker; partition 1 has two records."""
+    reader = stream(maxRecordsPerTrigger="2")
+    assert sizes_of(reader, reader.initialOffset()) == [2, 2, 1]
+    reader = stream(maxOffsetsPerTrigger="1")
+    assert sizes_of(reader, reader.initialOffset()) == [2, 2, 0, 0, 1]
+
+
+def test_the_smaller_of_several_limits_counts(stream: Any) -> None:
+    start = {"t": {"0": 0, "1": 0}}
+    offsets, records = {"maxOffsetsPerTrigger": "4"}, {"maxRecordsPerTrigger": "1"}
+    ends = [stream(**one).latestOffset(start, ReadMaxRows(1)) for one in (offsets, records, offsets | records)]
+    assert ends == [{"t": {"0": 2, "1": 1}}, {"t": {"0": 1, "1": 1}}, {"t": {"0": 1, "1": 1}}]
+
+
+def test_too_few_offsets_wait_for_the_trigger_delay_but_the_first_trigger_never_waits(
+    stream: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """minOffsetsPerTrigger counts offsets, as with Spark's Kafka source: here 7, of which 5 are visible records."""
     now = [100.0]
     monkeypatch.setattr(limited_stream.time, "monotonic", lambda: now[0])
-    reader = stream(minOffsetsPerTrigger="9", maxTriggerDelay="30s")
-    start = reader.initialOffset()
-    limit = reader.getDefaultReadLimit()
+    reader = stream(minOffsetsPerTrigger="8", maxTriggerDelay="30s")
+    start, limit = reader.initialOffset(), reader.getDefaultReadLimit()
+    everything = {"t": {"0": 5, "1": 2}}
+    assert reader.latestOffset(start, limit) == everything
     assert reader.latestOffset(start, limit) == start
     now[0] += 29
     assert reader.latestOffset(start, limit) == start
     now[0] += 2
-    assert reader.latestOffset(start, limit) == {"t": {"0": 5, "1": 2}}
+    assert reader.latestOffset(start, limit) == everything
     assert reader.latestOffset(start, limit) == start
-    assert stream(minOffsetsPerTrigger="5").latestOffset(start, ReadMinRows(5)) == {"t": {"0": 5, "1": 2}}
-    assert stream(minOffsetsPerTrigger="6").latestOffset(start, ReadMinRows(6)) == start, "7 offsets, but 5 records"
+    enough = stream(minOffsetsPerTrigger="7")
+    assert [enough.latestOffset(start, ReadMinRows(7)) for _ in range(2)] == [everything, everything]
 
 
 def test_available_now_ends_where_it_was_when_it_began(broker: FakeBroker, stream: Any) -> None:
@@ -178,7 +194,9 @@ def test_a_spark_that_knows_no_limits_reads_all_there_is(broker: FakeBroker, str
 
 
 @pytest.mark.usefixtures("spark_4_0")
-@pytest.mark.parametrize("name", ["maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxBytesPerTrigger"])
+@pytest.mark.parametrize(
+    "name", ["maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxRecordsPerTrigger", "maxBytesPerTrigger"]
+)
 def test_a_spark_that_knows_no_limits_says_which_one_does(stream: Any, name: str) -> None:
     with pytest.raises(OptionError, match=rf"option {name} needs Spark 4\.2 or newer"):
         stream(**{name: "5"})

@@ -58,13 +58,13 @@ def check_all_ways(topic: Topic, expected: list[Seen], *, vanishing: bytes | Non
     assert lasting(topic.batch()) == expected
     assert lasting(topic.batch(minPartitions="7")) == expected
     assert lasting(topic.batch(maxRecordsPerPartition="1")) == expected
-    for options in ({}, {"maxOffsetsPerTrigger": "3"}, {"maxBytesPerTrigger": "100"}):
+    for options in ({}, {"maxRecordsPerTrigger": "3"}, {"maxBytesPerTrigger": "100"}):
         with topic.stream(**options).available_now() as stream:
             assert lasting(stream.all()) == expected, options
             assert 0 not in stream.sizes or not expected or vanishing, (
                 f"an empty micro-batch with {options}: {stream.sizes}"
             )
-            if "maxOffsetsPerTrigger" in options:
+            if "maxRecordsPerTrigger" in options:
                 assert max(stream.sizes, default=0) <= 3, stream.sizes
     assert lasting(topic.batch(startingOffsets="earliest", columns="partition,offset,value")) == expected
 
@@ -83,7 +83,7 @@ def test_nothing_but_aborted_records_is_no_row_and_one_step(topic: Topic) -> Non
         topic.abort(x(0, 3) + x(1, 3))
     topic.settled()
     check_all_ways(topic, [])
-    with topic.stream(maxOffsetsPerTrigger="1").available_now() as stream:
+    with topic.stream(maxRecordsPerTrigger="1").available_now() as stream:
         assert stream.all() == []
         assert len(stream.sizes) <= 1
 
@@ -96,7 +96,7 @@ def test_ranges_that_are_only_markers(topic: Topic) -> None:
         rest = {"startingOffsets": topic.range_json(p0=marker, p1=0)}
         assert topic.batch(**rest, endingOffsets=topic.range_json(p0=marker + 1, p1=0)) == []
     assert topic.batch(startingOffsets=topic.range_json(p0=1, p1=0)) == [Seen(0, 2, b"2")]
-    with topic.stream(startingOffsets=topic.range_json(p0=1, p1=0), maxOffsetsPerTrigger="1") as stream:
+    with topic.stream(startingOffsets=topic.range_json(p0=1, p1=0), maxRecordsPerTrigger="1") as stream:
         assert stream.step() == [Seen(0, 2, b"2")]
         assert stream.step() is None
 
@@ -110,7 +110,7 @@ def test_a_transaction_that_is_open_at_planning_time_hides_what_comes_behind_it_
         assert stream.step() == [Seen(0, 0, b"1")]
         assert stream.step() is None
         assert topic.batch() == [Seen(0, 0, b"1")]
-        assert topic.batch(isolation="read_uncommitted", columns="value,partition,offset")[-1].value == b"x"
+        assert topic.batch(**{"kafka.isolation.level": "read_uncommitted"})[-1].value == b"x"
         first.commit()
         topic.settled(p0=3, p1=0)
         assert stream.all() == [Seen(0, 2, b"2")], "it committed later, and is seen then, once"
@@ -175,7 +175,7 @@ def test_every_codec(topic: Topic, codec: str) -> None:
     topic.plain(expected, **{"compression.type": codec})
     assert sorted(values(topic.batch())) == [value for _, value in expected]
     assert len(topic.batch(startingOffsets=topic.range_json(p0=20, p1=149), minPartitions="5")) == 131
-    with topic.stream(maxOffsetsPerTrigger="70").available_now() as stream:
+    with topic.stream(maxRecordsPerTrigger="70").available_now() as stream:
         assert len(stream.all()) == 300
         assert max(stream.sizes) <= 70
 
@@ -253,7 +253,7 @@ def test_deleted_records_are_data_loss_or_are_left_out(topic: Topic) -> None:
     for number in range(5):
         topic.commit(numbered(0, number))
     topic.settled()
-    with topic.stream(maxOffsetsPerTrigger="1", failOnDataLoss="false") as patient, topic.stream() as strict:
+    with topic.stream(maxRecordsPerTrigger="1", failOnDataLoss="false") as patient, topic.stream() as strict:
         assert patient.step() == [Seen(0, 0, b"0")]
         (deleted,) = topic.world.admin.delete_records([confluent.TopicPartition(topic.name, 0, 6)]).values()
         deleted.result(DEADLINE_SECONDS)
@@ -307,7 +307,7 @@ def test_partitions_and_topics_that_come_while_a_query_runs(world: World) -> Non
     topic = world.topic(1)
     topic.commit(numbered(0, 1))
     topic.settled()
-    pattern = {"subscribePattern": f"{topic.name}.*", "maxOffsetsPerTrigger": "2"}
+    pattern = {"subscribePattern": f"{topic.name}.*", "maxRecordsPerTrigger": "2"}
     with topic.stream(**pattern) as stream, topic.stream(**pattern).available_now() as bounded:
         assert list(values(stream.all())) == [b"1"]
         module = pytest.importorskip("confluent_kafka.admin")

@@ -111,15 +111,23 @@ def test_a_limit_per_trigger_counts_visible_records_so_no_micro_batch_is_empty(
     for number in range(6):
         transact([(0, b"x")] * 20, commit=False)
         transact([(0, b"%d-%d" % (number, i)) for i in range(10)])
-    assert len(table.run(maxOffsetsPerTrigger="15")) == 60
+    assert len(table.run(maxRecordsPerTrigger="15")) == 60
     assert max(table.batches) <= 15
     assert min(table.batches) > 0
+
+
+def test_a_limit_of_offsets_counts_aborted_records_and_markers_too(table: Table, transact: Transact) -> None:
+    """As with Spark's Kafka source: 19 aborted records and their marker are two micro-batches of 10 offsets."""
+    transact([(0, b"x")] * 19, commit=False)
+    transact([(0, b"%d" % number) for number in range(9)])
+    assert len(table.run(maxOffsetsPerTrigger="10")) == 9
+    assert table.batches == [0, 0, 9]
 
 
 def test_a_topic_of_nothing_but_aborted_runs_is_read_in_one_go(table: Table, transact: Transact) -> None:
     for _ in range(5):
         transact([(0, b"x"), (1, b"x")] * 5, commit=False)
-    assert table.run(maxOffsetsPerTrigger="3") == []
+    assert table.run(maxRecordsPerTrigger="3") == []
     assert len(table.batches) <= 1
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 
 from pyspark.sql.streaming.datasource import (
@@ -28,14 +29,14 @@ class StreamReader(UnlimitedStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: SourceOptions) -> None:
         super().__init__(options)
         self._available_now: Offsets | None = None
-        self._waiting_since: float | None = None
-        self._counted: tuple[Offsets, Offsets, bool] | None = None
+        self._last_trigger = -math.inf
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """What the options say. Spark cannot pass several limits on: the others are minded by latestOffset."""
+        """One of the options' limits. A Python source can name only one; `latestOffset` applies all of them."""
         options = self._options
-        if options.max_offsets_per_trigger is not None:
-            return ReadMaxRows(options.max_offsets_per_trigger)
+        for rows in (options.max_offsets_per_trigger, options.max_records_per_trigger):
+            if rows is not None:
+                return ReadMaxRows(rows)
         if options.max_bytes_per_trigger is not None:
             return ReadMaxBytes(options.max_bytes_per_trigger)
         if options.min_offsets_per_trigger is not None:
@@ -46,7 +47,7 @@ class StreamReader(UnlimitedStreamReader, SupportsTriggerAvailableNow):
         """The end of the next micro-batch, fixed now at the last stable offset or below it."""
         begin = offsets_of(start)
         if self._position is not None:
-            # Spark tells the last micro-batch of a query to nobody by `commit`, but asks here what comes after it.
+            # Spark does not call `commit` for the last micro-batch of a query, but asks here for the one after it.
             self._position.commit(begin)
         end = self._available_now if self._available_now is not None else self._planner.latest()
         end = self._planner.not_before(begin, end)
@@ -54,7 +55,11 @@ class StreamReader(UnlimitedStreamReader, SupportsTriggerAvailableNow):
             return tree_of(end)
         if self._available_now is None and self._too_little(begin, end):
             return start
-        return tree_of(self._planner.limited(begin, end, self._limit(limit)))
+        options = self._options
+        if options.max_offsets_per_trigger is not None:
+            end = self._planner.rate_limited(begin, end, options.max_offsets_per_trigger)
+        visible = Limit(options.max_records_per_trigger, options.max_bytes_per_trigger)
+        return tree_of(self._planner.limited(begin, end, visible))
 
     def reportLatestOffset(self) -> OffsetTree:
         """The high watermarks, and where transactions are open the last stable offsets beside them.
@@ -70,29 +75,14 @@ class StreamReader(UnlimitedStreamReader, SupportsTriggerAvailableNow):
         """Remember where everything ends now; the query stops there, whatever grows or is added meanwhile."""
         self._available_now = self._planner.latest()
 
-    def _limit(self, limit: ReadLimit) -> Limit:
-        options = self._options
-        return Limit(
-            limit.max_rows if isinstance(limit, ReadMaxRows) else options.max_offsets_per_trigger,
-            limit.max_bytes if isinstance(limit, ReadMaxBytes) else options.max_bytes_per_trigger,
-        )
-
     def _too_little(self, begin: Offsets, end: Offsets) -> bool:
-        """Whether minOffsetsPerTrigger says to wait, which it does for maxTriggerDelay at most."""
+        """Whether minOffsetsPerTrigger says to wait. As in Spark's Kafka source the first trigger never waits."""
         smallest = self._options.min_offsets_per_trigger
         if smallest is None:
             return False
         now = time.monotonic()
-        if self._waiting_since is None:
-            self._waiting_since = now
-        overdue = (now - self._waiting_since) * 1000 >= self._options.max_trigger_delay_ms
-        if not overdue and not self._enough(begin, end, smallest):
+        overdue = (now - self._last_trigger) * 1000 >= self._options.max_trigger_delay_ms
+        if not overdue and self._planner.backlog(begin, end) < smallest:
             return True
-        self._waiting_since = now
+        self._last_trigger = now
         return False
-
-    def _enough(self, begin: Offsets, end: Offsets, smallest: int) -> bool:
-        # Spark asks again every few milliseconds; the same stretch of the log holds the same.
-        if self._counted is None or self._counted[:2] != (begin, end):
-            self._counted = (begin, end, self._planner.visible(begin, end, smallest) >= smallest)
-        return self._counted[2]

@@ -19,12 +19,12 @@ SOURCE_NAMES = (
     "maxOffsetsPerTrigger",
     "minOffsetsPerTrigger",
     "maxTriggerDelay",
+    "maxRecordsPerTrigger",
     "maxBytesPerTrigger",
     "commitGroup",
     "minPartitions",
     "maxRecordsPerPartition",
     "includeHeaders",
-    "isolation",
     "columns",
 )
 # Spark's Kafka source has these for its pool of consumers; here is neither group nor pool, so they change nothing.
@@ -80,6 +80,7 @@ KAFKA_WITHOUT_EFFECT = (
 _KERBEROS = "GSSAPI is not spoken here; kafka.sasl.mechanism can be PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER"
 _OAUTH = "tokens come from a function of yours: kafka.sasl.oauth.token.provider = module:function"
 REFUSED = {
+    "isolation": "its name is kafka.isolation.level",
     "kafka.auto.offset.reset": "use startingOffsets; Spark keeps the position in its checkpoint",
     "kafka.enable.auto.commit": "Spark keeps the position in its checkpoint and commits nothing",
     "kafka.key.deserializer": "keys are always binary; convert them with DataFrame functions",
@@ -96,7 +97,14 @@ REFUSED = {
 SPELLING = {
     name.lower(): name for name in (*SOURCE_NAMES, *WITHOUT_EFFECT, *KAFKA_NAMES, *KAFKA_WITHOUT_EFFECT, *REFUSED)
 }
-ONLY_STREAM = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "maxBytesPerTrigger", "commitGroup")
+ONLY_STREAM = (
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "maxRecordsPerTrigger",
+    "maxBytesPerTrigger",
+    "commitGroup",
+)
 # Where several are given, the first of these counts, as with Spark's Kafka source.
 STARTS = ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")
 ENDS = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")

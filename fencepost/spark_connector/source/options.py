@@ -15,6 +15,7 @@ from fencepost.spark_connector.network.security import security_of
 from fencepost.spark_connector.network.wire import Address, ConnectionSettings
 from fencepost.spark_connector.offsets import EARLIEST, LATEST, parse_partition_offsets
 from fencepost.spark_connector.option_values import OptionError, boolean, canonical, not_negative, positive
+from fencepost.spark_connector.source.java_regex import java_pattern
 from fencepost.spark_connector.source.option_names import (
     ENDS,
     ONLY_STREAM,
@@ -42,7 +43,7 @@ class Mode(Enum):
 
 @dataclass(frozen=True)
 class Subscription:
-    """What to read: exactly one of a list of topics, a pattern that whole topic names match, or named partitions."""
+    """What to read: exactly one of a list of topics, a Java pattern that is found in their names, or partitions."""
 
     topics: tuple[str, ...] | None = None
     pattern: str | None = None
@@ -73,6 +74,7 @@ class SourceOptions:
     max_offsets_per_trigger: int | None = None
     min_offsets_per_trigger: int | None = None
     max_trigger_delay_ms: int = DEFAULT_MAX_TRIGGER_DELAY_MS
+    max_records_per_trigger: int | None = None
     max_bytes_per_trigger: int | None = None
     commit_group: str | None = None
     min_partitions: int | None = None
@@ -149,7 +151,7 @@ def parse_options(options: Mapping[str, str], mode: Mode | None = None) -> Sourc
         subscription=_subscription(given),
         starting=_starting(given, mode),
         ending=_ending(given),
-        isolation=_isolation(given),
+        isolation=IsolationLevel[given.one("kafka.isolation.level", _LEVEL, "read_committed").upper()],
         connection=_connection(given),
         latest_if_no_timestamp=given.one("startingOffsetsByTimestampStrategy", _choice("error", "latest"), "error")
         == "latest",
@@ -157,6 +159,7 @@ def parse_options(options: Mapping[str, str], mode: Mode | None = None) -> Sourc
         max_offsets_per_trigger=largest,
         min_offsets_per_trigger=smallest,
         max_trigger_delay_ms=given.one("maxTriggerDelay", _duration_ms, DEFAULT_MAX_TRIGGER_DELAY_MS),
+        max_records_per_trigger=given.maybe("maxRecordsPerTrigger", positive),
         max_bytes_per_trigger=given.maybe("maxBytesPerTrigger", _size_bytes),
         commit_group=given.maybe("commitGroup", _name),
         min_partitions=given.maybe("minPartitions", positive),
@@ -175,6 +178,9 @@ def _choice(*allowed: str) -> Callable[[str], str]:
         return text.lower()
 
     return convert
+
+
+_LEVEL = _choice("read_committed", "read_uncommitted")
 
 
 def _duration_ms(text: str) -> int:
@@ -214,12 +220,9 @@ def _topics(text: str) -> tuple[str, ...]:
 
 
 def _pattern(text: str) -> str:
-    try:
-        re.compile(text)
-    except re.error as error:
-        raise ValueError(f"is no regular expression: {error}") from None
     if not text:
         raise ValueError("must not be empty")
+    java_pattern(text)
     return text
 
 
@@ -271,15 +274,6 @@ def _offsets(text: str) -> Mapping[TopicPartition, int]:
         return parse_partition_offsets(text, lowest=EARLIEST)
     except ValueError as error:
         raise ValueError(f"must be earliest, latest, or it {error}") from None
-
-
-def _isolation(given: _Given) -> IsolationLevel:
-    allowed = _choice("read_committed", "read_uncommitted")
-    ours = given.maybe("isolation", allowed)
-    kafkas = given.maybe("kafka.isolation.level", allowed)
-    if ours is not None and kafkas is not None and ours != kafkas:
-        raise OptionError(f"isolation is {ours}, but kafka.isolation.level is {kafkas}")
-    return IsolationLevel[(ours or kafkas or "read_committed").upper()]
 
 
 def _columns(given: _Given) -> tuple[str, ...]:

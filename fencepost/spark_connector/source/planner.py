@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import NamedTuple
@@ -12,6 +11,7 @@ from fencepost.protocol.topics import IsolationLevel, TopicPartition
 from fencepost.spark_connector.network.cluster import Cluster
 from fencepost.spark_connector.network.wire import Address
 from fencepost.spark_connector.offsets import EARLIEST, LATEST, Offsets
+from fencepost.spark_connector.source.java_regex import java_pattern
 from fencepost.spark_connector.source.options import Bound, SourceOptions
 from fencepost.spark_connector.source.reader import DataLossError, FetchSettings
 from fencepost.spark_connector.source.scan import Limit, VisibleScan, limited_ends, scan_settings
@@ -53,7 +53,7 @@ class Planner:
         """
         wanted = self._options.subscription
         if wanted.pattern is not None:
-            matches = re.compile(wanted.pattern).fullmatch
+            matches = java_pattern(wanted.pattern).search  # as Spark 4: anywhere in the name
             found = self._cluster.topics(None)
             return [TopicPartition(name, p) for name in sorted(found) if matches(name) for p in found[name]]
         names = wanted.topics if wanted.topics is not None else sorted({tp.topic for tp in wanted.partitions or ()})
@@ -127,39 +127,36 @@ class Planner:
         stable = self._list(dict.fromkeys(written, LATEST), IsolationLevel.READ_COMMITTED)
         return {tp: offset for tp, offset in stable.items() if offset < written[tp]}
 
-    def limited(self, start: Mapping[TopicPartition, int], end: Offsets, limit: Limit) -> Offsets:
-        """`end` lowered so that about `limit` lies between, spread by the partitions' backlog.
+    def rate_limited(self, start: Mapping[TopicPartition, int], end: Offsets, limit: int) -> Offsets:
+        """`end` lowered to about `limit` offsets, in proportion to the partitions' backlogs.
 
-        For read_committed the driver reads ahead and counts: aborted records and markers take nothing from the limit.
-        So it is for bytes; read_uncommitted counts records by their offsets, as nearly all of them are visible.
+        As with Spark's Kafka source, each partition with a backlog gives one offset at least.
         """
         known = self._with_new(start, end)
         sizes = {tp: max(0, end[tp] - known[tp]) for tp in end}
         total = sum(sizes.values())
+        if total <= limit:
+            return end
+        return {tp: known[tp] + max(1, limit * size // total) if size else end[tp] for tp, size in sizes.items()}
+
+    def limited(self, start: Mapping[TopicPartition, int], end: Offsets, limit: Limit) -> Offsets:
+        """`end` lowered to about `limit` visible records or bytes, in proportion to the partitions' backlogs.
+
+        The driver reads ahead and counts: aborted records, markers and compacted offsets do not count. It reads nothing
+        where there are fewer offsets than `limit` has records.
+        """
+        known = self._with_new(start, end)
+        total = sum(max(0, end[tp] - known[tp]) for tp in end)
         if limit.size_bytes is None and (limit.records is None or total <= limit.records):
             return end
-        if limit.size_bytes is None and self._options.isolation is IsolationLevel.READ_UNCOMMITTED:
-            assert limit.records is not None, "looked at above"
-            return {
-                tp: known[tp] + max(1, limit.records * size // total) if size else end[tp] for tp, size in sizes.items()
-            }
         scans = self._scans(known, end)
         limited_ends(scans, end, limit)
         return end | {tp: scan.end for tp, scan in scans.items()}
 
-    def visible(self, start: Mapping[TopicPartition, int], end: Offsets, enough: int) -> int:
-        """How many visible records lie between, counted until there are `enough`."""
+    def backlog(self, start: Mapping[TopicPartition, int], end: Offsets) -> int:
+        """The number of offsets between `start` and `end`."""
         known = self._with_new(start, end)
-        there = sum(max(0, end[tp] - known[tp]) for tp in end)
-        if there < enough or self._options.isolation is IsolationLevel.READ_UNCOMMITTED:
-            return there
-        found = 0
-        for scan in self._scans(known, end).values():
-            scan.take(Limit(records=enough - found))
-            found += scan.records
-            if found >= enough:
-                break
-        return found
+        return sum(max(0, end[tp] - known[tp]) for tp in end)
 
     def _scans(self, known: Offsets, end: Offsets) -> dict[TopicPartition, VisibleScan]:
         settings = scan_settings(fetch_settings(self._options))

@@ -76,6 +76,7 @@ class UnlimitedStreamReader(QuickAckOnUnpickle, DataSourceStreamReader):
 _NEED_LIMITS = {
     "maxOffsetsPerTrigger": "max_offsets_per_trigger",
     "minOffsetsPerTrigger": "min_offsets_per_trigger",
+    "maxRecordsPerTrigger": "max_records_per_trigger",
     "maxBytesPerTrigger": "max_bytes_per_trigger",
 }
 
