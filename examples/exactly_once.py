@@ -25,7 +25,7 @@ async def bill(kafka: fencepost.Client) -> None:
     """The loop: records, what becomes of them, and how far we are, all in one transaction."""
     async with (
         kafka.consumer(ORDERS, group="billing") as consumer,
-        kafka.transactional_producer("billing-1", timeout=30) as producer,  # fences my older self
+        kafka.transactional_producer("billing-1", transaction_timeout=30) as producer,  # fences my older self
     ):
         async for batch in consumer.batches(max_records=100):
             try:

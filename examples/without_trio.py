@@ -3,7 +3,7 @@
 import sys
 
 from fencepost import AbortableError
-from fencepost.sync import Client, TimedOut, fail_after
+from fencepost.sync import Client, TimedOutError, fail_after
 
 SOURCE, TARGET, COUNT = "plain-in", "plain-out", 2000
 
@@ -40,7 +40,7 @@ def main(address: str) -> None:
             try:
                 with fail_after(0.5):
                     next(iter(consumer))
-            except TimedOut:
+            except TimedOutError:
                 print(f"{len(seen)} records there and back, and no more")
 
 

@@ -33,7 +33,7 @@ class Fencepost:
         """`send` for each record, acknowledgements at the end of the block."""
 
         async def go(kafka: fencepost.Client) -> Outcome:
-            async with kafka.producer(linger_ms=job.linger_ms, compression=job.compression) as producer:
+            async with kafka.producer(linger=job.linger_ms / 1000, compression=job.compression) as producer:
                 topic, value = job.topic, job.value
                 await producer.send(topic, value)
                 watch = Watch()
@@ -48,7 +48,7 @@ class Fencepost:
         """`send_many`, which the other clients have not."""
 
         async def go(kafka: fencepost.Client) -> Outcome:
-            async with kafka.producer(linger_ms=job.linger_ms, compression=job.compression) as producer:
+            async with kafka.producer(linger=job.linger_ms / 1000, compression=job.compression) as producer:
                 topic, value = job.topic, job.value
                 await producer.send(topic, value)
                 watch = Watch()

@@ -33,6 +33,11 @@ if TYPE_CHECKING:
     from fencepost.client.errors import OutcomeUnknownError as OutcomeUnknownError
     from fencepost.client.errors import RetriableError as RetriableError
     from fencepost.client.group.subscription import Subscription as Subscription
+    from fencepost.client.keywords import BlockingConsumerOptions as BlockingConsumerOptions
+    from fencepost.client.keywords import ClientOptions as ClientOptions
+    from fencepost.client.keywords import ConsumerOptions as ConsumerOptions
+    from fencepost.client.keywords import ProducerOptions as ProducerOptions
+    from fencepost.client.keywords import TransactionalProducerOptions as TransactionalProducerOptions
     from fencepost.client.producer.deliveries import Delivery as Delivery
     from fencepost.client.producer.deliveries import RecordMetadata as RecordMetadata
     from fencepost.client.producer.metrics import ProducerMetrics as ProducerMetrics
@@ -48,12 +53,15 @@ _HOME = {
     "Admin": "admin",
     "AuthenticationError": "errors",
     "AuthorizationError": "errors",
+    "BlockingConsumerOptions": "keywords",
     "Client": "client",
+    "ClientOptions": "keywords",
     "CommittedOffset": "core.group_types",
     "ConfigError": "errors",
     "ConnectionLostError": "errors",
     "Consumer": "consumer.consumer",
     "ConsumerBatch": "consumer.consumed",
+    "ConsumerOptions": "keywords",
     "ConsumerRecord": "consumer.consumed",
     "CorruptRecordsError": "consumer.read_errors",
     "Delivery": "producer.deliveries",
@@ -62,24 +70,26 @@ _HOME = {
     "FatalError": "errors",
     "FencedError": "errors",
     "GroupMetadata": "core.group_types",
-    "Subscription": "group.subscription",
     "ItemsFailedError": "admin",
     "KafkaError": "errors",
     "LogTruncatedError": "consumer.read_errors",
+    "OAuthToken": "core.sasl",
     "OffsetAndTimestamp": "consumer.positions",
     "OffsetOutOfRangeError": "consumer.read_errors",
-    "OAuthToken": "core.sasl",
     "OutcomeUnknownError": "errors",
     "PreparedTransaction": "transactions.open_transaction",
     "Producer": "producer.producer",
     "ProducerMetrics": "producer.metrics",
+    "ProducerOptions": "keywords",
     "ReadError": "consumer.read_errors",
     "RecordMetadata": "producer.deliveries",
     "RetriableError": "errors",
     "SerializationError": "serializers",
+    "Subscription": "group.subscription",
     "Transaction": "transactions.transaction",
-    "TransactionTooLargeError": "consumer.whole_transactions",
     "TransactionalProducer": "transactions.producer",
+    "TransactionalProducerOptions": "keywords",
+    "TransactionTooLargeError": "consumer.whole_transactions",
     "TwoPhaseProducer": "transactions.two_phase",
     "WholeTransaction": "consumer.whole_transaction",
     "WholeTransactions": "consumer.whole_transactions",

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Unpack
 
 import trio
 
@@ -21,6 +21,7 @@ from fencepost.client.config import (
 from fencepost.client.core.partitioner import Random
 from fencepost.client.errors import FatalError
 from fencepost.client.key_value import K, V
+from fencepost.client.keywords import ClientOptions, ConsumerOptions, ProducerOptions, TransactionalProducerOptions
 from fencepost.client.network.cluster import Cluster
 from fencepost.client.network.security import ssl_context
 from fencepost.client.network.wire import Dial, open_socket
@@ -28,6 +29,7 @@ from fencepost.client.network.wire import Dial, open_socket
 if TYPE_CHECKING:
     from fencepost.client.admin import Admin
     from fencepost.client.consumer.consumer import Consumer
+    from fencepost.client.group.subscription import Topics
     from fencepost.client.producer.producer import Producer
     from fencepost.client.serializers import AnyDeserializer, AnySerializer
     from fencepost.client.transactions.producer import TransactionalProducer
@@ -43,10 +45,10 @@ _NEEDS_TRIO = (
 class Client:
     """A connection to a cluster: `async with fencepost.Client("127.0.0.1:9092") as kafka`.
 
-    `bootstrap_servers` is "host:port,host:port" or a list; options are Kafka's names in snake_case, in milliseconds
-    and bytes. All background tasks live in one nursery and end with the block; an unforeseen failure in one of them
-    cancels the block and is raised from it. `random`, `wall_clock` (seconds since 1970) and `dial` (what makes sockets)
-    can be given by tests.
+    `bootstrap_servers` is "host:port,host:port" or a list. Options are ClientOptions: Kafka's names in snake_case, in
+    seconds (or as a timedelta) and bytes. All background tasks live in one nursery and end with the block; an
+    unforeseen failure in one of them cancels the block and is raised from it. `random`, `wall_clock` (seconds since
+    1970) and `dial` (what makes sockets) can be given by tests.
     """
 
     def __init__(
@@ -57,7 +59,7 @@ class Client:
         wall_clock: Callable[[], float] = time.time,
         dial: Dial = open_socket,
         _defaults: Mapping[str, Any] | None = None,
-        **options: Any,
+        **options: Unpack[ClientOptions],
     ) -> None:
         self._defaults: Mapping[str, Any] = {
             name: value for name, value in (_defaults or {}).items() if name != "bootstrap_servers"
@@ -138,9 +140,9 @@ class Client:
         *,
         key_serializer: "AnySerializer[K] | None" = None,
         value_serializer: "AnySerializer[V] | None" = None,
-        **options: Any,
+        **options: Unpack[ProducerOptions],
     ) -> "Producer[K, V]":
-        """An idempotent producer, to be opened with `async with`; options are those of ProducerConfig.
+        """An idempotent producer, to be opened with `async with`; options are ProducerOptions.
 
         Keys and values have the types that `key_serializer` and `value_serializer` take (see
         `fencepost.client.serializers`). Without serializers they are bytes.
@@ -157,11 +159,11 @@ class Client:
         *,
         key_serializer: "AnySerializer[K] | None" = None,
         value_serializer: "AnySerializer[V] | None" = None,
-        **options: Any,
+        **options: Unpack[TransactionalProducerOptions],
     ) -> "TransactionalProducer[K, V]":
         """A transactional producer, to be opened with `async with`, which fences older ones of the same id.
 
-        `timeout` (seconds) is how long a transaction may stand open before the coordinator aborts it.
+        `transaction_timeout` (seconds) is how long a transaction may stand open before the coordinator aborts it.
         """
         from fencepost.client.transactions.lifecycle import TransactionManager
         from fencepost.client.transactions.producer import TransactionalProducer
@@ -177,7 +179,7 @@ class Client:
         *,
         key_serializer: "AnySerializer[K] | None" = None,
         value_serializer: "AnySerializer[V] | None" = None,
-        **options: Any,
+        **options: Unpack[TransactionalProducerOptions],
     ) -> "TwoPhaseProducer[K, V]":
         """A transactional producer whose commits an outside coordinator decides, a database for one (KIP-939).
 
@@ -193,12 +195,14 @@ class Client:
 
     def consumer(
         self,
-        *topics: str,
+        *topics: "Topics",
         key_deserializer: "AnyDeserializer[K] | None" = None,
         value_deserializer: "AnyDeserializer[V] | None" = None,
-        **options: Any,
+        **options: Unpack[ConsumerOptions],
     ) -> "Consumer[K, V]":
-        """A consumer of `topics`, to be opened with `async with`; options are those of ConsumerConfig.
+        """A consumer of `topics`, to be opened with `async with`; options are ConsumerOptions.
+
+        `topics` may have every form that `Consumer.subscribe` takes.
 
         Keys and values have the types that `key_deserializer` and `value_deserializer` return (see
         `fencepost.client.serializers`). Without deserializers they are bytes. A null key or value is None.

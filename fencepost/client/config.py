@@ -1,4 +1,7 @@
-"""The options: Kafka's names in snake_case, checked; a name that does not exist raises and tells the nearest one."""
+"""The options, checked; a name that does not exist raises ConfigError, which says the nearest one.
+
+A configuration has Kafka's names in snake_case, and milliseconds. Programs write keywords (`keywords`), in seconds.
+"""
 
 import difflib
 import logging
@@ -11,16 +14,29 @@ from typing import Any, TypeVar
 from fencepost.client.config_names import (
     DEFAULT_PARTITIONER,
     ELSEWHERE,
+    KEYWORD_SYNONYMS,
     RESET_WORDS,
     SYNONYMS,
     WITHOUT_MEANING,
+    keyword_of,
 )
 from fencepost.client.core.assignors import strategy_names
 from fencepost.client.core.partitioner import PartitionFunction
 from fencepost.client.core.reset import ResetPolicy, parse_reset
 from fencepost.client.errors import ConfigError
-from fencepost.client.network.security import WRITTEN, SecurityConfig, translated
-from fencepost.client.options import addresses, boolean, choice, function, integer, option, text
+from fencepost.client.network.security import SecurityConfig, translated
+from fencepost.client.options import (
+    Convert,
+    addresses,
+    boolean,
+    choice,
+    duration,
+    function,
+    integer,
+    isolation_level,
+    option,
+    text,
+)
 from fencepost.client.serializers import (
     AnySerializer,
     DeserializeCall,
@@ -36,16 +52,6 @@ T = TypeVar("T")
 _NEAR = 0.8
 """How alike two names must be, as difflib counts, for one to be a misspelling of the other."""
 
-# Short names for what is written most; a factor turns seconds into milliseconds.
-_SHORT: dict[str, tuple[str, int | None]] = {
-    **{written: (name, None) for written, name in WRITTEN.items()},
-    "linger": ("linger_ms", 1000),
-    "timeout": ("transaction_timeout_ms", 1000),
-    "compression": ("compression_type", None),
-    "isolation": ("isolation_level", None),
-    "group": ("group_id", None),
-}
-
 _IDEMPOTENT = "producers are always idempotent here, and that needs acks=all"
 
 
@@ -56,15 +62,6 @@ def _compression(value: Any) -> Compression:
         return Compression[str(value).upper()]
     except KeyError:
         raise ValueError(f"must be one of {', '.join(codec.name.lower() for codec in Compression)}") from None
-
-
-def _isolation(value: Any) -> IsolationLevel:
-    if isinstance(value, IsolationLevel):
-        return value
-    try:
-        return IsolationLevel[str(value).upper()]
-    except KeyError:
-        raise ValueError("must be read_committed or read_uncommitted") from None
 
 
 def _gzip_level(value: Any) -> int:
@@ -105,19 +102,19 @@ class ClientConfig(SecurityConfig):
     bootstrap_servers: tuple[tuple[str, int], ...] = field(metadata={"convert": addresses})
     client_id: str = option("fencepost", text)
     client_dns_lookup: str = option("use_all_dns_ips", choice("use_all_dns_ips"))
-    request_timeout_ms: int = option(30_000, integer(1))
-    default_api_timeout_ms: int = option(60_000, integer(1))
-    metadata_max_age_ms: int = option(300_000, integer(1))
-    metadata_max_idle_ms: int = option(300_000, integer(5_000))
+    request_timeout_ms: int = duration(30_000, 1)
+    default_api_timeout_ms: int = duration(60_000, 1)
+    metadata_max_age_ms: int = duration(300_000, 1)
+    metadata_max_idle_ms: int = duration(300_000, 5_000)
     metadata_recovery_strategy: str = option("rebootstrap", choice("rebootstrap", "none"))
-    metadata_recovery_rebootstrap_trigger_ms: int = option(300_000, integer(0))
-    retry_backoff_ms: int = option(20, integer(1))
-    retry_backoff_max_ms: int = option(1_000, integer(1))
-    reconnect_backoff_ms: int = option(50, integer(0))
-    reconnect_backoff_max_ms: int = option(1_000, integer(0))
-    socket_connection_setup_timeout_ms: int = option(10_000, integer(1))
-    socket_connection_setup_timeout_max_ms: int = option(30_000, integer(1))
-    connections_max_idle_ms: int = option(540_000, integer(1))
+    metadata_recovery_rebootstrap_trigger_ms: int = duration(300_000, 0)
+    retry_backoff_ms: int = duration(20, 1)
+    retry_backoff_max_ms: int = duration(1_000, 1)
+    reconnect_backoff_ms: int = duration(50, 0)
+    reconnect_backoff_max_ms: int = duration(1_000, 0)
+    socket_connection_setup_timeout_ms: int = duration(10_000, 1)
+    socket_connection_setup_timeout_max_ms: int = duration(30_000, 1)
+    connections_max_idle_ms: int = duration(540_000, 1)
     receive_message_max_bytes: int = option(128 << 20, integer(1 << 10))
 
     @property
@@ -134,21 +131,21 @@ class ProducerConfig:
 
     acks: str = option("all", choice("all", "-1", why=_IDEMPOTENT))
     enable_idempotence: str = option("true", choice("true", why=_IDEMPOTENT))
-    linger_ms: int = option(0, integer(0))
+    linger_ms: int = duration(0, 0)
     batch_size: int = option(128 << 10, integer(1))
     compression_type: Compression = option(Compression.NONE, _compression)
     buffer_memory: int = option(32 << 20, integer(1 << 10, 2**40))
     max_request_size: int = option(1 << 20, integer(1 << 10))
-    delivery_timeout_ms: int = option(120_000, integer(1))
+    delivery_timeout_ms: int = duration(120_000, 1)
     max_in_flight_requests_per_connection: int = option(5, integer(1, 5))
-    max_block_ms: int = option(60_000, integer(0))
+    max_block_ms: int = duration(60_000, 0)
     compression_gzip_level: int = option(-1, _gzip_level)
     compression_lz4_level: int = option(9, integer(1, 17))
     compression_zstd_level: int = option(3, integer(-131_072, 22))
     partitioner: PartitionFunction | None = option(None, function)
     partitioner_ignore_keys: bool = option(False, boolean)
     partitioner_adaptive_partitioning_enable: bool = option(True, boolean)
-    partitioner_availability_timeout_ms: int = option(0, integer(0))
+    partitioner_availability_timeout_ms: int = duration(0, 0)
     key_serializer: AnySerializer[Any] | None = option(None, _serializer)
     value_serializer: AnySerializer[Any] | None = option(None, _serializer)
 
@@ -157,7 +154,7 @@ class ProducerConfig:
 class TransactionalProducerConfig(ProducerConfig):
     """What a transactional producer needs beyond that: how long the coordinator lets a transaction stand open."""
 
-    transaction_timeout_ms: int = option(60_000, integer(1))
+    transaction_timeout_ms: int = duration(60_000, 1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -166,20 +163,20 @@ class ConsumerConfig:
 
     group_id: str | None = option(None, text)
     group_instance_id: str | None = option(None, text)
-    isolation_level: IsolationLevel = option(IsolationLevel.READ_COMMITTED, _isolation)
+    isolation_level: IsolationLevel = option(IsolationLevel.READ_COMMITTED, isolation_level)
     auto_offset_reset: ResetPolicy = option(ResetPolicy("earliest"), _reset)
     enable_auto_commit: bool = option(False, boolean)
-    auto_commit_interval_ms: int = option(5_000, integer(1))
+    auto_commit_interval_ms: int = duration(5_000, 1)
     fetch_min_bytes: int = option(1, integer(0))
-    fetch_max_wait_ms: int = option(500, integer(0))
+    fetch_max_wait_ms: int = duration(500, 0)
     fetch_max_bytes: int = option(50 << 20, integer(1))
     max_partition_fetch_bytes: int = option(4 << 20, integer(1))
     queued_max_bytes: int = option(64 << 20, integer(1 << 10, 2**40))
     client_rack: str = option("", str)
     max_poll_records: int = option(500, integer(1))
-    max_poll_interval_ms: int = option(300_000, integer(1))
-    session_timeout_ms: int = option(45_000, integer(1))
-    heartbeat_interval_ms: int = option(3_000, integer(1))
+    max_poll_interval_ms: int = duration(300_000, 1)
+    session_timeout_ms: int = duration(45_000, 1)
+    heartbeat_interval_ms: int = duration(3_000, 1)
     partition_assignment_strategy: tuple[str, ...] = option(("range", "cooperative-sticky"), strategy_names)
     group_protocol: str = option("classic", choice("classic", "consumer"))
     group_remote_assignor: str | None = option(None, text)
@@ -205,23 +202,41 @@ def names_of(kind: type) -> list[str]:
 
 
 def parse(kind: type[T], given: Mapping[str, Any], *, defaults: Mapping[str, Any] | None = None) -> T:
-    """Options as written by the user -> one checked, frozen value.
+    """Keyword arguments -> one checked, frozen configuration.
 
-    `defaults` (long names) come from `Client.from_config` and give way to `given`.
-    Raises ConfigError for an unknown name, a value out of range, or an option given twice.
+    `defaults` (Kafka's names, from `Client.from_config`) give way to `given`. Raises ConfigError for an unknown
+    keyword and for a value that is not accepted.
+    """
+    entries = {keyword_of(entry.name): entry for entry in fields(kind)}  # type: ignore[arg-type]
+    values = {name: value for name, value in (defaults or {}).items() if keyword_of(name) in entries}
+    found = {entry.name: _converted(entry, values) for entry in entries.values() if entry.name in values}
+    for keyword, value in given.items():
+        if keyword not in entries:
+            raise ConfigError(f"unknown option {keyword!r}; {_advice(keyword, kind)}")
+        entry = entries[keyword]
+        convert = entry.metadata.get("from_keyword", entry.metadata["convert"])
+        found[entry.name] = _value(entry, keyword, value, convert)
+    return _filled(kind, found)
+
+
+def parse_kafka(kind: type[T], given: Mapping[str, Any]) -> T:
+    """Options by Kafka's names in snake_case, with milliseconds -> one checked, frozen configuration.
+
+    Raises ConfigError as `parse` does.
     """
     wanted = names_of(kind)
-    values: dict[str, Any] = {name: value for name, value in (defaults or {}).items() if name in wanted}
-    seen: set[str] = set()
-    for written, value in given.items():
-        name, factor = _SHORT.get(written, (written, None))
+    for name in given:
         if name not in wanted:
-            raise ConfigError(f"unknown option {written!r}; {_advice(written, kind)}")
-        if name in seen:
-            raise ConfigError(f"option {name!r} is given twice (as {written!r}, too)")
-        seen.add(name)
-        values[name] = round(value * factor) if factor and isinstance(value, int | float) else value
-    return kind(**{entry.name: _converted(entry, values) for entry in fields(kind)})  # type: ignore[arg-type]
+            raise ConfigError(f"unknown option {name!r}; {_dotted_advice(name, wanted)}")
+    entries = fields(kind)  # type: ignore[arg-type]
+    return _filled(kind, {entry.name: _converted(entry, given) for entry in entries if entry.name in given})
+
+
+def _filled(kind: type[T], found: dict[str, Any]) -> T:
+    for entry in fields(kind):  # type: ignore[arg-type]
+        if entry.default is MISSING and entry.name not in found:
+            raise ConfigError(f"option {entry.name!r} must be given")
+    return kind(**found)
 
 
 def from_dotted(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -260,34 +275,33 @@ def _carried_over(name: str, value: Any) -> Any:
 
 
 def _converted(entry: Any, values: Mapping[str, Any]) -> Any:
-    if entry.name not in values:
-        if entry.default is MISSING:
-            raise ConfigError(f"option {entry.name!r} must be given")
-        return entry.default
-    value = values[entry.name]
+    return _value(entry, entry.name, values[entry.name], entry.metadata["convert"])
+
+
+def _value(entry: Any, written: str, value: Any, convert: Convert) -> Any:
     if value is None and entry.default is None:
         return None
     try:
-        return entry.metadata["convert"](value)
+        return convert(value)
     except (ValueError, TypeError) as wrong:
         shown = "the value" if entry.metadata.get("secret") else repr(value)
-        raise ConfigError(f"option {entry.name!r}: {shown} {wrong}") from None
+        raise ConfigError(f"option {written!r}: {shown} {wrong}") from None
 
 
 def _advice(written: str, kind: type) -> str:
-    """What to write in the place of an option that does not exist, or where the options are documented."""
-    wanted = names_of(kind)
-    name = SYNONYMS.get(written, _SHORT.get(written, (written, None))[0])
+    """What to write in the place of a keyword that does not exist, or where the options are documented."""
+    wanted = [keyword_of(name) for name in names_of(kind)]
     if written in ELSEWHERE:
         return ELSEWHERE[written]
-    if name in wanted:
-        return f"its name here is {name!r}"
-    others = [who for role, who in ROLES.items() if name in names_of(role)]
+    kafka = KEYWORD_SYNONYMS.get(written, written)
+    keyword = keyword_of(kafka)
+    unit = ", in seconds or as a timedelta" if kafka.endswith("_ms") else ""
+    if keyword in wanted:
+        return f"its name here is {keyword!r}{unit}"
+    others = [who for role, who in ROLES.items() if keyword in map(keyword_of, names_of(role))]
     if others:
-        return f"{name!r} is an option of {' and '.join(others)}"
-    near = difflib.get_close_matches(
-        written, wanted + [s for s, (long, _) in _SHORT.items() if long in wanted], 1, _NEAR
-    )
+        return f"{keyword!r} is an option of {' and '.join(others)}"
+    near = difflib.get_close_matches(written, wanted, 1, _NEAR)
     if near:
         return f"the nearest is {near[0]!r}"
     return f"see docs/client.md#options or help(fencepost.client.config.{kind.__name__})"

@@ -11,10 +11,27 @@ SYNONYMS = {
     "max_in_flight": "max_in_flight_requests_per_connection",
     "fetch_wait_max_ms": "fetch_max_wait_ms",
     "fetch_message_max_bytes": "max_partition_fetch_bytes",
+}
+"""librdkafka's names for what Kafka calls otherwise."""
+
+KEYWORD_SYNONYMS = {
+    **SYNONYMS,
+    "sasl_mechanisms": "sasl_mechanism",
+    "sasl_plain_username": "sasl_username",
+    "sasl_plain_password": "sasl_password",
+    "ssl_password": "ssl_key_password",
     "serializer": "value_serializer",
     "deserializer": "value_deserializer",
 }
-"""librdkafka's and others' names for what Kafka calls otherwise."""
+"""What programs may write for a keyword, because other clients do."""
+
+_KEYWORDS = {"group_id": "group", "isolation_level": "isolation", "compression_type": "compression"}
+
+
+def keyword_of(name: str) -> str:
+    """The keyword argument for an option by its name of Kafka's: shorter for some, and seconds instead of ms."""
+    return _KEYWORDS.get(name, name.removesuffix("_ms"))
+
 
 RESET_WORDS = {"smallest": "earliest", "beginning": "earliest", "largest": "latest", "end": "latest", "error": "none"}
 """librdkafka's words for auto.offset.reset."""
@@ -26,7 +43,8 @@ ELSEWHERE = {
     "transactional_id": "the id is the first argument of Client.transactional_producer",
     "consumer_timeout_ms": "Consumer.read_to_end ends where the partitions end; trio's timeouts end any wait",
     "enable_partition_eof": "Consumer.read_to_end ends where the partitions end",
-    "retries": "retries end with delivery_timeout_ms and default_api_timeout_ms",
+    "timeout": "transaction_timeout bounds a transaction; trio's timeouts, or timeout of fencepost.sync.Client, a call",
+    "retries": "retries end with delivery_timeout and default_api_timeout",
 }
 """What this client has under another form than an option."""
 

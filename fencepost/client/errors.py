@@ -41,7 +41,7 @@ class RetriableError(KafkaError):
 
 
 class DeliveryError(RetriableError):
-    """A record's batch was given up before anybody acknowledged it, mostly because `delivery_timeout_ms` was over.
+    """A record's batch was given up before anybody acknowledged it, mostly because `delivery_timeout` was over.
 
     `may_be_written` False: it is certainly not in the log. True: it may be, and sending it again may double it.
     """

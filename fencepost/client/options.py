@@ -1,8 +1,12 @@
 """How the value of an option is read: from Python's types, and from the strings of Kafka's property files."""
 
+import math
 from collections.abc import Callable
 from dataclasses import field
+from datetime import timedelta
 from typing import Any
+
+from fencepost.protocol.topics import IsolationLevel
 
 Convert = Callable[[Any], Any]
 
@@ -19,6 +23,48 @@ class Secret(str):
 def option(default: Any, convert: Convert, *, secret: bool = False) -> Any:
     """A dataclass field with the function that reads its value; a `secret` one is never repeated in an error."""
     return field(default=default, metadata={"convert": convert, "secret": secret}, repr=not secret)
+
+
+def duration(default_ms: int, low_ms: int) -> Any:
+    """A dataclass field in milliseconds, as in Kafka's files; as a keyword it is given in seconds or as a timedelta."""
+    read_ms = integer(low_ms)
+    lowest, highest = low_ms / 1000, (2**31 - 1) / 1000
+
+    def from_keyword(value: Any) -> int:
+        try:
+            found: int = read_ms(milliseconds(value))
+        except ValueError:
+            raise ValueError(f"must be seconds, or a timedelta, from {lowest:g} to {highest:.0f} s") from None
+        return found
+
+    return field(default=default_ms, metadata={"convert": read_ms, "from_keyword": from_keyword})
+
+
+def milliseconds(value: Any) -> int:
+    """A duration in seconds, or a timedelta, as whole milliseconds. Raises ValueError for anything else."""
+    found = seconds(value)
+    if not math.isfinite(found):
+        raise ValueError("must be finite")
+    return round(found * 1000)
+
+
+def seconds(value: Any) -> float:
+    """A duration in seconds, or a timedelta, as seconds. Raises ValueError for anything else."""
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
+        raise ValueError(f"{value!r} is no duration: give seconds, or a timedelta")
+    return value
+
+
+def isolation_level(value: Any) -> IsolationLevel:
+    """An IsolationLevel, or its name. Raises ValueError."""
+    if isinstance(value, IsolationLevel):
+        return value
+    try:
+        return IsolationLevel[str(value).upper()]
+    except KeyError:
+        raise ValueError("must be read_committed or read_uncommitted") from None
 
 
 def boolean(value: Any) -> bool:

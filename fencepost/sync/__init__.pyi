@@ -1,9 +1,9 @@
 """Written by tests/architecture/sync_stub.py: the async client's signatures, blocking."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from re import Pattern
 from types import TracebackType
-from typing import Any, Generic, Self
+from typing import Any, Generic, Self, Unpack
 
 import pyarrow as pa
 
@@ -43,14 +43,23 @@ from fencepost.client.consumer.positions import OffsetAndTimestamp
 from fencepost.client.consumer.whole_transaction import WholeTransaction
 from fencepost.client.core.group_types import CommittedOffset, GroupMetadata
 from fencepost.client.core.partitions import PartitionInfo
-from fencepost.client.group.subscription import Subscription
+from fencepost.client.group.subscription import Subscription, Topics
 from fencepost.client.key_value import K, V
+from fencepost.client.keywords import (
+    BlockingConsumerOptions,
+    BlockingRebalanceCallback,
+    ClientOptions,
+    Duration,
+    Isolation,
+    ProducerOptions,
+    TransactionalProducerOptions,
+)
 from fencepost.client.producer.deliveries import RecordMetadata
 from fencepost.client.producer.metrics import ProducerMetrics
 from fencepost.client.producer.record_serializer import Headers
 from fencepost.client.serializers import AnyDeserializer, AnySerializer
 from fencepost.client.transactions.open_transaction import PreparedTransaction
-from fencepost.protocol.topics import IsolationLevel, TopicPartition
+from fencepost.protocol.topics import TopicPartition
 from fencepost.sync.loop import TimedOutError as TimedOutError
 from fencepost.sync.loop import fail_after as fail_after
 
@@ -185,16 +194,20 @@ class Admin:
 
 class Client:
     def __init__(
-        self, bootstrap_servers: str | Iterable[str], *, timeout: float | None = ..., **options: Any
+        self,
+        bootstrap_servers: str | Iterable[str],
+        *,
+        timeout: Duration | None = ...,
+        **options: Unpack[ClientOptions],
     ) -> None: ...
     @classmethod
-    def from_config(cls, config: Mapping[str, Any], *, timeout: float | None = ...) -> Self: ...
+    def from_config(cls, config: Mapping[str, Any], *, timeout: Duration | None = ...) -> Self: ...
     def producer(
         self,
         *,
         key_serializer: AnySerializer[K] | None = ...,
         value_serializer: AnySerializer[V] | None = ...,
-        **options: Any,
+        **options: Unpack[ProducerOptions],
     ) -> Producer[K, V]: ...
     def transactional_producer(
         self,
@@ -202,7 +215,7 @@ class Client:
         *,
         key_serializer: AnySerializer[K] | None = ...,
         value_serializer: AnySerializer[V] | None = ...,
-        **options: Any,
+        **options: Unpack[TransactionalProducerOptions],
     ) -> TransactionalProducer[K, V]: ...
     def two_phase_producer(
         self,
@@ -210,14 +223,14 @@ class Client:
         *,
         key_serializer: AnySerializer[K] | None = ...,
         value_serializer: AnySerializer[V] | None = ...,
-        **options: Any,
+        **options: Unpack[TransactionalProducerOptions],
     ) -> TwoPhaseProducer[K, V]: ...
     def consumer(
         self,
-        *topics: str,
+        *topics: Topics,
         key_deserializer: AnyDeserializer[K] | None = ...,
         value_deserializer: AnyDeserializer[V] | None = ...,
-        **options: Any,
+        **options: Unpack[BlockingConsumerOptions],
     ) -> Consumer[K, V]: ...
     def admin(self) -> Admin: ...
     def __enter__(self) -> Self: ...
@@ -364,17 +377,17 @@ class Consumer(Generic[K, V]):
     def subscription(self) -> Subscription | None: ...
     @property
     def assignment(self) -> set[TopicPartition]: ...
-    def batches(self, max_records: int | None = ..., max_wait: float = ...) -> Iterator[ConsumerBatch[K, V]]: ...
+    def batches(self, max_records: int | None = ..., max_wait: Duration = ...) -> Iterator[ConsumerBatch[K, V]]: ...
     def read_to_end(self, max_records: int | None = ...) -> Iterator[ConsumerBatch[K, V]]: ...
     def arrow(self, *, max_bytes: int = ..., columns: Iterable[str] | None = ...) -> Iterator[pa.RecordBatch]: ...
     def transactions(self, *, max_bytes: int = ..., overflow: str = ...) -> WholeTransactions[K, V]: ...
     def subscribe(
         self,
-        *topics: str,
+        *topics: Topics,
         pattern: str | Pattern[str] | None = ...,
-        on_assigned: Callable[[Any, frozenset[TopicPartition]], Any] | None = ...,
-        on_revoked: Callable[[Any, frozenset[TopicPartition]], Any] | None = ...,
-        on_lost: Callable[[Any, frozenset[TopicPartition]], Any] | None = ...,
+        on_assigned: BlockingRebalanceCallback | None = ...,
+        on_revoked: BlockingRebalanceCallback | None = ...,
+        on_lost: BlockingRebalanceCallback | None = ...,
     ) -> None: ...
     def unsubscribe(self) -> None: ...
     def assign(self, partitions: Collection[TopicPartition]) -> None: ...
@@ -391,7 +404,7 @@ class Consumer(Generic[K, V]):
     def partitions_for(self, topic: str) -> list[TopicPartition]: ...
     def beginning_offsets(self, *partitions: TopicPartition) -> dict[TopicPartition, int]: ...
     def end_offsets(
-        self, *partitions: TopicPartition, isolation: IsolationLevel | None = ...
+        self, *partitions: TopicPartition, isolation: Isolation | None = ...
     ) -> dict[TopicPartition, int]: ...
     def offsets_for_times(
         self, times: Mapping[TopicPartition, int]

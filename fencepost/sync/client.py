@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 from fencepost.client import Admin as AsyncAdmin
 from fencepost.client import Client as AsyncClient
+from fencepost.client.keywords import ClientOptions, Duration
 from fencepost.sync.loop import Loop
 from fencepost.sync.mirror import Mirror, Opened
 
@@ -17,18 +18,24 @@ class Admin(Opened, of=AsyncAdmin):
 class Client(Mirror, of=AsyncClient):
     """As fencepost.Client, blocking: `with Client("127.0.0.1:9092") as kafka`.
 
-    `timeout` (seconds) bounds every single call, but not the wait for records: an idle topic is no failure. A call that
-    takes longer raises TimedOutError, a TimeoutError. Inside `with fail_after(seconds)` every call counts. Several
-    threads may share a Client, its producers and its admin; a consumer is for one thread at a time. In a forked process
-    every call raises RuntimeError: open a Client there.
+    `timeout` (seconds, or a timedelta) bounds every single call, but not the wait for records: an idle topic is no
+    failure. A call that takes longer raises TimedOutError, a TimeoutError. Inside `with fail_after(seconds)` every call
+    counts. Several threads may share a Client, its producers and its admin; a consumer is for one thread at a time. In
+    a forked process every call raises RuntimeError: open a Client there.
     """
 
-    def __init__(self, bootstrap_servers: str | Iterable[str], *, timeout: float | None = None, **options: Any) -> None:
+    def __init__(
+        self,
+        bootstrap_servers: str | Iterable[str],
+        *,
+        timeout: Duration | None = None,
+        **options: Unpack[ClientOptions],
+    ) -> None:
         client = AsyncClient(bootstrap_servers, **options)
         super().__init__(Loop(client, timeout), client)
 
     @classmethod
-    def from_config(cls, config: Mapping[str, Any], *, timeout: float | None = None) -> "Client":
+    def from_config(cls, config: Mapping[str, Any], *, timeout: Duration | None = None) -> "Client":
         """A client out of Kafka's own dotted names ("bootstrap.servers", "linger.ms", "group.id", ...).
 
         What belongs to producers and consumers becomes their default. What other clients know and this one has no use

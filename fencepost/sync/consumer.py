@@ -88,7 +88,7 @@ class Consumer(HasPositions, Opened, of=AsyncConsumer):
 
     `for record in consumer` takes `max_poll_records` at a time from the trio thread. Positions, `commit` and
     `send_offsets` count what the program has got, not what came along with it; the group sees the whole of it as being
-    worked on, for at most `max_poll_interval_ms`.
+    worked on, for at most `max_poll_interval`.
     """
 
     def __init__(self, loop: Loop, inner: Any) -> None:

@@ -13,6 +13,8 @@ import trio
 
 from fencepost.client import Client as AsyncClient
 from fencepost.client import KafkaError
+from fencepost.client.keywords import Duration
+from fencepost.client.options import seconds as in_seconds
 
 T = TypeVar("T")
 _LOOK_AGAIN_S = 1.0
@@ -31,9 +33,12 @@ _deadline = _Deadline()
 
 
 @contextmanager
-def fail_after(seconds: float) -> Iterator[None]:
-    """Calls of this thread inside the block raise TimedOutError once `seconds` have passed. Blocks may be nested."""
-    outer, mine = _deadline.at, time.monotonic() + seconds
+def fail_after(seconds: Duration) -> Iterator[None]:
+    """Calls of this thread inside the block raise TimedOutError once `seconds` (or a timedelta) have passed.
+
+    Blocks may be nested. Raises ValueError for what is no duration.
+    """
+    outer, mine = _deadline.at, time.monotonic() + in_seconds(seconds)
     _deadline.at = mine if outer is None else min(outer, mine)
     try:
         yield
@@ -101,9 +106,9 @@ class Loop:
     thread, as it would stay with a task.
     """
 
-    def __init__(self, client: AsyncClient, timeout: float | None) -> None:
+    def __init__(self, client: AsyncClient, timeout: Duration | None) -> None:
         self._client = client
-        self._timeout = timeout
+        self._timeout = None if timeout is None else in_seconds(timeout)
         self._process = os.getpid()
         self._thread = threading.Thread(target=self._run, name="fencepost", daemon=True)
         self._ready = threading.Event()

@@ -19,21 +19,27 @@ from tests.architecture.public_names import BETWEEN_PARTS
 
 STUB = ROOT / "fencepost/sync/__init__.pyi"
 HEAD = '"""Written by tests/architecture/sync_stub.py: the async client\'s signatures, blocking."""\n'
-RENAMED = {"AsyncIterator": "Iterator", "AsyncGenerator": "Iterator", "AsyncContextManager": "ContextManager"}
+RENAMED = {
+    "AsyncIterator": "Iterator",
+    "AsyncGenerator": "Iterator",
+    "AsyncContextManager": "ContextManager",
+    "ConsumerOptions": "BlockingConsumerOptions",
+}
 EXTRA = {
-    "Client": "    def __init__(self, bootstrap_servers: str | Iterable[str], *, timeout: float | None = ...,"
-    " **options: Any) -> None: ...\n    @classmethod\n"
-    "    def from_config(cls, config: Mapping[str, Any], *, timeout: float | None = ...) -> Self: ...\n"
+    "Client": "    def __init__(self, bootstrap_servers: str | Iterable[str], *, timeout: Duration | None = ...,"
+    " **options: Unpack[ClientOptions]) -> None: ...\n    @classmethod\n"
+    "    def from_config(cls, config: Mapping[str, Any], *, timeout: Duration | None = ...) -> Self: ...\n"
 }
 WRITTEN_HERE = {"Client": {"from_config"}}
 TYPE_VARS = ("K", "V")
-TOLD = "Callable[[Any, frozenset[TopicPartition]], Any] | None"
+TOLD = "BlockingRebalanceCallback | None"
 """What a blocking callback is: a plain function, where the async one is awaited."""
 FIXED = {
     "collections.abc": {"Callable", "Iterable", "Iterator", "Mapping"},
     "contextlib": {"AbstractContextManager"},
     "types": {"TracebackType"},
-    "typing": {"Any", "Generic", "Self"},
+    "typing": {"Any", "Generic", "Self", "Unpack"},
+    "fencepost.client.keywords": {"BlockingConsumerOptions", "BlockingRebalanceCallback", "ClientOptions", "Duration"},
     "fencepost.client.key_value": {"K", "V"},
     "fencepost.protocol.topics": {"TopicPartition"},
     "fencepost.sync.loop": {"TimedOutError as TimedOutError", "fail_after as fail_after"},

@@ -132,7 +132,7 @@ def test_the_metadata_shell_reads_the_directory_of_a_living_kafka(real_kafka: Re
     """Row M6: the same formats, the same tree; and nothing by which a password could be guessed."""
     commands = Commands(real_kafka.address)
     commands.run("topic", "create", name, "-p", "2", "--set", "retention.ms=5000")
-    with fencepost.sync.Client(real_kafka.address, default_api_timeout_ms=100_000) as kafka, kafka.admin() as admin:
+    with fencepost.sync.Client(real_kafka.address, default_api_timeout=100) as kafka, kafka.admin() as admin:
         admin.alter_user_scram_credentials(upsert=[ScramUpsertion(name, "a-password", salt=b"0123456789abcdef")])
         quota = {QuotaEntity(user=name): {"producer_byte_rate": 1024.0}}
         admin.alter_client_quotas(quota)

@@ -53,7 +53,7 @@ def shown(message: Any) -> tuple[Any, ...]:
 
 async def produce(address: str, topic: str, **options: Any) -> list[int]:
     """Send the awkward records in one batch or many; their offsets."""
-    async with fencepost.Client(address) as kafka, kafka.producer(linger_ms=20, **options) as producer:
+    async with fencepost.Client(address) as kafka, kafka.producer(linger=0.02, **options) as producer:
         deliveries = [
             await producer.submit(topic, value, key=key, partition=0, headers=headers, timestamp_ms=when)
             for key, value, headers, when in awkward_records()
@@ -112,7 +112,7 @@ async def test_a_batch_too_large_for_the_topic_arrives_in_parts(address: str) ->
     async with fencepost.Client(address) as kafka:
         async with kafka.admin() as admin:
             await admin.create_topic(topic, partitions=1, configs={"max.message.bytes": "4000"})
-        async with kafka.producer(linger_ms=50) as producer:
+        async with kafka.producer(linger=0.05) as producer:
             await producer.send_many(topic, [(None, b"%0500d" % n) for n in range(100)])
             assert producer.metrics().batch_split_total > 0
             with pytest.raises(fencepost.KafkaError) as refused:

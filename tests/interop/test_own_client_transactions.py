@@ -122,7 +122,7 @@ async def test_a_transaction_that_timed_out(address: str, tv2: bool, name: str) 
     async with (
         fencepost.Client(address) as kafka,
         kafka.admin() as admin,
-        kafka.transactional_producer(name, timeout=TIMEOUT_S) as producer,
+        kafka.transactional_producer(name, transaction_timeout=TIMEOUT_S) as producer,
     ):
 
         async def dawdle() -> None:

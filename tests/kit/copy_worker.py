@@ -42,15 +42,15 @@ async def main(address: str, source: str, target: str, group: str, name: str, wh
 
 async def copy(address: str, source: str, target: str, group: str, name: str, whole: bool) -> None:
     """One client's life."""
-    patience = {"default_api_timeout_ms": 5000, "request_timeout_ms": 2000}
+    patience = {"default_api_timeout": 5, "request_timeout": 2}
     async with (
         fencepost.Client(address, client_id=name, **patience) as kafka,
-        kafka.transactional_producer(name, timeout=10, delivery_timeout_ms=5000) as producer,
+        kafka.transactional_producer(name, transaction_timeout=10, delivery_timeout=5) as producer,
         kafka.consumer(
             source,
             group=group,
-            session_timeout_ms=SESSION_MS,
-            heartbeat_interval_ms=200,
+            session_timeout=SESSION_MS / 1000,
+            heartbeat_interval=0.2,
             isolation="read_uncommitted" if whole else "read_committed",
         ) as consumer,
     ):

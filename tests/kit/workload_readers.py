@@ -140,7 +140,7 @@ async def own_reader(task: Task, places: list[Place], isolation: str) -> None:
     journal.write_many(["pass", *place, 0] for place in places)
     async with (
         fencepost.Client(task.address) as kafka,
-        kafka.consumer(*sorted({topic for topic, _ in places}), isolation_level=isolation) as consumer,
+        kafka.consumer(*sorted({topic for topic, _ in places}), isolation=isolation) as consumer,
     ):
         async for batch in consumer.batches():
             journal.write_many(
@@ -215,7 +215,7 @@ async def read_all_by_own(
     with trio.move_on_after(wait_seconds) as patience:
         async with (
             fencepost.Client(address) as kafka,
-            kafka.consumer(*sorted({topic for topic, _ in expected}), isolation_level=isolation) as consumer,
+            kafka.consumer(*sorted({topic for topic, _ in expected}), isolation=isolation) as consumer,
         ):
             async for batch in consumer.batches(5000):
                 for record in batch:

@@ -283,7 +283,7 @@ async def own_transactions(task: Task) -> None:
     with _fences_are_final():
         async with (
             fencepost.Client(task.address) as kafka,
-            kafka.transactional_producer(task.name, transaction_timeout_ms=task.timeout_ms) as producer,
+            kafka.transactional_producer(task.name, transaction_timeout=task.timeout_ms / 1000) as producer,
         ):
             for number, plan in _plans(task):
                 journal.write("begin", number)
@@ -328,12 +328,17 @@ async def own_loose(task: Task) -> None:
 
 async def own_transform(task: Task) -> None:
     """Read, write the same to `target`, commit the offsets in the transaction: exactly once, TV2."""
-    membership = {name.replace(".", "_"): value for name, value in _membership(task).items()}
+    membership = _membership(task)
     with _fences_are_final():
         async with (
             fencepost.Client(task.address) as kafka,
-            kafka.consumer(LOOSE_TOPIC, group_id=task.target, **membership) as consumer,
-            kafka.transactional_producer(task.name, transaction_timeout_ms=task.timeout_ms) as producer,
+            kafka.consumer(
+                LOOSE_TOPIC,
+                group=task.target,
+                group_instance_id=membership.get("group.instance.id"),
+                session_timeout=membership["session.timeout.ms"] / 1000,
+            ) as consumer,
+            kafka.transactional_producer(task.name, transaction_timeout=task.timeout_ms / 1000) as producer,
         ):
             async for batch in consumer.batches(200):
                 try:

@@ -61,16 +61,16 @@ class OwnProgram(Program):
             dial=self.world.network.dial,
             random=Random(self.random.getrandbits(64)),
             wall_clock=lambda: self.world.broker.clock.now_ms() / 1000,
-            request_timeout_ms=int(REQUEST_SECONDS * 1000),
-            socket_connection_setup_timeout_ms=int(REQUEST_SECONDS * 1000),
-            default_api_timeout_ms=int(PATIENCE_SECONDS * 1000),
+            request_timeout=REQUEST_SECONDS,
+            socket_connection_setup_timeout=REQUEST_SECONDS,
+            default_api_timeout=PATIENCE_SECONDS,
         )
         async with client as kafka:
             try:
                 async with kafka.transactional_producer(
                     self.transactional_id,
-                    timeout=self.timeout_ms / 1000,
-                    delivery_timeout_ms=int(PATIENCE_SECONDS * 1000),
+                    transaction_timeout=self.timeout_ms / 1000,
+                    delivery_timeout=PATIENCE_SECONDS,
                 ) as producer:
                     assert producer._manager.current is not None
                     self.world.note_fence(self.transactional_id, producer._manager.current, self.version)
@@ -160,7 +160,7 @@ class OwnCopier(OwnProgram):
 
     async def use(self, kafka: fencepost.Client, producer: TransactionalProducer, name: str) -> None:
         consumer = kafka.consumer(
-            self._source, group=GROUP, session_timeout_ms=6000, heartbeat_interval_ms=1000, max_poll_interval_ms=6000
+            self._source, group=GROUP, session_timeout=6, heartbeat_interval=1, max_poll_interval=6
         )
         async with consumer:
             batches = consumer.batches(max_records=BATCH_RECORDS)

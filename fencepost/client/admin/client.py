@@ -29,7 +29,7 @@ class Admin:
     """Administration; open it with `async with kafka.admin()`.
 
     Every call goes to the broker that answers for its subject, and retries what is retriable until
-    `default_api_timeout_ms` ends. A call that names one thing raises KafkaError with the broker's code; one that can
+    `default_api_timeout` ends. A call that names one thing raises KafkaError with the broker's code; one that can
     name several raises ItemsFailedError, which has an error for each that failed and the results of the others. What a
     broker is too old for raises FatalError (UNSUPPORTED_VERSION).
     """

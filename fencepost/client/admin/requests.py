@@ -209,7 +209,7 @@ class AdminRequests:
         return await self.one(item, route, ask, what)
 
     async def retry(self, attempt: Callable[[], Awaitable[T]], what: str) -> T:
-        """Repeat `attempt` while it raises RetriableError, until `default_api_timeout_ms` ends."""
+        """Repeat `attempt` while it raises RetriableError, until `default_api_timeout` ends."""
         return await self.cluster.policy.run(attempt, what=what)
 
     @property

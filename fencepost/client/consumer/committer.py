@@ -63,7 +63,7 @@ class Committer:
         Returns when they are committed. While the group rebalances this waits, as long as the partitions stay ours;
         a CommittedOffset carries a note of your own. Raises KafkaError (ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID,
         FENCED_MEMBER_EPOCH) when the group has given the partitions to others, FencedError for a static member with
-        a successor, RetriableError at the deadline (`default_api_timeout_ms`).
+        a successor, RetriableError at the deadline (`default_api_timeout`).
         """
         if offsets is None:
             await self.positions.wait_found()
@@ -129,7 +129,7 @@ class Committer:
             logger.warning("group %s: offsets were not committed, their records come again: %s", name, error)
 
     async def commit_if_due(self) -> None:
-        """Commit what the program is done with, once in `auto_commit_interval_ms`."""
+        """Commit what the program is done with, once in `auto_commit_interval`."""
         now = trio.current_time()
         if now - self._committed_at >= self._interval_s:
             self._committed_at = now

@@ -18,9 +18,11 @@ from fencepost.client.consumer.subscriber import Subscriber
 from fencepost.client.errors import ConfigError
 from fencepost.client.facade import delegate
 from fencepost.client.group.group_client import GroupClient
-from fencepost.client.group.subscription import Subscription
+from fencepost.client.group.subscription import Subscription, Topics
 from fencepost.client.key_value import K, V
+from fencepost.client.keywords import Duration
 from fencepost.client.network.cluster import Cluster
+from fencepost.client.options import seconds
 from fencepost.protocol.topics import TopicPartition
 
 if TYPE_CHECKING:
@@ -40,7 +42,7 @@ class Consumer(Generic[K, V]):
     """
 
     def __init__(
-        self, cluster: Cluster, background: Background, topics: tuple[str, ...], config: ConsumerConfig, purpose: str
+        self, cluster: Cluster, background: Background, topics: tuple[Topics, ...], config: ConsumerConfig, purpose: str
     ) -> None:
         if config.group_instance_id is not None and config.group_id is None:
             raise ConfigError("group_instance_id needs a group")
@@ -112,13 +114,14 @@ class Consumer(Generic[K, V]):
         """The partitions that are read now."""
         return set(self._fetcher.states)
 
-    def batches(self, max_records: int | None = None, max_wait: float = 0.0) -> AsyncIterator[ConsumerBatch[K, V]]:
-        """Batches for ever: each as soon as there is a record, or up to `max_wait` seconds later if that fills it.
+    def batches(self, max_records: int | None = None, max_wait: Duration = 0.0) -> AsyncIterator[ConsumerBatch[K, V]]:
+        """Batches for ever: each as soon as there is a record, or up to `max_wait` (seconds, or a timedelta) later if
+        that fills it.
 
         Asking for the next batch says that the one before is done with. Never yields an empty batch; use trio's
         timeouts to stop waiting, nothing is lost by that. Raises ReadError where reading cannot go on.
         """
-        return self._reader.batches(max_records or self._config.max_poll_records, max_wait)
+        return self._reader.batches(max_records or self._config.max_poll_records, seconds(max_wait))
 
     def read_to_end(self, max_records: int | None = None) -> AsyncIterator[ConsumerBatch[K, V]]:
         """Batches up to where the assigned partitions end when the first is asked for; the loop ends there.

@@ -12,8 +12,10 @@ from fencepost.client.consumer.progress import Progress
 from fencepost.client.core.group_types import CommittedOffset
 from fencepost.client.core.reset import EARLIEST, LATEST
 from fencepost.client.errors import KafkaError
+from fencepost.client.keywords import Isolation
 from fencepost.client.network.cluster import Cluster
-from fencepost.protocol.topics import IsolationLevel, TopicPartition
+from fencepost.client.options import isolation_level
+from fencepost.protocol.topics import TopicPartition
 
 
 class OffsetAndTimestamp(NamedTuple):
@@ -106,7 +108,7 @@ class Positions:
         """Wait for the positions that are being looked up after a seek to a time or an end: they are to be committed.
 
         So are those that the reset policy looks up, where records were given: a commit that lacked them would have
-        them read again. Raises as `position` does, and RetriableError at the deadline (`default_api_timeout_ms`).
+        them read again. Raises as `position` does, and RetriableError at the deadline (`default_api_timeout`).
         """
         sought = [
             p
@@ -190,12 +192,12 @@ class Positions:
         return {partition: offset for partition, (offset, _) in found.items()}
 
     async def end_offsets(
-        self, *partitions: TopicPartition, isolation: IsolationLevel | None = None
+        self, *partitions: TopicPartition, isolation: Isolation | None = None
     ) -> dict[TopicPartition, int]:
         """The end of each partition (of the assigned ones, if none is named) as the broker sees it now.
 
         That is the last stable offset for read_committed, the high watermark for read_uncommitted; `isolation` is the
-        consumer's own unless it is given.
+        consumer's own unless it is given. Raises ValueError for an isolation that does not exist.
         """
         found = await self._offsets(dict.fromkeys(self._named(partitions), LATEST), isolation)
         return {partition: offset for partition, (offset, _) in found.items()}
@@ -216,10 +218,10 @@ class Positions:
         return [TopicPartition(*partition) for partition in partitions or self._fetcher.states]
 
     async def _offsets(
-        self, wanted: Mapping[TopicPartition, int], isolation: IsolationLevel | None
+        self, wanted: Mapping[TopicPartition, int], isolation: Isolation | None
     ) -> dict[TopicPartition, tuple[int, int]]:
         found: dict[TopicPartition, tuple[int, int]] = {}
-        level = self._isolation if isolation is None else IsolationLevel(isolation)
+        level = self._isolation if isolation is None else isolation_level(isolation)
 
         async def attempt() -> None:
             left = {partition: timestamp for partition, timestamp in wanted.items() if partition not in found}

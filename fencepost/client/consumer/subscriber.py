@@ -16,14 +16,13 @@ from fencepost.client.group.classic import ClassicMembership
 from fencepost.client.group.group_client import GroupClient
 from fencepost.client.group.heartbeats import ConsumerMembership
 from fencepost.client.group.membership import Membership
-from fencepost.client.group.subscription import Subscription, subscription_to
+from fencepost.client.group.subscription import Subscription, Topics, subscription_to
+from fencepost.client.keywords import RebalanceCallback
 from fencepost.client.network.cluster import Cluster, topic_error
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 
 _LOG = logging.getLogger(__name__)
-Told = Callable[[Any, frozenset[TopicPartition]], Awaitable[None]]
-"""A callback: `await on_revoked(consumer, partitions)`."""
 CLOSE_COMMIT_MS = 5_000
 _UNKNOWN_FOR_S = 1.0
 """A topic that was created a moment ago may be unknown to a broker for so long."""
@@ -39,7 +38,7 @@ class Subscriber:
         background: Background,
         config: ConsumerConfig,
         purpose: str,
-        topics: tuple[str, ...],
+        topics: tuple[Topics, ...],
         group: GroupClient,
         fetcher: Fetcher,
         committer: Committer,
@@ -53,8 +52,8 @@ class Subscriber:
         self._fetcher = fetcher
         self._committer = committer
         self._progress = committer.progress
-        self.subscription = Subscription(topics) if topics else None
-        self.callbacks: dict[str, Told | None] = {
+        self.subscription = subscription_to(topics, None) if topics else None
+        self.callbacks: dict[str, RebalanceCallback | None] = {
             "assigned": config.on_assigned,
             "revoked": config.on_revoked,
             "lost": config.on_lost,
@@ -67,16 +66,18 @@ class Subscriber:
 
     def subscribe(
         self,
-        *topics: str,
+        *topics: Topics,
         pattern: str | Pattern[str] | None = None,
-        on_assigned: Told | None = None,
-        on_revoked: Told | None = None,
-        on_lost: Told | None = None,
+        on_assigned: RebalanceCallback | None = None,
+        on_revoked: RebalanceCallback | None = None,
+        on_lost: RebalanceCallback | None = None,
     ) -> None:
         """Read these topics, or all whose whole name fits `pattern`, in the place of what was subscribed to before.
 
+        `subscribe("orders", "bills")`, `subscribe(["orders", "bills"])`, `subscribe(re.compile("orders-.*"))` and
+        `subscribe(pattern="orders-.*")` all work.
         It takes effect in the background. Topics that come later and fit are read too: with the KIP-848 protocol when
-        the broker sees them (the pattern is RE2's), else when they are found, every `metadata_max_age_ms`.
+        the broker sees them (the pattern is RE2's), else when they are found, every `metadata_max_age`.
 
         Callbacks are awaited with the consumer and the partitions; those not given stay as they were. `on_revoked`:
         these go, between two batches; a commit still counts. `on_lost`: they are somebody else's already. What a

@@ -223,7 +223,7 @@ class Membership(ABC, Generic[M]):
         self._wake = trio.Event()
 
     async def watch(self) -> None:
-        """See whether the program comes back within `max_poll_interval_ms`; leave the group if it does not."""
+        """See whether the program comes back within `max_poll_interval`; leave the group if it does not."""
         limit_s = self._config.max_poll_interval_ms / 1000
         sign, seen = self._reader.sign_of_life(), trio.current_time()
         while True:
@@ -246,17 +246,17 @@ class Membership(ABC, Generic[M]):
             self._has_warned = True
             logger.warning(
                 "group %s: this member has waited %.0f s for partitions. Other members may have them all. One that"
-                " crashed keeps its own until its session ends (session_timeout_ms, %d ms here), unless its successor"
+                " crashed keeps its own until its session ends (session_timeout, %g s here), unless its successor"
                 " has its group_instance_id",
                 self.group_id,
                 trio.current_time() - self._waiting_since,
-                self._config.session_timeout_ms,
+                self._config.session_timeout_ms / 1000,
             )
 
     async def _go_missing(self) -> None:
         """The program is not there: leave, so that others read on, and come back when it does."""
         reason = f"the program has not asked for records for {self._config.max_poll_interval_ms} ms"
-        logger.warning("group %s: this member leaves: %s (max_poll_interval_ms)", self.group_id, reason)
+        logger.warning("group %s: this member leaves: %s (max_poll_interval)", self.group_id, reason)
         sign = self._reader.sign_of_life()
         await self._say_goodbye(reason)
         self._expel(reason)

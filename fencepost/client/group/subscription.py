@@ -34,16 +34,35 @@ class Subscription:
         return found
 
 
-def subscription_to(topics: Iterable[str], pattern: "str | re.Pattern[str] | None") -> Subscription:
+Topics = str | Iterable[str] | re.Pattern[str]
+"""A topic's name, several names, or a compiled pattern."""
+
+
+def subscription_to(topics: Iterable[Topics], pattern: str | re.Pattern[str] | None) -> Subscription:
     """What a program asks for. Raises ConfigError for nothing, for both at once, and for a pattern that is none."""
-    names = tuple(dict.fromkeys(topics))
-    if bool(names) == (pattern is not None):
-        raise ConfigError("subscribe to topics or to a pattern")
-    if pattern is None:
-        return Subscription(names)
+    names: list[str] = []
+    patterns = [] if pattern is None else [pattern]
+    for one in topics:
+        if isinstance(one, re.Pattern):
+            patterns.append(one)
+        elif isinstance(one, str):
+            names.append(one)
+        else:
+            names += one
+    if bool(names) + len(patterns) != 1:
+        raise ConfigError("subscribe to topics or to one pattern, and not to both")
+    for name in names:
+        if not isinstance(name, str):
+            raise ConfigError(f"a topic's name must be str, not {type(name).__name__}")
+    return Subscription(pattern=_checked(patterns[0])) if patterns else Subscription(tuple(dict.fromkeys(names)))
+
+
+def _checked(pattern: str | re.Pattern[str]) -> str:
     text = pattern if isinstance(pattern, str) else pattern.pattern
     try:
-        re.compile(text)
-    except re.error as wrong:
+        flags = re.compile(text).flags
+    except (re.error, TypeError) as wrong:
         raise ConfigError(f"pattern {text!r}: {wrong}") from None
-    return Subscription(pattern=text)
+    if not isinstance(text, str) or (isinstance(pattern, re.Pattern) and pattern.flags != flags):
+        raise ConfigError(f"pattern {text!r}: it must be text, with its flags inside, such as (?i)")
+    return text

@@ -203,7 +203,7 @@ class Cluster:
             self._background.start_soon(self._keep_fresh)
 
     async def _keep_fresh(self) -> None:
-        """Ask for topics in use before what is known of them is older than `metadata_max_age_ms`; forget the others."""
+        """Ask for topics in use before what is known of them is older than `metadata_max_age`; forget the others."""
         backoff = self.policy.backoff()
         max_age_s, max_idle_s = self.config.metadata_max_age_ms / 1000, self.config.metadata_max_idle_ms / 1000
         while self._wanted:
@@ -283,7 +283,7 @@ class Cluster:
             self.names.pop(gone.topic_id, None)
 
     def is_stale(self, name: str) -> bool:
-        """Whether a topic's metadata is older than `metadata_max_age_ms` (or was never there)."""
+        """Whether a topic's metadata is older than `metadata_max_age` (or was never there)."""
         learned = self._learned_at.get(name)
         # Added as `_keep_fresh` adds it: by a difference, rounded, that might wake up and find nothing old, for ever.
         return learned is None or trio.current_time() >= learned + self.config.metadata_max_age_ms / 1000

@@ -221,7 +221,7 @@ class Connections:
             self._background.start_soon(self._close_idle)
 
     async def _close_idle(self) -> None:
-        """End connections that nobody has used for `connections_max_idle_ms`, before the broker does."""
+        """End connections that nobody has used for `connections_max_idle`, before the broker does."""
         most_s = self._config.connections_max_idle_ms / 1000
         while self._open:
             oldest = min(connection.last_used for connection in self._open.values())

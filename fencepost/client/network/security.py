@@ -179,13 +179,6 @@ DOTTED = {
     "oauth_cb": "sasl_oauth_token_provider",
 }
 """Other names for one option: Kafka's Java client's, and librdkafka's."""
-WRITTEN = {
-    "sasl_mechanisms": "sasl_mechanism",
-    "sasl_plain_username": "sasl_username",
-    "sasl_plain_password": "sasl_password",
-    "ssl_password": "ssl_key_password",
-}
-"""Names that aiokafka and kafka-python have for keyword arguments."""
 _JAAS = re.compile(r'\b(username|password)\s*=\s*"((?:[^"\\]|\\.)*)"')
 
 

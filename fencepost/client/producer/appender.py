@@ -56,7 +56,7 @@ class Appender:
         await trio.lowlevel.checkpoint()
 
     async def partitions_for(self, topic: str) -> tuple[PartitionInfo, ...]:
-        """The topic's partitions by number, with their leaders. Waits for the topic for at most `max_block_ms`."""
+        """The topic's partitions by number, with their leaders. Waits for the topic for at most `max_block`."""
         return (await self._cluster.topic(topic, deadline_ms=self._block_ms)).partitions
 
     def metrics(self) -> ProducerMetrics:
@@ -232,7 +232,7 @@ class Appender:
         linger_s: float,
         check: Callable[[], None] | None,
     ) -> Batch:
-        """Wait for the topic, then for room, for `max_block_ms` in all. Raises RetriableError after that."""
+        """Wait for the topic, then for room, for `max_block` in all. Raises RetriableError after that."""
         ends = trio.current_time() + self._block_ms / 1000
         size = RECORD_OVERHEAD + len(record[1] or b"") + len(record[2] or b"") + headers_size(record[3])
         if size > self._largest:
@@ -283,7 +283,7 @@ class Appender:
             await self._memory.wait(size)
             return size
         raise RetriableError(
-            f"no room in the buffer for {size} bytes within {self._block_ms / 1000:g} s (max_block_ms):"
+            f"no room in the buffer for {size} bytes within {self._block_ms / 1000:g} s (max_block):"
             f" {self._memory.used} of {self._memory.limit} bytes are taken"
         )
 

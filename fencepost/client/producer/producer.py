@@ -124,8 +124,8 @@ class Producer(Generic[K, V]):
     ) -> RecordMetadata:
         """Send one record and wait until every replica that must have it has it.
 
-        Raises DeliveryError when `delivery_timeout_ms` ends first (its `may_be_written` tells whether the record can be
-        in the log), RetriableError when there was no topic or no room for `max_block_ms`, other KafkaErrors at once.
+        Raises DeliveryError when `delivery_timeout` ends first (its `may_be_written` tells whether the record can be
+        in the log), RetriableError when there was no topic or no room for `max_block`, other KafkaErrors at once.
 
         A cancelled `send` was either cancelled while it waited for the topic or for room, and the record is nowhere; or
         while it waited for the acknowledgement, and the record is still delivered once, or fails at its own deadline.

@@ -71,7 +71,7 @@ class Sender:
         self.wake()
 
     def slow_brokers(self) -> set[int]:
-        """Brokers that have not taken what is ready for them for `partitioner_availability_timeout_ms` (KIP-794)."""
+        """Brokers that have not taken what is ready for them for `partitioner_availability_timeout` (KIP-794)."""
         limit_s = self._config.partitioner_availability_timeout_ms / 1000
         if not limit_s:
             return set()

@@ -10,7 +10,7 @@ from fencepost.protocol.topics import TopicPartition
 
 
 def too_late(seconds: float, last: KafkaError | None, *, may_be_written: bool) -> KafkaError:
-    """`delivery_timeout_ms` has passed; `last` is what went wrong the last time."""
+    """`delivery_timeout` has passed; `last` is what went wrong the last time."""
     why = f"gave up on sending a batch after {seconds:g} s"
     error = DeliveryError(
         f"{why}; last: {last.args[0]}" if last is not None else why,

@@ -67,7 +67,7 @@ class TransactionDriver:
         return then if isinstance(then, Told) else None
 
     async def drive(self, event: Anything, what: str, *, grace_s: float = 0.0) -> Told:
-        """From `event` to its outcome, asking again until `default_api_timeout_ms` is over.
+        """From `event` to its outcome, asking again until `default_api_timeout` is over.
 
         When the caller is cancelled, what is under way is asked for again for `grace_s` seconds, shielded. Then
         Cancelled is raised, unless a commit may have happened and nobody has told: that is told.

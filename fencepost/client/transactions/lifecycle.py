@@ -87,7 +87,7 @@ class TransactionManager:
         The coordinator is asked for the commit again, until it tells: True, it has committed, now or before; False, it
         was aborted. None where no outcome was open. Consumers tied to the transaction ask their group where to go on.
         Raises FencedError when a newer producer has taken the transactional id meanwhile (then only the log can tell),
-        and OutcomeUnknownError when `default_api_timeout_ms` ends again without an answer.
+        and OutcomeUnknownError when `default_api_timeout` ends again without an answer.
         """
         phase = self._driver.state.phase
         if phase in (Phase.OPEN, Phase.COMMITTING, Phase.ABORTING, Phase.PREPARED, Phase.COMPLETING):

@@ -76,7 +76,7 @@ class TransactionLink:
         """Which protocol the cluster has now; asked at each begin, so a change is noticed between two transactions.
 
         TV2 where the coordinator has transaction.version 2 finalized and speaks all three requests of it (row T16).
-        What a broker told when the connection was made is asked again when it is older than `metadata_max_age_ms`.
+        What a broker told when the connection was made is asked again when it is older than `metadata_max_age`.
         """
         node = await self._cluster.coordinator(TRANSACTION, self._id)
         connection = await self._cluster.connection(node, self._purpose)

@@ -95,7 +95,7 @@ def security_of(given: Mapping[str, str]) -> SecurityConfig | None:
     said = {name: value for name, value in given.items() if name in NAMES}
     if not said or (len(said) == 1 and said.get("kafka.security.protocol", "").strip().upper() == "PLAINTEXT"):
         return None
-    from fencepost.client.config import parse
+    from fencepost.client.config import parse_kafka
     from fencepost.client.network.security import SecurityConfig, translated
 
     dotted: dict[str, Any] = {name.removeprefix("kafka."): value.strip() for name, value in said.items()}
@@ -104,7 +104,7 @@ def security_of(given: Mapping[str, str]) -> SecurityConfig | None:
         if name in dotted:
             dotted["oauth_cb"] = _function(option, dotted.pop(name))
     values = {_ALSO.get(name, name): value for name, value in translated(dotted).items()}
-    config = parse(SecurityConfig, values)
+    config = parse_kafka(SecurityConfig, values)
     config.check()
     _context(config)
     return config

@@ -47,12 +47,12 @@ def connect(options: SinkOptions) -> Any:
     """The blocking client for a sink, to be opened with `with`."""
     from fencepost.sync import Client
 
-    return Client(options.bootstrap, **options.client)
+    return Client.from_config({"bootstrap_servers": options.bootstrap, **options.client, **options.producer})
 
 
 def main_producer(kafka: Any, options: SinkOptions) -> Any:
     """The producer whose transactions write and decide; opening it fences every driver before (row T2)."""
-    return kafka.transactional_producer(options.transactional_id, **options.producer)
+    return kafka.transactional_producer(options.transactional_id)
 
 
 @contextmanager

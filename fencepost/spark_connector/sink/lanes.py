@@ -214,7 +214,7 @@ def _lane_prefix(options: SinkOptions) -> str:
 
 
 def _two_phase(kafka: Any, options: SinkOptions, name: str) -> Any:
-    return kafka.two_phase_producer(name, **options.producer)
+    return kafka.two_phase_producer(name)
 
 
 def _probe(kafka: Any, options: SinkOptions) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
-from fencepost.client.config import ClientConfig, TransactionalProducerConfig, names_of, parse
+from fencepost.client.config import ClientConfig, TransactionalProducerConfig, names_of, parse_kafka
 from fencepost.client.errors import ConfigError
 from fencepost.client.network.security import SecurityConfig
 from fencepost.spark_connector.network import security
@@ -106,7 +106,7 @@ class SinkOptions:
     @property
     def producer_config(self) -> TransactionalProducerConfig:
         """The producer's options, as the client understands them."""
-        return parse(TransactionalProducerConfig, self.producer)
+        return parse_kafka(TransactionalProducerConfig, self.producer)
 
 
 def parse_sink_options(options: Mapping[str, str], *, streaming: bool) -> SinkOptions:
@@ -163,7 +163,7 @@ def _client_options(given: Mapping[str, str]) -> dict[str, Any]:
         secure = security.security_of(given)
         if secure is not None:
             options |= {entry.name: getattr(secure, entry.name) for entry in fields(secure)}
-        parse(ClientConfig, {"bootstrap_servers": given["kafka.bootstrap.servers"], **options})
+        parse_kafka(ClientConfig, {"bootstrap_servers": given["kafka.bootstrap.servers"], **options})
     except (ConfigError, ValueError) as error:
         raise OptionError(_in_kafkas_words(error)) from None
     return options
@@ -172,7 +172,7 @@ def _client_options(given: Mapping[str, str]) -> dict[str, Any]:
 def _producer_options(given: Mapping[str, str]) -> dict[str, Any]:
     options = {"batch_size": DEFAULT_BATCH_BYTES, **_picked(given, _OF_PRODUCERS)}
     try:
-        parse(TransactionalProducerConfig, options)
+        parse_kafka(TransactionalProducerConfig, options)
     except (ConfigError, ValueError) as error:
         raise OptionError(_in_kafkas_words(error)) from None
     return options

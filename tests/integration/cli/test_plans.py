@@ -203,7 +203,7 @@ async def test_programs_apply_plans_and_see_errors_by_thing(broker: BrokerProces
         (WantedConfigs("group", "by-program", {"consumer.heartbeat.interval.ms": "6000"}),),
         (WantedAcl(rule),),
     )
-    async with fencepost.Client(broker.address, default_api_timeout_ms=100_000) as kafka, kafka.admin() as admin:
+    async with fencepost.Client(broker.address, default_api_timeout=100) as kafka, kafka.admin() as admin:
         would = await admin.apply(plan, validate_only=True)
         assert would.atomic
         assert "by-program" not in await admin.list_topics()
@@ -226,7 +226,7 @@ async def test_programs_apply_plans_and_see_errors_by_thing(broker: BrokerProces
 
 
 def test_blocking_programs_apply_plans(broker: BrokerProcess) -> None:
-    with fencepost.sync.Client(broker.address, default_api_timeout_ms=100_000) as kafka, kafka.admin() as admin:
+    with fencepost.sync.Client(broker.address, default_api_timeout=100) as kafka, kafka.admin() as admin:
         done = admin.apply(ClusterPlan.from_mapping({"topics": {"blocking": {"partitions": 2}}}))
         assert [(one.action, one.name, one.after) for one in done.changes] == [("create", "blocking", "2")]
         assert len(admin.describe_topics("blocking")["blocking"].partitions) == 2

@@ -82,4 +82,4 @@ def address_of_quick_groups(tmp_path_factory: pytest.TempPathFactory) -> Iterato
 @pytest.fixture(params=WAYS)
 def way(request: pytest.FixtureRequest) -> dict[str, object]:
     """Each way of being a member."""
-    return {**WAYS[request.param], "heartbeat_interval_ms": 50, "session_timeout_ms": 45_000}
+    return {**WAYS[request.param], "heartbeat_interval": 0.05, "session_timeout": 45}

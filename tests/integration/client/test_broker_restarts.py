@@ -67,7 +67,7 @@ async def test_consume_transform_produce_through_two_crashes(
                 await batch.send("in", b"%d" % n, partition=n % 2)
     async with fencepost.Client(broker.address) as kafka, trio.open_nursery() as nursery:
         turns = 0
-        consumer = kafka.consumer("in", group="g", session_timeout_ms=6_000, heartbeat_interval_ms=100)
+        consumer = kafka.consumer("in", group="g", session_timeout=6, heartbeat_interval=0.1)
         async with consumer, kafka.transactional_producer("id") as producer:
             assert producer._manager.current is not None
             with trio.fail_after(100):
@@ -105,12 +105,12 @@ async def test_a_consumer_reads_on_behind_a_crash(file_broker: BrokerProcess) ->
 
 
 async def test_a_broker_that_stays_away_ends_every_call_at_its_deadline(broker: BrokerProcess) -> None:
-    options = {"default_api_timeout_ms": 8000, "request_timeout_ms": 4000}
+    options = {"default_api_timeout": 8, "request_timeout": 4}
     async with fencepost.Client(broker.address) as patient, patient.admin() as admin:
         await admin.create_topic("t", partitions=1)
     async with (
         fencepost.Client(broker.address, **options) as kafka,
-        kafka.producer(delivery_timeout_ms=9000) as producer,
+        kafka.producer(delivery_timeout=9) as producer,
         kafka.admin() as admin,
     ):
         await producer.send("t", b"x")
@@ -123,7 +123,7 @@ async def test_a_broker_that_stays_away_ends_every_call_at_its_deadline(broker: 
 
 async def test_a_frozen_broker_is_waited_for(broker: BrokerProcess) -> None:
     """A request timeout closes the connection; the record goes out again when the broker is back."""
-    async with fencepost.Client(broker.address, request_timeout_ms=400) as kafka, kafka.producer() as producer:
+    async with fencepost.Client(broker.address, request_timeout=0.4) as kafka, kafka.producer() as producer:
         await producer.send("t", b"x")
         broker.pause()
 

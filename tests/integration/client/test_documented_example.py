@@ -23,7 +23,7 @@ async def bill(address: str, enough: trio.Event) -> None:
     async with fencepost.Client(address, client_id="billing") as kafka:  # noqa: SIM117 - as it stands in the guide
         async with (
             kafka.consumer("orders", group="billing", isolation="read_committed") as consumer,
-            kafka.transactional_producer("billing-1", timeout=30) as producer,
+            kafka.transactional_producer("billing-1", transaction_timeout=30) as producer,
         ):
             async for batch in consumer.batches(max_records=500, max_wait=0.1):
                 try:

@@ -49,4 +49,4 @@ async def test_a_member_that_waits_for_a_crashed_one_says_so(
                     pytest.fail("the crashed member's session is over already")
     waited = [record.getMessage() for record in caplog.records if "for partitions" in record.getMessage()]
     assert len(waited) == 1
-    assert "crashed keeps its own until its session ends (session_timeout_ms, 45000 ms here)" in waited[0]
+    assert "crashed keeps its own until its session ends (session_timeout, 45 s here)" in waited[0]

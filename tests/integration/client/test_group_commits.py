@@ -68,7 +68,7 @@ async def test_auto_commit_goes_on_while_the_program_waits(
     """What it has asked past is committed although nothing new comes; what is in its hand never is."""
     await create(kafka, name, partitions=1, records=6)
     here = TopicPartition(name, 0)
-    options = {**way, "group": name, "enable_auto_commit": True, "auto_commit_interval_ms": 50}
+    options = {**way, "group": name, "enable_auto_commit": True, "auto_commit_interval": 0.05}
     with trio.fail_after(PATIENCE_S):
         async with kafka.consumer(name, **options) as consumer:
             batches = consumer.batches(max_records=3)
@@ -103,7 +103,7 @@ async def test_auto_commit_at_a_revocation_hands_over_without_a_gap(
 ) -> None:
     """Everything once, although nobody commits by hand and the interval is long."""
     await create(kafka, name, partitions=4, records=40)
-    options = {**way, "group": name, "enable_auto_commit": True, "auto_commit_interval_ms": 3_600_000}
+    options = {**way, "group": name, "enable_auto_commit": True, "auto_commit_interval": 3600}
     values: list[bytes] = []
     with trio.fail_after(PATIENCE_S):
         async with kafka.consumer(name, **options) as one, reading(one, values):
@@ -151,7 +151,7 @@ async def test_a_commit_of_a_member_that_the_group_has_expelled(
     """Somebody takes the member out while it works: the commit or a heartbeat tells, and it comes back by itself."""
     await create(kafka, name, partitions=1, records=5)
     heard = Heard()
-    slow = {**way, "heartbeat_interval_ms": 60_000, "session_timeout_ms": 30_000, **heard.options()}
+    slow = {**way, "heartbeat_interval": 60, "session_timeout": 30, **heard.options()}
     with trio.fail_after(PATIENCE_S):
         async with kafka.consumer(name, group=name, **slow) as consumer:
             batches = consumer.batches(max_records=2)
@@ -212,7 +212,7 @@ async def test_a_commit_under_a_generation_that_has_passed_is_made_again_under_t
 ) -> None:
     """A cooperative member rebalanced while the request was on its way: it has its partitions still."""
     await create(kafka, name, partitions=1, records=3)
-    options = {"group": name, "heartbeat_interval_ms": 50, **COOPERATIVE}
+    options = {"group": name, "heartbeat_interval": 0.05, **COOPERATIVE}
     with trio.fail_after(PATIENCE_S):
         async with kafka.consumer(name, **options) as one:
             await anext(one.batches())

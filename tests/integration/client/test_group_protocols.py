@@ -71,7 +71,7 @@ async def test_a_program_that_does_not_come_back_leaves_and_learns_of_it(
     await create(kafka, name, partitions=2, records=8)
     heard = Heard()
     with trio.fail_after(PATIENCE_S):
-        options = {**way, **heard.options(), "max_poll_interval_ms": 600}
+        options = {**way, **heard.options(), "max_poll_interval": 0.6}
         async with kafka.consumer(name, group=name, **options) as lazy:
             batches = lazy.batches()
             await anext(batches)
@@ -132,7 +132,7 @@ async def test_a_pattern_takes_topics_that_come_later(
     address: str, name: str, way: dict[str, object], group: bool
 ) -> None:
     """Matched as a whole, by the client (classic protocol, no group) or by the broker (RE2, KIP-848)."""
-    async with fencepost.Client(address, metadata_max_age_ms=100) as kafka:
+    async with fencepost.Client(address, metadata_max_age=0.1) as kafka:
         await create(kafka, f"{name}-1", partitions=1, records=1)
         await create(kafka, f"x{name}-1", partitions=1, records=1)
         options = {**way, "group": name} if group else {}

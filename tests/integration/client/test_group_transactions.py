@@ -79,7 +79,7 @@ async def test_nothing_is_given_while_on_revoked_is_told(
 ) -> None:
     """What it commits is what was asked past: records of partitions that stay are not in the program's hand then."""
     await create(kafka, name, partitions=2, records=20)
-    way = {"group": name, "heartbeat_interval_ms": 50, "session_timeout_ms": 45_000, **protocol}
+    way = {"group": name, "heartbeat_interval": 0.05, "session_timeout": 45, **protocol}
     values: list[bytes] = []
     seen: list[tuple[int, int]] = []
 

@@ -12,7 +12,7 @@ class Reader:
     """A member that reads, commits after every batch, and can be told to stop."""
 
     def __init__(self, client: fencepost.Client, topic: str, **options: object) -> None:
-        options = {"group": topic, "heartbeat_interval_ms": 50, "session_timeout_ms": 45_000, **options}
+        options = {"group": topic, "heartbeat_interval": 0.05, "session_timeout": 45, **options}
         self.consumer = client.consumer(topic, **options)
         self.values: list[bytes] = []
         self.stop = trio.CancelScope()
@@ -62,7 +62,7 @@ async def test_two_members_share_and_one_takes_over(kafka: fencepost.Client, nam
 async def test_a_rebalance_waits_for_the_batch_in_hand(kafka: fencepost.Client, name: str) -> None:
     """The member keeps its partitions until the program asks for the next batch, so its commit still counts."""
     await create(kafka, name, partitions=2, records=10)
-    options = {"group": name, "heartbeat_interval_ms": 50}
+    options = {"group": name, "heartbeat_interval": 0.05}
     async with kafka.consumer(name, **options) as consumer, trio.open_nursery() as nursery:
         batches = consumer.batches(max_records=4)
         with trio.fail_after(100):
@@ -107,7 +107,7 @@ async def test_a_group_goes_on_where_it_committed(kafka: fencepost.Client, name:
 async def test_auto_commit_covers_what_the_program_is_done_with(kafka: fencepost.Client, name: str) -> None:
     """A batch is done when the next one is asked for; the close commits no batch that is still in hand."""
     await create(kafka, name, partitions=1, records=9)
-    options = {"group": name, "enable_auto_commit": True, "auto_commit_interval_ms": 1}
+    options = {"group": name, "enable_auto_commit": True, "auto_commit_interval": 0.001}
     with trio.fail_after(100):
         async with kafka.consumer(name, **options) as consumer:
             batches = consumer.batches(max_records=3)
@@ -122,7 +122,7 @@ async def test_auto_commit_covers_what_the_program_is_done_with(kafka: fencepost
 async def test_a_static_member_is_fenced_by_its_successor(kafka: fencepost.Client, name: str) -> None:
     """KIP-345: the same instance id joins again and takes the partitions at once; the older one is told."""
     await create(kafka, name, partitions=2, records=4)
-    options = {"group": name, "group_instance_id": "one", "heartbeat_interval_ms": 50}
+    options = {"group": name, "group_instance_id": "one", "heartbeat_interval": 0.05}
     with trio.fail_after(100):
         async with kafka.consumer(name, **options) as old:
             await anext(old.batches())
@@ -139,7 +139,7 @@ async def _read_for_ever(consumer: fencepost.Consumer) -> None:
 
 async def test_new_partitions_are_found_by_the_group(address: str, name: str) -> None:
     """The leader looks at its topics from time to time and asks for a rebalance when they have grown."""
-    async with fencepost.Client(address, metadata_max_age_ms=100) as kafka:
+    async with fencepost.Client(address, metadata_max_age=0.1) as kafka:
         await create(kafka, name, partitions=1, records=1)
         async with trio.open_nursery() as nursery:
             reader = Reader(kafka, name)
@@ -155,7 +155,7 @@ async def test_a_group_that_refuses_the_member_says_so_at_the_next_call(kafka: f
     """Failures of background tasks reach the program: a session timeout that the broker does not allow."""
     await create(kafka, name, partitions=1, records=1)
     with trio.fail_after(100):
-        async with kafka.consumer(name, group=name, session_timeout_ms=1) as consumer:
+        async with kafka.consumer(name, group=name, session_timeout=0.001) as consumer:
             with pytest.raises(KafkaError) as refused:
                 await anext(consumer.batches())
     assert refused.value.code is ErrorCode.INVALID_SESSION_TIMEOUT

@@ -41,7 +41,7 @@ async def test_members_share_commit_and_leave(kafka: fencepost.Client, name: str
             values.extend(record.value for record in batch)
             await consumer.commit()
 
-    options = {"group": name, "heartbeat_interval_ms": 50, "partition_assignment_strategy": strategy}
+    options = {"group": name, "heartbeat_interval": 0.05, "partition_assignment_strategy": strategy}
     with trio.fail_after(100):
         async with kafka.consumer(name, **options) as one, trio.open_nursery() as first:
             first.start_soon(read, one)

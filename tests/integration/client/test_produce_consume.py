@@ -57,9 +57,9 @@ async def test_keys_go_where_every_kafka_client_sends_them(kafka: fencepost.Clie
 
 async def test_serializers_on_both_sides(kafka: fencepost.Client, name: str) -> None:
     await create(kafka, name)
-    async with kafka.producer(serializer=str.encode, key_serializer=lambda n: b"%d" % n) as producer:
+    async with kafka.producer(value_serializer=str.encode, key_serializer=lambda n: b"%d" % n) as producer:
         await producer.send(name, "grüß", key=5)
-    async with kafka.consumer(name, deserializer=bytes.decode, key_deserializer=int) as consumer:
+    async with kafka.consumer(name, value_deserializer=bytes.decode, key_deserializer=int) as consumer:
         with trio.fail_after(100):
             record = await anext(aiter(consumer))
     assert (record.key, record.value) == (5, "grüß")

@@ -63,7 +63,7 @@ async def test_acknowledged_once_and_in_order_whatever_the_network_does(
 
     async with trio.open_nursery() as network:
         network.start_soon(workload_proxy.relay, listener, int(broker.address.rpartition(":")[2]), seed)
-        options: dict[str, Any] = {"dial": dial, "reconnect_backoff_ms": 5, "retry_backoff_ms": 5}
+        options: dict[str, Any] = {"dial": dial, "reconnect_backoff": 0.005, "retry_backoff": 0.005}
         with trio.fail_after(100):
             async with (
                 fencepost.Client(broker.address, **options) as kafka,

@@ -257,7 +257,7 @@ async def test_a_place_that_can_not_be_found_is_not_left_out_in_silence(address:
     """
     here, ghost = TopicPartition(name, 0), TopicPartition(name, 7)
     async with (
-        fencepost.Client(address, default_api_timeout_ms=500) as kafka,
+        fencepost.Client(address, default_api_timeout=0.5) as kafka,
         kafka.consumer(group=name) as consumer,
         kafka.transactional_producer(name) as producer,
     ):

@@ -250,7 +250,7 @@ async def test_a_transaction_that_stood_open_too_long_is_aborted(address: str, n
     """T10: the coordinator ended it; the producer learns that nobody newer is there and goes on."""
     async with fencepost.Client(address) as kafka, kafka.admin() as admin:
         await create(kafka, name, partitions=1)
-        async with kafka.transactional_producer(name, timeout=8) as producer:
+        async with kafka.transactional_producer(name, transaction_timeout=8) as producer:
 
             async def dawdle() -> None:
                 async with producer.transaction() as txn:
@@ -272,5 +272,5 @@ async def test_a_timeout_over_the_brokers_maximum_is_refused(address: str, name:
     """T2: INVALID_TRANSACTION_TIMEOUT, at once and not after retries."""
     async with fencepost.Client(address) as kafka:
         with trio.fail_after(100), pytest.raises(KafkaError) as refused:
-            await kafka.transactional_producer(name, timeout=10**5).__aenter__()
+            await kafka.transactional_producer(name, transaction_timeout=10**5).__aenter__()
         assert refused.value.code is ErrorCode.INVALID_TRANSACTION_TIMEOUT

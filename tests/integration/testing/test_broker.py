@@ -215,7 +215,7 @@ def test_kills_under_load_lose_and_double_nothing_that_was_acknowledged(
     with Broker(settings, directory=tmp_path if settings else None) as broker:
         broker.create_topic("orders")
         with (
-            sync.Client(broker.bootstrap, retry_backoff_ms=10) as client,
+            sync.Client(broker.bootstrap, retry_backoff=0.01) as client,
             client.producer(linger=0) as producer,
             producer.batch() as batch,
         ):

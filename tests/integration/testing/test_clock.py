@@ -31,7 +31,7 @@ def test_a_member_without_a_heartbeat_loses_its_place(fencepost_broker: Broker) 
     fencepost_broker.create_topic("orders")
     with (
         sync.Client(fencepost_broker.bootstrap) as client,
-        client.consumer("orders", group="billing", heartbeat_interval_ms=14_000, fetch_max_wait_ms=100) as consumer,
+        client.consumer("orders", group="billing", heartbeat_interval=14, fetch_max_wait=0.1) as consumer,
     ):
         while not consumer.assignment:
             trio.run(trio.sleep, 0.01)

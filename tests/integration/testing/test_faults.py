@@ -27,7 +27,7 @@ def states(broker: Broker) -> list[str]:
 def test_a_refused_request_has_no_effect_and_the_client_tries_again(fencepost_broker: Broker) -> None:
     fencepost_broker.create_topic("orders")
     fault = fencepost_broker.refuse("produce", "NOT_LEADER_OR_FOLLOWER", times=2)
-    with sync.Client(fencepost_broker.bootstrap, retry_backoff_ms=20) as client, client.producer() as producer:
+    with sync.Client(fencepost_broker.bootstrap, retry_backoff=0.02) as client, client.producer() as producer:
         producer.send("orders", b"one")
     assert fault.hits == 2
     assert fault.spent
@@ -40,7 +40,7 @@ def test_an_error_after_the_effect_is_told_apart_by_sequence(fencepost_broker: B
     """Row P3, where the broker says that it failed and it did not."""
     fencepost_broker.create_topic("orders")
     fault = fencepost_broker.refuse("Produce", ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, took_effect=True)
-    with sync.Client(fencepost_broker.bootstrap, retry_backoff_ms=20) as client, client.producer() as producer:
+    with sync.Client(fencepost_broker.bootstrap, retry_backoff=0.02) as client, client.producer() as producer:
         assert producer.send("orders", b"one").offset == 0
     assert fault.hits == 1
     fencepost_broker.assert_exactly_once("orders", ["one"])
@@ -243,7 +243,7 @@ def test_a_member_of_the_consumer_protocol_can_be_refused(fencepost_broker: Brok
     fault = fencepost_broker.refuse("ConsumerGroupHeartbeat", "COORDINATOR_LOAD_IN_PROGRESS", times=2)
     options = {"group": "billing", "group_protocol": "consumer"}
     with (
-        sync.Client(fencepost_broker.bootstrap, retry_backoff_ms=20) as client,
+        sync.Client(fencepost_broker.bootstrap, retry_backoff=0.02) as client,
         client.producer() as producer,
         client.consumer("orders", **options) as consumer,
     ):

@@ -198,7 +198,7 @@ class Fencepost:
     """Our own, blocking."""
 
     def __init__(self, bootstrap: str, transactional_id: str) -> None:
-        self._client = sync.Client(bootstrap, retry_backoff_ms=20).__enter__()
+        self._client = sync.Client(bootstrap, retry_backoff=0.02).__enter__()
         self._producer = self._client.transactional_producer(transactional_id).__enter__()
         self._block: sync.TransactionBlock | None = None
         self._transaction: sync.Transaction | None = None

@@ -54,7 +54,7 @@ def guarded_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKafk
 @pytest.fixture
 async def client(guarded_kafka: RealKafka) -> AsyncIterator[fencepost.Client]:
     """An open client."""
-    async with fencepost.Client(guarded_kafka.address, default_api_timeout_ms=100_000) as client:
+    async with fencepost.Client(guarded_kafka.address, default_api_timeout=100) as client:
         yield client
 
 

@@ -41,7 +41,7 @@ async def test_a_producer_over_its_quota_waits_and_loses_nothing(
             while await admin.describe_client_quotas(*quota) != quota:  # noqa: ASYNC110
                 await trio.sleep(0.02)  # the broker learns of it a moment after its controller
         try:
-            async with fencepost.Client(real_kafka.address, client_id=name, request_timeout_ms=2000) as kafka:
+            async with fencepost.Client(real_kafka.address, client_id=name, request_timeout=2) as kafka:
                 async with kafka.producer(batch_size=20_000) as producer, producer.batch() as batch:
                     for _ in range(SENT_BYTES // 20_000):
                         await batch.send(name, os.urandom(19_000))

@@ -29,7 +29,7 @@ from tests.interop.java.secured_kafka import (
 from tests.kit.certificates import Authority, Signed
 
 SECONDS = 100
-PATIENCE_MS = 10 * 1000 * SECONDS
+PATIENCE_S = 10 * SECONDS
 """What a client would go on trying for: whatever is over within SECONDS was not tried again."""
 EARLY = 0.25  # of less than a second Kafka takes none
 """When a session is renewed, as a share of its life: long before its end, so that a slow machine is no matter."""
@@ -47,7 +47,10 @@ class Secure:
         if protocol.endswith("ssl") and not {"ssl_ca_pem", "ssl_context", "ssl_verify"} & set(options):
             options.setdefault("ssl_cafile", str(self.authority.ca))
         return fencepost.Client(
-            self.kafka.address_of(listener), security_protocol=protocol, default_api_timeout_ms=PATIENCE_MS, **options
+            self.kafka.address_of(listener),
+            security_protocol=protocol,
+            default_api_timeout=PATIENCE_S,
+            **options,
         )
 
 

@@ -40,8 +40,8 @@ async def main() -> None:
     given, voice = Given.read(), Voice()
     options = {
         "group": given.group,
-        "heartbeat_interval_ms": given.heartbeat_ms,
-        "session_timeout_ms": given.session_ms,
+        "heartbeat_interval": given.heartbeat_ms / 1000,
+        "session_timeout": given.session_ms / 1000,
     }
     if given.variant == "consumer":
         options["group_protocol"] = "consumer"
@@ -49,7 +49,7 @@ async def main() -> None:
         options["partition_assignment_strategy"] = given.variant
     async with (
         Client(given.bootstrap) as kafka,
-        kafka.transactional_producer(given.transactional_id, timeout=WAIT_SECONDS) as producer,
+        kafka.transactional_producer(given.transactional_id, transaction_timeout=WAIT_SECONDS) as producer,
         kafka.consumer(given.source, **options) as consumer,
         trio.open_nursery() as nursery,
     ):

@@ -142,7 +142,7 @@ def ask(nodes: Nodes) -> Ask:
     """Call something with an admin client of the two; it gives up after a minute."""
 
     async def call(talk: Callable[[fencepost.Admin], Awaitable[Any]]) -> Any:
-        client = fencepost.Client(nodes.nodes[0].address, default_api_timeout_ms=60_000, retry_backoff_ms=5)
+        client = fencepost.Client(nodes.nodes[0].address, default_api_timeout=60, retry_backoff=0.005)
         async with client as kafka, kafka.admin() as admin:
             with trio.fail_after(100):
                 return await talk(admin)

@@ -117,7 +117,7 @@ async def test_a_proxy_whose_broker_is_away_is_no_wrong_setting(
     port = listeners[0].socket.getsockname()[1]
     options = {**(PLAIN if protocol == "sasl_plaintext" else {}), "security_protocol": protocol}
     async with fencepost.Client(
-        f"127.0.0.1:{port}", default_api_timeout_ms=1000, reconnect_backoff_max_ms=50, **options
+        f"127.0.0.1:{port}", default_api_timeout=1, reconnect_backoff_max=0.05, **options
     ) as kafka:
         with pytest.raises(RetriableError, match="gave up"):
             await kafka.cluster.policy.run(kafka.cluster.refresh)
@@ -151,7 +151,7 @@ async def test_a_broker_that_once_answered_is_never_suspected(
     script: Script, autojump_clock: trio.testing.MockClock
 ) -> None:
     broker: ScriptedBroker = await script()
-    async with fencepost.Client(broker.address, default_api_timeout_ms=1000) as kafka:
+    async with fencepost.Client(broker.address, default_api_timeout=1) as kafka:
         await kafka.cluster.refresh(["t"])
         broker.scripts["Metadata"] = [HANG_UP] * 99
         broker.scripts["SaslHandshake"] = [SaslHandshakeResponse(error_code=33, mechanisms=["PLAIN"])] * 99

@@ -1,9 +1,14 @@
-"""Options: Kafka's names, short names, and what happens to a name that does not exist."""
+"""Options: keywords, Kafka's names, and what happens to a name that does not exist."""
+
+import inspect
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Literal, Unpack, get_origin, get_type_hints
 
 import pytest
 
 import fencepost
-from fencepost import ConfigError, IsolationLevel
+from fencepost import ConfigError, IsolationLevel, sync
 from fencepost.client.config import (
     ROLES,
     ClientConfig,
@@ -13,41 +18,132 @@ from fencepost.client.config import (
     from_dotted,
     names_of,
     parse,
+    parse_kafka,
 )
-from fencepost.client.config_names import SYNONYMS, WITHOUT_MEANING
+from fencepost.client.config_names import SYNONYMS, WITHOUT_MEANING, keyword_of
+from fencepost.client.keywords import (
+    BlockingConsumerOptions,
+    ClientOptions,
+    CompressionName,
+    ConsumerOptions,
+    Duration,
+    Isolation,
+    ProducerOptions,
+    RebalanceCallback,
+    TransactionalProducerOptions,
+)
 from fencepost.protocol.compression import Compression
 from tests.architecture.project_files import ROOT
 
 
-def test_kafkas_names_and_short_ones() -> None:
-    short = parse(ProducerConfig, {"linger": 0.005, "compression": "zstd"})
-    assert (short.linger_ms, short.compression_type) == (5, Compression.ZSTD)
-    assert short == parse(ProducerConfig, {"linger_ms": 5, "compression_type": "zstd"})
-    assert parse(TransactionalProducerConfig, {"timeout": 30}).transaction_timeout_ms == 30_000
-    consumer = parse(ConsumerConfig, {"group": "g", "isolation": "read_uncommitted"})
+def test_keywords_and_kafkas_names_say_the_same() -> None:
+    keywords = parse(ProducerConfig, {"linger": 0.005, "compression": "zstd"})
+    assert (keywords.linger_ms, keywords.compression_type) == (5, Compression.ZSTD)
+    assert keywords == parse_kafka(ProducerConfig, {"linger_ms": 5, "compression_type": "zstd"})
+    consumer = parse(ConsumerConfig, {"group": "g", "isolation": IsolationLevel.READ_UNCOMMITTED})
+    assert consumer == parse(ConsumerConfig, {"group": "g", "isolation": "read_uncommitted"})
     assert (consumer.group_id, consumer.isolation_level) == ("g", IsolationLevel.READ_UNCOMMITTED)
+
+
+@pytest.mark.parametrize("duration", [90, 90.0, timedelta(minutes=1.5)])
+def test_a_duration_is_seconds_or_a_timedelta(duration: object) -> None:
+    assert parse(TransactionalProducerConfig, {"transaction_timeout": duration}).transaction_timeout_ms == 90_000
+
+
+KEYWORD_TYPES = {
+    ClientConfig: ClientOptions,
+    ProducerConfig: ProducerOptions,
+    TransactionalProducerConfig: TransactionalProducerOptions,
+    ConsumerConfig: ConsumerOptions,
+}
+NO_KEYWORD_OPTION = {
+    "bootstrap_servers",
+    "key_serializer",
+    "value_serializer",
+    "key_deserializer",
+    "value_deserializer",
+}
+"""Arguments that stand in the signatures themselves."""
+OTHER_TYPES = {
+    "acks": Literal["all", "-1", -1],
+    "auto_offset_reset": str,
+    "client_dns_lookup": Literal["use_all_dns_ips"],
+    "compression": CompressionName,
+    "enable_idempotence": Literal[True],
+    "group_protocol": Literal["classic", "consumer"],
+    "isolation": Isolation,
+    "metadata_recovery_strategy": Literal["rebootstrap", "none"],
+    "on_assigned": RebalanceCallback | None,
+    "on_lost": RebalanceCallback | None,
+    "on_revoked": RebalanceCallback | None,
+    "partition_assignment_strategy": str | Iterable[str],
+    "ssl_enabled_protocols": str | Iterable[str],
+    "ssl_key_password": str | None,
+    "ssl_key_pem": str | None,
+    "sasl_password": str | None,
+}
+"""Keywords that take more, or less, than the type under which the configuration keeps their value."""
+
+
+@pytest.mark.parametrize("kind", KEYWORD_TYPES, ids=lambda kind: kind.__name__)
+def test_keywords_have_the_names_and_types_of_the_configuration(kind: type) -> None:
+    types = get_type_hints(kind)
+    expected = {
+        keyword: OTHER_TYPES.get(keyword, Duration if name.endswith("_ms") else types[name])
+        for name in names_of(kind)
+        if (keyword := keyword_of(name)) not in NO_KEYWORD_OPTION
+    }
+    assert get_type_hints(KEYWORD_TYPES[kind]) == expected
+
+
+def test_blocking_consumers_have_the_same_keywords() -> None:
+    blocking, other = get_type_hints(BlockingConsumerOptions), get_type_hints(ConsumerOptions)
+    assert blocking.keys() == other.keys()
+    assert {name for name in blocking if blocking[name] != other[name]} == {"on_assigned", "on_revoked", "on_lost"}
+
+
+@pytest.mark.parametrize("opened", [fencepost.Client, sync.Client])
+def test_no_signature_hides_its_options(opened: type) -> None:
+    for name in ("__init__", "producer", "transactional_producer", "two_phase_producer", "consumer"):
+        rest = [p for p in inspect.signature(getattr(opened, name)).parameters.values() if p.kind is p.VAR_KEYWORD]
+        assert [get_origin(p.annotation) for p in rest] == [Unpack], name
+
+
+OLD_NAMES = sorted({name for role in ROLES for name in names_of(role) if keyword_of(name) != name})
+
+
+@pytest.mark.parametrize("name", OLD_NAMES)
+def test_kafkas_name_for_a_keyword_is_refused_with_the_keyword(name: str) -> None:
+    kind = next(role for role in ROLES if name in names_of(role))
+    unit = ", in seconds or as a timedelta" if name.endswith("_ms") else ""
+    with pytest.raises(ConfigError, match=f"unknown option '{name}'; its name here is '{keyword_of(name)}'{unit}$"):
+        parse(kind, {name: 1})
 
 
 @pytest.mark.parametrize(
     ("kind", "options", "told"),
     [
-        (ProducerConfig, {"linger_msec": 5}, "'linger_msec'; the nearest is 'linger_ms'"),
+        (ProducerConfig, {"lingr": 5}, "'lingr'; the nearest is 'linger'"),
         (ProducerConfig, {"compresion": "zstd"}, "the nearest is 'compression'"),
-        (ConsumerConfig, {"isolation_levle": "read_committed"}, "the nearest is 'isolation_level'"),
+        (ConsumerConfig, {"isolaton": "read_committed"}, "the nearest is 'isolation'"),
         (
             ConsumerConfig,
             {"qwertz": 1},
             r"unknown option 'qwertz'; see docs/client\.md#options or help\(.*ConsumerConfig\)$",
         ),
         (ConsumerConfig, {"bootstrap_servers": "a:1"}, "'bootstrap_servers' is an option of fencepost.Client$"),
-        (ProducerConfig, {"group_id": "g"}, "'group_id'; 'group_id' is an option of consumers$"),
+        (ProducerConfig, {"group_id": "g"}, "'group_id'; 'group' is an option of consumers$"),
         (ClientConfig, {"acks": "all"}, "'acks' is an option of producers$"),
-        (ProducerConfig, {"message_timeout_ms": 5}, "its name here is 'delivery_timeout_ms'$"),
+        (ProducerConfig, {"message_timeout_ms": 5}, "its name here is 'delivery_timeout', in seconds or as"),
         (ProducerConfig, {"transactional_id": "x"}, r"first argument of Client\.transactional_producer$"),
-        (ProducerConfig, {"linger": 1, "linger_ms": 2}, "given twice"),
-        (ProducerConfig, {"linger_ms": -1}, "from 0 to"),
-        (ProducerConfig, {"linger_ms": True}, "whole number"),
-        (ProducerConfig, {"linger_ms": 1.5}, "whole number"),
+        (ProducerConfig, {"linger": -1}, "'linger': -1 must be seconds, or a timedelta, from 0 to 2147484 s$"),
+        (ProducerConfig, {"delivery_timeout": 0.0001}, "or a timedelta, from 0.001 to"),
+        (ProducerConfig, {"linger": True}, "True must be seconds, or a timedelta"),
+        (ProducerConfig, {"linger": "5"}, "'5' must be seconds, or a timedelta"),
+        (ProducerConfig, {"linger": float("inf")}, "inf must be seconds, or a timedelta"),
+        (ProducerConfig, {"batch_size": 1.5}, "whole number"),
+        (TransactionalProducerConfig, {"timeout": 30}, "transaction_timeout bounds a transaction"),
+        (ClientConfig, {"sasl_plain_username": "ann"}, "its name here is 'sasl_username'$"),
         (ProducerConfig, {"max_in_flight_requests_per_connection": 6}, "from 1 to 5"),
         (ProducerConfig, {"acks": "1"}, "one of all, -1: producers are always idempotent here"),
         (ProducerConfig, {"enable_idempotence": "false"}, "must be true: producers"),
@@ -120,7 +216,10 @@ def test_every_option_stands_in_the_guide() -> None:
     """Errors send the reader there."""
     guide = (ROOT / "docs/client.md").read_text(encoding="utf-8")
     assert [
-        name for role in ROLES for name in names_of(role) if f"`{name}`" not in guide and f"{name}=" not in guide
+        name
+        for role in ROLES
+        for name in map(keyword_of, names_of(role))
+        if f"`{name}`" not in guide and f"{name}=" not in guide
     ] == []
 
 

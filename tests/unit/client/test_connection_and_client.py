@@ -15,7 +15,7 @@ from fencepost.client.network.retry import Backoff, RetryPolicy
 from tests.kit.scripted_broker import ScriptedBroker
 
 Script = Callable[..., Any]
-QUICK = {"default_api_timeout_ms": 300, "retry_backoff_ms": 1}
+QUICK = {"default_api_timeout": 0.3, "retry_backoff": 0.001}
 
 
 def client(broker: ScriptedBroker, **options: Any) -> fencepost.Client:

@@ -19,7 +19,7 @@ Opened = Callable[[fencepost.Client], AbstractAsyncContextManager[Any]]
 
 
 def client(broker: ScriptedBroker, **options: Any) -> fencepost.Client:
-    return fencepost.Client(broker.address, random=random.Random(1), **{"retry_backoff_ms": 1, **options})
+    return fencepost.Client(broker.address, random=random.Random(1), **{"retry_backoff": 0.001, **options})
 
 
 def tasks(kafka: fencepost.Client) -> int:
@@ -38,7 +38,7 @@ def tasks(kafka: fencepost.Client) -> int:
     ids=["producer", "transactional", "consumer", "classic", "consumer-protocol"],
 )
 async def test_whoever_is_cancelled_on_the_way_in_leaves_no_task(script: Script, opened: Opened) -> None:
-    """A membership above all: it would hold partitions that nobody reads, until `max_poll_interval_ms`."""
+    """A membership above all: it would hold partitions that nobody reads, until `max_poll_interval`."""
     broker = await script()
     reached = False
     async with client(broker) as kafka:
@@ -57,7 +57,7 @@ async def test_whoever_is_cancelled_on_the_way_in_leaves_no_task(script: Script,
 async def test_a_consumer_whose_topic_is_not_there_leaves_no_task(script: Script) -> None:
     """What is left are the client's own: a connection, and who looks after it."""
     broker, rounds = await script(), 8
-    async with client(broker, default_api_timeout_ms=100) as kafka:
+    async with client(broker, default_api_timeout=0.1) as kafka:
         for _ in range(rounds):
             with pytest.raises(RetriableError, match="nowhere"):
                 async with kafka.consumer("nowhere"):
@@ -94,7 +94,7 @@ async def test_whoever_waits_for_room_hears_that_the_producer_was_closed(
         heard.append(trio.current_time() - began)
 
     async def work(nursery: trio.Nursery) -> None:
-        async with client(broker) as kafka, kafka.producer(buffer_memory=1024, max_block_ms=600_000) as producer:
+        async with client(broker) as kafka, kafka.producer(buffer_memory=1024, max_block=600) as producer:
             await producer.submit("t", b"x" * 900)
             nursery.start_soon(wait_for_room, producer)
             while not producer.metrics().waiting_threads:  # noqa: ASYNC110 - nobody tells of it

@@ -28,7 +28,7 @@ GROUP_KEY = 0
 
 
 def client(broker: ScriptedBroker, **options: Any) -> fencepost.Client:
-    return fencepost.Client(broker.address, random=random.Random(1), **{"retry_backoff_ms": 1, **options})
+    return fencepost.Client(broker.address, random=random.Random(1), **{"retry_backoff": 0.001, **options})
 
 
 def refusing(broker: ScriptedBroker, code: ErrorCode) -> Callable[[Any, int], Any]:

@@ -19,7 +19,7 @@ Script = Callable[..., Any]
 
 
 def client(broker: ScriptedBroker, **options: Any) -> fencepost.Client:
-    return fencepost.Client(broker.address, random=random.Random(1), **{"retry_backoff_ms": 1, **options})
+    return fencepost.Client(broker.address, random=random.Random(1), **{"retry_backoff": 0.001, **options})
 
 
 async def commit(producer: fencepost.TransactionalProducer, *values: bytes, partition: int = 0) -> None:
@@ -91,7 +91,7 @@ async def test_partitions_of_an_aborted_transaction_are_not_added_to_the_next_on
         return broker.added(request, ErrorCode.CONCURRENT_TRANSACTIONS)
 
     broker.scripts["AddPartitionsToTxn"] = [not_yet] * 8 + [SILENCE]
-    async with client(broker, request_timeout_ms=8_000) as kafka, kafka.transactional_producer("id") as producer:
+    async with client(broker, request_timeout=8) as kafka, kafka.transactional_producer("id") as producer:
         with pytest.raises(ZeroDivisionError):
             await give_up(producer, b"old", 1, lambda: not broker.scripts["AddPartitionsToTxn"])
         seen = len(broker.requests)
@@ -115,7 +115,7 @@ async def test_a_commit_that_finds_no_coordinator_any_more_may_have_happened(
     broker = await script(transaction_version=version)
     broker.scripts["EndTxn"] = [EndTxnResponse(error_code=ErrorCode.NOT_COORDINATOR)] * 10_000
     async with (
-        client(broker, retry_backoff_ms=100, default_api_timeout_ms=5_000) as kafka,
+        client(broker, retry_backoff=0.1, default_api_timeout=5) as kafka,
         kafka.transactional_producer("id") as producer,
     ):
         with pytest.raises(OutcomeUnknownError):
@@ -149,7 +149,7 @@ async def test_a_coordinator_that_came_back_elsewhere_is_found(script: Script) -
 
     broker.scripts["Metadata"] = [elsewhere]
     broker.scripts["FindCoordinator"] = [moved]
-    async with client(broker, default_api_timeout_ms=20_000) as kafka:
+    async with client(broker, default_api_timeout=20) as kafka:
         await kafka.cluster.refresh()
         async with kafka.transactional_producer("id"):
             pass
@@ -164,7 +164,7 @@ async def test_a_half_that_arrived_does_not_hide_one_that_failed(script: Script)
         lambda request, version: (broker._note(request), broker.produced(request, version))[1],
         broker.refuse(ErrorCode.INVALID_RECORD),
     ]
-    async with client(broker) as kafka, kafka.producer(linger_ms=50) as producer:
+    async with client(broker) as kafka, kafka.producer(linger=0.05) as producer:
         deliveries = [await producer.submit("t", value) for value in (b"a", b"b")]
         with trio.fail_after(100):
             assert (await deliveries[0].wait()).offset == 0

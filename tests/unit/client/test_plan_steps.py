@@ -72,7 +72,7 @@ class Keeper(ScriptedBroker):
 async def applied(nursery: trio.Nursery, broker: Keeper, wanted: dict[str, str | None]) -> Applied:
     """Settings of its only broker, made so step by step."""
     await nursery.start(broker.serve)
-    async with fencepost.Client(broker.address, default_api_timeout_ms=100_000) as kafka, kafka.admin() as admin:
+    async with fencepost.Client(broker.address, default_api_timeout=100) as kafka, kafka.admin() as admin:
         plan = ClusterPlan(configs=(WantedConfigs("broker", "1", wanted),))
         return await admin.apply(plan, atomic=False)
 
@@ -111,7 +111,7 @@ async def test_a_secret_that_is_new_to_the_broker_is_not_shown_by_the_command(nu
     """DescribeConfigs says that a setting is a secret only of what it tells at all: of `broker all`, what is set."""
     broker = Keeper({THREADS: "2"})
     await nursery.start(broker.serve)
-    async with fencepost.Client(broker.address, default_api_timeout_ms=100_000) as kafka, kafka.admin() as admin:
+    async with fencepost.Client(broker.address, default_api_timeout=100) as kafka, kafka.admin() as admin:
         steps = await changed(admin, {"broker": ""}, {PASSWORD: "hunter2", THREADS: "3"})
     assert [(step.name, step.sensitive) for step in steps] == [(PASSWORD, True), (THREADS, False)]
     assert "hunter2" not in steps_text(steps)
@@ -129,7 +129,7 @@ async def test_what_a_plan_says_in_two_ways_is_refused_before_anything_is_done(
         (WantedConfigs("broker", "", {THREADS: "3"}), WantedConfigs("broker", "", {THREADS: "4"})),
         (WantedAcl(rule), WantedAcl(rule, absent=True), WantedAcl(rule._replace(name="u"))),
     )
-    async with fencepost.Client(broker.address, default_api_timeout_ms=100_000) as kafka, kafka.admin() as admin:
+    async with fencepost.Client(broker.address, default_api_timeout=100) as kafka, kafka.admin() as admin:
         with pytest.raises(ItemsFailedError) as refused:
             await admin.apply(plan, atomic=False)
     assert {what: error.code for what, error in refused.value.errors.items()} == dict.fromkeys(
@@ -146,7 +146,7 @@ async def test_who_will_not_tell_what_is_set_is_named_as_a_part_of_the_plan(
     no = DescribeConfigsResult(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, error_message="not yours")
     broker.scripts["DescribeConfigs"].append(DescribeConfigsResponse(results=[no]))
     plan = ClusterPlan(configs=(WantedConfigs("group", "g", {"a": "1"}), WantedConfigs("broker", "1", {THREADS: "4"})))
-    async with fencepost.Client(broker.address, default_api_timeout_ms=100_000) as kafka, kafka.admin() as admin:
+    async with fencepost.Client(broker.address, default_api_timeout=100) as kafka, kafka.admin() as admin:
         with pytest.raises(ItemsFailedError) as refused:
             await admin.apply(plan, atomic=False)
     told = {what: error.code for what, error in refused.value.errors.items()}

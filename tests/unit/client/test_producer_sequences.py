@@ -16,7 +16,7 @@ Script = Callable[..., Any]
 
 
 def client(broker: ScriptedBroker, **options: Any) -> fencepost.Client:
-    return fencepost.Client(broker.address, random=random.Random(1), **{"retry_backoff_ms": 1, **options})
+    return fencepost.Client(broker.address, random=random.Random(1), **{"retry_backoff": 0.001, **options})
 
 
 async def test_a_lost_answer_is_asked_for_again_under_the_same_sequence(script: Script) -> None:
@@ -142,7 +142,7 @@ async def test_what_is_retriable_is_retried_until_the_delivery_deadline(
     """The caller sees RetriableError only when the deadline has ended, with the last reason as its cause."""
     broker = await script()
     broker.scripts["Produce"] = [broker.refuse(ErrorCode.NOT_ENOUGH_REPLICAS)] * 10_000
-    async with client(broker) as kafka, kafka.producer(delivery_timeout_ms=500) as producer:
+    async with client(broker) as kafka, kafka.producer(delivery_timeout=0.5) as producer:
         began = trio.current_time()
         with pytest.raises(RetriableError, match="gave up") as gave_up:
             await producer.send("t", b"a")
@@ -155,7 +155,7 @@ async def test_a_silent_broker_is_left_after_the_request_timeout(
 ) -> None:
     broker = await script()
     broker.scripts["Produce"] = [SILENCE]
-    async with client(broker, request_timeout_ms=2_000) as kafka, kafka.producer() as producer:
+    async with client(broker, request_timeout=2) as kafka, kafka.producer() as producer:
         assert (await producer.send("t", b"a")).offset == 0
     assert [batch.place for batch in broker.batches] == [(1, 0), (1, 0)]
 
@@ -163,7 +163,7 @@ async def test_a_silent_broker_is_left_after_the_request_timeout(
 async def test_a_deadline_of_the_program_is_obeyed_at_once(script: Script) -> None:
     """Deadlines are trio's; the record itself may still arrive, and closing the producer waits for it."""
     broker = await script()
-    async with client(broker, request_timeout_ms=2000) as kafka, kafka.producer() as producer:
+    async with client(broker, request_timeout=2) as kafka, kafka.producer() as producer:
         await producer.send("t", b"first")
         broker.scripts["Produce"] = [SILENCE]
         with pytest.raises(trio.TooSlowError):
@@ -201,7 +201,7 @@ async def test_an_unknown_topic_is_waited_for_until_the_deadline(
     script: Script, autojump_clock: trio.testing.MockClock
 ) -> None:
     broker = await script()
-    async with client(broker) as kafka, kafka.producer(delivery_timeout_ms=1_000) as producer:
+    async with client(broker) as kafka, kafka.producer(delivery_timeout=1) as producer:
         with pytest.raises(RetriableError) as missing:
             await producer.send("other", b"a")
         assert missing.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -225,7 +225,7 @@ async def test_an_answer_that_names_the_new_leader_saves_asking_for_it(script: S
         answer.responses[0].partition_responses[0].current_leader = LeaderIdAndEpoch(leader_id=1, leader_epoch=7)
         return answer
 
-    patient = {"retry_backoff_ms": 60_000, "retry_backoff_max_ms": 60_000}
+    patient = {"retry_backoff": 60, "retry_backoff_max": 60}
     async with client(broker, **patient) as kafka, kafka.producer() as producer:
         await producer.send("t", b"a")
         asked = len(broker.names("Metadata"))

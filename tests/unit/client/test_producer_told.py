@@ -19,7 +19,7 @@ Script = Callable[..., Any]
 
 
 def client(broker: ScriptedBroker, **options: Any) -> fencepost.Client:
-    return fencepost.Client(broker.address, random=random.Random(1), **{"retry_backoff_ms": 1, **options})
+    return fencepost.Client(broker.address, random=random.Random(1), **{"retry_backoff": 0.001, **options})
 
 
 @pytest.mark.parametrize("turn", range(6))
@@ -39,7 +39,7 @@ async def test_a_failure_that_one_task_was_told_the_other_is_told_as_well(script
                 await batch.send("t", b"another")
         heard.append("batch")
 
-    async with client(broker) as kafka, kafka.producer(linger_ms=50) as producer:
+    async with client(broker) as kafka, kafka.producer(linger=0.05) as producer:
         await producer.partitions_for("t")
         broker.scripts["Produce"] = [broker.refuse(ErrorCode.INVALID_RECORD)]
         async with trio.open_nursery() as nursery:
@@ -51,7 +51,7 @@ async def test_a_failure_that_one_task_was_told_the_other_is_told_as_well(script
 
 async def test_a_record_nobody_asked_about_is_raised_although_its_neighbour_was_asked_about(script: Script) -> None:
     broker = await script()
-    async with client(broker) as kafka, kafka.producer(linger_ms=60_000) as producer:
+    async with client(broker) as kafka, kafka.producer(linger=60) as producer:
         await producer.partitions_for("t")
         broker.scripts["Produce"] = [broker.refuse(ErrorCode.INVALID_RECORD)] * 2
         asked, _ = producer.send_nowait("t", b"a"), producer.send_nowait("t", b"b")

@@ -51,8 +51,8 @@ def client(dial: Dialled, *addresses: tuple[str, int], **options: Any) -> fencep
 async def test_pauses_between_attempts_grow_to_a_limit(autojump_clock: trio.testing.MockClock) -> None:
     """KIP-144: reconnect.backoff.ms doubles up to reconnect.backoff.max.ms, a fifth more or less; for all callers."""
     dial = Dialled()
-    options = {"reconnect_backoff_ms": 50, "reconnect_backoff_max_ms": 1600, "default_api_timeout_ms": 20_000}
-    async with client(dial, retry_backoff_max_ms=20, **options) as kafka, trio.open_nursery() as nursery:
+    options = {"reconnect_backoff": 0.05, "reconnect_backoff_max": 1.6, "default_api_timeout": 20}
+    async with client(dial, retry_backoff_max=0.02, **options) as kafka, trio.open_nursery() as nursery:
         for _ in range(3):
             nursery.start_soon(give_up, kafka)
     pauses = dial.pauses("one.example")
@@ -71,8 +71,8 @@ async def give_up(kafka: fencepost.Client) -> None:
 async def test_time_to_set_up_grows_with_each_failure(autojump_clock: trio.testing.MockClock) -> None:
     """KIP-601: socket.connection.setup.timeout.ms, doubled after each failure up to its maximum."""
     dial = Dialled(hang=True)
-    options = {"socket_connection_setup_timeout_ms": 1000, "socket_connection_setup_timeout_max_ms": 5000}
-    async with client(dial, default_api_timeout_ms=20_000, reconnect_backoff_max_ms=50, **options) as kafka:
+    options = {"socket_connection_setup_timeout": 1, "socket_connection_setup_timeout_max": 5}
+    async with client(dial, default_api_timeout=20, reconnect_backoff_max=0.05, **options) as kafka:
         with pytest.raises(RetriableError, match="not set up within 5 s"):
             await kafka.cluster.policy.run(kafka.cluster.refresh)
     assert [round(pause) for pause in dial.pauses("one.example")][:4] == [1, 2, 4, 5]
@@ -85,7 +85,7 @@ async def test_a_broker_that_accepts_and_says_nothing_is_given_up_in_time(
     broker.scripts["ApiVersions"] = [SILENCE] * 9
     dial = Dialled()
     dial.brokers[FIRST] = broker
-    async with client(dial, socket_connection_setup_timeout_ms=150, default_api_timeout_ms=500) as kafka:
+    async with client(dial, socket_connection_setup_timeout=0.15, default_api_timeout=0.5) as kafka:
         with pytest.raises(RetriableError, match=r"no answer within|not set up within"):
             await kafka.cluster.policy.run(kafka.cluster.refresh)
         assert all(one.closed for one in kafka.cluster._connections._open.values())
@@ -108,7 +108,7 @@ async def test_every_address_of_a_name_is_tried(script: Script) -> None:
             raise NotImplementedError
 
     trio.socket.set_custom_hostname_resolver(Resolver())
-    async with fencepost.Client(f"cluster.example:{broker.port}", default_api_timeout_ms=3000) as kafka:
+    async with fencepost.Client(f"cluster.example:{broker.port}", default_api_timeout=3) as kafka:
         assert await kafka.cluster.refresh(["t"]) == {}
 
 
@@ -124,7 +124,7 @@ async def test_ipv6_addresses(nursery: trio.Nursery) -> None:
 
 
 async def test_a_name_that_does_not_exist_is_told_until_the_deadline() -> None:
-    async with fencepost.Client("nobody.invalid:9092", default_api_timeout_ms=300) as kafka:
+    async with fencepost.Client("nobody.invalid:9092", default_api_timeout=0.3) as kafka:
         with pytest.raises(RetriableError, match=r"nobody\.invalid:9092"):
             await kafka.cluster.policy.run(kafka.cluster.refresh)
 
@@ -145,7 +145,7 @@ async def test_known_brokers_that_are_gone(
     """KIP-899: with `rebootstrap` the configured servers are asked again; with `none` nobody but those once known."""
     first, second = await script(), await script()
     dial = moved(first, second)
-    options = {"metadata_recovery_strategy": strategy, "default_api_timeout_ms": 1000}
+    options = {"metadata_recovery_strategy": strategy, "default_api_timeout": 1}
     async with client(dial, **options) as kafka:  # type: ignore[arg-type]
         await kafka.cluster.refresh(["t"])
         assert kafka.cluster.brokers == {1: ("127.0.0.1", first.port)}
@@ -177,7 +177,7 @@ async def test_brokers_that_answer_nothing_for_too_long(script: Script, autojump
     """KIP-1102: metadata.recovery.rebootstrap.trigger.ms."""
     first, second = await script(), await script()
     dial = moved(first, second)
-    options = {"metadata_recovery_rebootstrap_trigger_ms": 200, "request_timeout_ms": 100}
+    options = {"metadata_recovery_rebootstrap_trigger": 0.2, "request_timeout": 0.1}
     async with client(dial, **options) as kafka:  # type: ignore[arg-type]
         await kafka.cluster.refresh(["t"])
         dial.brokers[FIRST] = second
@@ -194,7 +194,7 @@ async def test_what_is_known_of_topics_in_use_stays_fresh(
     broker = await script(partitions=1)
     async with client(Dialled(), FIRST) as unused:
         assert not unused.cluster.topics
-    async with fencepost.Client(broker.address, metadata_max_age_ms=100) as kafka:
+    async with fencepost.Client(broker.address, metadata_max_age=0.1) as kafka:
         await kafka.cluster.refresh(["t"])
         broker.partitions = 5
         with trio.fail_after(100):
@@ -209,7 +209,7 @@ async def test_what_is_woken_up_for_is_old_then(
     """(learned + age) - learned is less than the age for these. A clock that stands still meanwhile, as simulated ones
     do, would have the task that keeps topics fresh wake up for ever."""
     broker = await script()
-    async with fencepost.Client(broker.address, metadata_max_age_ms=1100) as kafka:
+    async with fencepost.Client(broker.address, metadata_max_age=1.1) as kafka:
         await kafka.cluster.refresh(["t"])
         kafka.cluster._learned_at["t"] = learned_at
         mock_clock.jump(learned_at + 1.1 - trio.current_time())
@@ -220,7 +220,7 @@ async def test_what_is_woken_up_for_is_old_then(
 async def test_a_connection_that_nobody_uses_is_closed(script: Script, autojump_clock: trio.testing.MockClock) -> None:
     """connections.max.idle.ms; the next request makes another one."""
     broker = await script()
-    async with fencepost.Client(broker.address, connections_max_idle_ms=100) as kafka:
+    async with fencepost.Client(broker.address, connections_max_idle=0.1) as kafka:
         await kafka.cluster.refresh(["t"])
         connection = kafka.cluster._connections.find("")
         assert connection is not None

@@ -33,7 +33,7 @@ async def test_a_broker_that_is_down_is_one_warning_for_all_calls(
     autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     client = fencepost.Client("one.example:9092", dial=refused, random=random.Random(1))
-    async with client as kafka, kafka.producer(max_block_ms=30_000) as producer, trio.open_nursery() as nursery:
+    async with client as kafka, kafka.producer(max_block=30) as producer, trio.open_nursery() as nursery:
         for topic in ("a", "b", "c"):
             nursery.start_soon(_send_in_vain, producer, topic)
         await trio.sleep(3)
@@ -70,7 +70,7 @@ async def test_a_producer_says_that_the_topic_does_not_exist(
     script: Script, autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     broker: ScriptedBroker = await script()
-    async with fencepost.Client(broker.address) as kafka, kafka.producer(max_block_ms=5_000) as producer:
+    async with fencepost.Client(broker.address) as kafka, kafka.producer(max_block=5) as producer:
         with pytest.raises(RetriableError, match="`fencepost topic create nope` creates it"):
             await producer.send("nope", b"v")
     [warning] = warnings_in(caplog)
@@ -109,7 +109,7 @@ async def test_records_that_a_broker_does_not_take_are_warned_of(
     part = PartitionProduceResponse(index=0, error_code=ErrorCode.NOT_ENOUGH_REPLICAS, base_offset=-1)
     topic = TopicProduceResponse(name="t", topic_id=broker.topic_id, partition_responses=[part])
     broker.scripts["Produce"] = [ProduceResponse(responses=[topic])] * 10_000
-    async with fencepost.Client(broker.address) as kafka, kafka.producer(delivery_timeout_ms=5_000) as producer:
+    async with fencepost.Client(broker.address) as kafka, kafka.producer(delivery_timeout=5) as producer:
         with pytest.raises(fencepost.DeliveryError):
             await producer.send("t", b"v")
     [warning] = warnings_in(caplog)

@@ -101,14 +101,14 @@ def test_names_that_kafka_and_librdkafka_have() -> None:
     keywords = {
         "security_protocol": "SASL_SSL",
         "sasl_mechanism": "PLAIN",
-        "sasl_plain_username": 'u"s',
-        "sasl_plain_password": "p;w",
+        "sasl_username": 'u"s',
+        "sasl_password": "p;w",
         "ssl_cafile": "/ca.pem",
         "ssl_certificate_pem": "chain",
         "ssl_key_pem": "key",
         "ssl_check_hostname": False,
         "ssl_enabled_protocols": ["TLSv1.3"],
-        "reconnect_backoff_max_ms": 700,
+        "reconnect_backoff_max": 0.7,
     }
     configs = [
         parse(ClientConfig, {}, defaults=from_dotted(java)),

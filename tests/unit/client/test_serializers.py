@@ -16,7 +16,7 @@ Script = Callable[..., Any]
 
 
 def client(broker: ScriptedBroker, **options: Any) -> fencepost.Client:
-    return fencepost.Client(broker.address, random=random.Random(1), **{"retry_backoff_ms": 1, **options})
+    return fencepost.Client(broker.address, random=random.Random(1), **{"retry_backoff": 0.001, **options})
 
 
 async def test_serializers_see_topic_and_headers(script: Script) -> None:

@@ -33,7 +33,7 @@ async def test_a_connection_that_fell_silent_is_left_although_nobody_waits_for_t
 ) -> None:
     """Each call gives up sooner than that. Without this they would all go to the dead connection, until TCP knows."""
     broker = await script()
-    async with client(broker, request_timeout_ms=3000, default_api_timeout_ms=1000) as kafka, kafka.admin() as admin:
+    async with client(broker, request_timeout=3, default_api_timeout=1) as kafka, kafka.admin() as admin:
         await admin.list_topics()
         broker.scripts["Metadata"] = [SILENCE] * 4
         answered = 0
@@ -80,7 +80,7 @@ async def test_a_connection_with_an_unanswered_request_is_no_idle_one(
         return broker.on_Produce(request, version)
 
     broker.scripts["Produce"] = [slowly]
-    async with client(broker, connections_max_idle_ms=4000) as kafka, kafka.producer() as producer:
+    async with client(broker, connections_max_idle=4) as kafka, kafka.producer() as producer:
         assert (await producer.send("t", b"a")).offset == 0
     assert broker.names("Produce") == ["Produce"]
 
@@ -104,7 +104,7 @@ async def test_a_topic_without_partitions_is_waited_for_as_one_that_is_not_there
     script: Script, autojump_clock: trio.testing.MockClock
 ) -> None:
     broker = await script(partitions=0)
-    async with client(broker) as kafka, kafka.producer(max_block_ms=2000) as producer:
+    async with client(broker) as kafka, kafka.producer(max_block=2) as producer:
         with pytest.raises(RetriableError, match="no partitions"):
             await kafka._cluster.topic("t", deadline_ms=2000)
         with pytest.raises(RetriableError, match="no partitions"):
@@ -114,7 +114,7 @@ async def test_a_topic_without_partitions_is_waited_for_as_one_that_is_not_there
 async def test_tv1_a_refused_record_ends_the_wait_of_those_whose_partition_was_not_added_yet(
     script: Script, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """Nobody adds it any more. They would wait for `delivery_timeout_ms`, and the abort with them."""
+    """Nobody adds it any more. They would wait for `delivery_timeout`, and the abort with them."""
     broker = await script(partitions=3, transaction_version=1)
     both_handed_in = trio.Event()
 
@@ -151,7 +151,7 @@ async def test_a_lost_connection_with_five_requests_is_one_loss(
 ) -> None:
     """The pause is the first one, not the fifth, which is sixteen times as long."""
     broker = await script()
-    slow = {"retry_backoff_ms": 2000, "retry_backoff_max_ms": 10**6}
+    slow = {"retry_backoff": 2, "retry_backoff_max": 1000}
     async with client(broker, **slow) as kafka, kafka.producer(batch_size=200) as producer:
         await producer.send("t", b"first")
         broker.scripts["Produce"] = [SILENCE] * 4 + [HANG_UP]
@@ -165,7 +165,7 @@ async def test_one_answer_that_refuses_six_partitions_is_one_refusal(
     script: Script, autojump_clock: trio.testing.MockClock
 ) -> None:
     broker = await script(partitions=6)
-    slow = {"retry_backoff_ms": 2000, "retry_backoff_max_ms": 10**6}
+    slow = {"retry_backoff": 2, "retry_backoff_max": 1000}
     async with client(broker, **slow) as kafka, kafka.producer() as producer:
         broker.scripts["Produce"] = [broker.refuse(ErrorCode.NOT_ENOUGH_REPLICAS)]
         began = trio.current_time()
@@ -182,7 +182,7 @@ async def test_a_broker_that_never_takes_our_number_is_asked_with_pauses(
     """Each answer costs an epoch (P7). It was asked again at once, as fast as it could answer, till the deadline."""
     broker = await script()
     broker.scripts["Produce"] = [broker.refuse(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)] * 500
-    async with client(broker) as kafka, kafka.producer(delivery_timeout_ms=20_000) as producer:
+    async with client(broker) as kafka, kafka.producer(delivery_timeout=20) as producer:
         with pytest.raises(DeliveryError):
             await producer.send("t", b"a")
         assert len(broker.names("Produce")) < 400

@@ -46,7 +46,7 @@ async def test_large_and_many_frames_both_ways(tls_broker: ScriptedBroker, autho
     """Frames larger than any buffer on the way, and many small ones in one TLS record."""
     tls_broker.partitions = 20_000
     values = [os.urandom(200_000) for _ in range(20)] + [b"%d" % n for n in range(500)]
-    async with secure(tls_broker, authority, request_timeout_ms=20_000) as kafka:
+    async with secure(tls_broker, authority, request_timeout=20) as kafka:
         await kafka.cluster.refresh(["t"])
         assert len(kafka.cluster.topics["t"].partitions) == 20_000
         async with kafka.producer(batch_size=1 << 20) as producer, producer.batch() as batch:
@@ -136,7 +136,7 @@ async def test_a_throttled_client_sends_nothing_for_so_long(
         return answer
 
     broker.scripts["Metadata"] = [note, note, note]
-    async with fencepost.Client(broker.address, request_timeout_ms=200) as kafka:
+    async with fencepost.Client(broker.address, request_timeout=0.2) as kafka:
         await kafka.cluster.refresh(["t"])
         async with trio.open_nursery() as nursery:
             nursery.start_soon(kafka.cluster.refresh, ["t"])
@@ -223,7 +223,7 @@ async def test_a_stranger_may_not_make_us_take_much_memory(
     listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
     nursery.start_soon(trio.serve_listeners, serve, listeners)
     port = listeners[0].socket.getsockname()[1]
-    async with fencepost.Client(f"127.0.0.1:{port}", default_api_timeout_ms=300) as kafka:
+    async with fencepost.Client(f"127.0.0.1:{port}", default_api_timeout=0.3) as kafka:
         with pytest.raises(RetriableError, match="a frame of 2097152 bytes"):
             await kafka.cluster.policy.run(kafka.cluster.refresh)
 

@@ -44,7 +44,7 @@ MEMBER = GroupMetadata("g", 3, "member", "instance")
 
 
 def client(broker: ScriptedBroker, **options: Any) -> fencepost.Client:
-    return fencepost.Client(broker.address, random=random.Random(1), **{"retry_backoff_ms": 1, **options})
+    return fencepost.Client(broker.address, random=random.Random(1), **{"retry_backoff": 0.001, **options})
 
 
 async def old(script: Script, **options: Any) -> ScriptedBroker:
@@ -100,7 +100,7 @@ async def test_an_unknown_outcome_is_found_out(
 ) -> None:
     broker = await old(script)
     broker.scripts["EndTxn"] = [SILENCE] * 3
-    options = {"request_timeout_ms": 100, "default_api_timeout_ms": 250}
+    options = {"request_timeout": 0.1, "default_api_timeout": 0.25}
     async with client(broker, **options) as kafka, kafka.transactional_producer("id") as producer:
         with pytest.raises(OutcomeUnknownError):
             async with producer.transaction() as txn:
@@ -130,8 +130,8 @@ async def test_a_number_that_is_lost_can_not_be_mended(script: Script, autojump_
     broker = await old(script)
     broker.scripts["Produce"] = [SILENCE] * 9
     async with (
-        client(broker, request_timeout_ms=300) as kafka,
-        kafka.transactional_producer("id", delivery_timeout_ms=1000) as producer,
+        client(broker, request_timeout=0.3) as kafka,
+        kafka.transactional_producer("id", delivery_timeout=1) as producer,
     ):
         with pytest.raises(fencepost.AbortableError):
             async with producer.transaction() as txn:
@@ -244,7 +244,7 @@ async def test_a_level_that_changes_is_noticed_between_two_transactions(script: 
     """T16: also on a connection that stays, once what it told is as old as metadata may become."""
     broker = await script(transaction_version=1)
     seen = []
-    async with client(broker, metadata_max_age_ms=50) as kafka, kafka.transactional_producer("id") as producer:
+    async with client(broker, metadata_max_age=0.05) as kafka, kafka.transactional_producer("id") as producer:
         for level in (1, 2, 2, 1, 0, 2):
             broker.transaction_version = level
             await trio.sleep(0.06)

@@ -17,7 +17,7 @@ TALK = ("InitProducerId", "AddPartitionsToTxn", "Produce", "EndTxn")
 
 
 def client(broker: ScriptedBroker, **options: Any) -> fencepost.Client:
-    return fencepost.Client(broker.address, random=random.Random(1), **{"retry_backoff_ms": 1, **options})
+    return fencepost.Client(broker.address, random=random.Random(1), **{"retry_backoff": 0.001, **options})
 
 
 async def give_up(
@@ -156,7 +156,7 @@ async def test_a_commit_that_nobody_answers_is_an_unknown_outcome(
     """`reinitialise` asks for the same commit until the coordinator tells what became of it (P6, T16, KIP-588)."""
     broker = await script()
     broker.scripts["EndTxn"] = [SILENCE] * 3
-    options = {"request_timeout_ms": 100, "default_api_timeout_ms": 250}
+    options = {"request_timeout": 0.1, "default_api_timeout": 0.25}
     async with client(broker, **options) as kafka, kafka.transactional_producer("id") as producer:
         with pytest.raises(OutcomeUnknownError) as unknown:
             async with producer.transaction() as txn:

@@ -19,7 +19,7 @@ Units = WholeTransactions[bytes, bytes]
 
 
 def client(broker: Any) -> fencepost.Client:
-    return fencepost.Client(broker.address, random=random.Random(1), retry_backoff_ms=1)
+    return fencepost.Client(broker.address, random=random.Random(1), retry_backoff=0.001)
 
 
 async def following(units: Units) -> WholeTransaction[bytes, bytes]:

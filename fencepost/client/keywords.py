@@ -1,0 +1,134 @@
+"""The options as keyword arguments: what an editor completes and a type checker checks.
+
+They are the fields of the configurations in `config`, under the names that `keyword_of` gives them. Times are seconds,
+as a number or a `datetime.timedelta`; sizes are bytes. docs/client.md#options says what each option means.
+"""
+
+import ssl
+from collections.abc import Awaitable, Callable, Iterable
+from datetime import timedelta
+from typing import Any, Literal, TypedDict
+
+from fencepost.client.core.partitioner import PartitionFunction
+from fencepost.client.network.security import TokenProvider
+from fencepost.protocol.compression import Compression
+from fencepost.protocol.topics import IsolationLevel, TopicPartition
+
+Duration = float | timedelta
+"""Seconds, or a timedelta."""
+Isolation = IsolationLevel | Literal["read_committed", "read_uncommitted"]
+CompressionName = Compression | Literal["none", "gzip", "snappy", "lz4", "zstd"]
+RebalanceCallback = Callable[[Any, frozenset[TopicPartition]], Awaitable[None]]
+"""`await on_revoked(consumer, partitions)`."""
+BlockingRebalanceCallback = Callable[[Any, frozenset[TopicPartition]], object]
+"""`on_revoked(consumer, partitions)`."""
+
+
+class ClientOptions(TypedDict, total=False):
+    """Options of `fencepost.Client`; `help(fencepost.client.config.ClientConfig)` shows their defaults."""
+
+    client_id: str
+    client_dns_lookup: Literal["use_all_dns_ips"]
+    request_timeout: Duration
+    default_api_timeout: Duration
+    metadata_max_age: Duration
+    metadata_max_idle: Duration
+    metadata_recovery_strategy: Literal["rebootstrap", "none"]
+    metadata_recovery_rebootstrap_trigger: Duration
+    retry_backoff: Duration
+    retry_backoff_max: Duration
+    reconnect_backoff: Duration
+    reconnect_backoff_max: Duration
+    socket_connection_setup_timeout: Duration
+    socket_connection_setup_timeout_max: Duration
+    connections_max_idle: Duration
+    receive_message_max_bytes: int
+    security_protocol: str
+    ssl_cafile: str | None
+    ssl_ca_pem: str | None
+    ssl_certfile: str | None
+    ssl_keyfile: str | None
+    ssl_certificate_pem: str | None
+    ssl_key_pem: str | None
+    ssl_key_password: str | None
+    ssl_check_hostname: bool
+    ssl_verify: bool
+    ssl_ciphers: str | None
+    ssl_enabled_protocols: str | Iterable[str]
+    ssl_context: ssl.SSLContext | None
+    sasl_mechanism: str | None
+    sasl_username: str | None
+    sasl_password: str | None
+    sasl_oauth_token_provider: TokenProvider | None
+
+
+class ProducerOptions(TypedDict, total=False):
+    """Options of `Client.producer`; `help(fencepost.client.config.ProducerConfig)` shows their defaults."""
+
+    acks: Literal["all", "-1", -1]
+    enable_idempotence: Literal[True]
+    linger: Duration
+    batch_size: int
+    compression: CompressionName
+    buffer_memory: int
+    max_request_size: int
+    delivery_timeout: Duration
+    max_in_flight_requests_per_connection: int
+    max_block: Duration
+    compression_gzip_level: int
+    compression_lz4_level: int
+    compression_zstd_level: int
+    partitioner: PartitionFunction | None
+    partitioner_ignore_keys: bool
+    partitioner_adaptive_partitioning_enable: bool
+    partitioner_availability_timeout: Duration
+
+
+class TransactionalProducerOptions(ProducerOptions, total=False):
+    """Options of `Client.transactional_producer` and `Client.two_phase_producer`.
+
+    `help(fencepost.client.config.TransactionalProducerConfig)` shows their defaults.
+    """
+
+    transaction_timeout: Duration
+
+
+class _ReadingOptions(TypedDict, total=False):
+    """Options of consumers, without the callbacks."""
+
+    group: str | None
+    group_instance_id: str | None
+    isolation: Isolation
+    auto_offset_reset: str
+    enable_auto_commit: bool
+    auto_commit_interval: Duration
+    fetch_min_bytes: int
+    fetch_max_wait: Duration
+    fetch_max_bytes: int
+    max_partition_fetch_bytes: int
+    queued_max_bytes: int
+    client_rack: str
+    max_poll_records: int
+    max_poll_interval: Duration
+    session_timeout: Duration
+    heartbeat_interval: Duration
+    partition_assignment_strategy: str | Iterable[str]
+    group_protocol: Literal["classic", "consumer"]
+    group_remote_assignor: str | None
+    check_crcs: bool
+
+
+class ConsumerOptions(_ReadingOptions, total=False):
+    """Options of `Client.consumer`; `help(fencepost.client.config.ConsumerConfig)` shows their defaults."""
+
+    on_assigned: RebalanceCallback | None
+    on_revoked: RebalanceCallback | None
+    on_lost: RebalanceCallback | None
+
+
+class BlockingConsumerOptions(_ReadingOptions, total=False):
+    """Options of `fencepost.sync.Client.consumer`: its callbacks are plain functions."""
+
+    on_assigned: BlockingRebalanceCallback | None
+    on_revoked: BlockingRebalanceCallback | None
+    on_lost: BlockingRebalanceCallback | None
