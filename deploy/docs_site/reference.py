@@ -37,19 +37,18 @@ def _helps(command: click.Command, parent: click.Context | None, level: int) -> 
 
 
 def broker_settings() -> str:
-    """The settings of the broker that have an effect."""
+    """The settings of the broker that have an effect, each under a heading, which the search of the site finds."""
     with_effect = (one for one in SETTINGS.values() if not one.doc.startswith(NO_EFFECT))
-    rows = [f"| `{one.name}` | {_meaning(one)} |" for one in sorted(with_effect, key=lambda one: one.name)]
-    return "\n".join(["| setting | meaning |", "|---|---|", *rows])
+    return "\n\n".join(_meaning(one) for one in sorted(with_effect, key=lambda one: one.name))
 
 
-def _meaning(setting: Setting) -> str:
-    notes = [_cell(setting.expected), f"default {_default(setting)}"]
+def _meaning(setting: Setting, *notes: str) -> str:
+    facts = [_cell(setting.expected), f"default {_default(setting)}", *notes]
     if setting.update is Update.CLUSTER_WIDE:
-        notes.append("can change at run time")
+        facts.append("can change at run time")
     if setting.ours:
-        notes.append("ours")
-    return f"{_cell(setting.doc)}<br>*{', '.join(notes)}*"
+        facts.append("ours")
+    return f"### `{setting.name}`\n\n{_cell(setting.doc)}\n<br>*{', '.join(facts)}*"
 
 
 def settings_without_effect() -> str:
@@ -61,12 +60,12 @@ def settings_without_effect() -> str:
 
 def topic_settings() -> str:
     """The settings of one topic, with the broker's setting that holds where a topic has none."""
-    rows = []
-    for name, (setting, synonyms, internal) in sorted(TOPIC_SETTINGS.items()):
-        behind = ", ".join(f"`{synonym.name}`" for synonym in synonyms)
+    found = []
+    for _, (setting, synonyms, internal) in sorted(TOPIC_SETTINGS.items()):
+        behind = [f"behind it {' and '.join(f'`{one.name}`' for one in synonyms)}"] if synonyms else []
         if not internal:
-            rows.append(f"| `{name}` | {_meaning(setting)}{f'<br>Behind it: {behind}' if behind else ''} |")
-    return "\n".join(["| setting | meaning |", "|---|---|", *rows])
+            found.append(_meaning(setting, *behind))
+    return "\n\n".join(found)
 
 
 def group_settings() -> str:
