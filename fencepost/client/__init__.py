@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from fencepost.client.consumer.consumed import ConsumerBatch as ConsumerBatch
     from fencepost.client.consumer.consumed import ConsumerRecord as ConsumerRecord
     from fencepost.client.consumer.consumer import Consumer as Consumer
+    from fencepost.client.consumer.metrics import ConsumerMetrics as ConsumerMetrics
     from fencepost.client.consumer.positions import OffsetAndTimestamp as OffsetAndTimestamp
     from fencepost.client.consumer.read_errors import CorruptRecordsError as CorruptRecordsError
     from fencepost.client.consumer.read_errors import DeserializationError as DeserializationError
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from fencepost.client.consumer.whole_transactions import WholeTransactions as WholeTransactions
     from fencepost.client.core.group_types import CommittedOffset as CommittedOffset
     from fencepost.client.core.group_types import GroupMetadata as GroupMetadata
+    from fencepost.client.core.partitions import PartitionInfo as PartitionInfo
     from fencepost.client.core.sasl import OAuthToken as OAuthToken
     from fencepost.client.errors import AbortableError as AbortableError
     from fencepost.client.errors import AuthenticationError as AuthenticationError
@@ -61,6 +63,7 @@ _HOME = {
     "ConnectionLostError": "errors",
     "Consumer": "consumer.consumer",
     "ConsumerBatch": "consumer.consumed",
+    "ConsumerMetrics": "consumer.metrics",
     "ConsumerOptions": "keywords",
     "ConsumerRecord": "consumer.consumed",
     "CorruptRecordsError": "consumer.read_errors",
@@ -77,6 +80,7 @@ _HOME = {
     "OffsetAndTimestamp": "consumer.positions",
     "OffsetOutOfRangeError": "consumer.read_errors",
     "OutcomeUnknownError": "errors",
+    "PartitionInfo": "core.partitions",
     "PreparedTransaction": "transactions.open_transaction",
     "Producer": "producer.producer",
     "ProducerMetrics": "producer.metrics",

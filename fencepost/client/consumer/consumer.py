@@ -174,6 +174,11 @@ class Consumer(Generic[K, V]):
             self._progress.units = WholeTransactions(self._cluster, self._reader, max_bytes, overflow)
         return self._progress.units
 
+    @property
+    def paused(self) -> set[TopicPartition]:
+        """The partitions that are paused."""
+        return self._positions.paused()
+
     position = delegate("_positions", Positions.position)
     seek = delegate("_positions", Positions.seek)
     seek_to_beginning = delegate("_positions", Positions.seek_to_beginning)
@@ -181,7 +186,6 @@ class Consumer(Generic[K, V]):
     seek_to_timestamp = delegate("_positions", Positions.seek_to_timestamp)
     pause = delegate("_positions", Positions.pause)
     resume = delegate("_positions", Positions.resume)
-    paused = delegate("_positions", Positions.paused)
     lag = delegate("_positions", Positions.lag)
     metrics = delegate("_positions", Positions.metrics)
     partitions_for = delegate("_positions", Positions.partitions_for)

@@ -1,10 +1,52 @@
 """What a consumer has fetched and given out, counted under the names that Kafka's own consumer has (KIP-714)."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
-FETCH = "kafka_consumer_fetch_manager_"
-COORDINATOR = "kafka_consumer_coordinator_"
+_OF_THE_COORDINATOR = ("commit_total", "commit_latency_avg", "rebalance_total", "assigned_partitions")
+_OUR_OWN = ("queued_bytes", "queued_bytes_max")
+
+
+class ConsumerMetrics(NamedTuple):
+    """A consumer's figures at one moment. Totals count from its opening; times are in milliseconds.
+
+    `prometheus()` has them under the names that dashboards know.
+    """
+
+    records_consumed_total: int
+    bytes_fetched_total: int
+    fetch_total: int
+    fetch_latency_avg: float
+    """From a Fetch request to its answer, the broker's waiting included."""
+    fetch_latency_max: float
+    fetch_size_avg: float
+    """Bytes of an answer."""
+    fetch_throttle_time_avg: float
+    """For how long the broker asked to be left alone."""
+    fetch_throttle_time_max: float
+    records_per_request_avg: float
+    records_lag_max: int
+    """What `Consumer.lag` says, the most over the partitions."""
+    commit_total: int
+    commit_latency_avg: float
+    rebalance_total: int
+    assigned_partitions: int
+    queued_bytes: int
+    """What is held and reserved of `queued_max_bytes`."""
+    queued_bytes_max: int
+    """The most that was held."""
+
+    def prometheus(self) -> dict[str, float]:
+        """`kafka_consumer_...` names with their values; `fencepost_queued_bytes` for what Kafka does not have."""
+        return {_prometheus_name(name): value for name, value in self._asdict().items()}
+
+
+def _prometheus_name(name: str) -> str:
+    if name in _OUR_OWN:
+        return f"fencepost_{name}"
+    part = "coordinator" if name in _OF_THE_COORDINATOR else "fetch_manager"
+    return f"kafka_consumer_{part}_{name}"
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -35,22 +77,24 @@ class FetchMetrics:
         self.commits += 1
         self.commit_latency_s += latency_s
 
-    def names(self, lags: Mapping[object, int | None]) -> dict[str, float]:
-        """Everything by its name; the lag is what `Consumer.lag` says, at most over the partitions."""
+    def snapshot(self, lags: Iterable[int | None], assigned: int, queued: int, most_queued: int) -> ConsumerMetrics:
+        """The figures now; what the consumer's other parts know comes in."""
         fetches, commits = max(self.fetches, 1), max(self.commits, 1)
-        known = [lag for lag in lags.values() if lag is not None]
-        return {
-            f"{FETCH}records_consumed_total": self.records_consumed,
-            f"{FETCH}bytes_fetched_total": self.bytes_fetched,
-            f"{FETCH}fetch_total": self.fetches,
-            f"{FETCH}fetch_latency_avg": self.latency_s * 1000 / fetches,
-            f"{FETCH}fetch_latency_max": self.latency_max_s * 1000,
-            f"{FETCH}fetch_size_avg": self.bytes_fetched / fetches,
-            f"{FETCH}fetch_throttle_time_avg": self.throttled_ms / fetches,
-            f"{FETCH}fetch_throttle_time_max": self.throttle_max_ms,
-            f"{FETCH}records_per_request_avg": self.records_consumed / fetches,
-            f"{FETCH}records_lag_max": max(known, default=0),
-            f"{COORDINATOR}commit_total": self.commits,
-            f"{COORDINATOR}commit_latency_avg": self.commit_latency_s * 1000 / commits,
-            f"{COORDINATOR}rebalance_total": self.rebalances,
-        }
+        return ConsumerMetrics(
+            records_consumed_total=self.records_consumed,
+            bytes_fetched_total=self.bytes_fetched,
+            fetch_total=self.fetches,
+            fetch_latency_avg=self.latency_s * 1000 / fetches,
+            fetch_latency_max=self.latency_max_s * 1000,
+            fetch_size_avg=self.bytes_fetched / fetches,
+            fetch_throttle_time_avg=self.throttled_ms / fetches,
+            fetch_throttle_time_max=self.throttle_max_ms,
+            records_per_request_avg=self.records_consumed / fetches,
+            records_lag_max=max((lag for lag in lags if lag is not None), default=0),
+            commit_total=self.commits,
+            commit_latency_avg=self.commit_latency_s * 1000 / commits,
+            rebalance_total=self.rebalances,
+            assigned_partitions=assigned,
+            queued_bytes=queued,
+            queued_bytes_max=most_queued,
+        )

@@ -7,9 +7,10 @@ from fencepost.client.config import ConsumerConfig
 from fencepost.client.consumer.fetch_requests import offsets_by_time
 from fencepost.client.consumer.fetch_state import PartitionState
 from fencepost.client.consumer.fetcher import Fetcher
-from fencepost.client.consumer.metrics import COORDINATOR
+from fencepost.client.consumer.metrics import ConsumerMetrics
 from fencepost.client.consumer.progress import Progress
 from fencepost.client.core.group_types import CommittedOffset
+from fencepost.client.core.partitions import PartitionInfo, by_partition
 from fencepost.client.core.reset import EARLIEST, LATEST
 from fencepost.client.errors import KafkaError
 from fencepost.client.keywords import Isolation
@@ -165,26 +166,20 @@ class Positions:
         """
         return {p: state.lag(self._isolation) for p, state in self._fetcher.states.items()}
 
-    def metrics(self) -> dict[str, float]:
-        """Counters and gauges under the names of Kafka's own consumer (KIP-714), with times in milliseconds.
-
-        `fencepost_queued_bytes` is what is held and reserved of `queued_max_bytes`, `fencepost_queued_bytes_max` the
-        most that was held.
-        """
-        budget = self._fetcher.budget
-        return {
-            **self._fetcher.metrics.names({str(partition): lag for partition, lag in self.lag().items()}),
-            f"{COORDINATOR}assigned_partitions": len(self._fetcher.states),
-            "fencepost_queued_bytes": budget.held + budget.reserved,
-            "fencepost_queued_bytes_max": budget.peak,
-        }
+    def metrics(self) -> ConsumerMetrics:
+        """This consumer's figures at this moment, under the names of Kafka's own consumer (KIP-714)."""
+        budget, states = self._fetcher.budget, self._fetcher.states
+        queued = budget.held + budget.reserved
+        return self._fetcher.metrics.snapshot(self.lag().values(), len(states), queued, budget.peak)
 
     # -- what the brokers know
 
-    async def partitions_for(self, topic: str) -> list[TopicPartition]:
-        """The partitions of a topic, in order. Raises RetriableError (UNKNOWN_TOPIC_OR_PARTITION) at the deadline."""
-        info = await self._cluster.topic(topic, create=False)
-        return [TopicPartition(topic, number) for number in range(len(info.partitions))]
+    async def partitions_for(self, topic: str) -> dict[TopicPartition, PartitionInfo]:
+        """The topic's partitions in order, each with its leader and replicas.
+
+        Raises RetriableError (UNKNOWN_TOPIC_OR_PARTITION) at the deadline.
+        """
+        return by_partition(await self._cluster.topic(topic, create=False))
 
     async def beginning_offsets(self, *partitions: TopicPartition) -> dict[TopicPartition, int]:
         """The first offset of each partition (of the assigned ones, if none is named) as the broker sees it now."""

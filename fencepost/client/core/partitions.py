@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from fencepost.protocol.topics import TopicPartition
+
 NO_LEADER = -1
 
 
@@ -21,6 +23,11 @@ class TopicInfo(NamedTuple):
     topic_id: bytes
     partitions: tuple[PartitionInfo, ...]
     internal: bool
+
+
+def by_partition(topic: TopicInfo) -> dict[TopicPartition, PartitionInfo]:
+    """The partitions of a topic in order."""
+    return {TopicPartition(topic.name, number): info for number, info in enumerate(topic.partitions)}
 
 
 def newer_of(old: tuple[PartitionInfo, ...], told: tuple[PartitionInfo, ...]) -> tuple[PartitionInfo, ...]:

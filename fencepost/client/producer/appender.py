@@ -8,7 +8,7 @@ import trio
 
 from fencepost.client.config import ProducerConfig
 from fencepost.client.core.partitioner import StickyPartition
-from fencepost.client.core.partitions import PartitionInfo
+from fencepost.client.core.partitions import PartitionInfo, by_partition
 from fencepost.client.errors import KafkaError, RetriableError
 from fencepost.client.network.cluster import Cluster
 from fencepost.client.producer.accumulator import HEADER_BYTES, RECORD_OVERHEAD, Accumulator, Batch, NewRecord
@@ -55,9 +55,12 @@ class Appender:
             await batch.done.wait()
         await trio.lowlevel.checkpoint()
 
-    async def partitions_for(self, topic: str) -> tuple[PartitionInfo, ...]:
-        """The topic's partitions by number, with their leaders. Waits for the topic for at most `max_block`."""
-        return (await self._cluster.topic(topic, deadline_ms=self._block_ms)).partitions
+    async def partitions_for(self, topic: str) -> dict[TopicPartition, PartitionInfo]:
+        """The topic's partitions in order, each with its leader and replicas.
+
+        Raises RetriableError (UNKNOWN_TOPIC_OR_PARTITION) when there is no such topic for `max_block`.
+        """
+        return by_partition(await self._cluster.topic(topic, deadline_ms=self._block_ms))
 
     def metrics(self) -> ProducerMetrics:
         """This producer's figures at this moment."""

@@ -30,17 +30,17 @@ READER = textwrap.dedent(
             before = resident()
             async with kafka.consumer(topic, queued_max_bytes=int(budget)) as consumer:
                 with trio.fail_after(100):
-                    while consumer.metrics()["fencepost_queued_bytes"] <= int(budget) // 2:
+                    while consumer.metrics().queued_bytes <= int(budget) // 2:
                         await trio.sleep(0.05)
                 await trio.sleep(1.0)
-                idle, queued = resident(), consumer.metrics()["fencepost_queued_bytes"]
+                idle, queued = resident(), consumer.metrics().queued_bytes
                 count = most = 0
                 async for batch in consumer.batches(50):
                     count += len(batch)
                     most = max(most, resident())
                     if count == int(sys.argv[4]):
                         break
-                peak = consumer.metrics()["fencepost_queued_bytes_max"]
+                peak = consumer.metrics().queued_bytes_max
                 print(idle - before, most - before, int(queued), int(peak))
 
     trio.run(main, *sys.argv[1:4])

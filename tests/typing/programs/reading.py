@@ -64,3 +64,14 @@ def without_trio(kafka: sync.Client) -> None:
             assert_type(batch[0].value, Order | None)
         for unit in consumer.transactions():
             assert_type([record.key for record in unit], list[int | None])
+
+
+async def the_same_on_both_sides(consumer: fencepost.Consumer, producer: fencepost.Producer) -> None:
+    consumer.assign(await consumer.partitions_for("t"))
+    for partition, info in (await producer.partitions_for("t")).items():
+        assert_type(partition, fencepost.TopicPartition)
+        assert_type(info.leader, int)
+    assert_type(consumer.metrics().prometheus(), dict[str, float])
+    assert_type(producer.metrics().prometheus(), dict[str, float])
+    assert_type(consumer.paused, set[fencepost.TopicPartition])
+    consumer.paused()  # refused

@@ -185,7 +185,7 @@ async def test_ends_by_isolation(start: Start, cluster: ScriptedCluster) -> None
         assert await consumer.end_offsets() == {T0: 6}
         assert await consumer.end_offsets(T0, isolation=fencepost.IsolationLevel.READ_UNCOMMITTED) == {T0: 10}
         assert await consumer.beginning_offsets(T0) == {T0: 0}
-        assert await consumer.partitions_for("t") == [T0]
+        assert list(await consumer.partitions_for("t")) == [T0]
 
 
 # -- truncation (KIP-320)

@@ -48,8 +48,12 @@ async def test_lag_is_nothing_when_only_markers_follow(start: Start, cluster: Sc
         assert consumer.lag() == {T0: 0}
         assert await consumer.position(T0) == 10, "behind what is not seen"
         metrics = consumer.metrics()
-        assert metrics["kafka_consumer_fetch_manager_records_consumed_total"] == 3
-        assert metrics["kafka_consumer_fetch_manager_records_lag_max"] == 0
+        assert metrics.records_consumed_total == 3
+        assert metrics.records_lag_max == 0
+        names = metrics.prometheus()
+        assert names["kafka_consumer_fetch_manager_records_consumed_total"] == 3
+        assert names["kafka_consumer_coordinator_assigned_partitions"] == 1
+        assert names["fencepost_queued_bytes"] == metrics.queued_bytes
 
 
 async def test_the_budget_holds_over_all_partitions(start: Start) -> None:
@@ -62,15 +66,15 @@ async def test_the_budget_holds_over_all_partitions(start: Start) -> None:
     limit, batch = 30_000, 4_100 + 1_024
     options = {"queued_max_bytes": limit, "max_partition_fetch_bytes": 9_000}
     async with fencepost.Client(broker.address) as kafka, kafka.consumer("t", **options) as consumer:
-        await soon(lambda: consumer.metrics()["fencepost_queued_bytes"] > 0)
+        await soon(lambda: consumer.metrics().queued_bytes > 0)
         await trio.sleep(0.2)
-        held = consumer.metrics()["fencepost_queued_bytes"]
+        held = consumer.metrics().queued_bytes
         assert 0 < held <= limit + 2 * batch
         found = await read(consumer, 6 * 160)
         assert len(set(found)) == len(found) == 960
         for number in range(cluster.partitions):
             assert [offset for n, offset in found if n == number] == list(range(160))
-        assert consumer.metrics()["fencepost_queued_bytes_max"] <= limit + 2 * batch
+        assert consumer.metrics().queued_bytes_max <= limit + 2 * batch
         assert consumer._fetcher.budget.held == 0
 
 
@@ -84,7 +88,7 @@ async def test_a_paused_partition_gives_way_when_room_is_short(start: Start) -> 
     async with fencepost.Client(broker.address) as kafka, kafka.consumer("t", **options) as consumer:
         await wait_fetched(consumer, T0, 1)
         consumer.pause(T0)
-        assert consumer.paused() == {T0}
+        assert consumer.paused == {T0}
         assert await read(consumer, 80) == [(1, offset) for offset in range(80)]
         consumer.resume()
         assert await read(consumer, 80) == [(0, offset) for offset in range(80)]

@@ -2,7 +2,7 @@
 
 import inspect
 import threading
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 import trio
@@ -11,6 +11,7 @@ import trio.lowlevel
 import fencepost
 from fencepost import sync
 from fencepost.client.consumer.whole_transactions import WholeTransactions
+from fencepost.client.core.partitions import PartitionInfo
 from fencepost.client.producer.deliveries import Delivery
 from fencepost.client.producer.producer import SendMany
 from fencepost.client.transactions.producer import TransactionContext
@@ -132,3 +133,25 @@ def test_a_new_method_needs_no_line() -> None:
             lamp.dance()
     finally:
         loop.close(raising=True)
+
+
+def test_a_name_is_a_property_everywhere_or_a_method_everywhere() -> None:
+    """Not of transactions: `committed` of a transaction is its outcome, that of a consumer its group's offsets."""
+    kinds: dict[str, dict[str, set[str]]] = {}
+    for pair in PAIRS:
+        for kind in pair:
+            if kind.__name__ in ("Transaction", "WholeTransactions"):
+                continue
+            for name in (name for name in dir(kind) if not name.startswith("_")):
+                sort = "property" if isinstance(inspect.getattr_static(kind, name), property) else "method"
+                kinds.setdefault(name, {}).setdefault(sort, set()).add(kind.__qualname__)
+    assert {name: sorts for name, sorts in kinds.items() if len(sorts) > 1} == {}
+
+
+def test_producers_and_consumers_tell_partitions_and_figures_alike() -> None:
+    clients = (fencepost.Producer, fencepost.TransactionalProducer, fencepost.TwoPhaseProducer, fencepost.Consumer)
+    told = {get_type_hints(inspect.unwrap(kind.partitions_for))["return"] for kind in clients}
+    assert told == {dict[fencepost.TopicPartition, PartitionInfo]}
+    for kind in clients:
+        figures = get_type_hints(inspect.unwrap(kind.metrics))["return"]
+        assert get_type_hints(figures.prometheus)["return"] == dict[str, float], kind
