@@ -1,4 +1,7 @@
-"""The client that a program uses, on trio. Names are imported on first use: the package's modules need one another."""
+"""The client that a program uses, under asyncio or trio.
+
+Names are imported on first use: the package's modules need one another.
+"""
 
 from typing import TYPE_CHECKING, Any
 

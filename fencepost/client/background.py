@@ -4,32 +4,43 @@ A cancelled program still has to abort its transaction, and that needs connectio
 are shielded and end when `close` is called. What they raise leaves through the nursery and cancels the program.
 """
 
+import asyncio
+from asyncio import _get_running_loop
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Any
 
-import trio
-
-T = TypeVar("T")
+import anyio
+from anyio.abc import TaskGroup
 
 
 class Background:
     """Starts shielded tasks in one nursery, and ends them all together."""
 
-    def __init__(self, nursery: trio.Nursery) -> None:
+    def __init__(self, nursery: TaskGroup) -> None:
         self._nursery = nursery
-        self._scopes: set[trio.CancelScope] = set()
+        self._scopes: set[anyio.CancelScope] = set()
         self.closed = False
+        self.asyncio_loop = _get_running_loop()
+        """The asyncio loop that the client was opened in; None under trio."""
 
-    def start_soon(self, task: Callable[..., Awaitable[Any]], *args: Any) -> trio.CancelScope:
+    def check_loop(self) -> None:
+        """Raise RuntimeError in another event loop or thread than the one that the client was opened in."""
+        if _get_running_loop() is not self.asyncio_loop:
+            raise RuntimeError(
+                "this client was opened in another event loop, thread or process. Open one here, with `from fencepost"
+                " import Client`; several threads may share a blocking one, `from fencepost.sync import Client`"
+            )
+
+    def start_soon(self, task: Callable[..., Awaitable[Any]], *args: Any) -> anyio.CancelScope:
         """Run `task(*args)`; the returned scope ends it early."""
-        scope = trio.CancelScope(shield=True)
+        scope = anyio.CancelScope(shield=True)
         if self.closed:
             scope.cancel()
         self._scopes.add(scope)
         self._nursery.start_soon(self._run, scope, task, args)
         return scope
 
-    async def _run(self, scope: trio.CancelScope, task: Callable[..., Awaitable[Any]], args: tuple[Any, ...]) -> None:
+    async def _run(self, scope: anyio.CancelScope, task: Callable[..., Awaitable[Any]], args: tuple[Any, ...]) -> None:
         try:
             with scope:
                 await task(*args)
@@ -42,36 +53,28 @@ class Background:
         for scope in list(self._scopes):
             scope.cancel()
 
-    async def finish(self, work: Callable[[], Awaitable[T]], grace_s: float) -> T:
-        """Run `work` so that a cancelled caller still lets it go on for `grace_s` seconds.
 
-        What `work` returns or raises comes out here. A caller that was cancelled gets `work`'s exception, if there is
-        one, and otherwise Cancelled once `work` is over.
-        """
-        done = trio.Event()
-        result: list[T] = []
-        failure: list[BaseException] = []
+async def shielded(seconds: float, work: Callable[[], Awaitable[Any]]) -> BaseException | None:
+    """Await `work()`, for at most `seconds`, whatever is cancelled meanwhile. Raises what `work` raises.
 
-        async def run() -> None:
-            try:
-                result.append(await work())
-            except Exception as error:  # noqa: BLE001 - handed to the caller, who waits for it
-                failure.append(error)
-            finally:
-                done.set()
+    Returns the cancellation that came meanwhile, for the caller to raise. It is always None under trio, where a
+    cancellation stays and comes with the next wait; asyncio tells of it once, in spite of any scope.
+    """
 
-        scope = self.start_soon(run)
+    async def run() -> None:
+        with anyio.CancelScope(shield=True, deadline=anyio.current_time() + seconds):
+            await work()
+
+    if anyio.get_cancelled_exc_class() is not asyncio.CancelledError:
+        await run()
+        return None
+    task = asyncio.create_task(run())
+    cancelled: BaseException | None = None
+    while not task.done():
         try:
-            await done.wait()
-        except trio.Cancelled:
-            scope.deadline = min(scope.deadline, trio.current_time() + grace_s)
-            with trio.CancelScope(shield=True):
-                await done.wait()
-            if failure:
-                raise failure[0]  # noqa: B904 - the cancellation is its context
-            raise
-        if failure:
-            raise failure[0]
-        if not result:
-            raise RuntimeError("the client was closed")
-        return result[0]
+            with anyio.CancelScope(shield=True):
+                await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    task.result()
+    return cancelled

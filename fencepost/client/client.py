@@ -7,7 +7,8 @@ from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Unpack
 
-import trio
+import anyio
+from anyio.abc import TaskGroup
 
 from fencepost.client.background import Background
 from fencepost.client.config import (
@@ -35,15 +36,14 @@ if TYPE_CHECKING:
     from fencepost.client.transactions.producer import TransactionalProducer
     from fencepost.client.transactions.two_phase import TwoPhaseProducer
 
-_NEEDS_TRIO = (
-    "fencepost.Client runs under trio: open it with `async with` in a function that `trio.run` runs."
-    " Under asyncio (FastAPI, uvicorn) and without an event loop use the blocking client:"
-    " `from fencepost.sync import Client`. Under asyncio call it in a thread, with `asyncio.to_thread`"
+_NEEDS_LOOP = (
+    "fencepost.Client needs an event loop: open it with `async with` in a function that `asyncio.run` or `trio.run`"
+    " runs. Without an event loop use the blocking client: `from fencepost.sync import Client`"
 )
 
 
 class Client:
-    """A connection to a cluster: `async with fencepost.Client("127.0.0.1:9092") as kafka`.
+    """A connection to a cluster: `async with fencepost.Client("127.0.0.1:9092") as kafka`, under asyncio or trio.
 
     `bootstrap_servers` is "host:port,host:port" or a list. Options are ClientOptions: Kafka's names in snake_case, in
     seconds (or as a timedelta) and bytes. All background tasks live in one nursery and end with the block; an
@@ -72,7 +72,7 @@ class Client:
         self._dial = dial
         self._background: Background | None = None
         self._cluster: Cluster | None = None
-        self._nursery_manager: AbstractAsyncContextManager[trio.Nursery] | None = None
+        self._nursery_manager: AbstractAsyncContextManager[TaskGroup] | None = None
         self._opened = 0
 
     def __repr__(self) -> str:
@@ -91,17 +91,19 @@ class Client:
 
     def __enter__(self) -> NoReturn:
         """Not to be opened with `with`. Raises FatalError, which names the blocking client."""
-        raise FatalError(_NEEDS_TRIO)
+        raise FatalError(_NEEDS_LOOP)
 
     def __exit__(self, *error: object) -> None:
         """Never reached; Python looks for it before it calls `__enter__`."""
 
     async def __aenter__(self) -> "Client":
-        if not trio.lowlevel.in_trio_task():
-            raise FatalError(_NEEDS_TRIO)
+        try:
+            anyio.get_current_task()
+        except anyio.NoEventLoopError:
+            raise FatalError(_NEEDS_LOOP) from None
         if self._cluster is not None:
             raise RuntimeError("a Client can be opened only once")
-        self._nursery_manager = trio.open_nursery()
+        self._nursery_manager = anyio.create_task_group()
         nursery = await self._nursery_manager.__aenter__()
         self._background = Background(nursery)
         self._cluster = Cluster(self.config, self._background, self._random, self._wall_clock, self._dial, self._tls)
@@ -133,6 +135,7 @@ class Client:
         """What is known of the cluster; for tools. Raises RuntimeError outside of the block."""
         if self._cluster is None:
             raise RuntimeError("the client is not open: use it with `async with`")
+        self._tasks.check_loop()
         return self._cluster
 
     def producer(
@@ -236,5 +239,5 @@ def _given(**options: Any) -> dict[str, Any]:
 
 def _only_cancelled(error: BaseException) -> bool:
     if isinstance(error, BaseExceptionGroup):
-        return error.split(trio.Cancelled)[1] is None
-    return isinstance(error, trio.Cancelled)
+        return error.split(anyio.get_cancelled_exc_class())[1] is None
+    return isinstance(error, anyio.get_cancelled_exc_class())

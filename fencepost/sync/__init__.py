@@ -1,4 +1,4 @@
-"""The client for programs without trio: the same names, blocking. One thread per Client runs trio.
+"""The client for programs without an event loop: the same names, blocking. One thread per Client runs trio.
 
 Whatever the async client has is here, by the same name and with the same arguments; `async with` is `with`, `await`
 falls away, `async for` is `for`. Records cross between the threads in batches, never one by one.

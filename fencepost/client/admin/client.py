@@ -4,7 +4,8 @@ from collections.abc import Collection
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-import trio
+import anyio
+import anyio.lowlevel
 
 from fencepost.client.admin.cluster import ClusterAdmin
 from fencepost.client.admin.configs import ConfigAdmin
@@ -40,7 +41,7 @@ class Admin:
         self._parts = AdminParts(cluster, purpose)
 
     async def __aenter__(self) -> "Admin":
-        await trio.lowlevel.checkpoint()
+        await anyio.lowlevel.checkpoint()
         return self
 
     async def __aexit__(

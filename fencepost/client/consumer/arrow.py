@@ -4,9 +4,11 @@ from collections import deque
 from collections.abc import AsyncIterator, Iterable
 from typing import Any, NamedTuple
 
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
 import numpy as np
 import pyarrow as pa
-import trio
 
 from fencepost.client.consumer.chunk import Chunk
 from fencepost.client.consumer.fetch_state import PartitionState
@@ -77,7 +79,7 @@ class ArrowBatches(AsyncIterator[pa.RecordBatch]):
                     return self._batch(found.state.partition, found.columns)
                 continue
             await reader.wait_available(1)
-            await trio.lowlevel.checkpoint()
+            await anyio.lowlevel.checkpoint()
             reader.progress.check()
             for state in reader.in_turn():
                 if await self._decode(state):
@@ -112,7 +114,7 @@ class ArrowBatches(AsyncIterator[pa.RecordBatch]):
 
         try:
             if packed >= _THREAD_FROM_BYTES:
-                built = await trio.to_thread.run_sync(build)
+                built = await anyio.to_thread.run_sync(build)
             else:
                 built = build()
         except CorruptBatch as wrong:
@@ -140,7 +142,7 @@ class ArrowBatches(AsyncIterator[pa.RecordBatch]):
             except CorruptBatch:
                 del batches[count:]
                 break
-            await trio.lowlevel.checkpoint()
+            await anyio.lowlevel.checkpoint()
         return built
 
     def _some(self, chunk: Chunk) -> tuple[list[tuple[int, BatchHeader]], int]:

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Collection, Mapping
 from itertools import count
 
-import trio
+import anyio
 
 from fencepost.client.config import ConsumerConfig
 from fencepost.client.consumer.fetcher import Fetcher
@@ -79,7 +79,7 @@ class Committer:
     async def _commit(
         self, offsets: dict[TopicPartition, CommittedOffset], *, deadline_ms: float | None = None
     ) -> None:
-        began = trio.current_time()
+        began = anyio.current_time()
         states = self._fetcher.states
         held = {partition: states[partition] for partition in offsets if partition in states}
 
@@ -98,7 +98,7 @@ class Committer:
 
         with self.promise({partition: place.offset for partition, place in offsets.items()}) as promise:
             await self._policy.run(attempt, deadline_ms=deadline_ms, what="committing offsets")
-            self._fetcher.metrics.committed(trio.current_time() - began)
+            self._fetcher.metrics.committed(anyio.current_time() - began)
             promise.keep()
 
     def _after_refusal(self, group: GroupMetadata, error: KafkaError) -> KafkaError:
@@ -130,19 +130,19 @@ class Committer:
 
     async def commit_if_due(self) -> None:
         """Commit what the program is done with, once in `auto_commit_interval`."""
-        now = trio.current_time()
+        now = anyio.current_time()
         if now - self._committed_at >= self._interval_s:
             self._committed_at = now
             await self.auto_commit(self.progress.uncommitted())
 
     def begin(self) -> None:
         """The consumer is opened now."""
-        self._committed_at = trio.current_time()
+        self._committed_at = anyio.current_time()
 
     async def run(self) -> None:
         """Commit what the program is done with also while it waits for more; ends when cancelled."""
         while True:
-            await trio.sleep(max(self._committed_at + self._interval_s - trio.current_time(), self._interval_s / 2))
+            await anyio.sleep(max(self._committed_at + self._interval_s - anyio.current_time(), self._interval_s / 2))
             if self.progress.resting:
                 await self.commit_if_due()
 

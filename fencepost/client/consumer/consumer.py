@@ -4,7 +4,8 @@ from collections.abc import AsyncIterator, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self
 
-import trio
+import anyio
+import anyio.lowlevel
 
 from fencepost.client.background import Background
 from fencepost.client.config import ConsumerConfig
@@ -56,11 +57,11 @@ class Consumer(Generic[K, V]):
         self._progress = Progress(self._fetcher, config)
         self._positions = Positions(cluster, config, purpose, self._fetcher, self._progress)
         self._committer = Committer(cluster, config, self._group, self._fetcher, self._progress, self._positions)
-        self._reader: Reader[K, V] = Reader(config, self._group, self._fetcher, self._committer)
+        self._reader: Reader[K, V] = Reader(cluster, config, self._group, self._fetcher, self._committer)
         self._subscriber = Subscriber(
             self, cluster, background, config, purpose, topics, self._group, self._fetcher, self._committer
         )
-        self._scopes: list[trio.CancelScope] = []
+        self._scopes: list[anyio.CancelScope] = []
 
     def __repr__(self) -> str:
         group = "no group" if self.group_id is None else f"group {self.group_id!r}"
@@ -68,7 +69,7 @@ class Consumer(Generic[K, V]):
         return f"<Consumer of {wanted}: {group}, {len(self._fetcher.states)} partitions assigned>"
 
     async def __aenter__(self) -> Self:
-        await trio.lowlevel.checkpoint()
+        await anyio.lowlevel.checkpoint()
         await self._subscriber.open()
         # Nothing is waited for from here on: what begins now, above all a membership, ends in `__aexit__`.
         self._progress.is_open = True
@@ -93,12 +94,14 @@ class Consumer(Generic[K, V]):
             self._progress.resting = True
             if self._progress.units is not None:
                 self._progress.units.close()
-            if self._group.membership is not None:
-                await self._group.membership.leave("the consumer is being closed")
-            self._fetcher.states = {}
-            self._fetcher.close_sessions(self._background)
-            for suffix in ("", "-join"):
-                self._cluster.release(self._purpose + suffix)
+            try:
+                if self._group.membership is not None:
+                    await self._group.membership.leave("the consumer is being closed")
+            finally:
+                self._fetcher.states = {}
+                self._fetcher.close_sessions(self._background)
+                for suffix in ("", "-join"):
+                    self._cluster.release(self._purpose + suffix)
 
     @property
     def subscription(self) -> Subscription | None:
@@ -118,8 +121,8 @@ class Consumer(Generic[K, V]):
         """Batches for ever: each as soon as there is a record, or up to `max_wait` (seconds, or a timedelta) later if
         that fills it.
 
-        Asking for the next batch says that the one before is done with. Never yields an empty batch; use trio's
-        timeouts to stop waiting, nothing is lost by that. Raises ReadError where reading cannot go on.
+        Asking for the next batch says that the one before is done with. Never yields an empty batch. A timeout of
+        the event loop stops the wait, and nothing is lost by that. Raises ReadError where reading cannot go on.
         """
         return self._reader.batches(max_records or self._config.max_poll_records, seconds(max_wait))
 

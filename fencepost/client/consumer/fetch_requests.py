@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-import trio
+import anyio
 
 from fencepost.client.config import ConsumerConfig
 from fencepost.client.core.fetch_session import SessionRequest
@@ -190,7 +190,7 @@ async def _ask_leaders(cluster: Cluster, wanted: Iterable[TopicPartition], ask: 
         except KafkaError as error:
             failed.update(dict.fromkeys((p for entries in topics.values() for p in entries), error))
 
-    async with trio.open_nursery() as nursery:
+    async with anyio.create_task_group() as nursery:
         for node, topics in by_node.items():
             nursery.start_soon(attempt, node, topics)
     stale = {partition.topic for partition, error in failed.items() if isinstance(error, RetriableError)}

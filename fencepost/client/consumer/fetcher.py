@@ -3,7 +3,8 @@
 import math
 from typing import Any
 
-import trio
+import anyio
+from anyio.abc import TaskGroup
 
 from fencepost.client.background import Background
 from fencepost.client.config import ConsumerConfig
@@ -79,16 +80,15 @@ class Fetcher:
         """The budget is used up: nothing more comes before something was given out."""
         self.ends: dict[TopicPartition, int] | None = None
         """Where fetching ends, for a program that reads only so far."""
-        self._wake = trio.Event()
-        self.arrived = trio.Event()
+        self._wake = anyio.Event()
+        self.arrived = anyio.Event()
         self.failure: KafkaError | None = None
         self._lanes: dict[int, list[_Lane]] = {}
         self._resting: dict[int, tuple[float, Backoff]] = {}
         self._resolving = False
         self._closed = False
-        self._sleep = trio.CancelScope()
-        self._refresh_due = False
-        self._refresh_at = 0.0
+        self._sleep = anyio.CancelScope()
+        self._refresh_due, self._refresh_at = False, 0.0
         self._answers = 0
         self._backoff = cluster.policy.backoff()
 
@@ -117,7 +117,7 @@ class Fetcher:
     def announce(self) -> None:
         """Wake whoever waits for records, for positions or for a failure."""
         self.arrived.set()
-        self.arrived = trio.Event()
+        self.arrived = anyio.Event()
 
     def fail(self, error: KafkaError) -> None:
         """The consumer's next call raises this."""
@@ -133,16 +133,16 @@ class Fetcher:
                 raise state.trouble
 
     async def run(self) -> None:
-        async with trio.open_nursery() as nursery:
+        async with anyio.create_task_group() as nursery:
             while True:
-                self._wake = trio.Event()
-                wakes_at = self._round(nursery, trio.current_time())
-                with trio.move_on_at(wakes_at) as self._sleep:
+                self._wake = anyio.Event()
+                wakes_at = self._round(nursery, anyio.current_time())
+                with anyio.CancelScope(deadline=wakes_at) as self._sleep:
                     await self._wake.wait()
 
     # -- who is asked for what
 
-    def _round(self, nursery: trio.Nursery, now: float) -> float:
+    def _round(self, nursery: TaskGroup, now: float) -> float:
         """Start what is due; returns when to look again at the latest."""
         if not self._states or self.failure is not None or self._closed:
             return math.inf
@@ -183,7 +183,7 @@ class Fetcher:
             state.replica = None
         return self._cluster.leader(state.partition)
 
-    def _ask_nodes(self, nursery: trio.Nursery, by_node: dict[int, list[PartitionState]], now: float) -> float:
+    def _ask_nodes(self, nursery: TaskGroup, by_node: dict[int, list[PartitionState]], now: float) -> float:
         wakes_at = math.inf
         self.full = False
         for states in by_node.values():
@@ -236,7 +236,7 @@ class Fetcher:
                 try:
                     if self._refresh_due:
                         self._refresh_due = False
-                        self._refresh_at = trio.current_time() + self._backoff.next_delay()
+                        self._refresh_at = anyio.current_time() + self._backoff.next_delay()
                         await self._cluster.refresh({partition.topic for partition in self._states})
                     await self._finder.settle()
                     break
@@ -253,7 +253,7 @@ class Fetcher:
 
     # -- fetching
 
-    async def _fetch(self, nursery: trio.Nursery, node: int, number: int, asked: Asked, room: int) -> None:
+    async def _fetch(self, nursery: TaskGroup, node: int, number: int, asked: Asked, room: int) -> None:
         lane = self._lanes[node][number]
         sent = False
         try:
@@ -262,7 +262,7 @@ class Fetcher:
                 return
             version, request = self._request(connection, lane.session, asked)
             timeout_s = self._config.fetch_max_wait_ms / 1000 + self._cluster.request_timeout_s
-            began, sent = trio.current_time(), True
+            began, sent = anyio.current_time(), True
             spare = _FRAME_OVERHEAD_BYTES + _PARTITION_OVERHEAD_BYTES * len(asked)
             body = fetch_request(self._config, request, max(room - spare, room // 2))
             pending = connection.post(version, body)
@@ -278,7 +278,7 @@ class Fetcher:
         else:
             sent = False
             self._resting.pop(node, None)
-            self.metrics.fetched(trio.current_time() - began, len(frame), answer.throttle_time_ms)
+            self.metrics.fetched(anyio.current_time() - began, len(frame), answer.throttle_time_ms)
             self._take_in(answer, lane.session, asked, node, len(frame))
         finally:
             if sent:
@@ -290,7 +290,7 @@ class Fetcher:
                     state.in_request = False
         # At once, not by `wake`: the broker is to work on what comes next while the program looks at this. Not when
         # cancelled: what is started then is cancelled as well, and would start the next one, for ever.
-        self._sleep.deadline = self._round(nursery, trio.current_time())
+        self._sleep.deadline = self._round(nursery, anyio.current_time())
 
     def _request(self, connection: Connection, session: FetchSession, asked: Asked) -> tuple[int, SessionRequest]:
         """The version to speak, and what the session says in it."""
@@ -309,7 +309,7 @@ class Fetcher:
 
     def _rest(self, node: int) -> None:
         _, backoff = self._resting.get(node, (0.0, self._cluster.policy.backoff()))
-        self._resting[node] = (trio.current_time() + backoff.next_delay(), backoff)
+        self._resting[node] = (anyio.current_time() + backoff.next_delay(), backoff)
         for state in self._states.values():
             if state.replica == node:
                 state.replica = None
@@ -345,7 +345,7 @@ class Fetcher:
     def _arrive(self, state: PartitionState, part: Any, frame: Frame) -> None:
         if part.preferred_read_replica >= 0:
             state.replica = part.preferred_read_replica
-            state.replica_until = trio.current_time() + self._cluster.config.metadata_max_age_ms / 1000
+            state.replica_until = anyio.current_time() + self._cluster.config.metadata_max_age_ms / 1000
             return
         if len(part.records or b""):
             self._answers += 1
@@ -355,7 +355,7 @@ class Fetcher:
 
     def _refused(self, state: PartitionState, part: Any, code: ErrorCode, node: int, endpoints: Any) -> None:
         """What an error means for one partition: find a new place, a new leader, or leave it to the program."""
-        state.retry_at = trio.current_time() + self._backoff.next_delay()
+        state.retry_at = anyio.current_time() + self._backoff.next_delay()
         if state.replica is not None and code in _REPLICA_WRONG:
             state.replica, state.retry_at = None, 0.0
         elif code is ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -391,8 +391,8 @@ class Fetcher:
 
     async def _say_goodbye(self, closing: list[tuple[int, int, SessionRequest]], purposes: list[str]) -> None:
         try:
-            with trio.move_on_after(_CLOSE_GRACE_S):
-                async with trio.open_nursery() as nursery:
+            with anyio.move_on_after(_CLOSE_GRACE_S):
+                async with anyio.create_task_group() as nursery:
                     for node, number, request in closing:
                         nursery.start_soon(end_session, self._cluster, self._config, node, purposes[number], request)
         finally:

@@ -5,7 +5,9 @@ from collections.abc import AsyncIterator, Mapping
 from contextvars import ContextVar
 from typing import Any, Generic, cast
 
-import trio
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
 
 from fencepost.client.config import ConsumerConfig
 from fencepost.client.consumer.chunk import Chunk, RawFetch, packed_ahead
@@ -17,6 +19,7 @@ from fencepost.client.consumer.read_errors import CorruptRecordsError, Deseriali
 from fencepost.client.core.group_types import CommittedOffset
 from fencepost.client.group.group_client import GroupClient
 from fencepost.client.key_value import K, V
+from fencepost.client.network.cluster import Cluster
 from fencepost.protocol.batch_header import BatchHeader, CorruptBatch
 from fencepost.protocol.records import Record, unpack_records
 from fencepost.protocol.topics import TopicPartition
@@ -35,7 +38,10 @@ def committer_in_hand() -> Committer | None:
 class Reader(Generic[K, V]):
     """The part of a consumer that gives records. What it gave is in the program's hand until more is asked for."""
 
-    def __init__(self, config: ConsumerConfig, group: GroupClient, fetcher: Fetcher, committer: Committer) -> None:
+    def __init__(
+        self, cluster: Cluster, config: ConsumerConfig, group: GroupClient, fetcher: Fetcher, committer: Committer
+    ) -> None:
+        self._cluster = cluster
         self.config = config
         self.group = group
         self.fetcher = fetcher
@@ -69,7 +75,7 @@ class Reader(Generic[K, V]):
         await self.done_with_last()
         while True:
             await self.wait_available(1)
-            await trio.lowlevel.checkpoint()
+            await anyio.lowlevel.checkpoint()
             await self.group.let_act()
             self.progress.check()
             for state in self.in_turn():
@@ -94,10 +100,10 @@ class Reader(Generic[K, V]):
         while True:
             await self.wait_available(1)
             if max_wait and self._available() < limit:
-                with trio.move_on_after(max_wait):
+                with anyio.move_on_after(max_wait):
                     await self.wait_available(limit)
             await self.unpack_ahead(limit, self.order())
-            await trio.lowlevel.checkpoint()
+            await anyio.lowlevel.checkpoint()
             await self.group.let_act()
             self.progress.check()
             runs = self.take(limit, self.in_turn())
@@ -108,6 +114,7 @@ class Reader(Generic[K, V]):
 
     async def done_with_last(self) -> None:
         """The program asks for more: what it had is done with."""
+        self._cluster.check_loop()
         self.rest()
         self.fetcher.ends = None
         self.progress.gave_one = False
@@ -124,7 +131,7 @@ class Reader(Generic[K, V]):
             self.given += 1
             if self.given >= _FAIRNESS:
                 self.given = 0
-                await trio.lowlevel.checkpoint()
+                await anyio.lowlevel.checkpoint()
             self.progress.check()
             state = self.progress.current
             record = None
@@ -257,13 +264,13 @@ class Reader(Generic[K, V]):
                 packed += packed_ahead(state.chunks, limit)
                 limit -= state.available()
         if packed:
-            async with trio.open_nursery() as nursery:
+            async with anyio.create_task_group() as nursery:
                 for entry in packed:
                     nursery.start_soon(self._unpack, *entry)
 
     async def _unpack(self, chunk: Chunk, start: int, header: BatchHeader) -> None:
         try:
-            unpacked = await trio.to_thread.run_sync(lambda: bytes(unpack_records(chunk.buffer, start, header)))
+            unpacked = await anyio.to_thread.run_sync(lambda: bytes(unpack_records(chunk.buffer, start, header)))
         except CorruptBatch:
             return  # found again, with its place, when it is this batch's turn
         if any(start == entry for entry, _ in chunk.batches):

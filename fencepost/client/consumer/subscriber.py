@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Collection
 from re import Pattern
 from typing import Any
 
-import trio
+import anyio
 
 from fencepost.client.background import Background
 from fencepost.client.config import ConsumerConfig
@@ -59,7 +59,7 @@ class Subscriber:
             "lost": config.on_lost,
         }
         self._progress.tracks_handled |= config.on_revoked is not None
-        self._scopes: list[trio.CancelScope] = []
+        self._scopes: list[anyio.CancelScope] = []
         self._chosen = False  # by `assign`
 
     # -- what the program wants
@@ -180,7 +180,7 @@ class Subscriber:
     async def _warn_of_unknown(self) -> None:
         """Say which topics do not exist: the consumer waits for them to be created, without an error."""
         subscription = self.subscription
-        await trio.sleep(_UNKNOWN_FOR_S)
+        await anyio.sleep(_UNKNOWN_FOR_S)
         if subscription is None or subscription is not self.subscription:
             return
         unknown = [name for name in subscription.topics if name not in self._cluster.topics]
@@ -215,7 +215,7 @@ class Subscriber:
                 self.fail(error)
                 return
             backoff.reset()
-            await trio.sleep(self._cluster.config.metadata_max_age_ms / 1000)
+            await anyio.sleep(self._cluster.config.metadata_max_age_ms / 1000)
 
     async def _look_at(self, subscription: Subscription) -> None:
         await self._cluster.refresh(subscription.topics if subscription.pattern is None else None)

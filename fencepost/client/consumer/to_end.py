@@ -3,7 +3,8 @@
 from bisect import bisect_left
 from collections.abc import AsyncIterator, Callable
 
-import trio
+import anyio
+import anyio.lowlevel
 
 from fencepost.client.consumer.consumed import ConsumerBatch
 from fencepost.client.consumer.fetch_state import PartitionState
@@ -31,7 +32,7 @@ class BatchesToEnd(AsyncIterator[ConsumerBatch[K, V]]):
         while True:
             await self._find_ends()
             await reader.unpack_ahead(self._limit, self._unfinished(reader.order()))
-            await trio.lowlevel.checkpoint()
+            await anyio.lowlevel.checkpoint()
             await reader.group.let_act()
             reader.progress.check()
             if reader.fetcher.states.keys() - self._ends.keys():

@@ -10,7 +10,8 @@ import logging
 from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any
 
-import trio
+import anyio
+import anyio.lowlevel
 
 from fencepost.client.consumer.chunk import RawFetch
 from fencepost.client.consumer.consumed import ConsumerRecord, deserialized
@@ -94,7 +95,7 @@ class WholeTransactions(AsyncIterator[WholeTransaction[K, V]]):
             await self._follow_assignment()
             too_large = self._feed_waiting()
             await self._ask_for_ends()
-            await trio.lowlevel.checkpoint()
+            await anyio.lowlevel.checkpoint()
             await reader.group.let_act()
             reader.progress.check()
             if self._has_changed():

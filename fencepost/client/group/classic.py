@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Any
 
-import trio
+import anyio
 
 from fencepost.client.config import ConsumerConfig
 from fencepost.client.core.assignors import strategies
@@ -148,7 +148,7 @@ class ClassicMembership(Membership[ClassicMember]):
 
     async def send_heartbeats(self) -> None:
         while not self._failed:
-            await trio.sleep(self._config.heartbeat_interval_ms / 1000)
+            await anyio.sleep(self._config.heartbeat_interval_ms / 1000)
             if self._machine.sends_heartbeats and not self._away:
                 try:
                     await self._heartbeat_once()
@@ -183,7 +183,7 @@ class ClassicMembership(Membership[ClassicMember]):
             self._machine.looked(self._partition_counts(watched))
 
     async def _look_for_topics(self) -> None:
-        now = trio.current_time()
+        now = anyio.current_time()
         if now - self._looked_at >= self._cluster.config.metadata_max_age_ms / 1000:
             await self._cluster.refresh(None)
             self._looked_at = now

@@ -3,7 +3,7 @@
 import base64
 from functools import partial
 
-import trio
+import anyio
 
 from fencepost.client.config import ConsumerConfig
 from fencepost.client.core.consumer_member import (
@@ -99,7 +99,7 @@ class ConsumerMembership(Membership[ConsumerMember]):
 
     async def _pause(self) -> None:
         """Until the next heartbeat is due, which may be at once because the machine has something to tell."""
-        with trio.move_on_after(self._interval_s):
+        with anyio.move_on_after(self._interval_s):
             while self._away or not self._machine.heartbeat_is_due:
                 await self._wake.wait()
 
@@ -145,8 +145,8 @@ class ConsumerMembership(Membership[ConsumerMember]):
         if not self._machine.waits_for_place:
             self._waits_since = None
         elif self._waits_since is None:
-            self._waits_since = trio.current_time()
-        elif trio.current_time() - self._waits_since > self._cluster.config.default_api_timeout_ms / 1000:
+            self._waits_since = anyio.current_time()
+        elif anyio.current_time() - self._waits_since > self._cluster.config.default_api_timeout_ms / 1000:
             code = ErrorCode.UNRELEASED_INSTANCE_ID
             self._give_way(FencedError(message or "the static place is taken", code=code, api="ConsumerGroupHeartbeat"))
 

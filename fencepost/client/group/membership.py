@@ -11,8 +11,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from typing import Any, Generic, Protocol, TypeVar
 
-import trio
+import anyio
 
+from fencepost.client.background import shielded
 from fencepost.client.config import ConsumerConfig
 from fencepost.client.core.group_steps import Fail, GiveUp, Step, Take
 from fencepost.client.core.group_types import GroupMetadata
@@ -81,13 +82,13 @@ class Membership(ABC, Generic[M]):
         self._purpose = purpose
         self.group_id = config.group_id
         self._metadata = GroupMetadata(self.group_id, instance_id=config.group_instance_id)
-        self._wake = trio.Event()
-        self._moved = trio.Event()
+        self._wake = anyio.Event()
+        self._moved = anyio.Event()
         self._wants_rest = False
         self._away = False
         self._failed = False
         self._ended = False
-        self._life = trio.CancelScope()
+        self._life = anyio.CancelScope()
         self._waiting_since: float | None = None
         self._has_warned = False
         self._backoff = cluster.policy.loop(f"being a member of group {config.group_id!r}")
@@ -169,7 +170,7 @@ class Membership(ABC, Generic[M]):
         """Be a member until cancelled, or until the group will not have us, which the reader is told."""
         try:
             while True:
-                with trio.CancelScope() as self._life:
+                with anyio.CancelScope() as self._life:
                     while await self._advance(self._machine.step()):
                         pass
                     return
@@ -210,29 +211,29 @@ class Membership(ABC, Generic[M]):
     def _has_moved(self) -> None:
         self._wants_rest = False
         self._moved.set()
-        self._moved = trio.Event()
+        self._moved = anyio.Event()
 
     async def _sleep(self, seconds: float | None = None) -> None:
         """Until something happens, or for so long."""
-        with trio.move_on_after(math.inf if seconds is None else seconds):
+        with anyio.move_on_after(math.inf if seconds is None else seconds):
             await self._wake.wait()
 
     def _happened(self) -> None:
         """Whoever waits looks again; who does not wait looks before he does."""
         self._wake.set()
-        self._wake = trio.Event()
+        self._wake = anyio.Event()
 
     async def watch(self) -> None:
         """See whether the program comes back within `max_poll_interval`; leave the group if it does not."""
         limit_s = self._config.max_poll_interval_ms / 1000
-        sign, seen = self._reader.sign_of_life(), trio.current_time()
+        sign, seen = self._reader.sign_of_life(), anyio.current_time()
         while True:
-            await trio.sleep(min(limit_s / _LOOKS_PER_INTERVAL, _LOOK_S_MAX))
+            await anyio.sleep(min(limit_s / _LOOKS_PER_INTERVAL, _LOOK_S_MAX))
             self._warn_of_wait()
             new = self._reader.sign_of_life()
             if new is None or new != sign:
-                sign, seen = new, trio.current_time()
-            elif trio.current_time() - seen > limit_s and not self._away:
+                sign, seen = new, anyio.current_time()
+            elif anyio.current_time() - seen > limit_s and not self._away:
                 self._away = True
                 self._life.cancel()
 
@@ -241,15 +242,15 @@ class Membership(ABC, Generic[M]):
         if not self._awaits_partitions or self._away or self._backoff.failing:
             self._waiting_since, self._has_warned = None, False
         elif self._waiting_since is None:
-            self._waiting_since = trio.current_time()
-        elif not self._has_warned and trio.current_time() - self._waiting_since > LONG_WAIT_S:
+            self._waiting_since = anyio.current_time()
+        elif not self._has_warned and anyio.current_time() - self._waiting_since > LONG_WAIT_S:
             self._has_warned = True
             logger.warning(
                 "group %s: this member has waited %.0f s for partitions. Other members may have them all. One that"
                 " crashed keeps its own until its session ends (session_timeout, %g s here), unless its successor"
                 " has its group_instance_id",
                 self.group_id,
-                trio.current_time() - self._waiting_since,
+                anyio.current_time() - self._waiting_since,
                 self._config.session_timeout_ms / 1000,
             )
 
@@ -272,9 +273,10 @@ class Membership(ABC, Generic[M]):
 
     async def leave(self, reason: str) -> None:
         """Tell the group at once, within two seconds; a static member keeps its place for its successor (KIP-345)."""
-        with trio.CancelScope(shield=True, deadline=trio.current_time() + LEAVE_GRACE_S):
-            await self._say_goodbye(reason)
+        cancelled = await shielded(LEAVE_GRACE_S, lambda: self._say_goodbye(reason))
         self._expel(reason)
+        if cancelled is not None:
+            raise cancelled
 
     # -- requests
 

@@ -4,7 +4,8 @@ import inspect
 import secrets
 from typing import Any
 
-import trio
+import anyio
+import anyio.to_thread
 
 from fencepost.client.core.partitioner import Random
 from fencepost.client.core.sasl import OAUTHBEARER, Exchange, OAuthToken, SaslError, exchange_for
@@ -28,7 +29,7 @@ async def authenticate(connection: Connection, config: SecurityConfig, timeout_s
     Raises AuthenticationError when broker and client cannot agree, ConnectionLostError, RetriableError.
     """
     mechanism = config.sasl_mechanism or ""
-    began = trio.current_time()
+    began = anyio.current_time()
     exchange = await _exchange(config, mechanism)
     await _handshake(connection, mechanism, timeout_s)
     message: bytes | None = exchange.first()
@@ -41,7 +42,7 @@ async def authenticate(connection: Connection, config: SecurityConfig, timeout_s
         message = await _step(exchange, mechanism, answer.auth_bytes, connection)
     if lifetime_ms <= 0:
         return None
-    return max(0.0, lifetime_ms / 1000 - (trio.current_time() - began))
+    return max(0.0, lifetime_ms / 1000 - (anyio.current_time() - began))
 
 
 async def keep_authenticated(
@@ -52,7 +53,7 @@ async def keep_authenticated(
     Other requests are kept back meanwhile. A failure ends the connection; its requests fail by the same error.
     """
     while lifetime_s is not None:
-        with trio.move_on_after(lifetime_s * (_EARLIEST + _SPREAD * random.random())):
+        with anyio.move_on_after(lifetime_s * (_EARLIEST + _SPREAD * random.random())):
             await connection.ended.wait()
             return
         connection.hold()
@@ -121,7 +122,7 @@ async def _step(exchange: Exchange, mechanism: str, challenge: Any, connection: 
     """The next message. A password is stretched in a thread: that may take longer than others should wait."""
     try:
         if mechanism in HASHES:
-            return await trio.to_thread.run_sync(exchange.step, bytes(challenge))
+            return await anyio.to_thread.run_sync(exchange.step, bytes(challenge))
         return exchange.step(bytes(challenge))
     except (SaslError, ScramError) as error:
         raise AuthenticationError(f"{mechanism}: {error}", api="SaslAuthenticate", node=connection.node) from None

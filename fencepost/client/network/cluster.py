@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, NamedTuple, TypeVar
 
-import trio
+import anyio
 
 from fencepost.client.background import Background
 from fencepost.client.config import ClientConfig
@@ -81,6 +81,10 @@ class Cluster:
         self._wanted: dict[str, float] = {}
         self._tending = False
 
+    def check_loop(self) -> None:
+        """Raise RuntimeError where the caller runs in another event loop than the client."""
+        self._background.check_loop()
+
     @property
     def request_timeout_s(self) -> float:
         """How long one request may stay without an answer."""
@@ -122,7 +126,7 @@ class Cluster:
         known = [address for address in self.brokers.values() if address not in bootstrap]
         if self.brokers and self.config.metadata_recovery_strategy == "none":
             known, turned = list(self.brokers.values()), []
-        now = trio.current_time()
+        now = anyio.current_time()
         addresses = sorted([*known, *turned], key=lambda address: self._connections.retry_at(address) > now)
         last: ConnectionLostError | None = None
         for address in addresses:
@@ -140,7 +144,7 @@ class Cluster:
         self.brokers.clear()
         self._coordinators.clear()
         self._connections.close(f"beginning with the bootstrap servers again: {why}")
-        self._told_at = trio.current_time()
+        self._told_at = anyio.current_time()
 
     async def ask(
         self,
@@ -156,6 +160,7 @@ class Cluster:
 
         Raises ConnectionLostError, or FatalError when there is no common version.
         """
+        self._background.check_loop()
         connection = await (self.any_connection() if node is None else self.connection(node, purpose))
         version = connection.version_for(request.api_key, at_most=at_most, at_least=at_least)
         body = request.made(version) if isinstance(request, ByVersion) else request
@@ -188,7 +193,7 @@ class Cluster:
 
     def _give_up_on_brokers(self) -> None:
         """Known brokers that have told nothing for too long are no brokers of this cluster any more (KIP-1102)."""
-        now = trio.current_time()
+        now = anyio.current_time()
         if self._told_at is None:
             self._told_at = now
         trigger_s = self.config.metadata_recovery_rebootstrap_trigger_ms / 1000
@@ -197,7 +202,7 @@ class Cluster:
 
     def _want(self, name: str) -> None:
         """A topic is in use: what is known of it is kept fresh."""
-        self._wanted[name] = trio.current_time()
+        self._wanted[name] = anyio.current_time()
         if not self._tending:
             self._tending = True
             self._background.start_soon(self._keep_fresh)
@@ -208,8 +213,8 @@ class Cluster:
         max_age_s, max_idle_s = self.config.metadata_max_age_ms / 1000, self.config.metadata_max_idle_ms / 1000
         while self._wanted:
             known = [self._learned_at[name] for name in self._wanted if name in self._learned_at]
-            await trio.sleep_until(min(known, default=trio.current_time()) + max_age_s)
-            now = trio.current_time()
+            await anyio.sleep_until(min(known, default=anyio.current_time()) + max_age_s)
+            now = anyio.current_time()
             for name in [name for name, used_at in self._wanted.items() if used_at + max_idle_s < now]:
                 del self._wanted[name]
                 self.forget_topic(name)
@@ -222,11 +227,11 @@ class Cluster:
                 backoff.reset()
             except KafkaError as error:
                 _LOG.info("no fresh metadata: %s", error)  # whoever needs it asks, and is told
-                await trio.sleep(max(max_age_s / 10, backoff.next_delay()))
+                await anyio.sleep(max(max_age_s / 10, backoff.next_delay()))
         self._tending = False
 
     def _learn(self, answer: Any, *, everything: bool) -> None:
-        self._told_at = trio.current_time()
+        self._told_at = anyio.current_time()
         self.cluster_id = answer.cluster_id
         self.controller_id = answer.controller_id
         self.brokers = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
@@ -235,7 +240,7 @@ class Cluster:
             self.topics.clear()
             self.names.clear()
             self._learned_at.clear()
-        now = trio.current_time()
+        now = anyio.current_time()
         for topic in answer.topics:
             if topic.error_code:
                 self.forget_topic(topic.name)
@@ -261,7 +266,7 @@ class Cluster:
         """
         known = self.topics.get(name)
         max_age_s = self.config.metadata_max_age_ms / 1000
-        if known is not None and known.partitions and trio.current_time() - self._learned_at[name] < max_age_s:
+        if known is not None and known.partitions and anyio.current_time() - self._learned_at[name] < max_age_s:
             return known
 
         async def attempt() -> TopicInfo:
@@ -286,7 +291,7 @@ class Cluster:
         """Whether a topic's metadata is older than `metadata_max_age` (or was never there)."""
         learned = self._learned_at.get(name)
         # Added as `_keep_fresh` adds it: by a difference, rounded, that might wake up and find nothing old, for ever.
-        return learned is None or trio.current_time() >= learned + self.config.metadata_max_age_ms / 1000
+        return learned is None or anyio.current_time() >= learned + self.config.metadata_max_age_ms / 1000
 
     def leader(self, partition: TopicPartition) -> int:
         """The leader's id as far as is known, or -1."""
@@ -372,7 +377,7 @@ class Cluster:
             answer = await self.ask(node, request, **more)
         except (
             ConnectionLostError,
-            trio.Cancelled,
+            anyio.get_cancelled_exc_class(),
         ):  # who has less patience than a dead host takes is to get on as well
             self.forget_coordinator(kind, key)
             raise

@@ -5,7 +5,8 @@ import struct
 from collections import deque
 from typing import Any, TypeVar
 
-import trio
+import anyio
+import anyio.lowlevel
 
 from fencepost.client.core.throttle import pause_ms
 from fencepost.client.errors import (
@@ -61,14 +62,14 @@ class Connection:
         self._unsent_bytes = 0
         self._held: deque[tuple[Pending[Any], list[memoryview]]] = deque()
         self._holds = 0
-        self._to_send = trio.Event()
+        self._to_send = anyio.Event()
         self.closed_because: str | None = None
         self.failure: KafkaError | None = None
         """Why it ended, where another attempt would end the same way."""
-        self.ended = trio.Event()
+        self.ended = anyio.Event()
         self.quiet_until = -math.inf
-        """Until when, by trio's clock, the broker wants nothing from us."""
-        self.last_used = trio.current_time()
+        """Until when, by the event loop's clock, the broker wants nothing from us."""
+        self.last_used = anyio.current_time()
         self.answers = 0
         self.ready = False
         """Whether it is set up: who is who, and which versions are spoken."""
@@ -88,7 +89,7 @@ class Connection:
     @property
     def idle(self) -> bool:
         """Whether nobody waits for an answer."""
-        now = trio.current_time()
+        now = anyio.current_time()
         return all(request.overdue(now) for request in self._pending.values())
 
     def close(self, why: str, failure: KafkaError | None = None) -> None:
@@ -136,7 +137,7 @@ class Connection:
         api = KNOWN_BY_KEY[request.api_key]
         if self.closed_because is not None:
             raise self.failure or ConnectionLostError(self.closed_because, sent=False, api=api.name, node=self.node)
-        now = trio.current_time()
+        now = anyio.current_time()
         oldest = next(iter(self._pending.values()), None)
         if oldest is not None and oldest.overdue(now):
             # Whoever asked was cancelled, so nobody was left to notice that this broker answers nothing any more.
@@ -183,7 +184,7 @@ class Connection:
 
     def rest(self, seconds: float) -> None:
         """Send nothing for so long: the broker's quota is used up, and it would not read it either (KIP-219)."""
-        until = trio.current_time() + seconds
+        until = anyio.current_time() + seconds
         if seconds <= 0 or until <= self.quiet_until or self.closed:
             return
         if self.quiet_until == -math.inf:
@@ -231,7 +232,7 @@ class Connection:
     async def run(self) -> None:
         """Read answers and write what did not fit at once, until the connection is closed."""
         try:
-            async with trio.open_nursery() as nursery:
+            async with anyio.create_task_group() as nursery:
                 nursery.start_soon(self._write)
                 await self._read()
                 nursery.cancel_scope.cancel()
@@ -240,19 +241,19 @@ class Connection:
 
     async def _write(self) -> None:
         while True:
-            with trio.move_on_at(math.inf if self.quiet_until == -math.inf else self.quiet_until):
+            with anyio.CancelScope(deadline=math.inf if self.quiet_until == -math.inf else self.quiet_until):
                 await self._to_send.wait()
             if self.closed:
                 return
-            if self.quiet_until != -math.inf and self.quiet_until <= trio.current_time():
+            if self.quiet_until != -math.inf and self.quiet_until <= anyio.current_time():
                 self.quiet_until = -math.inf
                 self.release()
             try:
                 if self._send_some():
-                    self._to_send = trio.Event()
+                    self._to_send = anyio.Event()
                 else:
-                    await trio.lowlevel.wait_writable(self._socket)
-            except trio.ClosedResourceError:
+                    await anyio.wait_writable(self._socket)
+            except anyio.ClosedResourceError:
                 return
             except (OSError, AuthenticationError) as error:
                 self._broke(error)
@@ -319,8 +320,8 @@ class Connection:
                 count = self._wire.recv_into(into)
             except (BlockingIOError, InterruptedError):
                 try:
-                    await trio.lowlevel.wait_readable(self._socket)
-                except trio.ClosedResourceError:
+                    await anyio.wait_readable(self._socket)
+                except anyio.ClosedResourceError:
                     return 0
                 continue
             except (OSError, AuthenticationError) as error:
@@ -332,7 +333,7 @@ class Connection:
                 return 0
             self._reads += 1
             if self._reads % _FAIRNESS == 0:
-                await trio.lowlevel.checkpoint()
+                await anyio.lowlevel.checkpoint()
             return count
         return 0
 
@@ -350,7 +351,7 @@ class Connection:
             return False
         self.answers += 1
         self.proved = self.ready
-        self.last_used = trio.current_time()
+        self.last_used = anyio.current_time()
         pending.arrive(frame, start)
         return True
 

@@ -4,7 +4,7 @@ import math
 import ssl
 from collections.abc import Iterable
 
-import trio
+import anyio
 
 from fencepost.client.background import Background
 from fencepost.client.config import ClientConfig
@@ -41,7 +41,7 @@ class Reach:
         """A connection could not be made, or ended before it was of use (KIP-144)."""
         self.last = why
         self._failures += 1
-        self.retry_at = trio.current_time() + self._backoff.next_delay()
+        self.retry_at = anyio.current_time() + self._backoff.next_delay()
 
     def worked(self) -> None:
         self._failures = 0
@@ -68,7 +68,7 @@ class Connections:
         self._dial = dial
         self._tls = tls
         self._open: dict[tuple[Address, str], Connection] = {}
-        self._connecting: dict[tuple[Address, str], trio.Lock] = {}
+        self._connecting: dict[tuple[Address, str], anyio.Lock] = {}
         self._reach: dict[Address, Reach] = {}
         self._watching = False
 
@@ -95,7 +95,7 @@ class Connections:
             if node is not None:
                 found.node = node
             return found
-        async with self._connecting.setdefault(key, trio.Lock()):
+        async with self._connecting.setdefault(key, anyio.Lock()):
             found = self._open.get(key)
             if found is not None and not found.closed:
                 return found
@@ -113,8 +113,8 @@ class Connections:
 
     async def _pause(self, address: Address, node: int | None, reach: Reach) -> None:
         """Wait until the next attempt, if that is soon: a caller with a deadline is to hear what the matter is."""
-        due_s = reach.retry_at - trio.current_time()
-        await trio.sleep(max(0.0, min(due_s, _SOON_S)))
+        due_s = reach.retry_at - anyio.current_time()
+        await anyio.sleep(max(0.0, min(due_s, _SOON_S)))
         if due_s > _SOON_S:
             raise ConnectionLostError(
                 f"{address[0]}:{address[1]}: {reach.last}; not tried again yet", sent=False, node=node
@@ -148,7 +148,7 @@ class Connections:
     async def _connect(self, address: Address, node: int | None, reach: Reach) -> Connection:
         timeout_s = reach.setup_timeout_s(self._config)
         try:
-            with trio.move_on_after(timeout_s):
+            with anyio.move_on_after(timeout_s):
                 return await self._set_up(address, node, timeout_s)
         except HandshakeEndedError:
             await self._ended_mute(reach, address)
@@ -225,9 +225,9 @@ class Connections:
         most_s = self._config.connections_max_idle_ms / 1000
         while self._open:
             oldest = min(connection.last_used for connection in self._open.values())
-            await trio.sleep_until(max(oldest + most_s, trio.current_time() + most_s / 100))
+            await anyio.sleep_until(max(oldest + most_s, anyio.current_time() + most_s / 100))
             for key, connection in list(self._open.items()):
-                if connection.idle and connection.last_used + most_s <= trio.current_time():
+                if connection.idle and connection.last_used + most_s <= anyio.current_time():
                     connection.close("it was idle")
                     del self._open[key]
                     if connection.proved and key[0] in self._reach:

@@ -2,7 +2,7 @@
 
 import ssl
 
-import trio
+import anyio
 
 from fencepost.client.errors import KafkaError
 from fencepost.client.network.connection import Connection
@@ -27,7 +27,7 @@ async def security_protocol_of(dial: Dial, address: tuple[str, int], client_id: 
     unchecked.check_hostname = False
     unchecked.verify_mode = ssl.CERT_NONE
     for context in (None, unchecked):
-        with trio.move_on_after(_PATIENCE_S):
+        with anyio.move_on_after(_PATIENCE_S):
             try:
                 sasl = await _wants_sasl(dial, address, client_id, context)
             except (KafkaError, OSError):
@@ -47,7 +47,7 @@ async def _wants_sasl(dial: Dial, address: tuple[str, int], client_id: str, cont
             wire = tls = TlsWire(sock, context, address[0])
             await tls.handshake()
         connection = Connection(wire, address, None, client_id, _MOST_BYTES)
-        async with trio.open_nursery() as nursery:
+        async with anyio.create_task_group() as nursery:
             nursery.start_soon(connection.run)
             try:
                 await connection.negotiate(_PATIENCE_S)

@@ -5,7 +5,7 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
-import trio
+import anyio
 
 from fencepost.client.core.throttle import pause_ms
 from fencepost.client.errors import ConnectionLostError, KafkaError
@@ -26,7 +26,7 @@ class Pending(Generic[R]):
     connection: "Connection"
     api: Api
     version: int
-    _answered: trio.Event = field(default_factory=trio.Event)
+    _answered: anyio.Event = field(default_factory=anyio.Event)
     _abandoned: bool = False
     _began: float = 0.0
     _timeout_s: float = math.inf
@@ -55,12 +55,12 @@ class Pending(Generic[R]):
         the connection, because whatever is behind the missing answer would be late, too. Time in which the broker had
         us wait (its quota, KIP-219) does not count. Raises AuthenticationError when that ended the connection.
         """
-        self._began, self._timeout_s = trio.current_time(), timeout_s
+        self._began, self._timeout_s = anyio.current_time(), timeout_s
         while not self._answered.is_set():
             ends = self._ends()
-            if ends <= trio.current_time():
+            if ends <= anyio.current_time():
                 break
-            with trio.move_on_at(ends):
+            with anyio.CancelScope(deadline=ends):
                 await self._answered.wait()
         if self._lost is not None:
             raise self._lost
@@ -81,7 +81,7 @@ class Pending(Generic[R]):
         """The decoded answer; raises as `frame` does, and KafkaError where the bytes make no sense."""
         try:
             frame, start = await self.frame(timeout_s)
-        except trio.Cancelled:
+        except anyio.get_cancelled_exc_class():
             self._abandoned = True
             raise
         return self._decoded(frame, start)

@@ -5,7 +5,7 @@ import math
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-import trio
+import anyio
 
 from fencepost.client.core.partitioner import Random
 from fencepost.client.errors import ConnectionLostError, KafkaError, RetriableError
@@ -37,7 +37,7 @@ class Backoff:
         self._attempt = 0
 
     async def pause(self) -> None:
-        await trio.sleep(self.next_delay())
+        await anyio.sleep(self.next_delay())
 
 
 class RetryWarnings:
@@ -52,8 +52,8 @@ class RetryWarnings:
         self._warned_at: dict[str, float] = {}
 
     def failed(self, what: str, since: float, error: KafkaError, ends: float = math.inf) -> None:
-        """`what` has failed since `since`, now with `error`, and is tried again until `ends`, both on trio's clock."""
-        now = trio.current_time()
+        """`what` has failed since `since`, now with `error`, and is tried until `ends`, on the event loop's clock."""
+        now = anyio.current_time()
         subject = "" if isinstance(error, ConnectionLostError) else what
         if now - since < _FIRST_WARNING_S or now - self._warned_at.get(subject, -math.inf) < _NEXT_WARNING_S:
             return
@@ -86,7 +86,7 @@ class RetryLoop(Backoff):
     async def failed(self, error: KafkaError) -> None:
         """Warn if that has gone on for long, and pause before the next attempt."""
         if self._since is None:
-            self._since = trio.current_time()
+            self._since = anyio.current_time()
         self._warnings.failed(self._what, self._since, error)
         await self.pause()
 
@@ -120,9 +120,9 @@ class RetryPolicy:
         limit_ms = self.deadline_ms if deadline_ms is None else deadline_ms
         backoff = self.backoff()
         last: RetriableError | None = None
-        since = trio.current_time()
+        since = anyio.current_time()
         ends = since + limit_ms / 1000
-        with trio.move_on_at(ends):
+        with anyio.CancelScope(deadline=ends):
             while True:
                 try:
                     return await attempt()

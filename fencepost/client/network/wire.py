@@ -4,16 +4,19 @@ TLS is OpenSSL between two buffers in memory instead of OpenSSL on the socket: e
 come, many TLS records at once, and neither side ever waits inside of OpenSSL, so that cancelling leaves nothing behind.
 """
 
+import errno
+import os
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
-import trio
+import anyio
 
 from fencepost.client.errors import AuthenticationError, ConnectionLostError
 
 _READ_BYTES = 128 << 10
+_NEXT_ADDRESS_S = 0.25
 _JOIN_BYTES = 64 << 10
 """Small pieces become one TLS record, large ones are taken in steps of this size: what lies encrypted is bounded."""
 _NOT_TLS = {
@@ -64,7 +67,7 @@ class PlainWire:
         return True
 
     def close(self) -> None:
-        trio.lowlevel.notify_closing(self.socket)
+        anyio.notify_closing(self.socket)
         self.socket.close()
 
 
@@ -91,13 +94,13 @@ class TlsWire:
                 self._tell_alert()
                 raise refusal(error) from error
             while not self.flush():
-                await trio.lowlevel.wait_writable(self.socket)
+                await anyio.wait_writable(self.socket)
             if done:
                 return
             try:
                 ended = self._take_in()
             except BlockingIOError:
-                await trio.lowlevel.wait_readable(self.socket)
+                await anyio.wait_readable(self.socket)
             else:
                 if ended:
                     raise HandshakeEndedError("it was closed during the TLS handshake: is that listener one of TLS?")
@@ -156,7 +159,7 @@ class TlsWire:
         except (ssl.SSLError, ValueError):
             pass  # nobody waits for the other side's good-bye
         self._tell_alert()
-        trio.lowlevel.notify_closing(self.socket)
+        anyio.notify_closing(self.socket)
         self.socket.close()
 
     def _take_in(self) -> bool:
@@ -214,20 +217,64 @@ async def open_socket(host: str, port: int, timeout_s: float) -> socket.socket:
     Raises ConnectionLostError(sent=False).
     """
     where = f"{host}:{port}"
-    with trio.move_on_after(timeout_s):
+    with anyio.move_on_after(timeout_s):
         try:
-            stream = await trio.open_tcp_stream(host, port)
+            return await _first_connected(host, port)
         except OSError as error:
-            raise ConnectionLostError(f"{where}: {_cause(error)}", sent=False) from error
-        sock = socket.socket(fileno=stream.socket.detach())
-        sock.setblocking(False)
-        return sock
+            raise ConnectionLostError(f"{where}: {error}", sent=False) from error
     raise ConnectionLostError(f"{where}: no connection within {timeout_s:g} s", sent=False)
 
 
-def _cause(error: OSError) -> str:
-    """What went wrong at the last address."""
-    group = error.__cause__
-    if isinstance(group, BaseExceptionGroup):
-        return str(group.exceptions[-1])
-    return str(group or error)
+async def _first_connected(host: str, port: int) -> socket.socket:
+    """The socket that connects first. Raises the OSError of the last address that failed."""
+    connected: list[socket.socket] = []
+    failures: list[OSError] = []
+
+    async def attempt(family: int, address: Any, failed: anyio.Event) -> None:
+        try:
+            sock = await _connected(family, address)
+        except OSError as error:
+            failures.append(error)
+            failed.set()
+            return
+        connected.append(sock)
+        tasks.cancel_scope.cancel()
+
+    try:
+        found = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        async with anyio.create_task_group() as tasks:
+            for family, _, _, _, address in _alternating(found):
+                failed = anyio.Event()
+                tasks.start_soon(attempt, family, address, failed)
+                with anyio.move_on_after(_NEXT_ADDRESS_S):
+                    await failed.wait()
+        if not connected:
+            raise failures[-1]
+        return connected.pop(0)
+    finally:
+        for unused in connected:
+            unused.close()
+
+
+async def _connected(family: int, address: Any) -> socket.socket:
+    """A socket that is connected to this address. Raises OSError."""
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        wrong = sock.connect_ex(address)
+        if wrong in (errno.EINPROGRESS, errno.EWOULDBLOCK):
+            await anyio.wait_writable(sock)
+            wrong = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if wrong:
+            raise OSError(wrong, os.strerror(wrong))
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def _alternating(found: list[Any]) -> list[Any]:
+    """The addresses in the order in which they are tried: the second one is of the other family, if there is one."""
+    other = next((number for number, one in enumerate(found) if one[0] != found[0][0]), None)
+    return found if other is None else [found[0], found[other], *found[1:other], *found[other + 1 :]]

@@ -6,7 +6,7 @@ What is sent when and under which number is decided in `core.sequences`; here ar
 from collections.abc import Callable
 from typing import Protocol
 
-import trio
+import anyio
 
 from fencepost.client.core.sequences import PartitionQueue, Producer, SequencedBatch
 from fencepost.client.errors import KafkaError
@@ -64,7 +64,7 @@ class Batch(SequencedBatch):
         self.append_time_ms = -1
         self.trouble: KafkaError | None = None  # what went wrong with the last attempt
         self.error: KafkaError | None = None  # what it failed with
-        self.done = trio.Event()
+        self.done = anyio.Event()
         self.halves: list[Batch] = []
         self.ready_made = False  # `data` came from the program; only the producer's identity is missing
 
@@ -184,7 +184,7 @@ class Accumulator:
 
     def open_batch(self, queue: Queue, linger_s: float) -> Batch:
         """A new batch at the end of a partition's queue; the one before it is full."""
-        now = trio.current_time()
+        now = anyio.current_time()
         if queue.waiting:
             queue.waiting[-1].ready_at = 0.0
         self.active[queue.partition] = queue

@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Any
 
-import trio
+import anyio
+import anyio.lowlevel
 
 from fencepost.client.config import ProducerConfig
 from fencepost.client.core.partitioner import StickyPartition
@@ -53,7 +54,7 @@ class Appender:
         self.accumulator.flush()
         for batch in self.accumulator.unfinished():
             await batch.done.wait()
-        await trio.lowlevel.checkpoint()
+        await anyio.lowlevel.checkpoint()
 
     async def partitions_for(self, topic: str) -> dict[TopicPartition, PartitionInfo]:
         """The topic's partitions in order, each with its leader and replicas.
@@ -91,9 +92,10 @@ class Appender:
         `check` is called when nothing is waited for any more, and may still refuse the record. Cancelled means that the
         record is not in the buffer.
         """
+        self._cluster.check_loop()
         self._handed_in += 1
         if self._handed_in % _FAIRNESS == 0:
-            await trio.lowlevel.checkpoint()
+            await anyio.lowlevel.checkpoint()
         record = self._serializer.record(topic, value, key, headers, timestamp_ms)
         if self.sender is None or self.sender.fatal is not None:
             self.refuse_if_broken()
@@ -114,12 +116,13 @@ class Appender:
         timestamp_ms: int | None,
         linger_s: float,
     ) -> Batch:
-        """`enqueue` without waiting. Raises trio.WouldBlock where that would wait."""
+        """`enqueue` without waiting. Raises anyio.WouldBlock where that would wait."""
+        self._cluster.check_loop()
         self.refuse_if_broken()
         record = self._serializer.record(topic, value, key, headers, timestamp_ms)
         batch = self._put(topic, record, partition, linger_s)
         if batch is None:
-            raise trio.WouldBlock
+            raise anyio.WouldBlock
         return batch
 
     async def enqueue_many(
@@ -132,9 +135,10 @@ class Appender:
         check: Callable[[], None] | None = None,
     ) -> None:
         """`enqueue` for (key, value) pairs; `follow` is called for each batch that one of them went into."""
+        self._cluster.check_loop()
         source = iter(records)
         while pairs := list(islice(source, _CHUNK)):
-            await trio.lowlevel.checkpoint()
+            await anyio.lowlevel.checkpoint()
             self.refuse_if_broken()
             if check is not None:
                 check()
@@ -236,14 +240,14 @@ class Appender:
         check: Callable[[], None] | None,
     ) -> Batch:
         """Wait for the topic, then for room, for `max_block` in all. Raises RetriableError after that."""
-        ends = trio.current_time() + self._block_ms / 1000
+        ends = anyio.current_time() + self._block_ms / 1000
         size = RECORD_OVERHEAD + len(record[1] or b"") + len(record[2] or b"") + headers_size(record[3])
         if size > self._largest:
             raise self._too_large(size)
         taken = 0
         try:
             while True:
-                left_ms = max((ends - trio.current_time()) * 1000, 1)
+                left_ms = max((ends - anyio.current_time()) * 1000, 1)
                 await self._cluster.topic(topic, deadline_ms=left_ms)
                 self.refuse_if_broken()
                 if not taken and (self._memory.waiting or self._memory.used + size > self._memory.limit):
@@ -265,8 +269,8 @@ class Appender:
         """Put a batch that lacks only its producer behind what the partition has; waits and raises as `enqueue`."""
         if len(data) > self._largest:
             raise self._too_large(len(data))
-        ends = trio.current_time() + self._block_ms / 1000
-        left_ms = max((ends - trio.current_time()) * 1000, 1)
+        ends = anyio.current_time() + self._block_ms / 1000
+        left_ms = max((ends - anyio.current_time()) * 1000, 1)
         count_there = len((await self._cluster.topic(partition.topic, deadline_ms=left_ms)).partitions)
         if not 0 <= partition.partition < count_there:
             raise _no_such_partition(*partition, count_there)
@@ -282,7 +286,7 @@ class Appender:
 
     async def _room(self, size: int, ends: float) -> int:
         self.accumulator.flush()
-        with trio.move_on_at(ends):
+        with anyio.CancelScope(deadline=ends):
             await self._memory.wait(size)
             return size
         raise RetriableError(

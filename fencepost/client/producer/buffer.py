@@ -3,7 +3,8 @@
 import math
 from collections import deque
 
-import trio
+import anyio
+import anyio.lowlevel
 
 
 class _Waiter:
@@ -11,7 +12,7 @@ class _Waiter:
 
     def __init__(self, size_bytes: int) -> None:
         self.size_bytes = size_bytes
-        self.woken = trio.Event()
+        self.woken = anyio.Event()
         self.granted = False
 
 
@@ -51,18 +52,18 @@ class BufferMemory:
         """Take room, after everybody who came before. If this is cancelled nothing is taken."""
         if self.take(size_bytes):
             try:
-                await trio.lowlevel.checkpoint()
-            except trio.Cancelled:
+                await anyio.lowlevel.checkpoint()
+            except anyio.get_cancelled_exc_class():
                 self.give_back(size_bytes)
                 raise
             return
         waiter = _Waiter(size_bytes)
         self._waiters.append(waiter)
         self.waited += 1
-        began = trio.current_time()
+        began = anyio.current_time()
         try:
             await waiter.woken.wait()
-        except trio.Cancelled:
+        except anyio.get_cancelled_exc_class():
             if waiter.granted:
                 self.give_back(size_bytes)
             else:
@@ -70,7 +71,7 @@ class BufferMemory:
                 self._grant()
             raise
         finally:
-            self.wait_ns += int((trio.current_time() - began) * 1e9)
+            self.wait_ns += int((anyio.current_time() - began) * 1e9)
 
     def give_back(self, size_bytes: int) -> None:
         """Room is free again: whoever waits longest gets it, if it is enough."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-import trio
+import anyio
 
 from fencepost.client.errors import KafkaError
 from fencepost.client.producer.accumulator import Batch
@@ -59,9 +59,9 @@ class Delivery:
         return self.result()
 
     def result(self) -> RecordMetadata:
-        """The same, once `done`; before, trio.WouldBlock is raised."""
+        """The same, once `done`; before, anyio.WouldBlock is raised."""
         if not self._batch.done.is_set():
-            raise trio.WouldBlock
+            raise anyio.WouldBlock
         if not self._asked:
             self._asked = True
             self._tracker.asked(self._batch)
@@ -79,7 +79,7 @@ class Tracker:
         self._open: dict[Batch, int] = {}
         self._failed: dict[Batch, int] = {}  # how many records of the group nobody has asked about
         self._on_error = on_error
-        self._settled = trio.Event()
+        self._settled = anyio.Event()
 
     @property
     def errors(self) -> list[KafkaError]:
@@ -115,7 +115,7 @@ class Tracker:
     async def wait(self) -> None:
         """Return when all batches are done."""
         while self._open:
-            self._settled = trio.Event()
+            self._settled = anyio.Event()
             await self._settled.wait()
 
     def raise_errors(self) -> None:

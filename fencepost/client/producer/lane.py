@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Protocol
 
-import trio
+import anyio
 
 from fencepost.client.config import ProducerConfig
 from fencepost.client.network.connection import Connection
@@ -57,7 +57,7 @@ class Lane:
         """
         if self._lost is not connection:
             self._lost = connection
-            now = trio.current_time()
+            now = anyio.current_time()
             self.retry_at = now + self.backoff.next_delay()
             self._resend_at = now + resend.next_delay()
         return self._resend_at

@@ -4,7 +4,8 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Generic
 
-import trio
+import anyio
+import anyio.lowlevel
 
 from fencepost.client.background import Background
 from fencepost.client.config import ProducerConfig
@@ -86,14 +87,14 @@ class Producer(Generic[K, V]):
         self._purpose = purpose
         self._appender = Appender(cluster, config)
         self._linger_s = self._appender.linger_s
-        self._scope: trio.CancelScope | None = None
+        self._scope: anyio.CancelScope | None = None
         self._unattended = Tracker()
 
     def __repr__(self) -> str:
         return f"<Producer for {self._cluster.config.servers}>"
 
     async def __aenter__(self) -> "Producer[K, V]":
-        await trio.lowlevel.checkpoint()  # first: whoever is cancelled here has begun nothing
+        await anyio.lowlevel.checkpoint()  # first: whoever is cancelled here has begun nothing
         identity = OwnIdentity(self._cluster, self._background)
         accumulator = self._appender.accumulator
         identity.sender = Sender(self._cluster, accumulator, identity, self._config, self._purpose)
@@ -165,7 +166,7 @@ class Producer(Generic[K, V]):
         headers: Headers = (),
         timestamp_ms: int | None = None,
     ) -> Delivery:
-        """`submit` without waiting at all: raises trio.WouldBlock where that would wait, and the record is not in."""
+        """`submit` without waiting at all: raises anyio.WouldBlock where that would wait, and the record is not in."""
         batch = self._appender.put_nowait(topic, value, key, partition, headers, timestamp_ms, self._linger_s)
         return Delivery(batch, len(batch.records) - 1, self._unattended)
 
@@ -210,7 +211,7 @@ class SendMany(Generic[K, V]):
         return "<batch of a Producer>"
 
     async def __aenter__(self) -> "SendMany[K, V]":
-        await trio.lowlevel.checkpoint()
+        await anyio.lowlevel.checkpoint()
         return self
 
     async def __aexit__(
@@ -248,7 +249,7 @@ class SendMany(Generic[K, V]):
         headers: Headers = (),
         timestamp_ms: int | None = None,
     ) -> None:
-        """Hand in one record, or raise trio.WouldBlock where `send` would wait."""
+        """Hand in one record, or raise anyio.WouldBlock where `send` would wait."""
         batch = self._appender.put_nowait(topic, value, key, partition, headers, timestamp_ms, self._linger_s)
         self._tracker.follow(batch)
 

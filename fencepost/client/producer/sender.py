@@ -6,7 +6,8 @@ Numbers and their recovery (rows P2 to P7) are decided in `core.sequences`.
 import math
 from typing import Any
 
-import trio
+import anyio
+from anyio.abc import TaskGroup
 
 from fencepost.client.config import ProducerConfig
 from fencepost.client.core.partitions import NO_LEADER
@@ -45,7 +46,7 @@ class Sender:
         self._level = level_of(config)
         self._patience_s = config.delivery_timeout_ms / 1000
         self._lanes: dict[int, Lane] = {}
-        self._wake = trio.Event()
+        self._wake = anyio.Event()
         self._refreshing = False
         self._refresh_at = 0.0
         self._backoff = cluster.policy.backoff()
@@ -54,7 +55,7 @@ class Sender:
         self._turn = 0
         self.fatal: KafkaError | None = None
         self.in_flight = 0
-        self.quiet = trio.Event()
+        self.quiet = anyio.Event()
         self.quiet.set()
         accumulator.changed = self.wake
 
@@ -75,18 +76,18 @@ class Sender:
         limit_s = self._config.partitioner_availability_timeout_ms / 1000
         if not limit_s:
             return set()
-        latest = trio.current_time() - limit_s
+        latest = anyio.current_time() - limit_s
         wanted = {self._cluster.leader(partition) for partition in self._accumulator.active}
         return {node for node, lane in self._lanes.items() if lane.stuck_since < latest and node in wanted}
 
     async def run(self) -> None:
         """Send until cancelled. Exceptions that are nobody's answer leave this task."""
         try:
-            async with trio.open_nursery() as nursery:
+            async with anyio.create_task_group() as nursery:
                 while True:
-                    self._wake = trio.Event()
-                    wakes_at = self._round(nursery, trio.current_time())
-                    with trio.move_on_at(wakes_at):
+                    self._wake = anyio.Event()
+                    wakes_at = self._round(nursery, anyio.current_time())
+                    with anyio.CancelScope(deadline=wakes_at):
                         await self._wake.wait()
         finally:
             self._cluster.release(self._purpose)
@@ -95,7 +96,7 @@ class Sender:
 
     # -- deciding
 
-    def _round(self, nursery: trio.Nursery, now: float) -> float:
+    def _round(self, nursery: TaskGroup, now: float) -> float:
         """Send all that may be sent now; the time at which to look again."""
         if not self._accumulator.active:
             return math.inf
@@ -145,7 +146,7 @@ class Sender:
             self._cluster.policy.warnings.failed(what, since, trouble, batch.expires_at)
 
     def _sendable(
-        self, nursery: trio.Nursery, producer: tuple[int, int], now: float
+        self, nursery: TaskGroup, producer: tuple[int, int], now: float
     ) -> tuple[dict[int, list[Queue]], float]:
         """The partitions that have something to send, by leader; and when the others may have."""
         by_node: dict[int, list[Queue]] = {}
@@ -184,7 +185,7 @@ class Sender:
         for batch in lost:
             self._accumulator.finish(batch, place_lost(queue.partition, batch.trouble))
 
-    def _fill(self, nursery: trio.Nursery, lane: Lane, queues: list[Queue], now: float) -> float:
+    def _fill(self, nursery: TaskGroup, lane: Lane, queues: list[Queue], now: float) -> float:
         """Post requests to one broker while there is room; when to look again."""
         lane.stuck_since = min(lane.stuck_since, now)
         if lane.connection is None or lane.connection.closed:
@@ -230,7 +231,7 @@ class Sender:
                     queue.reconnected()
         except RetriableError as error:
             self._trouble = error
-            lane.retry_at = trio.current_time() + lane.backoff.next_delay()
+            lane.retry_at = anyio.current_time() + lane.backoff.next_delay()
             await self._refresh_metadata()
         except KafkaError as error:
             self.fail(error)
@@ -238,7 +239,7 @@ class Sender:
             lane.connecting = False
             self.wake()
 
-    def _ask_for_metadata(self, nursery: trio.Nursery, now: float) -> None:
+    def _ask_for_metadata(self, nursery: TaskGroup, now: float) -> None:
         if not self._refreshing and self._refresh_at <= now:
             self._refreshing = True
             nursery.start_soon(self._refresh_metadata)
@@ -255,12 +256,12 @@ class Sender:
             self.fail(error)
         finally:
             self._refreshing = False
-            self._refresh_at = trio.current_time() + self._backoff.next_delay()
+            self._refresh_at = anyio.current_time() + self._backoff.next_delay()
             self.wake()
 
     # -- one request
 
-    def _post(self, nursery: trio.Nursery, lane: Lane, connection: Connection, batches: list[Batch]) -> bool:
+    def _post(self, nursery: TaskGroup, lane: Lane, connection: Connection, batches: list[Batch]) -> bool:
         at_least = ZSTD_PRODUCE_VERSION if self._config.compression_type is Compression.ZSTD else 0
         try:
             at_most = self._identity.highest_produce_version
@@ -270,22 +271,22 @@ class Sender:
                 raise RetriableError("a topic's id is not known yet", code=ErrorCode.UNKNOWN_TOPIC_ID)
             pending = connection.post(version, request)
         except RetriableError as error:
-            now = trio.current_time()
+            now = anyio.current_time()
             self._back(batches, error, now + self._backoff.next_delay(), sent=False)
             self._ask_for_metadata(nursery, now)
             return False
         except KafkaError as error:
-            self._back(batches, error, trio.current_time(), sent=False)
+            self._back(batches, error, anyio.current_time(), sent=False)
             self.fail(error)
             return False
         self._count(batches)
         lane.in_flight, self.in_flight = lane.in_flight + 1, self.in_flight + 1
-        self.quiet = trio.Event() if self.quiet.is_set() else self.quiet
+        self.quiet = anyio.Event() if self.quiet.is_set() else self.quiet
         nursery.start_soon(self._settle, nursery, lane, pending, request, batches)
         return True
 
     def _count(self, batches: list[Batch]) -> None:
-        counters, now = self._accumulator.counters, trio.current_time()
+        counters, now = self._accumulator.counters, anyio.current_time()
         counters.requests += 1
         for batch in batches:
             if batch.attempts:
@@ -319,10 +320,10 @@ class Sender:
                 self._accumulator.release(batch)
 
     async def _settle(
-        self, nursery: trio.Nursery, lane: Lane, pending: Pending[Any], request: Any, batches: list[Batch]
+        self, nursery: TaskGroup, lane: Lane, pending: Pending[Any], request: Any, batches: list[Batch]
     ) -> None:
         """Wait for one answer and act on what it says of each batch."""
-        began = trio.current_time()
+        began = anyio.current_time()
         try:
             answer = await pending.wait(self._cluster.request_timeout_s)
         except KafkaError as error:
@@ -330,9 +331,9 @@ class Sender:
             self._back(batches, error, until, sent=not isinstance(error, ConnectionLostError) or error.sent)
             if not isinstance(error, ConnectionLostError):
                 self.fail(error)
-            self._ask_for_metadata(nursery, trio.current_time())
+            self._ask_for_metadata(nursery, anyio.current_time())
         else:
-            now = trio.current_time()
+            now = anyio.current_time()
             self._accumulator.counters.answered(now - began, answer.throttle_time_ms)
             self._read_answer(nursery, lane, request, answer, batches)
         finally:
@@ -342,7 +343,7 @@ class Sender:
                 self.quiet.set()
             self.wake()
 
-    def _read_answer(self, nursery: trio.Nursery, lane: Lane, request: Any, answer: Any, batches: list[Batch]) -> None:
+    def _read_answer(self, nursery: TaskGroup, lane: Lane, request: Any, answer: Any, batches: list[Batch]) -> None:
         said = told_of(request, answer)
         pauses: Pauses = {}
         stale = False
@@ -359,7 +360,7 @@ class Sender:
                     misplaced = False
             stale |= misplaced
         if stale:
-            self._ask_for_metadata(nursery, trio.current_time())
+            self._ask_for_metadata(nursery, anyio.current_time())
 
     def _judge(self, lane: Lane, batch: Batch, code: ErrorCode, told: Any, pauses: Pauses) -> bool:
         """Act on what a broker says of a batch; True when fresh metadata is needed before it is sent again.
@@ -389,7 +390,7 @@ class Sender:
                 if code.retriable or (batch.queue.restart and batch.attempts > 1):
                     pause = self._turnover if code is ErrorCode.CONCURRENT_TRANSACTIONS else self._backoff
                     if pause not in pauses:
-                        pauses[pause] = trio.current_time() + pause.next_delay()
+                        pauses[pause] = anyio.current_time() + pause.next_delay()
                     batch.queue.backoff_until = pauses[pause]
                 return code.retriable and code is not ErrorCode.CONCURRENT_TRANSACTIONS
             case Verdict.REFUSED:

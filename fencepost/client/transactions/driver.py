@@ -2,8 +2,9 @@
 
 from types import TracebackType
 
-import trio
+import anyio
 
+from fencepost.client.background import shielded
 from fencepost.client.core.txn_failures import error_of
 from fencepost.client.core.txn_machine import Misuse, step
 from fencepost.client.core.txn_state import (
@@ -55,6 +56,8 @@ class TransactionDriver:
         self.state = TxnState()
         self.last: KafkaError | None = None
         """What went wrong last on the way to the outcome."""
+        self.cancelled: BaseException | None = None
+        """The cancellation that came on the way to the last outcome; under asyncio nobody raises it again but we."""
         self._asking: AskInit | AskEnd | None = None
 
     def note(self, event: Anything) -> Told | None:
@@ -70,18 +73,26 @@ class TransactionDriver:
         """From `event` to its outcome, asking again until `default_api_timeout` is over.
 
         When the caller is cancelled, what is under way is asked for again for `grace_s` seconds, shielded. Then
-        Cancelled is raised, unless a commit may have happened and nobody has told: that is told.
+        Cancelled is raised, unless there is an outcome by then, or a commit may have happened and nobody has told: that
+        is told, and `cancelled` has the cancellation.
         """
-        self.last = None
+        self.last = self.cancelled = None
         told = self.note(event)
         if told is not None:
             return told
         try:
             return await self._until_told(what)
-        except trio.Cancelled:
-            with trio.CancelScope(shield=True, deadline=trio.current_time() + grace_s):
-                if grace_s:
-                    return await self._until_told(what)
+        except anyio.get_cancelled_exc_class() as cancelled:
+            self.cancelled = cancelled
+            found: list[Told] = []
+
+            async def ask_on() -> None:
+                found.append(await self._until_told(what))
+
+            if grace_s:
+                await shielded(grace_s, ask_on)
+            if found:
+                return found[0]
             told = self._give_up()
             if told.outcome is Outcome.UNKNOWN:
                 return told
@@ -112,7 +123,7 @@ class TransactionDriver:
                     self.last = error_of(answer.code, f"{api} was not carried out", api, self.link.node)
             except KafkaError as error:
                 event, self.last = _heard(asking, error), error
-            except trio.Cancelled:
+            except anyio.get_cancelled_exc_class():
                 self.note(NoAnswer(sent=True))
                 raise
             told = self.note(event)
@@ -185,7 +196,7 @@ class UnknownOutcome:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         lost = isinstance(error, ConnectionLostError) and error.sent
-        if lost or isinstance(error, trio.Cancelled):
+        if lost or isinstance(error, anyio.get_cancelled_exc_class()):
             self._driver.note(Event.DOUBTED)
 
 

@@ -5,9 +5,10 @@ What may follow what, and what each answer means, is decided in `core.txn_machin
 
 from collections.abc import Mapping
 
-import trio
+import anyio
+import anyio.lowlevel
 
-from fencepost.client.background import Background
+from fencepost.client.background import Background, shielded
 from fencepost.client.config import TransactionalProducerConfig
 from fencepost.client.consumer.committer import Committer
 from fencepost.client.core.group_types import CommittedOffset, GroupMetadata
@@ -53,13 +54,13 @@ class TransactionManager:
         self._link = TransactionLink(cluster, transactional_id, purpose, timeout_ms, two_phase=self.two_phase)
         self._driver = TransactionDriver(cluster, self._link)
         self._policy = self._driver.policy
-        self._scope: trio.CancelScope | None = None
+        self._scope: anyio.CancelScope | None = None
         self._broken_by: KafkaError | None = None
         self._transaction: OpenTransaction | None = None
         self._in_doubt: OpenTransaction | None = None
         self._turnover = Turnover()
         self._adding = False
-        self._added = trio.Event()
+        self._added = anyio.Event()
 
     # -- life
 
@@ -79,7 +80,7 @@ class TransactionManager:
         assert self._scope is not None
         self.appender.close()
         self._scope.cancel()
-        await trio.lowlevel.cancel_shielded_checkpoint()
+        await anyio.lowlevel.cancel_shielded_checkpoint()
 
     async def reinitialise(self) -> bool | None:
         """After OutcomeUnknownError: find out what became of the transaction, and be ready for the next one.
@@ -182,10 +183,10 @@ class TransactionManager:
         if spoken is None:
             spoken = await self._policy.run(self._link.spoken, what="finding the transaction coordinator")
         else:
-            await trio.lowlevel.checkpoint_if_cancelled()
+            await anyio.lowlevel.checkpoint_if_cancelled()
         if spoken.tv2 and self._turnover.pause_s:
-            await trio.sleep_until(self._turnover.due(trio.current_time()))
-        self._turnover.began(trio.current_time())
+            await anyio.sleep_until(self._turnover.due(anyio.current_time()))
+        self._turnover.began(anyio.current_time())
         self._driver.note(Begin(spoken.tv2, spoken.bumps))
         self._transaction = OpenTransaction(spoken.tv2, committer)
         return self._transaction
@@ -205,7 +206,7 @@ class TransactionManager:
 
     def _begin_adding(self, transaction: OpenTransaction) -> None:
         self._adding = True
-        self._added = trio.Event()
+        self._added = anyio.Event()
         self._background.start_soon(self._add_partitions, transaction)
 
     async def _add_partitions(self, transaction: OpenTransaction) -> None:
@@ -266,7 +267,9 @@ class TransactionManager:
         try:
             await self._send_all(transaction)
             await self._commit(transaction)
-            await trio.lowlevel.checkpoint_if_cancelled()
+            await anyio.lowlevel.checkpoint_if_cancelled()
+            if self._driver.cancelled is not None:
+                raise self._driver.cancelled
         except BaseException as error:
             await self.abort(transaction, error)
             raise
@@ -276,12 +279,12 @@ class TransactionManager:
         transaction.ending = True
         if transaction.offsets_under_way:
             raise RuntimeError("another task still sends offsets in this transaction")
-        began = trio.current_time()
+        began = anyio.current_time()
         self.appender.accumulator.flush()
         await transaction.tracker.wait()
-        self._turnover.acknowledged(trio.current_time() - began)
+        self._turnover.acknowledged(anyio.current_time() - began)
         if not self._driver.state.begun:
-            await trio.lowlevel.checkpoint()
+            await anyio.lowlevel.checkpoint()
         if transaction.error is not None:
             raise transaction.error
 
@@ -289,7 +292,7 @@ class TransactionManager:
         """Until the commit has an outcome; raises unless it is the one that was wanted."""
         told = await self._driver.drive(Event.COMMIT, "the commit", grace_s=ABORT_GRACE_S)
         if told.outcome is Outcome.COMMITTED:
-            self._turnover.ended(trio.current_time())
+            self._turnover.ended(anyio.current_time())
             self._close(transaction, committed=True)
             return
         error = self._lost(told, "the commit")
@@ -305,7 +308,8 @@ class TransactionManager:
         if transaction.over:
             return
         transaction.ending = True
-        with trio.CancelScope(shield=True, deadline=trio.current_time() + ABORT_GRACE_S):
+
+        async def take_back() -> None:
             transaction.fail(AbortableError("the transaction was aborted"))
             try:
                 await self._take_back()
@@ -318,9 +322,13 @@ class TransactionManager:
                     self._driver.note(Event.ABORT)
                     self._driver.note(Event.GIVE_UP)
                 self._close(transaction, committed=False)
+
+        cancelled = await shielded(ABORT_GRACE_S, take_back)
         if self._driver.state.phase is Phase.STALE and self._driver.last is not None:
             cause.add_note(f"the abort was not confirmed: {self._driver.last}")
         self._mend_sequences()
+        if cancelled is not None:
+            raise cancelled
 
     async def _take_back(self) -> None:
         """Nothing that the transaction has handed in is sent any more, and nothing of it is unanswered."""

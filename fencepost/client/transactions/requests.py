@@ -4,7 +4,7 @@ import logging
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple, TypeVar
 
-import trio
+import anyio
 
 from fencepost.client.core.group_types import CommittedOffset, GroupMetadata
 from fencepost.client.core.txn_errors import TABLE, Meaning
@@ -81,10 +81,10 @@ class TransactionLink:
         node = await self._cluster.coordinator(TRANSACTION, self._id)
         connection = await self._cluster.connection(node, self._purpose)
         if connection is not self._coordinator:
-            self._coordinator, self._negotiated_at = connection, trio.current_time()
+            self._coordinator, self._negotiated_at = connection, anyio.current_time()
         elif self._is_old():
             await connection.negotiate(self._cluster.request_timeout_s)
-            self._negotiated_at = trio.current_time()
+            self._negotiated_at = anyio.current_time()
         return self._spoken_by(connection)
 
     def spoken_now(self) -> NegotiatedVersions | None:
@@ -95,7 +95,7 @@ class TransactionLink:
         return self._spoken_by(connection)
 
     def _is_old(self) -> bool:
-        return trio.current_time() - self._negotiated_at >= self._cluster.config.metadata_max_age_ms / 1000
+        return anyio.current_time() - self._negotiated_at >= self._cluster.config.metadata_max_age_ms / 1000
 
     @staticmethod
     def _spoken_by(connection: Connection) -> NegotiatedVersions:

@@ -103,6 +103,6 @@ def test_the_first_five_minutes(address: str) -> None:
 
 
 def test_the_example_for_asyncio(address: str) -> None:
-    offsets = re.fullmatch(r"\[(\d+), (\d+)\]\n", said_by("From asyncio and FastAPI", address))
+    offsets = re.fullmatch(r"\[(\d+), (\d+)\]\n", said_by("Under asyncio, with FastAPI", address))
     assert offsets is not None
     assert abs(int(offsets[1]) - int(offsets[2])) == 1

@@ -1,5 +1,6 @@
 """Connections that go wrong, and failures of background tasks: nothing hangs, nothing is swallowed."""
 
+import asyncio
 import random
 import struct
 from collections.abc import Callable
@@ -10,7 +11,7 @@ import trio
 
 import fencepost
 from fencepost import KafkaError, RetriableError
-from fencepost.client.background import Background
+from fencepost.client.background import shielded
 from fencepost.client.network.retry import Backoff, RetryPolicy
 from tests.kit.scripted_broker import ScriptedBroker
 
@@ -143,18 +144,36 @@ async def test_both_failures_are_told_together(script: Script) -> None:
 async def test_work_under_way_outlives_a_cancelled_caller(autojump_clock: trio.testing.MockClock) -> None:
     finished: list[str] = []
 
-    async def work() -> str:
+    async def work() -> None:
         await trio.sleep(0.05)
         finished.append("yes")
-        return "done"
 
-    async with trio.open_nursery() as nursery:
-        background = Background(nursery)
-        with trio.move_on_after(0.01) as scope:
-            await background.finish(work, grace_s=5)
-        assert scope.cancelled_caught
-        assert finished == ["yes"]
-        assert await background.finish(work, grace_s=5) == "done"
+    with trio.move_on_after(0.01) as scope:
+        await shielded(5, work)
+        await trio.lowlevel.checkpoint()
+    assert scope.cancelled_caught
+    assert finished == ["yes"]
+    began = trio.current_time()
+    assert await shielded(5, trio.sleep_forever) is None
+    assert trio.current_time() - began == pytest.approx(5)
+
+
+def test_work_under_way_outlives_every_cancellation_of_asyncio() -> None:
+    finished: list[str] = []
+
+    async def work() -> None:
+        await asyncio.sleep(0.05)
+        finished.append("yes")
+
+    async def main() -> BaseException | None:
+        task = asyncio.create_task(shielded(5, work))
+        for _ in range(3):
+            await asyncio.sleep(0.01)
+            task.cancel()
+        return await task
+
+    assert isinstance(asyncio.run(main()), asyncio.CancelledError)
+    assert finished == ["yes"]
 
 
 def test_pauses_grow_to_a_limit_with_a_seeded_jitter() -> None:

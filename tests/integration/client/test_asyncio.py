@@ -1,0 +1,380 @@
+"""The client under asyncio: the same classes, with asyncio's cancellation, timeouts and ends."""
+
+import asyncio
+import contextvars
+import gc
+import os
+import random
+import threading
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+import pytest
+import trio
+
+from fencepost import AbortableError, Client, Consumer, KafkaError, TopicPartition
+from tests.kit.broker_process import BrokerProcess
+
+WAIT_S = 100.0
+FEW_MS = 0.004
+
+
+def run(main: Coroutine[Any, Any, Any]) -> None:
+    """Run it to its end, with a deadline, and see that neither a task nor a socket is left."""
+
+    async def bounded() -> None:
+        async with asyncio.timeout(WAIT_S):
+            await main
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    gc.collect()
+    before = len(os.listdir("/proc/self/fd")) if os.path.exists("/proc/self/fd") else 0
+    asyncio.run(bounded())
+    gc.collect()
+    assert not before or len(os.listdir("/proc/self/fd")) <= before
+
+
+async def create(kafka: Client, *topics: str, partitions: int = 1) -> None:
+    async with kafka.admin() as admin:
+        for topic in topics:
+            await admin.create_topic(topic, partitions=partitions)
+
+
+async def committed_values(kafka: Client, topic: str) -> list[bytes | None]:
+    found: list[bytes | None] = []
+    async with kafka.consumer(topic) as consumer:
+        async for batch in consumer.read_to_end():
+            found += [record.value for record in batch]
+    return found
+
+
+def test_all_classes(address: str, name: str) -> None:
+    async def main() -> None:
+        source, target = f"{name}-in", f"{name}-out"
+        async with Client(address) as kafka:
+            await create(kafka, source, target, partitions=2)
+            async with kafka.admin() as admin:
+                assert {source, target} <= set(await admin.list_topics())
+                assert await admin.group_lag(name) is not None
+            async with kafka.producer() as producer:
+                place = await producer.send(source, b"0", key=b"0")
+                assert place.offset == 0
+                deliveries = [await producer.submit(source, b"%d" % n) for n in range(1, 50)]
+                assert [(await one.wait()).topic for one in deliveries] == [source] * 49
+                await asyncio.gather(*(producer.send(source, b"%d" % n) for n in range(50, 100)))
+                async with producer.batch() as batch:
+                    for n in range(100, 300):
+                        await batch.send(source, b"%d" % n)
+                await producer.send_many(source, ((None, b"%d" % n) for n in range(300, 1000)))
+            done = 0
+            async with kafka.consumer(source, group=name) as consumer, kafka.transactional_producer(name) as sender:
+                async for records in consumer.batches(max_records=100):
+                    try:
+                        async with sender.transaction() as txn:
+                            for record in records:
+                                await txn.send(target, record.value)
+                            if done == 300:
+                                done += 1
+                                raise AbortableError("once more")
+                            await txn.send_offsets(consumer)
+                        done += len(records)
+                    except AbortableError:
+                        continue
+                    if done == 1001:
+                        break
+                assert sum(offset or 0 for offset in (await consumer.committed()).values()) == 1000
+            assert sorted(map(int, filter(None, await committed_values(kafka, target)))) == list(range(1000))
+            async with kafka.consumer(target, isolation="read_uncommitted") as whole:
+                units = 0
+                async for unit in whole.transactions():
+                    units += len(list(unit))
+                    if units == 1000:
+                        break
+
+    run(main())
+
+
+def test_a_read_that_is_cancelled_loses_nothing(address: str, name: str) -> None:
+    async def read(consumer: Consumer, one_by_one: bool) -> list[bytes | None]:
+        if one_by_one:
+            async for record in consumer:
+                return [record.value]
+        async for batch in consumer.batches(7):
+            return [record.value for record in batch]
+        raise AssertionError
+
+    async def main() -> None:
+        got: list[bytes | None] = []
+        cancelled, chance = 0, random.Random(1)
+        async with Client(address) as kafka:
+            await create(kafka, name, partitions=2)
+            async with kafka.producer(compression="lz4") as producer:
+                await producer.send_many(name, ((None, b"%d" % n) for n in range(2000)))
+            async with kafka.consumer(name, group=name) as consumer:
+                while len(got) < 2000:
+                    task = asyncio.create_task(read(consumer, chance.random() < 0.5))
+                    for _ in range(chance.randrange(6)):
+                        await asyncio.sleep(0)
+                    if chance.random() < 0.5:
+                        task.cancel()
+                    try:
+                        got += await task
+                    except asyncio.CancelledError:
+                        cancelled += 1
+        assert sorted(int(value or b"") for value in got) == list(range(2000))
+        assert cancelled > 10
+
+    run(main())
+
+
+def test_a_transaction_that_is_cancelled_is_whole_or_gone(address_of_both: str, name: str) -> None:
+    async def main() -> None:
+        known: set[int] = set()
+        chance, cancelled = random.Random(2), 0
+        async with Client(address_of_both) as kafka:
+            await create(kafka, name)
+            async with kafka.transactional_producer(name) as producer:
+                for number in range(150):
+                    txn: Any = None
+
+                    async def one(number: int = number) -> None:
+                        nonlocal txn
+                        async with producer.transaction() as txn:
+                            await txn.send(name, b"%d" % number)
+                            await txn.send(name, b"%d" % number)
+
+                    task = asyncio.create_task(one())
+                    await asyncio.sleep(chance.random() * FEW_MS)
+                    asked = task.cancel()
+                    again = asked and chance.random() < 0.5
+                    if again:
+                        await asyncio.sleep(0)
+                        task.cancel()
+                    try:
+                        await task
+                        assert not asked, "a cancellation is not swallowed"
+                    except asyncio.CancelledError:
+                        cancelled += 1
+                    if txn is not None and txn.committed:
+                        known.add(number)
+                    elif not asked:
+                        raise AssertionError("a block that ended well has committed")
+            found = await committed_values(kafka, name)
+        assert sorted(int(value or b"") for value in found) == sorted([*known, *known])
+        assert cancelled > 10
+
+    run(main())
+
+
+def test_timeouts(address: str, name: str) -> None:
+    async def main() -> None:
+        async with Client(address) as kafka:
+            await create(kafka, name)
+            async with kafka.consumer(name, group=name) as consumer, kafka.producer() as producer:
+                with pytest.raises(TimeoutError):  # noqa: PT012 - as a program has it
+                    async with asyncio.timeout(0.2):
+                        async for _ in consumer:
+                            pass
+                with pytest.raises(TimeoutError):
+                    await asyncio.wait_for(anext(consumer.batches()), 0.2)
+                await producer.send(name, b"x")
+                async with asyncio.timeout(WAIT_S):
+                    assert (await anext(consumer.batches()))[0].value == b"x"
+
+    run(main())
+
+
+def test_errors_are_the_same_and_stand_alone(address: str, name: str) -> None:
+    async def main() -> None:
+        with pytest.raises(ZeroDivisionError):  # noqa: PT012 - as a program has it
+            async with Client(address) as kafka:
+                await create(kafka, name)
+                async with kafka.transactional_producer(name) as producer, producer.transaction() as txn:
+                    await txn.send(name, b"never")
+                    raise ZeroDivisionError
+        async with Client(address) as kafka, kafka.admin() as admin:
+            with pytest.raises(KafkaError, match="already exists") as wrong:
+                await admin.create_topic(name)
+            assert any(entry.name == "main" for entry in wrong.traceback)
+            assert await committed_values(kafka, name) == []
+        async with asyncio.TaskGroup() as tasks:
+            opened = asyncio.Event()
+
+            async def wait() -> None:
+                async with Client(address) as kafka, kafka.consumer(name, group=name):
+                    opened.set()
+                    await asyncio.sleep(WAIT_S)
+
+            task = tasks.create_task(wait())
+            await opened.wait()
+            task.cancel()
+        assert task.cancelled()
+
+    run(main())
+
+
+def test_what_fails_in_the_background_ends_the_block(address: str) -> None:
+    async def fail() -> None:
+        raise ZeroDivisionError
+
+    async def main() -> None:
+        with pytest.raises(ZeroDivisionError):  # noqa: PT012 - as a program has it
+            async with Client(address) as kafka:
+                kafka._tasks.start_soon(fail)
+                await asyncio.sleep(WAIT_S)
+        assert asyncio.current_task().cancelling() == 0  # type: ignore[union-attr]
+
+    run(main())
+
+
+def test_a_client_is_for_the_loop_that_opened_it(address: str, name: str) -> None:
+    told: list[str] = []
+
+    async def use(*calls: Callable[[], Awaitable[Any]]) -> None:
+        for call in calls:
+            with pytest.raises(
+                RuntimeError, match=r"opened in another event loop.*`from fencepost import Client`"
+            ) as wrong:
+                await call()
+            told.append(str(wrong.value))
+
+    async def main() -> None:
+        async with Client(address) as kafka:
+            await create(kafka, name)
+            async with (
+                kafka.producer() as producer,
+                kafka.consumer(name) as consumer,
+                kafka.admin() as admin,
+                kafka.transactional_producer(name) as sender,
+                sender.transaction() as txn,
+            ):
+                calls: list[Callable[[], Awaitable[Any]]] = [
+                    lambda: producer.send(name, b"x"),
+                    lambda: producer.send_many(name, [(None, b"x")]),
+                    lambda: txn.send(name, b"x"),
+                    lambda: anext(consumer.batches()),
+                    lambda: anext(aiter(consumer)),
+                    admin.list_topics,
+                    lambda: kafka.producer().__aenter__(),
+                ]
+                await asyncio.to_thread(asyncio.run, use(*calls))
+                await asyncio.to_thread(trio.run, use, *calls)
+            assert await committed_values(kafka, name) == []
+
+    run(main())
+    assert len(told) == 14
+    assert all("`from fencepost import Client`" in one for one in told)
+
+
+def test_a_trio_client_says_so_under_asyncio(address: str) -> None:
+    async def main() -> None:
+        async with Client(address) as kafka, kafka.admin() as admin:
+
+            async def other() -> None:
+                with pytest.raises(RuntimeError, match="opened in another event loop"):
+                    await admin.list_topics()
+
+            await trio.to_thread.run_sync(asyncio.run, other())
+
+    trio.run(main)
+
+
+def test_several_clients_and_context_variables(address: str, name: str) -> None:
+    who = contextvars.ContextVar("who", default="nobody")
+    seen: list[str] = []
+
+    def serialize(value: str) -> bytes:
+        seen.append(who.get())
+        return value.encode()
+
+    async def main() -> None:
+        async with Client(address) as one, Client(address) as other:
+            await create(one, name)
+            async with one.producer(value_serializer=serialize) as first, other.producer() as second:
+
+                async def send(me: str) -> None:
+                    who.set(me)
+                    await first.send(name, me)
+                    await second.send(name, me.encode())
+
+                await asyncio.gather(send("ann"), send("bob"))
+        assert sorted(seen) == ["ann", "bob"]
+        assert threading.active_count() == 1 or not [t for t in threading.enumerate() if "fencepost" in t.name]
+
+    run(main())
+
+
+def test_callbacks_are_awaited(address: str, name: str) -> None:
+    given: list[frozenset[TopicPartition]] = []
+
+    async def assigned(consumer: Any, partitions: frozenset[TopicPartition]) -> None:
+        await asyncio.sleep(0)
+        given.append(partitions)
+
+    async def main() -> None:
+        async with Client(address) as kafka:
+            await create(kafka, name)
+            async with kafka.consumer(group=name) as consumer, kafka.producer() as producer:
+                consumer.subscribe(name, on_assigned=assigned)
+                await producer.send(name, b"x")
+                await anext(consumer.batches())
+
+    run(main())
+    assert given == [frozenset({TopicPartition(name, 0)})]
+
+
+def test_a_loop_that_ends_lets_the_client_abort(address: str, name: str) -> None:
+    async def main() -> None:
+        opened = asyncio.Event()
+
+        async def work() -> None:
+            async with (
+                Client(address) as kafka,
+                kafka.transactional_producer(name) as producer,
+                producer.transaction() as txn,
+            ):
+                await txn.send(name, b"never")
+                opened.set()
+                await asyncio.sleep(WAIT_S)
+
+        async with Client(address) as kafka:
+            await create(kafka, name)
+        main.task = asyncio.create_task(work())  # type: ignore[attr-defined] # asyncio.run cancels it with the rest
+        await opened.wait()
+
+    async def look() -> None:
+        async with Client(address) as kafka, kafka.admin() as admin:
+            [left] = [one for one in await admin.list_transactions() if one.transactional_id == name]
+            assert left.state in ("CompleteAbort", "PrepareAbort", "Empty")
+            assert await committed_values(kafka, name) == []
+
+    asyncio.run(main())
+    run(look())
+
+
+def test_the_broker_is_killed_and_comes_back(tmp_path: Any, name: str) -> None:
+    async def main(broker: BrokerProcess) -> None:
+        async with Client(broker.address) as kafka:
+            await create(kafka, name)
+            async with kafka.producer() as producer, kafka.consumer(name, group=name) as consumer:
+                got: list[int] = []
+
+                async def read() -> None:
+                    async for record in consumer:
+                        got.append(int(record.value or b""))
+                        if len(got) == 300:
+                            return
+
+                reader = asyncio.create_task(read())
+                for turn in range(3):
+                    async with producer.batch() as batch:
+                        for n in range(100):
+                            await batch.send(name, b"%d" % (turn * 100 + n))
+                    if turn < 2:
+                        await asyncio.to_thread(broker.kill)
+                        await asyncio.to_thread(broker.start)
+                await reader
+                assert got == list(range(300))
+
+    with BrokerProcess(tmp_path, data_dir=tmp_path / "data") as broker:
+        run(main(broker))
