@@ -76,7 +76,7 @@ async def main(address: str) -> None:
 async def both_have_work(admin: fencepost.Admin) -> None:
     """Wait until the group has two members with partitions of their own."""
     while True:
-        told = await admin.describe_group(GROUP)
+        told = (await admin.describe_groups(GROUP))[GROUP]
         if len([member for member in told.members if member.partitions]) == 2:
             return
         await trio.sleep(0.1)

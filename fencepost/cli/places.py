@@ -23,7 +23,7 @@ async def partitions_of(admin: "Admin", places: "tuple[Place, ...]") -> "list[To
     from fencepost.client.admin.client import parts_of
     from fencepost.client.admin.why import check_exists
 
-    described = await admin.describe_topics(*{place.topic for place in places})
+    described = await admin.describe_topics({place.topic for place in places})
     there = [TopicPartition(name, n) for name, one in described.items() for n in range(len(one.partitions))]
     for topic, number in places:
         if number is not None:

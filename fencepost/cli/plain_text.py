@@ -1,5 +1,6 @@
 """Values as people read them: aligned tables, ages, times, names that a client chose."""
 
+import time
 from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
@@ -63,6 +64,11 @@ def size(count: int) -> str:
         amount /= 1024
         unit += 1
     return f"{count} B" if unit == 0 else f"{amount:.1f} {_UNITS[unit]}"
+
+
+def now_ms() -> int:
+    """The present time, in ms since 1970."""
+    return time.time_ns() // 1_000_000
 
 
 def moment(time_ms: int) -> str:

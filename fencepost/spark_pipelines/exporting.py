@@ -222,7 +222,7 @@ def _identity(kafka: Mapping[str, Any], topics: Sequence[str]) -> tuple[str, dic
         async with Client.from_config(dict(kafka)) as client, client.admin() as admin:
             cluster_id = (await admin.describe_cluster()).cluster_id
             try:
-                described = await admin.describe_topics(*topics)
+                described = await admin.describe_topics(topics)
             except* ItemsFailedError as group:
                 raise PipelineError(f"{group.exceptions[0]}") from None
             ids = {name: one.topic_id.hex() if any(one.topic_id) else "" for name, one in described.items()}

@@ -14,7 +14,6 @@ BEGIN, END = "<!-- public names: written by tests/architecture/public_names.py -
 PACKAGES = ("fencepost", "fencepost.client", "fencepost.client.admin", "fencepost.sync")
 BETWEEN_PARTS: dict[str, set[str]] = {
     "Client": {"cluster"},
-    "Admin": {"cluster"},
     "ItemsFailedError": {"derive"},
     "WholeTransactions": {"close", "committed", "forget", "given", "offsets", "rewind"},
 }

@@ -183,9 +183,9 @@ async def test_our_admin_describes_groups_of_both_protocols_g11(start_broker: St
     with closing(member(broker, "t", **{"group.instance.id": "i", "client.id": "c"})) as a:
         until(lambda: len(held(a)) == 2, (a,), "a to have both")
         async with fencepost.Client(broker.address) as kafka, kafka.admin() as admin:
-            told = await admin.describe_group("g")
+            told = (await admin.describe_groups("g"))["g"]
             assert (told.state, told.protocol_type, told.protocol) == ("Stable", "consumer", "uniform")
             [only] = told.members
             assert (only.instance_id, only.client_id) == ("i", "c")
             assert only.partitions == (("t", 0), ("t", 1))
-            assert (await admin.describe_group("nobody")).state == "Dead"
+            assert (await admin.describe_groups("nobody"))["nobody"].state == "Dead"

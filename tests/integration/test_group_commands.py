@@ -144,7 +144,7 @@ def test_list_and_describe(broker: BrokerProcess, wire: Wire) -> None:
     commit(wire, "described-2", "described", 0)
     found = {one["group_id"]: one for one in told(broker, "list")}
     assert found["described-1"]["state"] == "Stable"
-    assert (found["described-2"]["state"], found["described-2"]["kind"]) == ("Empty", "classic")
+    assert (found["described-2"]["state"], found["described-2"]["type"]) == ("Empty", "classic")
     assert "described-2" not in {one["group_id"] for one in told(broker, "list", "--state", "stable")}
     assert "described-1" in {one["group_id"] for one in told(broker, "list", "--type", "Classic")}
     assert re.search(r"described-1 +classic +consumer +Stable", group(broker, "list").stdout)

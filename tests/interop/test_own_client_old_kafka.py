@@ -143,8 +143,8 @@ async def test_administration(old: OldKafka, name: str) -> None:
             assert not await admin.create_topic(name, partitions=1, replication_factor=1, if_not_exists=True)
             await admin.create_partitions(name, 3)
             assert name in await admin.list_topics()
-            await admin.alter_configs({"retention.ms": "3600000"}, topic=name)
-            while (await admin.configs(topic=name))["retention.ms"].value != "3600000":  # noqa: ASYNC110
+            await admin.incremental_alter_configs({"retention.ms": "3600000"}, topic=name)
+            while (await admin.describe_configs(topic=name))["retention.ms"].value != "3600000":  # noqa: ASYNC110
                 await trio.sleep(0.02)  # a Kafka's broker learns of it a moment after its controller
             async with kafka.producer() as producer:
                 await producer.send(name, b"x", partition=0)
@@ -152,11 +152,11 @@ async def test_administration(old: OldKafka, name: str) -> None:
             assert (await admin.list_offsets({place: "latest"}))[place].offset == 1
             await admin.delete_records({place: 1})
             await admin.alter_group_offsets(name, {place: 1})
-            assert (await admin.group_offsets(name))[place] == 1
+            assert (await admin.list_group_offsets(name))[place].offset == 1
             assert name in {group.group_id for group in await admin.list_groups()}
-            await admin.describe_group(name)
-            await admin.delete_group(name)
+            await admin.describe_groups(name)
+            await admin.delete_groups(name)
             with pytest.raises(fencepost.FatalError) as newer:
-                await admin.transactions()
+                await admin.describe_transactions()
             assert newer.value.code is ErrorCode.UNSUPPORTED_VERSION
             await admin.delete_topic(name)

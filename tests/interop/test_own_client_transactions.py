@@ -131,7 +131,7 @@ async def test_a_transaction_that_timed_out(address: str, tv2: bool, name: str) 
                 await producer.flush()
                 while True:
                     await trio.sleep(0.2)
-                    if (await admin.describe_transaction(name)).state != "Ongoing":
+                    if (await admin.describe_transactions(name))[name].state != "Ongoing":
                         return
 
         with trio.fail_after(SECONDS), pytest.raises(AbortableError if tv2 else FencedError):

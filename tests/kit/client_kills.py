@@ -105,7 +105,7 @@ class Run:
     async def _create(self) -> None:
         async with fencepost.Client(self._broker.address) as kafka, kafka.admin() as admin:
             if self._level != 2:
-                await admin.update_feature("transaction.version", self._level, downgrade=True)
+                await admin.update_features({"transaction.version": self._level}, downgrade=True)
             for topic in (SOURCE, TARGET):
                 await admin.create_topic(topic, partitions=PARTITIONS)
 

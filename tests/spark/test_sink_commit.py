@@ -112,7 +112,7 @@ def test_a_deleted_checkpoint_and_a_lost_mark_fail_loudly_and_say_what_to_do(boo
     with pytest.raises(SinkError, match=f"delete the group '{sink.name}'"):
         sink.write(range(10), BatchId("after", 0))
     with connect(sink.options()) as client, client.admin() as admin:
-        admin.delete_group(sink.name)
+        admin.delete_groups(sink.name)
     with pytest.raises(SinkError, match="firstBatch = 1"):
         sink.write(range(10, 20), BatchId("q", 1))
     assert sink.write(range(10, 20), BatchId("q", 1), firstBatch="1") is True
@@ -200,7 +200,7 @@ def test_a_topic_that_does_not_exist_is_named_at_once_also_by_a_batch_without_ro
 def test_a_record_that_the_topic_does_not_take_ends_the_batch_with_the_reason(ours: str) -> None:
     sink = Sink(ours)
     with connect(sink.options()) as client, client.admin() as admin:
-        admin.alter_configs({"max.message.bytes": "200"}, topic=sink.topic)
+        admin.incremental_alter_configs({"max.message.bytes": "200"}, topic=sink.topic)
     rows = pa.RecordBatch.from_pydict(
         {"key": [None], "value": ["x" * 500]}, pa.schema([("key", pa.string()), ("value", pa.string())])
     )

@@ -110,14 +110,14 @@ def set_feature_command(name: str, level: int, downgrade: bool, unsafe: bool, dr
     """
 
     async def talk(admin: "Admin") -> Any:
-        before = (await admin.features()).get(name, 0)
+        before = (await admin.describe_features()).finalized.get(name, 0)
         if level < before and not (downgrade or unsafe):
             raise KafkaError(
                 f"feature {name!r} is at level {before}: a lower level needs --downgrade, or --unsafe if metadata may"
                 " be lost",
                 code=ErrorCode.INVALID_UPDATE_VERSION,
             )
-        await admin.update_feature(name, level, downgrade=downgrade, unsafe=unsafe, validate_only=dry_run)
+        await admin.update_features({name: level}, downgrade=downgrade, unsafe=unsafe, validate_only=dry_run)
         return before
 
     before = broker.ask(talk)
@@ -154,7 +154,7 @@ def log_dirs_command(
         wanted = None
         if topics:
             wanted = await partitions_of(admin, tuple(Place(name, None) for name in topics))
-        return await admin.describe_log_dirs(*brokers, partitions=wanted)
+        return await admin.describe_log_dirs(brokers or None, partitions=wanted)
 
     found = broker.ask(talk)
     if broker.as_json:
@@ -211,7 +211,7 @@ def reassignments_command(broker: Broker) -> None:
     Example:
       fencepost cluster reassignments
     """
-    found = broker.ask(lambda admin: admin.list_reassignments())
+    found = broker.ask(lambda admin: admin.list_partition_reassignments())
     if broker.as_json:
         tell_json(cluster_text.moves_json(found))
         return

@@ -218,28 +218,20 @@ async def _listed(
     admin: "Admin", kinds: "Sequence[str]", everything: bool
 ) -> "list[tuple[Subject, list[ConfigEntry]]]":
     """Everything that has settings to show, with those settings."""
-    from fencepost.cli.setting_changes import settings_of
-    from fencepost.client import KafkaError
-    from fencepost.client.admin import ConfigSource
+    from fencepost.cli.setting_changes import settings_of_several
+    from fencepost.client.admin import ConfigResource, ConfigSource
     from fencepost.client.admin.plan_types import own_source
-    from fencepost.protocol.errors import ErrorCode
 
-    subjects = [Subject(kind, name or ALL_BROKERS) for kind, name in await admin.list_config_resources(*kinds)]
-    all_brokers = Subject("broker", ALL_BROKERS)
-    if "broker" in kinds and all_brokers not in subjects:
-        subjects.append(all_brokers)
+    resources = await admin.list_config_resources(kinds)
+    all_brokers = ConfigResource("broker", "")
+    if "broker" in kinds and all_brokers not in resources:
+        resources.append(all_brokers)
     found = []
-    for subject in sorted(subjects):
-        own = {own_source(subject.kind, subject.named[subject.kind])}
-        if subject.kind == "broker":
+    for resource, entries in (await settings_of_several(admin, resources)).items():
+        own = {own_source(*resource)}
+        if resource.kind == "broker":
             own.add(ConfigSource.STATIC_BROKER)
-        try:
-            entries = sorted((await settings_of(admin, subject.named)).items())
-        except KafkaError as error:
-            if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                raise
-            continue  # deleted after it was listed
-        shown = [entry for _, entry in entries if everything or entry.source in own]
+        shown = [entry for _, entry in sorted(entries.items()) if everything or entry.source in own]
         if shown:
-            found.append((subject, shown))
-    return found
+            found.append((Subject(resource.kind, resource.name or ALL_BROKERS), shown))
+    return sorted(found)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from fencepost.client.admin import Admin
 
 STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Assigning", "Reconciling", "Dead")
-KINDS = ("classic", "consumer")
+TYPES = ("classic", "consumer")
 
 
 @click.group()
@@ -49,9 +49,9 @@ def group() -> None:
 
 @group.command("list")
 @click.option("--state", "states", multiple=True, type=click.Choice(STATES, case_sensitive=False), help="Repeatable.")
-@click.option("--type", "kinds", multiple=True, type=click.Choice(KINDS, case_sensitive=False), help="Repeatable.")
+@click.option("--type", "types", multiple=True, type=click.Choice(TYPES, case_sensitive=False), help="Repeatable.")
 @broker_options
-def list_command(states: tuple[str, ...], kinds: tuple[str, ...], broker: Broker) -> None:
+def list_command(states: tuple[str, ...], types: tuple[str, ...], broker: Broker) -> None:
     """List groups with their state.
 
     Empty means that nobody reads under that name now: its offsets are kept for offsets.retention.minutes (a week),
@@ -62,12 +62,12 @@ def list_command(states: tuple[str, ...], kinds: tuple[str, ...], broker: Broker
       fencepost group list
       fencepost group list --state Stable --type consumer --json
     """
-    found = broker.ask(lambda admin: admin.list_groups(*states, kinds=kinds))
+    found = broker.ask(lambda admin: admin.list_groups(states=states, types=types))
     if broker.as_json:
         tell_json(json_value(found))
         return
     if found:
-        rows = [(one.group_id, one.kind, one.protocol_type, one.state) for one in found]
+        rows = [(one.group_id, one.type, one.protocol_type, one.state) for one in found]
         click.echo(table(("GROUP", "TYPE", "PROTOCOL", "STATE"), rows))
     click.echo(counted(len(found), "group"), err=True)
 
@@ -84,7 +84,7 @@ def describe_command(group_id: str, broker: Broker) -> None:
     """
 
     async def talk(admin: "Admin") -> Any:
-        return await known(admin, group_id), await admin.group_offsets(group_id, stable=False)
+        return await known(admin, group_id), await admin.list_group_offsets(group_id, require_stable=False)
 
     told, committed = broker.ask(talk)
     broker.tell(
@@ -140,12 +140,12 @@ async def _delete(admin: "Admin", group_id: str, dry_run: bool) -> tuple[str, st
     """Delete one group; what went, and why it did not."""
     try:
         told = await known(admin, group_id)
-        count = len(await admin.group_offsets(group_id, stable=False))
+        count = len(await admin.list_group_offsets(group_id, require_stable=False))
         what = f"group {cell(group_id)!r} with {counted(count, 'committed offset')}"
         if told.members:
             return what, f"it has {counted(len(told.members), 'member')}"
         if not dry_run:
-            await admin.delete_group(group_id)
+            await admin.delete_groups(group_id)
     except KafkaError as error:
         if error.code is ErrorCode.GROUP_ID_NOT_FOUND:
             return f"group {cell(group_id)!r}", "there is no such group"
@@ -162,7 +162,7 @@ async def _delete_offsets(
     from fencepost.client.admin import ItemsFailedError
 
     await known(admin, group_id)
-    committed = await admin.group_offsets(group_id, stable=False)
+    committed = await admin.list_group_offsets(group_id, require_stable=False)
     chosen = chosen_of(places, committed)
     if not chosen:
         raise KafkaError(
@@ -182,7 +182,7 @@ async def _delete_offsets(
     for partition in sorted(chosen):
         error = errors.get(partition)
         code = None if error is None else error.code
-        what = f"offset {committed[partition]} of {named([partition])}"
+        what = f"offset {committed[partition].offset} of {named([partition])}"
         done.append((what, why.get(code, code.name) if code is not None else None))
     return done
 

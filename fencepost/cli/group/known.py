@@ -10,8 +10,8 @@ if TYPE_CHECKING:
 
 
 async def known(admin: "Admin", group_id: str) -> Any:
-    """The group, described. Raises KafkaError (GROUP_ID_NOT_FOUND)."""
-    told = await admin.describe_group(group_id)
-    if told.state == "Dead":
-        raise KafkaError(f"there is no group {group_id!r}", code=ErrorCode.GROUP_ID_NOT_FOUND)
-    return told
+    """The description of the group. Raises KafkaError (GROUP_ID_NOT_FOUND)."""
+    found = (await admin.describe_groups(group_id))[group_id]
+    if found.state == "Dead":
+        raise KafkaError(f"group {group_id!r} does not exist", code=ErrorCode.GROUP_ID_NOT_FOUND)
+    return found

@@ -51,7 +51,7 @@ def lag(group_ids: tuple[str, ...], everyone: bool, read_mib: float, broker: Bro
         for name in names:
             if not everyone:
                 await known(admin, name)
-            found[name] = await admin.group_lag(name, count_bytes=round(read_mib * MIB))
+            found[name] = await admin.describe_group_lag(name, count_bytes=round(read_mib * MIB))
         return found
 
     found = broker.ask(talk)

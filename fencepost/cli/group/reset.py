@@ -60,7 +60,7 @@ def reset(
         from fencepost.client.admin.lag import moves
 
         await _refuse_if_read(admin, group_id, broker.bootstrap)
-        committed = await admin.group_offsets(group_id)
+        committed = {p: one.offset for p, one in (await admin.list_group_offsets(group_id)).items()}
         wanted = sorted(committed) if everywhere else await partitions_of(admin, places)
         if not wanted:
             raise KafkaError(f"group {group_id!r} has committed nothing; name the topics it is to read")
@@ -101,12 +101,12 @@ def _one_way(how: dict[str, Any]) -> tuple[str, int]:
 
 async def _refuse_if_read(admin: "Admin", group_id: str, bootstrap: str) -> None:
     """Members would go on where they are, and commit over it. A group that is not there yet may be given a place."""
-    told = await admin.describe_group(group_id)
-    if told.members or told.state not in ("Empty", "Dead"):
+    found = (await admin.describe_groups(group_id))[group_id]
+    if found.members or found.state not in ("Empty", "Dead"):
         from fencepost.cli.plain_text import counted
         from fencepost.client import KafkaError
 
         raise KafkaError(
-            f"group {group_id!r} is {told.state} with {counted(len(told.members), 'member')}: stop them first\n"
+            f"group {group_id!r} is {found.state} with {counted(len(found.members), 'member')}: stop them first\n"
             f"  list them: {command_for(bootstrap, 'group', 'describe', group_id)}"
         )

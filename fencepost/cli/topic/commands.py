@@ -117,8 +117,8 @@ def describe_command(names: tuple[str, ...], ids: tuple[str, ...], broker: Broke
     wanted = references(names, ids)
 
     async def talk(admin: "Admin") -> Any:
-        found = await admin.describe_topics(*wanted)
-        return [(one, await admin.configs(topic=one.name)) for _, one in sorted(found.items())]
+        found = await admin.describe_topics(wanted)
+        return [(one, await admin.describe_configs(topic=one.name)) for _, one in sorted(found.items())]
 
     found = broker.ask(talk)
     broker.tell(
@@ -222,7 +222,7 @@ def delete_command(
         there: Mapping[str, TopicDescription] = {}
         refused: dict[str | bytes, KafkaError] = {}
         try:
-            there = await admin.describe_topics(*wanted)
+            there = await admin.describe_topics(wanted)
         except ItemsFailedError as some:
             there, refused = some.results, dict(some.errors)
         going = [one for one in wanted if one not in refused]

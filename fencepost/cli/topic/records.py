@@ -7,6 +7,7 @@ import click
 from fencepost.cli.connect import Broker, broker_options, fail, tell_json
 from fencepost.cli.parameters import PLACE, DurationType, MomentType, Place
 from fencepost.cli.places import partitions_of
+from fencepost.cli.plain_text import now_ms
 from fencepost.cli.topic import offsets_text as text
 from fencepost.cli.topic.offsets_text import Cut
 
@@ -87,7 +88,7 @@ def trim(
         raise click.UsageError("say what goes, by exactly one of --to, --all, --before and --older-than")
 
     async def talk(admin: "Admin") -> Any:
-        since = moment if age_ms is None else admin.now_ms() - age_ms
+        since = moment if age_ms is None else now_ms() - age_ms
         return await _trim(admin, await partitions_of(admin, places), offset, since, dry_run)
 
     cuts = broker.ask(talk)

@@ -6,7 +6,7 @@ import click
 
 from fencepost.cli.connect import Broker, broker_options, tell_json
 from fencepost.cli.parameters import SecondsType
-from fencepost.cli.plain_text import counted, json_value, table
+from fencepost.cli.plain_text import counted, json_value, now_ms, table
 from fencepost.cli.txn.end import abort, hanging
 from fencepost.cli.txn.watch import described, watch
 from fencepost.protocol.topics import TopicPartition
@@ -81,21 +81,19 @@ def list_command(
     """
     from fencepost.cli.txn import text as txn_text
 
-    longer_than_ms = -1 if seconds is None else round(seconds * 1000)
-
     async def talk(admin: "Admin") -> Any:
         found = await admin.list_transactions(
-            state=states, producer_ids=producer_ids, running_longer_than_ms=longer_than_ms, pattern=pattern
+            states=states, producer_ids=producer_ids, running_longer_than=seconds, pattern=pattern
         )
         began = {one.transactional_id: one.started for one in await described(admin, found)}
-        return found, began, admin.now_ms()
+        return found, began
 
-    found, began, now_ms = broker.ask(talk)
+    found, began = broker.ask(talk)
     if broker.as_json:
         tell_json([{**json_value(one), "started": json_value(began.get(one.transactional_id))} for one in found])
         return
     if found:
-        rows = [(*one, txn_text.open_for(began.get(one.transactional_id), now_ms)) for one in found]
+        rows = [(*one, txn_text.open_for(began.get(one.transactional_id), now_ms())) for one in found]
         click.echo(table(("TRANSACTIONAL.ID", "PRODUCER", "STATE", "OPEN FOR"), rows))
     click.echo(f"{counted(len(found), 'transactional id')}", err=True)
 
@@ -111,10 +109,10 @@ def describe_command(transactional_id: str, broker: Broker) -> None:
     from fencepost.cli.txn import text as txn_text
 
     async def talk(admin: "Admin") -> Any:
-        return await admin.describe_transaction(transactional_id), admin.now_ms()
+        return (await admin.describe_transactions(transactional_id))[transactional_id]
 
-    told, now_ms = broker.ask(talk)
-    broker.tell(json_value(told), txn_text.describe_text(told, now_ms))
+    found = broker.ask(talk)
+    broker.tell(json_value(found), txn_text.describe_text(found, now_ms()))
 
 
 @txn.command("producers")
@@ -134,11 +132,11 @@ def producers_command(partition: "TopicPartition", only_open: bool, broker: Brok
 
     async def talk(admin: "Admin") -> Any:
         await check_exists(parts_of(admin), partition)
-        return await admin.describe_producers(partition), admin.now_ms()
+        return (await admin.describe_producers(partition))[partition]
 
-    found, now_ms = broker.ask(talk)
+    found = broker.ask(talk)
     found = [producer for producer in found if not only_open or producer.transaction_start_offset is not None]
-    broker.tell(json_value(sorted(found)), txn_text.producers_text(found, now_ms))
+    broker.tell(json_value(sorted(found)), txn_text.producers_text(found, now_ms()))
 
 
 @txn.command("why")
@@ -157,11 +155,8 @@ def why_command(partition: "TopicPartition", broker: Broker) -> None:
     """
     from fencepost.cli.txn import text as txn_text
 
-    async def talk(admin: "Admin") -> Any:
-        return await admin.why(partition), admin.now_ms()
-
-    told, now_ms = broker.ask(talk)
-    broker.tell(json_value(told), txn_text.why_text(told, now_ms, broker.bootstrap))
+    found = broker.ask(lambda admin: admin.describe_last_stable_offset(partition))
+    broker.tell(json_value(found), txn_text.why_text(found, now_ms(), broker.bootstrap))
 
 
 for command in (abort, hanging, watch):

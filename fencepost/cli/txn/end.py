@@ -6,7 +6,7 @@ import click
 
 from fencepost.cli.connect import Broker, broker_options, command_for, fail, tell_json
 from fencepost.cli.parameters import SecondsType
-from fencepost.cli.plain_text import age, json_value, places, table
+from fencepost.cli.plain_text import age, json_value, now_ms, places, table
 from fencepost.client import KafkaError
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
@@ -40,30 +40,30 @@ def abort(transactional_id: str, dry_run: bool, even_two_phase: bool, broker: Br
     from fencepost.client.admin.why import NO_TIMEOUT_MS
 
     async def talk(admin: "Admin") -> Any:
-        told = await admin.describe_transaction(transactional_id)
-        if told.state != "Ongoing":
-            return told, None
-        if dry_run or (told.timeout_ms == NO_TIMEOUT_MS and not even_two_phase):
-            return told, None
-        return told, await admin.fence_producer(transactional_id)
+        found = (await admin.describe_transactions(transactional_id))[transactional_id]
+        if found.state != "Ongoing":
+            return found, None
+        if dry_run or (found.timeout_ms == NO_TIMEOUT_MS and not even_two_phase):
+            return found, None
+        return found, await admin.fence_producers(transactional_id)
 
-    told, fenced = broker.ask(talk)
-    if told.state == "Ongoing" and told.timeout_ms == NO_TIMEOUT_MS and not even_two_phase:
+    found, fenced = broker.ask(talk)
+    if found.state == "Ongoing" and found.timeout_ms == NO_TIMEOUT_MS and not even_two_phase:
         fail(
             f"{transactional_id!r} is part of a two-phase commit: its program must come back and complete it.",
             "If the outside database has NOT committed its half: --even-two-phase",
         )
     if broker.as_json:
-        tell_json({"before": json_value(told), "aborted": fenced is not None, "dry_run": dry_run})
+        tell_json({"before": json_value(found), "aborted": fenced is not None, "dry_run": dry_run})
         return
-    if told.state in ("PrepareCommit", "PrepareAbort"):
-        how = "committed" if told.state == "PrepareCommit" else "aborted"
+    if found.state in ("PrepareCommit", "PrepareAbort"):
+        how = "committed" if found.state == "PrepareCommit" else "aborted"
         fail(f"{transactional_id!r} is {how} already; its markers are being written. Nothing was done.")
-    if told.state != "Ongoing":
-        click.echo(f"{transactional_id!r} has no open transaction (it is in {told.state}). Nothing was done.")
+    if found.state != "Ongoing":
+        click.echo(f"{transactional_id!r} has no open transaction (it is in {found.state}). Nothing was done.")
         return
-    on = places(told.partitions)
-    held = f"{told.producer_id}:{told.producer_epoch}"
+    on = places(found.partitions)
+    held = f"{found.producer_id}:{found.producer_epoch}"
     if dry_run:
         click.echo(f"Would abort the transaction of {transactional_id!r} on {on}, and fence producer {held}.")
     else:
@@ -96,18 +96,15 @@ def hanging(topic: str | None, partition: int | None, seconds: float | None, rep
     if partition is not None and topic is None:
         raise click.UsageError("--partition needs --topic")
 
-    older_than_ms = None if seconds is None else round(seconds * 1000)
-
     async def talk(admin: "Admin") -> Any:
         places = await _places(admin, topic, partition)
-        found = await admin.hanging_transactions(places, older_than_ms=older_than_ms)
+        found = await admin.find_hanging_transactions(places, older_than=seconds)
         return (
             found,
-            [await _repair(admin, one, older_than_ms) for one in found] if repair else [None] * len(found),
-            admin.now_ms(),
+            [await _repair(admin, one, seconds) for one in found] if repair else [None] * len(found),
         )
 
-    found, refused, now_ms = broker.ask(talk)
+    found, refused = broker.ask(talk)
     if broker.as_json:
         tell_json(
             [
@@ -121,7 +118,7 @@ def hanging(topic: str | None, partition: int | None, seconds: float | None, rep
         click.echo(
             table(
                 ("PARTITION", "PRODUCER", "FROM OFFSET", "LAST WRITE", "WHY IT HANGS", "DONE"),
-                [_row(one, error, repair, now_ms) for one, error in zip(found, refused, strict=True)],
+                [_row(one, error, repair) for one, error in zip(found, refused, strict=True)],
             )
         )
         if not repair:
@@ -139,12 +136,12 @@ async def _places(admin: "Admin", topic: str | None, partition: int | None) -> A
     return [TopicPartition(topic, number) for number in range(len(described[topic].partitions))]
 
 
-async def _repair(admin: "Admin", one: Any, older_than_ms: int | None) -> str | None:
+async def _repair(admin: "Admin", one: Any, seconds: float | None) -> str | None:
     """Abort one, if it hangs still; why it was refused, or None."""
     try:
-        if one not in await admin.hanging_transactions([one.partition], older_than_ms=older_than_ms):
+        if one not in await admin.find_hanging_transactions([one.partition], older_than=seconds):
             return LIVES
-        await admin.abort_open(one.partition, one.producer)
+        await admin.abort_transaction(one.partition, one.producer)
     except KafkaError as error:
         if error.code is ErrorCode.INVALID_TXN_STATE:
             return LIVES
@@ -152,9 +149,9 @@ async def _repair(admin: "Admin", one: Any, older_than_ms: int | None) -> str | 
     return None
 
 
-def _row(one: Any, refused: str | None, repair: bool, now_ms: int) -> tuple[object, ...]:
+def _row(one: Any, refused: str | None, repair: bool) -> tuple[object, ...]:
     done = refused or ("aborted" if repair else "nothing")
-    last = f"{age((now_ms - one.producer.last_timestamp_ms) / 1000)} ago"
+    last = f"{age((now_ms() - one.producer.last_timestamp_ms) / 1000)} ago"
     held = f"{one.producer.producer_id}:{one.producer.producer_epoch}"
     return (places([one.partition]), held, one.first_offset, last, one.why, done)
 

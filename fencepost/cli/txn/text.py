@@ -10,12 +10,18 @@ from fencepost.client.admin.why import NO_TIMEOUT_MS, reason
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from fencepost.client.admin.types import HeldBack, Holder, ProducerState, TransactionHistory, TransactionListing
+    from fencepost.client.admin.types import (
+        Holder,
+        LastStableOffsetInfo,
+        ProducerState,
+        TransactionDescription,
+        TransactionHistory,
+    )
 
 NO_HISTORY = "unknown: only a fencepost broker reports it, and only since its start"
 
 
-def times_out(listing: "TransactionListing", now_ms: int) -> str:
+def times_out(listing: "TransactionDescription", now_ms: int) -> str:
     """When the coordinator will end it."""
     if listing.timeout_ms == NO_TIMEOUT_MS:
         return "never (two-phase commit)"
@@ -38,7 +44,7 @@ def client_of(history: "TransactionHistory | None") -> str:
     return f"{cell(client_id)} at {host}" if host else "not seen since the broker started"
 
 
-def describe_text(told: "TransactionListing", now_ms: int) -> str:
+def describe_text(told: "TransactionDescription", now_ms: int) -> str:
     history = told.history
     facts = [
         ("transactional.id", cell(told.transactional_id)),
@@ -88,7 +94,7 @@ def producers_text(producers: "list[ProducerState]", now_ms: int) -> str:
     return table(head, rows)
 
 
-def why_text(told: "HeldBack", now_ms: int, bootstrap: str) -> str:
+def why_text(told: "LastStableOffsetInfo", now_ms: int, bootstrap: str) -> str:
     """Who holds the last stable offset, and what to do."""
     place = f"{told.partition.topic}:{told.partition.partition}"
     behind = told.high_watermark - told.last_stable_offset
@@ -139,7 +145,7 @@ def _holder(holder: "Holder", now_ms: int) -> list[str]:
     return lines + [f"  {name:<13}{value}" for name, value in facts]
 
 
-def _remedy(told: "HeldBack", holder: "Holder", now_ms: int, bootstrap: str) -> list[str]:
+def _remedy(told: "LastStableOffsetInfo", holder: "Holder", now_ms: int, bootstrap: str) -> list[str]:
     """What may be done, the safest first, with the command to copy."""
     topic, partition = told.partition
     known = holder.transaction

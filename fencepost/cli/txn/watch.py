@@ -8,15 +8,14 @@ import click
 
 from fencepost.cli.connect import Broker, broker_options
 from fencepost.cli.parameters import SecondsType
-from fencepost.cli.plain_text import counted, json_value, moment, places, table
-from fencepost.client import KafkaError
+from fencepost.cli.plain_text import counted, json_value, moment, now_ms, places, table
 from fencepost.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from fencepost.client.admin import Admin
-    from fencepost.client.admin.types import TransactionListing, TransactionSummary
+    from fencepost.client.admin.types import TransactionDescription, TransactionListing
 
 OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort")
 
@@ -74,23 +73,23 @@ async def look(admin: "Admin", limit: int) -> View:
     lines = await admin.list_transactions()
     is_open = [line for line in lines if line.state in OPEN_STATES]
     found = await described(admin, is_open[:limit])
-    found.sort(key=lambda told: (told.started is None, told.started))
+    found.sort(key=lambda one: (one.started is None, one.started))
     states = Counter(line.state for line in lines)
-    return View(admin.now_ms(), dict(sorted(states.items())), found, max(0, len(is_open) - limit))
+    return View(now_ms(), dict(sorted(states.items())), found, max(0, len(is_open) - limit))
 
 
-async def described(admin: "Admin", lines: "Iterable[TransactionSummary]") -> "list[TransactionListing]":
-    """The open transactions among these, without those whose ids are forgotten meanwhile. Raises KafkaError."""
-    found = []
-    for line in lines:
-        if line.state not in OPEN_STATES:
-            continue
-        try:
-            found.append(await admin.describe_transaction(line.transactional_id))
-        except KafkaError as error:
-            if error.code is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
-                raise
-    return found
+async def described(admin: "Admin", lines: "Iterable[TransactionListing]") -> "list[TransactionDescription]":
+    """The open transactions among these, without ids that expired meanwhile. Raises KafkaError."""
+    from fencepost.client.admin import ItemsFailedError
+
+    names = [line.transactional_id for line in lines if line.state in OPEN_STATES]
+    try:
+        return list((await admin.describe_transactions(names)).values())
+    except ItemsFailedError as some:
+        failed = [one for one in some.errors.values() if one.code is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND]
+        if failed:
+            raise failed[0] from None
+        return list(some.results.values())
 
 
 def _show(view: View, bootstrap: str, as_json: bool) -> None:

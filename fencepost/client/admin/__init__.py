@@ -1,4 +1,4 @@
-"""The admin client: one module per thing that is administered, and `Admin`, which is all of them."""
+"""The admin client, `Admin`, and the values that its methods take and return."""
 
 from fencepost.client.admin.client import Admin
 from fencepost.client.admin.cluster_types import (
@@ -38,25 +38,28 @@ from fencepost.client.admin.security_types import (
 )
 from fencepost.client.admin.types import (
     ConfigEntry,
+    ConfigResource,
     ConfigSynonym,
     CreatedTopic,
     GroupDescription,
     GroupListing,
     GroupMember,
     HangingTransaction,
-    HeldBack,
     HistoryEvent,
     Holder,
+    LastStableOffsetInfo,
     NewTopic,
     OffsetInfo,
+    ProducerIdentity,
     ProducerState,
     TopicDescription,
+    TransactionDescription,
     TransactionHistory,
     TransactionListing,
-    TransactionSummary,
     Verdict,
     WaitingGroup,
 )
+from fencepost.client.core.partitions import PartitionInfo
 from fencepost.protocol.admin_enums import AclOperation, ConfigSource
 
 __all__ = [
@@ -72,6 +75,7 @@ __all__ = [
     "ClusterDescription",
     "ClusterPlan",
     "ConfigEntry",
+    "ConfigResource",
     "ConfigSource",
     "ConfigSynonym",
     "CreatedTopic",
@@ -80,16 +84,18 @@ __all__ = [
     "GroupListing",
     "GroupMember",
     "HangingTransaction",
-    "HeldBack",
     "HistoryEvent",
     "Holder",
     "ItemsFailedError",
+    "LastStableOffsetInfo",
     "LogDir",
     "NewTopic",
     "OffsetInfo",
+    "PartitionInfo",
     "PartitionLag",
     "PatternType",
     "PlannedChange",
+    "ProducerIdentity",
     "ProducerState",
     "QuorumDescription",
     "QuorumReplica",
@@ -103,9 +109,9 @@ __all__ = [
     "ScramMechanism",
     "ScramUpsertion",
     "TopicDescription",
+    "TransactionDescription",
     "TransactionHistory",
     "TransactionListing",
-    "TransactionSummary",
     "Verdict",
     "WaitingGroup",
     "WantedAcl",

@@ -1,6 +1,6 @@
 """The admin client as a whole."""
 
-from collections.abc import Collection
+from collections.abc import Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -14,12 +14,15 @@ from fencepost.client.admin.offsets import OffsetAdmin
 from fencepost.client.admin.parts import AdminParts
 from fencepost.client.admin.plan_types import Applied, ClusterPlan
 from fencepost.client.admin.replicas import ReplicaAdmin
+from fencepost.client.admin.requests import listed
 from fencepost.client.admin.security import SecurityAdmin
 from fencepost.client.admin.topics import TopicAdmin
 from fencepost.client.admin.transactions import TransactionAdmin
-from fencepost.client.admin.types import HangingTransaction, HeldBack
+from fencepost.client.admin.types import HangingTransaction, LastStableOffsetInfo
 from fencepost.client.facade import delegate
+from fencepost.client.keywords import Duration
 from fencepost.client.network.cluster import Cluster
+from fencepost.client.options import milliseconds
 from fencepost.protocol.topics import TopicPartition
 
 if TYPE_CHECKING:
@@ -27,12 +30,13 @@ if TYPE_CHECKING:
 
 
 class Admin:
-    """Administration; open it with `async with kafka.admin()`.
+    """The admin client; open it with `async with kafka.admin()`. Methods have the names of Kafka's Admin.
 
-    Every call goes to the broker that answers for its subject, and retries what is retriable until
-    `default_api_timeout` ends. A call that names one thing raises KafkaError with the broker's code; one that can
-    name several raises ItemsFailedError, which has an error for each that failed and the results of the others. What a
-    broker is too old for raises FatalError (UNSUPPORTED_VERSION).
+    Each request goes to the broker that is responsible for its subject. The client repeats requests that fail with a
+    retriable error until `default_api_timeout` ends. An argument that names things takes one of them or several. A
+    method that can name several things raises ItemsFailedError, which has one error for each thing that failed and the
+    results of the others. Other methods raise KafkaError with the broker's code. FatalError (UNSUPPORTED_VERSION) means
+    that the broker does not support the request.
     """
 
     def __init__(self, cluster: Cluster, purpose: str) -> None:
@@ -52,13 +56,6 @@ class Admin:
     def __repr__(self) -> str:
         return f"<Admin for {self._cluster.config.servers}>"
 
-    @property
-    def cluster(self) -> Cluster:
-        """What is known of the cluster; for tools."""
-        return self._cluster
-
-    now_ms = delegate("_parts", AdminParts.now_ms)
-
     create_topic = delegate("_parts.topics", TopicAdmin.create_topic)
     create_topics = delegate("_parts.topics", TopicAdmin.create_topics)
     delete_topic = delegate("_parts.topics", TopicAdmin.delete_topic)
@@ -70,39 +67,34 @@ class Admin:
     list_offsets = delegate("_parts.offsets", OffsetAdmin.list_offsets)
     delete_records = delegate("_parts.offsets", OffsetAdmin.delete_records)
 
-    configs = delegate("_parts.configs", ConfigAdmin.configs)
-    alter_configs = delegate("_parts.configs", ConfigAdmin.alter_configs)
+    describe_configs = delegate("_parts.configs", ConfigAdmin.describe_configs)
+    incremental_alter_configs = delegate("_parts.configs", ConfigAdmin.incremental_alter_configs)
     list_config_resources = delegate("_parts.configs", ConfigAdmin.list_config_resources)
 
     list_groups = delegate("_parts.groups", GroupAdmin.list_groups)
-    describe_group = delegate("_parts.groups", GroupAdmin.describe_group)
     describe_groups = delegate("_parts.groups", GroupAdmin.describe_groups)
-    delete_group = delegate("_parts.groups", GroupAdmin.delete_group)
     delete_groups = delegate("_parts.groups", GroupAdmin.delete_groups)
     remove_members = delegate("_parts.groups", GroupAdmin.remove_members)
-    group_offsets = delegate("_parts.groups", GroupAdmin.group_offsets)
-    committed_offsets = delegate("_parts.groups", GroupAdmin.committed_offsets)
+    list_group_offsets = delegate("_parts.groups", GroupAdmin.list_group_offsets)
     alter_group_offsets = delegate("_parts.groups", GroupAdmin.alter_group_offsets)
     delete_group_offsets = delegate("_parts.groups", GroupAdmin.delete_group_offsets)
 
     list_transactions = delegate("_parts.transactions", TransactionAdmin.list_transactions)
-    transactions = delegate("_parts.transactions", TransactionAdmin.transactions)
-    describe_transaction = delegate("_parts.transactions", TransactionAdmin.describe_transaction)
+    describe_transactions = delegate("_parts.transactions", TransactionAdmin.describe_transactions)
     describe_producers = delegate("_parts.transactions", TransactionAdmin.describe_producers)
-    fence_producer = delegate("_parts.transactions", TransactionAdmin.fence_producer)
-    abort_open = delegate("_parts.transactions", TransactionAdmin.abort_open)
+    fence_producers = delegate("_parts.transactions", TransactionAdmin.fence_producers)
+    abort_transaction = delegate("_parts.transactions", TransactionAdmin.abort_transaction)
 
     describe_cluster = delegate("_parts.brokers", ClusterAdmin.describe_cluster)
     describe_quorum = delegate("_parts.brokers", ClusterAdmin.describe_quorum)
-    features = delegate("_parts.brokers", ClusterAdmin.features)
     describe_features = delegate("_parts.brokers", ClusterAdmin.describe_features)
-    update_feature = delegate("_parts.brokers", ClusterAdmin.update_feature)
+    update_features = delegate("_parts.brokers", ClusterAdmin.update_features)
     describe_log_dirs = delegate("_parts.brokers", ClusterAdmin.describe_log_dirs)
     alter_replica_log_dirs = delegate("_parts.brokers", ClusterAdmin.alter_replica_log_dirs)
 
     elect_leaders = delegate("_parts.replicas", ReplicaAdmin.elect_leaders)
-    list_reassignments = delegate("_parts.replicas", ReplicaAdmin.list_reassignments)
-    alter_reassignments = delegate("_parts.replicas", ReplicaAdmin.alter_reassignments)
+    list_partition_reassignments = delegate("_parts.replicas", ReplicaAdmin.list_partition_reassignments)
+    alter_partition_reassignments = delegate("_parts.replicas", ReplicaAdmin.alter_partition_reassignments)
 
     describe_acls = delegate("_parts.security", SecurityAdmin.describe_acls)
     create_acls = delegate("_parts.security", SecurityAdmin.create_acls)
@@ -113,15 +105,15 @@ class Admin:
     alter_user_scram_credentials = delegate("_parts.security", SecurityAdmin.alter_user_scram_credentials)
 
     async def apply(self, plan: ClusterPlan, *, validate_only: bool = False, atomic: bool = True) -> Applied:
-        """Make topics, settings and access rules as a plan says: all as one change of the metadata, or nothing.
+        """Change topics, settings and access rules to what a plan wants: all as one metadata transaction, or nothing.
 
-        Nobody ever sees a part of it, whatever crashes in between (KIP-868); the answer leaves when it is durable. What
-        is already as it shall be is not touched, so it does no harm to apply a plan twice. With `validate_only` nothing
-        is changed, and the answer is what would be.
+        No reader ever sees a part of the change, also after a crash (KIP-868); it is durable when this returns. A
+        second call with the same plan changes nothing. `validate_only` only reports what would change.
 
-        Only a fencepost broker can do it at once. With `atomic` False any Kafka is asked thing by thing: each is
-        checked before the first is changed, but an error in between leaves a part done. Raises ItemsFailedError by
-        "topic NAME", "broker ID", "group NAME" or "acl ..."; FatalError (UNSUPPORTED_VERSION) where `atomic` cannot be.
+        Only a fencepost broker applies a plan as a whole. With `atomic` False, the client sends one request for each
+        change, to any Kafka: it validates all changes first, but a later error leaves earlier changes done. Raises
+        ItemsFailedError by "topic NAME", "broker ID", "group NAME" or "acl ..."; FatalError (UNSUPPORTED_VERSION) if
+        the broker does not support `atomic`.
         """
         if atomic:
             return await self._parts.plans.apply_at_once(plan, validate_only)
@@ -129,36 +121,40 @@ class Admin:
 
         return await apply_by_steps(self._parts, plan, validate_only)
 
-    async def group_lag(self, group_id: str, *, count_bytes: int = 32 << 20) -> "list[PartitionLag]":
-        """What a group has still to read, by partition, counted in records that a read_committed reader will get.
+    async def describe_group_lag(self, group_id: str, *, count_bytes: int = 32 << 20) -> "list[PartitionLag]":
+        """The lag of a group by partition, in records that a read_committed consumer will get.
 
-        Counting means to read what lies between: at most `count_bytes`, 0 reads nothing; where that does not suffice,
-        offsets are counted instead. Raises KafkaError.
+        To count them, the client reads up to `count_bytes` of the logs; it counts the remaining part by offsets.
+        Raises KafkaError.
         """
-        from fencepost.client.admin.lag import group_lag  # here: few programs ask
+        from fencepost.client.admin.lag import describe_group_lag  # here: few programs ask
 
-        return await group_lag(self._parts, group_id, count_bytes=count_bytes)
+        return await describe_group_lag(self._parts, group_id, count_bytes=count_bytes)
 
-    async def why(self, partition: TopicPartition) -> HeldBack:
-        """Why the partition's last stable offset stands where it stands: who holds it, who waits, what to do.
+    async def describe_last_stable_offset(self, partition: TopicPartition) -> LastStableOffsetInfo:
+        """The partition's last stable offset, the open transactions that hold it, and the groups that wait for it.
 
         Raises KafkaError (UNKNOWN_TOPIC_OR_PARTITION, ...).
         """
-        from fencepost.client.admin.why import held_back  # here: few programs ask
+        from fencepost.client.admin.why import describe_last_stable_offset  # here: few programs ask
 
-        return await held_back(self._parts, TopicPartition(*partition))
+        return await describe_last_stable_offset(self._parts, TopicPartition(*partition))
 
-    async def hanging_transactions(
-        self, partitions: Collection[TopicPartition] | None = None, *, older_than_ms: int | None = None
+    async def find_hanging_transactions(
+        self,
+        partitions: TopicPartition | Iterable[TopicPartition] | None = None,
+        *,
+        older_than: Duration | None = None,
     ) -> list[HangingTransaction]:
-        """Transactions that nobody will end, on these partitions or all (row T20).
+        """The open transactions that no coordinator will end, in these partitions or in all (row T20).
 
-        `older_than_ms` is by the timestamps of their records; not given, it is `transaction.max.timeout.ms`. Raises
-        KafkaError.
+        `older_than` (seconds, or a timedelta) is the least age by the timestamps of their records; the default is the
+        broker's `transaction.max.timeout.ms`. Raises KafkaError.
         """
         from fencepost.client.admin.why import find_hanging
 
-        return await find_hanging(self._parts, partitions, older_than_ms)
+        places = None if partitions is None else listed(partitions, TopicPartition)
+        return await find_hanging(self._parts, places, None if older_than is None else milliseconds(older_than))
 
 
 def parts_of(admin: Admin) -> AdminParts:

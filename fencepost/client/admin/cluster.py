@@ -1,6 +1,6 @@
-"""Administering the cluster: brokers, features, the quorum, directories, elections and replicas that move."""
+"""The cluster: brokers, features, the metadata quorum and log directories."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fencepost.client.admin.cluster_types import (
@@ -12,7 +12,7 @@ from fencepost.client.admin.cluster_types import (
     QuorumReplica,
     ReplicaSize,
 )
-from fencepost.client.admin.requests import AdminRequests, ToBroker, failure, is_unsupported
+from fencepost.client.admin.requests import AdminRequests, ToBroker, failure, is_unsupported, listed
 from fencepost.client.errors import KafkaError, code_of
 from fencepost.client.group.requests import by_topic
 from fencepost.protocol.admin_enums import UpgradeType
@@ -35,13 +35,13 @@ _FENCED_SINCE, _FEATURES_SINCE, _VALIDATE_SINCE = 2, 3, 1
 
 
 class ClusterAdmin:
-    """The part of the admin client that is about brokers and the cluster as a whole."""
+    """The part of the admin client for brokers and the cluster as a whole."""
 
     def __init__(self, rpc: AdminRequests) -> None:
         self._rpc = rpc
 
     async def describe_cluster(self, *, include_fenced: bool = False) -> ClusterDescription:
-        """The cluster's id, its controller and its brokers; with `include_fenced` (Kafka 4.0) those not in use, too.
+        """The cluster's id, its controller and its brokers; with `include_fenced` (Kafka 4.0) also fenced brokers.
 
         Raises KafkaError.
         """
@@ -85,12 +85,11 @@ class ClusterAdmin:
             tuple(_replica(one) for one in told.observers),
         )
 
-    async def features(self) -> dict[str, int]:
-        """The cluster's finalized features, such as {"transaction.version": 2}; empty before Kafka 2.7."""
-        return dict((await self.describe_features()).finalized)
-
     async def describe_features(self) -> FeatureLevels:
-        """What is finalized, what the broker that was asked supports, and since which epoch. Raises KafkaError."""
+        """The cluster's finalized features ({"transaction.version": 2}, ...) and those that one broker supports.
+
+        Both are empty before Kafka 2.7. Raises KafkaError.
+        """
         request = ApiVersionsRequest(client_software_name="fencepost", client_software_version="admin")
 
         async def ask(node: int | None) -> FeatureLevels | KafkaError:
@@ -109,49 +108,60 @@ class ClusterAdmin:
 
         return await self._rpc.one("", self._rpc.any_broker, ask, "asking for features")
 
-    async def update_feature(
-        self, name: str, level: int, *, downgrade: bool = False, unsafe: bool = False, validate_only: bool = False
+    async def update_features(
+        self,
+        levels: Mapping[str, int],
+        *,
+        downgrade: bool = False,
+        unsafe: bool = False,
+        validate_only: bool = False,
     ) -> None:
-        """Finalize a feature at `level`, such as transaction.version 1 or 2; 0 switches it off.
+        """Finalize features at these levels: {"transaction.version": 2}; 0 disables a feature. All of them, or none.
 
-        A lower level than now needs `downgrade`, one that loses metadata `unsafe` (Kafka 3.3). Raises KafkaError
+        A level below the present one needs `downgrade`, one that loses metadata `unsafe` (Kafka 3.3). Raises KafkaError
         (INVALID_UPDATE_VERSION, FEATURE_UPDATE_FAILED, ...).
         """
         way = UpgradeType.UPGRADE
         if downgrade or unsafe:
             way = UpgradeType.UNSAFE_DOWNGRADE if unsafe else UpgradeType.SAFE_DOWNGRADE
-        key = FeatureUpdateKey(
-            feature=name, max_version_level=level, allow_downgrade=downgrade or unsafe, upgrade_type=way
-        )
+        updates = [
+            FeatureUpdateKey(
+                feature=name, max_version_level=level, allow_downgrade=downgrade or unsafe, upgrade_type=way
+            )
+            for name, level in levels.items()
+        ]
         request = UpdateFeaturesRequest(
-            feature_updates=[key], timeout_ms=self._rpc.timeout_ms, validate_only=validate_only
+            feature_updates=updates, timeout_ms=self._rpc.timeout_ms, validate_only=validate_only
         )
+        what = f"updating {', '.join(levels)}"
         least = _VALIDATE_SINCE if validate_only or unsafe else 0
 
         async def ask(node: int | None) -> KafkaError | None:
             answer = await self._rpc.ask(node, request, at_least=least)
             for one in [answer, *answer.results]:
-                error = failure(one, f"feature {name!r}", ApiKey.UPDATE_FEATURES, node)
+                error = failure(one, what, ApiKey.UPDATE_FEATURES, node)
                 if error is not None:
                     return error
             return None
 
-        await self._rpc.one(name, self._rpc.controller, ask, f"feature {name!r}")
+        await self._rpc.one("", self._rpc.controller, ask, what)
 
     async def describe_log_dirs(
-        self, *brokers: int, partitions: Collection[TopicPartition] | None = None
+        self,
+        brokers: int | Iterable[int] | None = None,
+        *,
+        partitions: TopicPartition | Iterable[TopicPartition] | None = None,
     ) -> dict[int, tuple[LogDir, ...]]:
-        """The directories of brokers (all, if none is named) with the replicas in them, of all or of these partitions.
+        """The log directories of these brokers or of all, by broker, with the replicas in them.
 
-        A directory that is offline has `error`. Raises ItemsFailedError by broker.
+        `partitions` selects some of the replicas. An offline directory has `error`. Raises ItemsFailedError by broker.
         """
-        if not brokers:
-            brokers = tuple(one.broker_id for one in (await self.describe_cluster()).brokers)
+        if brokers is None:
+            brokers = [one.broker_id for one in (await self.describe_cluster()).brokers]
         topics = None
         if partitions is not None:
-            topics = [
-                DescribableLogDirTopic(topic=t, partitions=numbers) for t, numbers in by_topic(partitions).items()
-            ]
+            wanted = by_topic(listed(partitions, TopicPartition))
+            topics = [DescribableLogDirTopic(topic=name, partitions=numbers) for name, numbers in wanted.items()]
         request = DescribeLogDirsRequest(topics=topics)
 
         async def ask(node: int | None, some: list[int]) -> dict[int, tuple[LogDir, ...] | KafkaError]:
@@ -159,14 +169,14 @@ class ClusterAdmin:
             error = failure(answer, f"directories of broker {node}", ApiKey.DESCRIBE_LOG_DIRS, node)
             return {some[0]: error or tuple(_log_dir(one) for one in answer.results)}
 
-        return await self._rpc.each(brokers, _Itself(self._rpc.cluster), ask, "describing directories")
+        return await self._rpc.each(listed(brokers, int), _Itself(self._rpc.cluster), ask, "describing directories")
 
-    async def alter_replica_log_dirs(self, broker: int, places: Mapping[TopicPartition, str]) -> None:
-        """Move a broker's replicas to other directories of it, by their absolute paths; returns when that has begun.
+    async def alter_replica_log_dirs(self, broker: int, paths: Mapping[TopicPartition, str]) -> None:
+        """Move a broker's replicas to other log directories, by absolute path. Returns when the moves have begun.
 
         Raises ItemsFailedError by partition (LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR, ...).
         """
-        asked = {TopicPartition(*partition): path for partition, path in places.items()}
+        asked = {TopicPartition(*partition): path for partition, path in paths.items()}
 
         async def ask(node: int | None, some: list[TopicPartition]) -> dict[TopicPartition, KafkaError | None]:
             by_path: dict[str, dict[str, list[int]]] = {}

@@ -1,12 +1,14 @@
-"""Administering settings: of topics, brokers and groups, read with their sources and changed one by one."""
+"""Settings of topics, brokers and groups: describe them with their sources, and change single settings."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
-from fencepost.client.admin.requests import AdminRequests, Route, ToBroker, failure, is_unsupported
+from fencepost.client.admin.item_errors import ItemsFailedError
+from fencepost.client.admin.requests import AdminRequests, ToBroker, failure, is_unsupported, listed
 from fencepost.client.admin.topics import NO_TOPIC
-from fencepost.client.admin.types import ConfigEntry, ConfigSynonym
+from fencepost.client.admin.types import ConfigEntry, ConfigResource, ConfigSynonym
 from fencepost.client.errors import KafkaError
+from fencepost.client.network.cluster import Cluster
 from fencepost.protocol.admin_enums import ConfigOperation, ConfigResourceType, ConfigSource
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.messages.api32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -21,6 +23,7 @@ from fencepost.protocol.messages.api44_incremental_alter_configs import (
 from fencepost.protocol.messages.api74_list_config_resources import ListConfigResourcesRequest
 
 KINDS: Final = {int(kind): kind.name.lower() for kind in ConfigResourceType}
+_NUMBERS: Final = {name: number for number, name in KINDS.items()}
 _DOCUMENTATION_SINCE, _GROUPS_SINCE = 3, 4
 _OWN: Final[dict[int, ConfigSource]] = {
     ConfigResourceType.TOPIC: ConfigSource.TOPIC,
@@ -30,12 +33,12 @@ Changes = list[tuple[str, int, str | None]]
 
 
 class ConfigAdmin:
-    """The part of the admin client that is about settings. `broker` is an id, or "" for what holds for all brokers."""
+    """The part of the admin client for settings. `broker` is an id, or "" for the settings that all brokers share."""
 
     def __init__(self, rpc: AdminRequests) -> None:
         self._rpc = rpc
 
-    async def configs(
+    async def describe_configs(
         self,
         *,
         topic: str | None = None,
@@ -45,22 +48,44 @@ class ConfigAdmin:
     ) -> dict[str, ConfigEntry]:
         """All settings of one topic, one broker or one group (Kafka 4.0), by name.
 
-        `documentation` asks for what each of them means (Kafka 2.6). Raises KafkaError.
+        `documentation` adds what each setting means (Kafka 2.6). Raises KafkaError.
         """
-        kind, name = _resource(topic, broker, group)
-        request = DescribeConfigsRequest(
-            resources=[DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)],
-            include_synonyms=True,
-            include_documentation=documentation,
-        )
-        what = f"settings of {name!r}"
-        least = _DOCUMENTATION_SINCE if documentation else 1
-        told = await self._rpc.answer(
-            name, self._route(broker), request, what, lambda answer: answer.results[0], final=NO_TOPIC, at_least=least
-        )
-        return {entry.name: _entry(entry) for entry in told.configs}
+        resource = _resource(topic, broker, group)
+        try:
+            return (await self.describe_resources([resource], documentation=documentation))[resource]
+        except ItemsFailedError as several:
+            raise several.errors[resource] from None
 
-    async def alter_configs(
+    async def describe_resources(
+        self, resources: Collection[ConfigResource], *, documentation: bool = False
+    ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
+        """As `describe_configs` for several, with one request to each broker. Raises ItemsFailedError by resource."""
+
+        async def ask(
+            node: int | None, some: list[ConfigResource]
+        ) -> dict[ConfigResource, dict[str, ConfigEntry] | KafkaError]:
+            request = DescribeConfigsRequest(
+                resources=[
+                    DescribeConfigsResource(
+                        resource_type=_NUMBERS[one.kind], resource_name=one.name, configuration_keys=None
+                    )
+                    for one in some
+                ],
+                include_synonyms=True,
+                include_documentation=documentation,
+            )
+            answer = await self._rpc.ask(node, request, at_least=_DOCUMENTATION_SINCE if documentation else 1)
+            found: dict[ConfigResource, dict[str, ConfigEntry] | KafkaError] = {}
+            for one in answer.results:
+                what = f"settings of {one.resource_name!r}"
+                error = failure(one, what, ApiKey.DESCRIBE_CONFIGS, node, final=NO_TOPIC)
+                entries = {entry.name: _entry(entry) for entry in one.configs}
+                found[ConfigResource(KINDS.get(one.resource_type, ""), one.resource_name)] = error or entries
+            return found
+
+        return await self._rpc.each(resources, _ToResource(self._rpc.cluster), ask, "describing settings")
+
+    async def incremental_alter_configs(
         self,
         changes: Mapping[str, str | None] | None = None,
         *,
@@ -71,12 +96,14 @@ class ConfigAdmin:
         subtract: Mapping[str, str] | None = None,
         validate_only: bool = False,
     ) -> None:
-        """Change settings of one topic, broker or group; None gives a setting back to its default. Others stay.
+        """Change settings of one topic, broker or group; None removes a setting. Other settings stay.
 
-        `append` and `subtract` change settings that are lists. Before Kafka 2.3 all settings are read and written back
-        with the changes, so that whoever changes others at the same time loses. Raises KafkaError (INVALID_CONFIG).
+        `append` and `subtract` change settings that are lists. Before Kafka 2.3, the client reads all settings and
+        writes them back with the changes, so changes of another client at the same time get lost. Raises KafkaError
+        (INVALID_CONFIG, ...).
         """
-        kind, name = _resource(topic, broker, group)
+        resource = _resource(topic, broker, group)
+        kind, name = _NUMBERS[resource.kind], resource.name
         steps: Changes = [
             (key, ConfigOperation.DELETE if value is None else ConfigOperation.SET, value)
             for key, value in (changes or {}).items()
@@ -105,17 +132,14 @@ class ConfigAdmin:
             one = answer.responses[0]
             return failure(one, what, ApiKey.INCREMENTAL_ALTER_CONFIGS, node, final=NO_TOPIC)
 
-        await self._rpc.one(name, self._route(broker), ask, what)
+        await self._rpc.one(resource, _ToResource(self._rpc.cluster), ask, what)
 
     async def _replace(
         self, node: int | None, kind: int, name: str, steps: Changes, validate_only: bool
     ) -> KafkaError | None:
-        """The same for brokers before KIP-339: whatever the resource has of its own, with the changes, as a whole."""
-        there = await (
-            self.configs(topic=name)
-            if kind == ConfigResourceType.TOPIC
-            else self.configs(broker=int(name) if name else "")
-        )
+        """The same for brokers before KIP-339: all settings of the resource itself, with the changes, as a whole."""
+        resource = ConfigResource(KINDS[kind], name)
+        there = (await self.describe_resources([resource]))[resource]
         own = {key: entry.value for key, entry in there.items() if entry.source == _OWN[kind] and not entry.sensitive}
         for key, way, value in steps:
             if way == ConfigOperation.DELETE:
@@ -135,34 +159,38 @@ class ConfigAdmin:
         what = f"changing settings of {name!r}"
         return failure(one, what, ApiKey.ALTER_CONFIGS, node, final=NO_TOPIC)
 
-    async def list_config_resources(self, *kinds: str) -> list[tuple[str, str]]:
-        """(kind, name) of what has settings of its own (Kafka 4.1), sorted; of all kinds or only of these.
+    async def list_config_resources(self, kinds: str | Iterable[str] = ()) -> list[ConfigResource]:
+        """The resources that have settings of their own (Kafka 4.1), sorted; `kinds` selects some of them.
 
         Kinds are "topic", "broker", "broker_logger", "client_metrics" and "group". Raises KafkaError.
         """
-        numbers = {name: number for number, name in KINDS.items()}
-        unknown = [kind for kind in kinds if kind not in numbers]
+        asked: list[str] = listed(kinds, str)
+        unknown = [kind for kind in asked if kind not in _NUMBERS]
         if unknown:
-            raise KafkaError(f"{unknown[0]!r} is no kind of resource, these are: {sorted(numbers)}")
-        request = ListConfigResourcesRequest(resource_types=[numbers[kind] for kind in kinds])
+            raise KafkaError(f"{unknown[0]!r} is not a kind of resource: give one of {', '.join(sorted(_NUMBERS))}")
+        request = ListConfigResourcesRequest(resource_types=[_NUMBERS[kind] for kind in asked])
         answer = await self._rpc.answer("", self._rpc.any_broker, request, "listing resources", at_least=1)
         return sorted(
-            (KINDS.get(one.resource_type, str(one.resource_type)), one.resource_name) for one in answer.config_resources
+            ConfigResource(KINDS.get(one.resource_type, str(one.resource_type)), one.resource_name)
+            for one in answer.config_resources
         )
 
-    def _route(self, broker: int | str | None) -> Route:
-        return ToBroker(self._rpc.cluster, broker) if isinstance(broker, int) else self._rpc.any_broker
+
+class _ToResource(ToBroker):
+    """Items that are resources: a broker has its own settings, any broker has all others."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster, -1)
+
+    async def node(self, item: ConfigResource) -> int | None:
+        return int(item.name) if item.kind == "broker" and item.name else None
 
 
-def _resource(topic: str | None, broker: int | str | None, group: str | None) -> tuple[int, str]:
-    given = [
-        (ConfigResourceType.TOPIC, topic),
-        (ConfigResourceType.BROKER, None if broker is None else str(broker)),
-        (ConfigResourceType.GROUP, group),
-    ]
-    named = [(kind, name) for kind, name in given if name is not None]
+def _resource(topic: str | None, broker: int | str | None, group: str | None) -> ConfigResource:
+    given = {"topic": topic, "broker": None if broker is None else str(broker), "group": group}
+    named = [ConfigResource(kind, name) for kind, name in given.items() if name is not None]
     if len(named) != 1:
-        raise KafkaError("name either a topic, a broker or a group")
+        raise KafkaError("give one of topic, broker and group")
     return named[0]
 
 

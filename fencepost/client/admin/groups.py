@@ -1,10 +1,9 @@
-"""Administering groups: list, describe, delete, their offsets, and members that shall go."""
+"""Groups: list, describe and delete them, their committed offsets and their members."""
 
-from collections.abc import Awaitable, Collection, Iterable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
 
-from fencepost.client.admin.item_errors import ItemsFailedError
-from fencepost.client.admin.requests import AdminRequests, ToBroker, ToCoordinator, failure, is_unsupported
+from fencepost.client.admin.requests import AdminRequests, ToBroker, ToCoordinator, failure, is_unsupported, listed
 from fencepost.client.admin.types import GroupDescription, GroupListing, GroupMember, consumer_group_description
 from fencepost.client.core.consumer_protocol import decode_assignment
 from fencepost.client.core.group_types import CommittedOffset, GroupMetadata
@@ -25,28 +24,32 @@ from fencepost.protocol.messages.api47_offset_delete import (
 from fencepost.protocol.messages.api69_consumer_group_describe import ConsumerGroupDescribeRequest
 from fencepost.protocol.topics import TopicPartition
 
-_STATES_SINCE, _KINDS_SINCE, _SEVERAL_LEAVE_SINCE = 4, 5, 3
-T = TypeVar("T")
+_STATES_SINCE, _TYPES_SINCE, _SEVERAL_LEAVE_SINCE = 4, 5, 3
 _NO_GROUP = ErrorCode.GROUP_ID_NOT_FOUND
 
 
 class GroupAdmin:
-    """The part of the admin client that is about groups of consumers."""
+    """The part of the admin client for groups and their committed offsets."""
 
     def __init__(self, rpc: AdminRequests) -> None:
         self._rpc = rpc
 
     async def list_groups(
-        self, *states: str, kinds: Collection[str] = (), protocol_types: Collection[str] = ()
+        self,
+        *,
+        states: str | Iterable[str] = (),
+        types: str | Iterable[str] = (),
+        protocol_types: str | Iterable[str] = (),
     ) -> list[GroupListing]:
-        """The groups of all brokers, sorted; of all states or only these, of all kinds or only these.
+        """The groups of all brokers, sorted by id; `states`, `types` and `protocol_types` select some of them.
 
-        States are Kafka's ("Stable", "Empty", "Dead", "PreparingRebalance", "Assigning", ...; Kafka 2.6), kinds
-        "classic", "consumer", "share", "streams" (3.8). `protocol_types` ("consumer", "connect", ...) are picked here.
-        Raises KafkaError (UNSUPPORTED_VERSION) for a filter that a broker is too old for.
+        States are "Stable", "Empty", "Dead", "PreparingRebalance", "Assigning", ... (Kafka 2.6). Types are "classic",
+        "consumer", "share" and "streams" (Kafka 3.8). Protocol types are "consumer", "connect", ... (the client selects
+        them itself). Raises KafkaError (UNSUPPORTED_VERSION if a broker does not support a filter).
         """
-        least = _KINDS_SINCE if kinds else _STATES_SINCE if states else 0
-        request = ListGroupsRequest(states_filter=list(states), types_filter=list(kinds))
+        states, types, protocol_types = listed(states, str), listed(types, str), listed(protocol_types, str)
+        least = _TYPES_SINCE if types else _STATES_SINCE if states else 0
+        request = ListGroupsRequest(states_filter=states, types_filter=types)
         found: dict[str, GroupListing] = {}
         await self._rpc.retry(self._rpc.cluster.refresh, "finding the brokers")
         for broker in sorted(self._rpc.cluster.brokers):
@@ -59,16 +62,11 @@ class GroupAdmin:
                     )
         return [found[name] for name in sorted(found)]
 
-    async def describe_group(self, group_id: str) -> GroupDescription:
-        """State and members of a group, classic or consumer; one that nobody knows has the state "Dead".
+    async def describe_groups(self, group_ids: str | Iterable[str]) -> dict[str, GroupDescription]:
+        """State and members of groups, classic or consumer, by id. A group that does not exist has the state "Dead".
 
-        Raises KafkaError (GROUP_AUTHORIZATION_FAILED, ...).
+        Raises ItemsFailedError by group (GROUP_AUTHORIZATION_FAILED, ...).
         """
-        found = await _single(self.describe_groups(group_id))
-        return found[group_id]
-
-    async def describe_groups(self, *group_ids: str) -> dict[str, GroupDescription]:
-        """As `describe_group` for several. Raises ItemsFailedError by group."""
 
         async def classic(node: int | None, some: list[str]) -> dict[str, GroupDescription | KafkaError]:
             answer = await self._rpc.ask(node, DescribeGroupsRequest(groups=some))
@@ -93,17 +91,13 @@ class GroupAdmin:
             return {one.group_id: _consumer_group(one, node) for one in answer.groups}
 
         what = "describing groups"
-        found = await self._rpc.each(group_ids, ToCoordinator(self._rpc.cluster, GROUP), classic, what)
+        found = await self._rpc.each(listed(group_ids, str), ToCoordinator(self._rpc.cluster, GROUP), classic, what)
         dead = [group_id for group_id, group in found.items() if group.state == "Dead"]
         others = await self._rpc.each(dead, ToCoordinator(self._rpc.cluster, GROUP), consumer, what)
         return found | {group_id: group for group_id, group in others.items() if group is not None}
 
-    async def delete_group(self, group_id: str) -> None:
-        """Delete an empty group and its offsets. Raises KafkaError (NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND)."""
-        await _single(self.delete_groups(group_id))
-
-    async def delete_groups(self, *group_ids: str) -> None:
-        """As `delete_group` for several. Raises ItemsFailedError by group."""
+    async def delete_groups(self, group_ids: str | Iterable[str]) -> None:
+        """Delete empty groups and their offsets. Raises ItemsFailedError by group (NON_EMPTY_GROUP, ...)."""
 
         async def ask(node: int | None, some: list[str]) -> dict[str, KafkaError | None]:
             answer = await self._rpc.ask(node, DeleteGroupsRequest(groups_names=some))
@@ -112,22 +106,24 @@ class GroupAdmin:
                 for one in answer.results
             }
 
-        await self._rpc.each(group_ids, ToCoordinator(self._rpc.cluster, GROUP), ask, "deleting groups")
+        route = ToCoordinator(self._rpc.cluster, GROUP)
+        await self._rpc.each(listed(group_ids, str), route, ask, "deleting groups")
 
     async def remove_members(
         self,
         group_id: str,
         *,
-        instance_ids: Iterable[str] = (),
-        member_ids: Iterable[str] = (),
+        instance_ids: str | Iterable[str] = (),
+        member_ids: str | Iterable[str] = (),
         reason: str | None = None,
     ) -> None:
-        """Take members out of a group (Kafka 2.4), static ones by their instance id, others by the id they were given.
+        """Remove members from a group (Kafka 2.4): static members by instance id, other members by member id.
 
-        Their partitions go to the others at once. A program that still runs joins again. `reason` stands in the
-        broker's log (Kafka 3.2). Raises ItemsFailedError by id (UNKNOWN_MEMBER_ID, ...).
+        The group rebalances at once. A removed program that still runs joins again. The broker logs `reason` (Kafka
+        3.2). Raises ItemsFailedError by id (UNKNOWN_MEMBER_ID, ...).
         """
-        asked = [(True, one) for one in instance_ids] + [(False, one) for one in member_ids]
+        asked = [(True, one) for one in listed(instance_ids, str)]
+        asked += [(False, one) for one in listed(member_ids, str)]
         names = {entry: entry[1] for entry in asked}
 
         async def ask(node: int | None, some: list[str]) -> dict[str, KafkaError | None]:
@@ -152,23 +148,23 @@ class GroupAdmin:
 
     # -- offsets of groups
 
-    async def group_offsets(self, group_id: str, *, stable: bool = True) -> dict[TopicPartition, int]:
-        """A group's committed offsets; waits for transactions that hold some, unless not `stable` ones will do."""
-        found = await self.committed_offsets(group_id, stable=stable)
-        return {partition: place.offset for partition, place in found.items()}
+    async def list_group_offsets(
+        self, group_id: str, *, require_stable: bool = True
+    ) -> dict[TopicPartition, CommittedOffset]:
+        """The offsets that a group has committed, by partition, with leader epoch and metadata.
 
-    async def committed_offsets(self, group_id: str, *, stable: bool = True) -> dict[TopicPartition, CommittedOffset]:
-        """As `group_offsets`, with the leader epoch and the note that were committed with each offset."""
+        `require_stable` waits for open transactions that may still change them. Raises KafkaError.
+        """
         return await self._rpc.retry(
-            lambda: fetch_committed(self._rpc.cluster, group_id, None, self._rpc.purpose, stable=stable),
+            lambda: fetch_committed(self._rpc.cluster, group_id, None, self._rpc.purpose, stable=require_stable),
             f"offsets of group {group_id!r}",
         )
 
     async def alter_group_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int | CommittedOffset]) -> None:
-        """Set an empty group's offsets; a group that was not there is made.
+        """Set the committed offsets of an empty group. A group that does not exist is created.
 
-        A CommittedOffset brings leader epoch and metadata with it. Raises ItemsFailedError by partition:
-        UNKNOWN_MEMBER_ID while the group has members, UNKNOWN_TOPIC_OR_PARTITION, ...
+        A CommittedOffset also sets leader epoch and metadata. Raises ItemsFailedError by partition: UNKNOWN_MEMBER_ID
+        while the group has members, UNKNOWN_TOPIC_OR_PARTITION, ...
         """
         asked = {TopicPartition(*p): _place(place) for p, place in offsets.items()}
 
@@ -181,12 +177,12 @@ class GroupAdmin:
         route = ToCoordinator(self._rpc.cluster, GROUP, group_id)
         await self._rpc.each(asked, route, ask, f"setting offsets of group {group_id!r}")
 
-    async def delete_group_offsets(self, group_id: str, partitions: Collection[TopicPartition]) -> None:
-        """Forget a group's positions in `partitions`, also while it lives (KIP-496, Kafka 2.4).
+    async def delete_group_offsets(self, group_id: str, partitions: TopicPartition | Iterable[TopicPartition]) -> None:
+        """Delete a group's committed offsets of `partitions`, also while it has members (KIP-496, Kafka 2.4).
 
-        Raises ItemsFailedError by partition: GROUP_SUBSCRIBED_TO_TOPIC where its members read the topic,
-        UNSTABLE_OFFSET_COMMIT where an open transaction holds a position; and KafkaError for the group:
-        GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP where the members are no consumers.
+        Raises ItemsFailedError by partition: GROUP_SUBSCRIBED_TO_TOPIC if a member subscribes to the topic,
+        UNSTABLE_OFFSET_COMMIT if an open transaction has a commit for it. Raises KafkaError for the group:
+        GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP if the members are not consumers.
         """
 
         async def ask(node: int | None, some: list[TopicPartition]) -> dict[TopicPartition, KafkaError | None]:
@@ -203,15 +199,7 @@ class GroupAdmin:
 
         route = ToCoordinator(self._rpc.cluster, GROUP, group_id)
         what = f"deleting offsets of group {group_id!r}"
-        await self._rpc.each([TopicPartition(*p) for p in partitions], route, ask, what)
-
-
-async def _single(several: Awaitable[T]) -> T:
-    """The answer about one item; its error is raised as it is."""
-    try:
-        return await several
-    except ItemsFailedError as errors:
-        raise next(iter(errors.errors.values())) from None
+        await self._rpc.each([TopicPartition(*p) for p in listed(partitions, TopicPartition)], route, ask, what)
 
 
 def _place(place: int | CommittedOffset) -> CommittedOffset:

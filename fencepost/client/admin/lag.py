@@ -69,14 +69,15 @@ async def reaches(admin: AdminParts, partitions: Collection[TopicPartition]) -> 
     return {p: Reach(start[p].offset, stable[p].offset, high[p].offset) for p in partitions}
 
 
-async def group_lag(admin: AdminParts, group_id: str, *, count_bytes: int = COUNT_BYTES) -> list[PartitionLag]:
+async def describe_group_lag(admin: AdminParts, group_id: str, *, count_bytes: int = COUNT_BYTES) -> list[PartitionLag]:
     """What a group has still to read, by partition. Raises KafkaError.
 
     Counting means to read the batches in between, as no index knows what was aborted: `count_bytes` bounds that for the
     whole call, the shortest way first; 0 reads nothing. Where it does not suffice, offsets are counted instead.
     """
     owners = await _owners(admin, group_id)
-    committed: Mapping[TopicPartition, int] = await admin.groups.group_offsets(group_id, stable=False)
+    offsets = await admin.groups.list_group_offsets(group_id, require_stable=False)
+    committed = {partition: one.offset for partition, one in offsets.items()}
     there = await existing(admin, {*committed, *owners})
     reach = await reaches(admin, there)
     found: dict[TopicPartition, PartitionLag] = {}
@@ -166,8 +167,8 @@ async def existing(admin: AdminParts, partitions: Collection[TopicPartition]) ->
 
 async def _owners(admin: AdminParts, group_id: str) -> dict[TopicPartition, str]:
     """Which member reads what."""
-    described = await admin.groups.describe_group(group_id)
-    return {partition: member.member_id for member in described.members for partition in member.partitions}
+    described = await admin.groups.describe_groups(group_id)
+    return {partition: member.member_id for member in described[group_id].members for partition in member.partitions}
 
 
 class Move(NamedTuple):

@@ -1,12 +1,14 @@
-"""Administering what partitions hold: where they begin and end, by several measures, and dropping what is old."""
+"""Offsets of partitions, and the deletion of old records."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
-from fencepost.client.admin.requests import AdminRequests, failure
+from fencepost.client.admin.requests import AdminRequests, failure, listed
 from fencepost.client.admin.types import OffsetInfo
 from fencepost.client.errors import KafkaError
 from fencepost.client.group.requests import by_topic
+from fencepost.client.keywords import Isolation
+from fencepost.client.options import isolation_level
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.messages.api02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from fencepost.protocol.messages.api21_delete_records import (
@@ -14,7 +16,7 @@ from fencepost.protocol.messages.api21_delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from fencepost.protocol.topics import IsolationLevel, TopicPartition
+from fencepost.protocol.topics import TopicPartition
 
 _PLACES: Final[Mapping[str, tuple[int, int]]] = {
     "earliest": (-2, 1),
@@ -27,26 +29,28 @@ _PLACES: Final[Mapping[str, tuple[int, int]]] = {
 
 
 class OffsetAdmin:
-    """The part of the admin client that is about offsets and records."""
+    """The part of the admin client for offsets and records."""
 
     def __init__(self, rpc: AdminRequests) -> None:
         self._rpc = rpc
 
     async def list_offsets(
         self,
-        wanted: Collection[TopicPartition] | Mapping[TopicPartition, str | int],
+        partitions: TopicPartition | Iterable[TopicPartition] | Mapping[TopicPartition, str | int],
         *,
         at: str | int = "latest",
-        isolation: str = "read_committed",
+        isolation: Isolation = "read_committed",
     ) -> dict[TopicPartition, OffsetInfo]:
-        """Offsets by place or by time (ms since 1970), one for all (`at`) or one per partition.
+        """Offsets of partitions at a place or time (ms since 1970): `at`, or the value of each partition in a mapping.
 
         Places are "earliest", "latest", "max_timestamp" (Kafka 3.0), "earliest_local" (3.4), "latest_tiered" (3.9). A
-        time means the first record that is as late. "latest" is the last stable offset for read_committed, the high
-        watermark for read_uncommitted (row I6). Raises ItemsFailedError by partition (UNKNOWN_TOPIC_OR_PARTITION, ...).
+        time means the first record with that timestamp or a later one. "latest" is the last stable offset for
+        read_committed, the high watermark for read_uncommitted (row I6). Raises ItemsFailedError by partition
+        (UNKNOWN_TOPIC_OR_PARTITION, ...).
         """
-        level = IsolationLevel[isolation.upper()]
-        places = dict(wanted) if isinstance(wanted, Mapping) else dict.fromkeys(wanted, at)
+        places: Mapping[TopicPartition, str | int] = (
+            partitions if isinstance(partitions, Mapping) else dict.fromkeys(listed(partitions, TopicPartition), at)
+        )
         asked = {TopicPartition(*partition): _timestamp(partition, place) for partition, place in places.items()}
         least = max((version for _, version in asked.values()), default=1)
 
@@ -56,7 +60,7 @@ class OffsetAdmin:
             )
             request = ListOffsetsRequest(
                 replica_id=-1,
-                isolation_level=level,
+                isolation_level=isolation_level(isolation),
                 topics=[ListOffsetsTopic(name=name, partitions=entries) for name, entries in topics.items()],
                 timeout_ms=self._rpc.timeout_ms,
             )
@@ -73,10 +77,10 @@ class OffsetAdmin:
         return await self._rpc.each(asked, self._rpc.leader, ask, "listing offsets")
 
     async def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Drop all records before an offset per partition (-1: up to the high watermark); the new first offsets.
+        """Delete the records before an offset of each partition; returns the new log start offsets.
 
-        Raises ItemsFailedError by partition (OFFSET_OUT_OF_RANGE, POLICY_VIOLATION where the topic is only compacted,
-        ...).
+        Offset -1 stands for the high watermark. Raises ItemsFailedError by partition (OFFSET_OUT_OF_RANGE,
+        POLICY_VIOLATION if the topic is only compacted, ...).
         """
         asked = {TopicPartition(*partition): offset for partition, offset in before.items()}
 

@@ -74,7 +74,7 @@ class _Settings(_Step):
         self._values = {change.setting: wanted.configs[change.setting] for change in changes}
 
     def run(self, admin: AdminParts, validate_only: bool) -> Awaitable[object]:
-        return admin.configs.alter_configs(self._values, validate_only=validate_only, **self._subject)
+        return admin.configs.incremental_alter_configs(self._values, validate_only=validate_only, **self._subject)
 
 
 class _Rule(_Step):
@@ -179,7 +179,7 @@ async def _there(admin: AdminParts, names: list[str]) -> Mapping[str, TopicDescr
     if not names:
         return {}
     try:
-        return await admin.topics.describe_topics(*names)
+        return await admin.topics.describe_topics(names)
     except ItemsFailedError as some:
         wrong = {f"topic {name}": error for name, error in some.errors.items() if error.code not in NO_TOPIC}
         if wrong:
@@ -204,7 +204,7 @@ async def _changed_settings(admin: AdminParts, wanted: WantedConfigs, errors: di
     if not wanted.configs:
         return []
     try:
-        found = await admin.configs.configs(**subject_of(wanted.kind, wanted.name))
+        found = await admin.configs.describe_configs(**subject_of(wanted.kind, wanted.name))
     except RetriableError:
         raise  # nobody answers: that is no fault of this thing
     except KafkaError as error:

@@ -1,11 +1,11 @@
-"""Administering replicas: electing leaders, and moving replicas from broker to broker."""
+"""Replicas: elect leaders, and reassign partitions to brokers."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from fencepost.client.admin.cluster_types import Reassignment
 from fencepost.client.admin.item_errors import ItemsFailedError
-from fencepost.client.admin.requests import AdminRequests, failure
+from fencepost.client.admin.requests import AdminRequests, failure, listed
 from fencepost.client.errors import KafkaError
 from fencepost.client.group.requests import by_topic
 from fencepost.protocol.api_keys import ApiKey
@@ -33,22 +33,22 @@ _FINAL = frozenset(
 
 
 class ReplicaAdmin:
-    """The part of the admin client that is about leaders and replicas."""
+    """The part of the admin client for leaders and replicas."""
 
     def __init__(self, rpc: AdminRequests) -> None:
         self._rpc = rpc
 
     async def elect_leaders(
-        self, partitions: Collection[TopicPartition] | None = None, *, unclean: bool = False
+        self, partitions: TopicPartition | Iterable[TopicPartition] | None = None, *, unclean: bool = False
     ) -> dict[TopicPartition, bool]:
-        """Let the preferred replica lead, of these partitions or all (Kafka 2.2). False: it leads already.
+        """Elect the preferred replica as leader, of these partitions or of all (Kafka 2.2). False: it leads already.
 
-        `unclean` (2.4) gives the lead to a replica that is not in sync where no other lives, which loses records.
-        Asked for all, brokers tell only partitions that changed or failed. Raises ItemsFailedError by partition
+        `unclean` (2.4) allows a replica that is not in sync if no other is available; this loses records. For all
+        partitions, brokers report only those that changed or failed. Raises ItemsFailedError by partition
         (PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE, UNKNOWN_TOPIC_OR_PARTITION, ...).
         """
         what = "electing leaders"
-        asked = None if partitions is None else [TopicPartition(*partition) for partition in partitions]
+        asked = None if partitions is None else [TopicPartition(*one) for one in listed(partitions, TopicPartition)]
 
         async def ask(node: int | None, some: list[TopicPartition] | None) -> dict[TopicPartition, bool | KafkaError]:
             topics = None
@@ -77,15 +77,15 @@ class ReplicaAdmin:
             raise ItemsFailedError(what, failed, elected)
         return elected
 
-    async def list_reassignments(
-        self, partitions: Collection[TopicPartition] | None = None
+    async def list_partition_reassignments(
+        self, partitions: TopicPartition | Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, Reassignment]:
-        """Those of the partitions (of all) whose replicas are being moved (Kafka 2.4). Raises KafkaError."""
+        """The ongoing reassignments of these partitions or of all (Kafka 2.4). Raises KafkaError."""
         topics = None
         if partitions is not None:
             topics = [
                 ListPartitionReassignmentsTopics(name=name, partition_indexes=numbers)
-                for name, numbers in by_topic(partitions).items()
+                for name, numbers in by_topic(listed(partitions, TopicPartition)).items()
             ]
         request = ListPartitionReassignmentsRequest(timeout_ms=self._rpc.timeout_ms, topics=topics)
         answer = await self._rpc.answer("", self._rpc.controller, request, "listing reassignments")
@@ -97,13 +97,13 @@ class ReplicaAdmin:
             for one in topic.partitions
         }
 
-    async def alter_reassignments(
+    async def alter_partition_reassignments(
         self, changes: Mapping[TopicPartition, Sequence[int] | None], *, keep_replication_factor: bool = False
     ) -> None:
-        """Begin to move partitions to these brokers, the preferred leader first; None gives up a move (Kafka 2.4).
+        """Move partitions to these brokers, the preferred leader first; None cancels a reassignment (Kafka 2.4).
 
-        `keep_replication_factor` (4.1) refuses changes that make more or fewer replicas. Returns when the moves have
-        begun. Raises ItemsFailedError by partition (NO_REASSIGNMENT_IN_PROGRESS, INVALID_REPLICA_ASSIGNMENT, ...).
+        `keep_replication_factor` (4.1) rejects changes of the number of replicas. Returns when the moves have begun.
+        Raises ItemsFailedError by partition (NO_REASSIGNMENT_IN_PROGRESS, INVALID_REPLICA_ASSIGNMENT, ...).
         """
         asked = {TopicPartition(*partition): brokers for partition, brokers in changes.items()}
         what = "altering reassignments"

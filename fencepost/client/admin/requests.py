@@ -1,7 +1,7 @@
 """How the admin client asks: any broker, the controller, a coordinator or a partition's leader, until a deadline."""
 
 from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from fencepost.client.admin.item_errors import ItemsFailedError
 from fencepost.client.errors import FatalError, KafkaError, RetriableError, code_of, error_for
@@ -228,6 +228,11 @@ class AdminRequests:
     @property
     def leader(self) -> Route:
         return ToLeader(self.cluster)
+
+
+def listed(items: object, *kinds: type[T]) -> list[T]:
+    """The items of an argument that takes one item, of these types, or several."""
+    return [items] if isinstance(items, kinds) else list(cast(Iterable[T], items))
 
 
 def failure(

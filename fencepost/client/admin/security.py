@@ -1,11 +1,11 @@
-"""Administering who may do what and how much: access rules, quotas and SCRAM users."""
+"""Access rules, client quotas and SCRAM credentials."""
 
 import hashlib
 import secrets
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from fencepost.client.admin.requests import AdminRequests, failure
+from fencepost.client.admin.requests import AdminRequests, failure, listed
 from fencepost.client.admin.security_types import (
     ANY,
     DEFAULT,
@@ -51,19 +51,19 @@ EVERYBODY: Final = QuotaEntity()
 
 
 class SecurityAdmin:
-    """The part of the admin client that is about rights and limits."""
+    """The part of the admin client for access rules, quotas and SCRAM credentials."""
 
     def __init__(self, rpc: AdminRequests) -> None:
         self._rpc = rpc
 
-    async def describe_acls(self, which: AclFilter = EVERYTHING) -> list[Acl]:
-        """The access rules that match, sorted. Raises KafkaError (SECURITY_DISABLED where there is no authorizer)."""
-        request = DescribeAclsRequest(**_filter_fields(which))
+    async def describe_acls(self, acl_filter: AclFilter = EVERYTHING) -> list[Acl]:
+        """The access rules that match, sorted. Raises KafkaError (SECURITY_DISABLED without an authorizer)."""
+        request = DescribeAclsRequest(**_filter_fields(acl_filter))
         answer = await self._rpc.answer("", self._rpc.any_broker, request, "describing access rules")
         return sorted(acl_of(resource, one) for resource in answer.resources for one in resource.acls)
 
-    async def create_acls(self, *rules: Acl) -> None:
-        """Add access rules; those that exist stay. Raises ItemsFailedError by rule (SECURITY_DISABLED, ...)."""
+    async def create_acls(self, rules: Acl | Iterable[Acl]) -> None:
+        """Add access rules; existing rules stay. Raises ItemsFailedError by rule (SECURITY_DISABLED, ...)."""
 
         async def ask(node: int | None, some: list[Acl]) -> dict[Acl, KafkaError | None]:
             creations = [
@@ -84,35 +84,35 @@ class SecurityAdmin:
                 for rule, one in zip(some, answer.results, strict=False)
             }
 
-        await self._rpc.each(rules, self._rpc.controller, ask, "creating access rules")
+        await self._rpc.each(listed(rules, Acl), self._rpc.controller, ask, "creating access rules")
 
-    async def delete_acls(self, *which: AclFilter) -> dict[AclFilter, list[Acl]]:
-        """Remove the access rules that match; what went, by filter. Raises ItemsFailedError by filter.
+    async def delete_acls(self, filters: AclFilter | Iterable[AclFilter]) -> dict[AclFilter, list[Acl]]:
+        """Delete the access rules that match; returns them by filter. `AclFilter(*acl)` matches one rule.
 
-        An Acl as a filter is `AclFilter(*acl)`.
+        Raises ItemsFailedError by filter.
         """
 
         async def ask(node: int | None, some: list[AclFilter]) -> dict[AclFilter, list[Acl] | KafkaError]:
             filters = [DeleteAclsFilter(**_filter_fields(one)) for one in some]
             answer = await self._rpc.ask(node, DeleteAclsRequest(filters=filters))
-            return {asked: _deleted(told, node) for asked, told in zip(some, answer.filter_results, strict=False)}
+            return {asked: _deleted(result, node) for asked, result in zip(some, answer.filter_results, strict=False)}
 
-        return await self._rpc.each(which, self._rpc.controller, ask, "deleting access rules")
+        return await self._rpc.each(listed(filters, AclFilter), self._rpc.controller, ask, "deleting access rules")
 
     async def describe_client_quotas(
         self,
-        which: QuotaEntity = EVERYBODY,
+        entity: QuotaEntity = EVERYBODY,
         *,
         strict: bool = False,
     ) -> dict[QuotaEntity, dict[str, float]]:
-        """Quotas by whom they are for (Kafka 2.6): {"producer_byte_rate": bytes per second, ...}.
+        """Quotas by entity (Kafka 2.6): {"producer_byte_rate": bytes per second, ...}.
 
-        Of all entities that have the parts which `which` names: a name, DEFAULT, or ANY. With `strict` only of those
-        without further parts. Raises KafkaError.
+        The result has each entity that matches all parts of `entity`; a part is a name, DEFAULT or ANY. `strict` leaves
+        out entities with further parts. Raises KafkaError.
         """
         components = [
             ComponentData(entity_type=kind, match_type=_match(name), match=name if isinstance(name, str) else None)
-            for kind, name in _parts(which)
+            for kind, name in _parts(entity)
         ]
         request = DescribeClientQuotasRequest(components=components, strict=strict)
         answer = await self._rpc.answer("", self._rpc.any_broker, request, "describing quotas")
@@ -121,9 +121,9 @@ class SecurityAdmin:
     async def alter_client_quotas(
         self, changes: Mapping[QuotaEntity, Mapping[str, float | None]], *, validate_only: bool = False
     ) -> None:
-        """Set quotas, remove those given as None (Kafka 2.6). Raises ItemsFailedError by entity (INVALID_REQUEST, ...).
+        """Set quotas; None removes one (Kafka 2.6). Raises ItemsFailedError by entity (INVALID_REQUEST, ...).
 
-        Kafka's are producer_byte_rate and consumer_byte_rate (bytes per second), request_percentage,
+        Kafka's quotas are producer_byte_rate and consumer_byte_rate (bytes per second), request_percentage,
         controller_mutation_rate, and for addresses connection_creation_rate.
         """
 
@@ -150,10 +150,12 @@ class SecurityAdmin:
 
         await self._rpc.each(changes, self._rpc.controller, ask, "altering quotas")
 
-    async def describe_user_scram_credentials(self, *users: str) -> dict[str, tuple[ScramCredential, ...]]:
-        """With which mechanisms users can log in (Kafka 2.7); of all users, if none is named.
+    async def describe_user_scram_credentials(
+        self, users: str | Iterable[str] | None = None
+    ) -> dict[str, tuple[ScramCredential, ...]]:
+        """The SCRAM credentials of these users or of all (Kafka 2.7), by user.
 
-        Raises ItemsFailedError by user (RESOURCE_NOT_FOUND for one that has none), KafkaError for the whole.
+        Raises ItemsFailedError by user (RESOURCE_NOT_FOUND for a user without credentials), KafkaError for the whole.
         """
         what = "describing SCRAM users"
 
@@ -171,24 +173,27 @@ class SecurityAdmin:
                 for one in answer.results
             }
 
-        if users:
-            return await self._rpc.each(users, self._rpc.controller, ask, what)
+        if users is not None:
+            return await self._rpc.each(listed(users, str), self._rpc.controller, ask, what)
 
         async def ask_all(node: int | None) -> dict[str, tuple[ScramCredential, ...] | KafkaError]:
             return await ask(node, None)
 
         answers = await self._rpc.one("", self._rpc.controller, ask_all, what)
-        return {user: told for user, told in answers.items() if not isinstance(told, KafkaError)}
+        return {user: one for user, one in answers.items() if not isinstance(one, KafkaError)}
 
     async def alter_user_scram_credentials(
-        self, *, upsert: Iterable[ScramUpsertion] = (), delete: Iterable[ScramDeletion] = ()
+        self,
+        *,
+        upsert: ScramUpsertion | Iterable[ScramUpsertion] = (),
+        delete: ScramDeletion | Iterable[ScramDeletion] = (),
     ) -> None:
-        """Set and remove SCRAM credentials of users (Kafka 2.7). Raises ItemsFailedError by user.
+        """Set and delete SCRAM credentials of users (Kafka 2.7). Raises ItemsFailedError by user.
 
-        RESOURCE_NOT_FOUND for the removal of what is not there, UNACCEPTABLE_CREDENTIAL for too few iterations (Kafka
-        wants 4096 to 16384), DUPLICATE_RESOURCE where a user is named twice: Kafka changes one mechanism at a time.
+        RESOURCE_NOT_FOUND: a credential to delete does not exist. UNACCEPTABLE_CREDENTIAL: Kafka accepts 4096 to 16384
+        iterations. DUPLICATE_RESOURCE: a user is named twice; Kafka changes one mechanism at a time.
         """
-        upsertions, deletions = list(upsert), list(delete)
+        upsertions, deletions = listed(upsert, ScramUpsertion), listed(delete, ScramDeletion)
         salted = [_salted(one) for one in upsertions]
 
         async def ask(node: int | None, some: list[str]) -> dict[str, KafkaError | None]:
@@ -222,16 +227,16 @@ def _filter_fields(which: AclFilter) -> dict[str, Any]:
     }
 
 
-def _deleted(told: Any, node: int | None) -> list[Acl] | KafkaError:
-    for one in (told, *told.matching_acls):
+def _deleted(result: Any, node: int | None) -> list[Acl] | KafkaError:
+    for one in (result, *result.matching_acls):
         error = failure(one, "deleting access rules", ApiKey.DELETE_ACLS, node)
         if error is not None:
             return error
-    return sorted(acl_of(one, one) for one in told.matching_acls)
+    return sorted(acl_of(one, one) for one in result.matching_acls)
 
 
 def _parts(entity: QuotaEntity) -> list[tuple[str, str | QuotaName]]:
-    """The parts that an entity has, under Kafka's names.."""
+    """The parts that an entity has, under Kafka's names."""
     return [
         (_ENTITY_TYPES[field], name) for field, name in zip(entity._fields, entity, strict=True) if name is not None
     ]
@@ -248,7 +253,7 @@ def _entity(parts: Any) -> QuotaEntity:
 
 
 def _salted(one: ScramUpsertion) -> Any:
-    """What is sent instead of a password: RFC 5802's SaltedPassword, as the broker stores keys made of it."""
+    """What the client sends instead of a password: RFC 5802's SaltedPassword, from which the broker makes its keys."""
     salt = secrets.token_bytes(SALT_BYTES) if one.salt is None else one.salt
     password = one.password.encode() if isinstance(one.password, str) else one.password
     digest = hashlib.pbkdf2_hmac(_HASHES[one.mechanism], password, salt, one.iterations)

@@ -1,11 +1,11 @@
-"""Administering topics: create, delete, list, describe, grow; and dropping records from their beginning."""
+"""Topics: create, delete, list and describe them, and add partitions."""
 
 import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from fencepost.client.admin.item_errors import ItemsFailedError
-from fencepost.client.admin.requests import AdminRequests, failure
+from fencepost.client.admin.requests import AdminRequests, failure, listed
 from fencepost.client.admin.types import CreatedTopic, NewTopic, TopicDescription
 from fencepost.client.core.partitions import PartitionInfo
 from fencepost.client.errors import KafkaError, RetriableError, code_of, error_for
@@ -31,7 +31,7 @@ _DEFAULTS_SINCE, _DELETE_BY_ID_SINCE, _DESCRIBE_BY_ID_SINCE = 4, 6, 12
 
 
 class TopicAdmin:
-    """The part of the admin client that is about topics. A topic is named by a str; its 16-byte id is bytes."""
+    """The part of the admin client for topics. A str names a topic, 16 bytes are its id."""
 
     def __init__(self, rpc: AdminRequests) -> None:
         self._rpc = rpc
@@ -47,7 +47,7 @@ class TopicAdmin:
         if_not_exists: bool = False,
         validate_only: bool = False,
     ) -> bool:
-        """Create a topic; -1 takes the broker's default. False when it existed and `if_not_exists` is set.
+        """Create a topic; -1 takes the broker's default. False if it exists already and `if_not_exists` is set.
 
         Raises KafkaError (TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION, INVALID_CONFIG, ...).
         """
@@ -62,14 +62,15 @@ class TopicAdmin:
         return True
 
     async def create_topics(
-        self, topics: Iterable[NewTopic | str], *, validate_only: bool = False
+        self, topics: NewTopic | str | Iterable[NewTopic | str], *, validate_only: bool = False
     ) -> dict[str, CreatedTopic]:
-        """Create topics, by their names; a plain name takes the broker's defaults. Raises ItemsFailedError by name.
+        """Create topics; the result is by name. A str stands for a topic with the broker's defaults.
 
-        Returns when the topics are known to a broker. With `validate_only` nothing is created, and the answer is what
-        would be.
+        Returns when a broker knows the topics. `validate_only` creates nothing and returns what the broker would
+        create. Raises ItemsFailedError by name.
         """
-        wanted = {topic.name: topic for topic in (NewTopic(t) if isinstance(t, str) else t for t in topics)}
+        given: list[NewTopic | str] = listed(topics, NewTopic, str)
+        wanted = {one.name: one for one in (NewTopic(name) if isinstance(name, str) else name for name in given)}
         defaults = any(topic.assignments is None and -1 in topic[1:3] for topic in wanted.values())
 
         async def ask(node: int | None, names: list[str]) -> dict[str, CreatedTopic | KafkaError]:
@@ -94,18 +95,22 @@ class TopicAdmin:
         return made
 
     async def wait_for(self, names: list[str]) -> None:
-        """Wait until a broker tells of new topics: they learn of them a moment after the controller has answered."""
+        """Wait until a broker knows new topics: brokers learn of them a moment after the controller's response."""
 
         async def attempt() -> None:
             for name, code in (await self._rpc.cluster.refresh(names)).items():
-                raise RetriableError(f"topic {name!r} is created and not known yet", code=code, api="Metadata")
+                raise RetriableError(
+                    f"the broker does not know the new topic {name!r} yet",
+                    code=code,
+                    api="Metadata",
+                )
 
         if names:
             with contextlib.suppress(RetriableError):  # it is created all the same
                 await self._rpc.retry(attempt, "waiting for new topics")
 
     async def delete_topic(self, topic: str | bytes, *, if_exists: bool = False) -> bool:
-        """Delete a topic with all its records, by its name or its id. False when there was none and `if_exists` is set.
+        """Delete a topic with all its records, by name or id. False if it does not exist and `if_exists` is set.
 
         Raises KafkaError (UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, TOPIC_DELETION_DISABLED, ...).
         """
@@ -118,9 +123,9 @@ class TopicAdmin:
             raise error from None
         return True
 
-    async def delete_topics(self, topics: Iterable[str | bytes]) -> None:
+    async def delete_topics(self, topics: str | bytes | Iterable[str | bytes]) -> None:
         """Delete topics with all their records, by their names or (Kafka 2.8) their ids. Raises ItemsFailedError."""
-        asked = list(topics)
+        asked: list[str | bytes] = listed(topics, str, bytes)
         by_id = any(isinstance(topic, bytes) for topic in asked)
 
         async def ask(node: int | None, some: list[str | bytes]) -> dict[str | bytes, KafkaError | None]:
@@ -152,7 +157,7 @@ class TopicAdmin:
         assignments: Sequence[Sequence[int]] | None = None,
         validate_only: bool = False,
     ) -> None:
-        """Raise a topic's number of partitions to `total`; keys may go elsewhere from then on.
+        """Raise a topic's number of partitions to `total`. New records of a key may then go to another partition.
 
         `assignments` are the brokers of each new partition's replicas. Raises KafkaError (INVALID_PARTITIONS, ...).
         """
@@ -170,29 +175,32 @@ class TopicAdmin:
             await self._rpc.retry(lambda: self._rpc.cluster.refresh([topic]), what)
 
     async def list_topics(self, *, internal: bool = False) -> list[str]:
-        """The names of all topics, sorted; Kafka's own only if asked for."""
+        """The names of all topics, sorted; with `internal`, also of Kafka's own topics. Raises KafkaError."""
         await self._rpc.retry(lambda: self._rpc.cluster.refresh(None), "listing topics")
         return sorted(name for name, info in self._rpc.cluster.topics.items() if internal or not info.internal)
 
-    async def describe_topics(self, *topics: str | bytes) -> dict[str, TopicDescription]:
-        """Partitions, leaders and replicas of topics, named or (Kafka 2.8) by id; of all, if none is named.
+    async def describe_topics(
+        self, topics: str | bytes | Iterable[str | bytes] | None = None
+    ) -> dict[str, TopicDescription]:
+        """Partitions, leaders and replicas of topics, by name: of topics named by name or (Kafka 2.8) id, or of all.
 
-        By name, whatever they were asked by. Raises ItemsFailedError by what was asked: UNKNOWN_TOPIC_OR_PARTITION,
-        UNKNOWN_TOPIC_ID. Where none is named, topics that the broker cannot describe now are left out.
+        Raises ItemsFailedError by name or id: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID. The description of all
+        topics leaves out those that the broker cannot describe now.
         """
+        asked: list[str | bytes] | None = None if topics is None else listed(topics, str, bytes)
 
         async def attempt() -> tuple[dict[str, TopicDescription], dict[str | bytes, KafkaError]]:
             found: dict[str, TopicDescription] = {}
             failed: dict[str | bytes, KafkaError] = {}
-            for answer in await self._metadata(topics):
+            for answer in await self._metadata(asked):
                 for one in answer.topics:
-                    item = one.topic_id if one.topic_id in topics else one.name
+                    item = one.topic_id if one.topic_id in (asked or ()) else one.name
                     error = failure(one, f"topic {_shown(item)}", ApiKey.METADATA, final=NO_TOPIC)
                     if error is None:
                         found[one.name] = _described(one)
-                    elif topics and isinstance(error, RetriableError):
+                    elif asked is not None and isinstance(error, RetriableError):
                         raise error
-                    elif topics:
+                    elif asked is not None:
                         failed[item] = error
             return found, failed
 
@@ -201,14 +209,15 @@ class TopicAdmin:
             raise ItemsFailedError("describing topics", failed, found)
         return found
 
-    async def _metadata(self, topics: Sequence[str | bytes]) -> list[Any]:
-        """Metadata of all topics or of these; ids and names are never in one request."""
-        names = [MetadataRequestTopic(name=topic) for topic in topics if isinstance(topic, str)]
-        ids = [MetadataRequestTopic(topic_id=topic, name=None) for topic in topics if isinstance(topic, bytes)]
-        asked: list[tuple[list[Any] | None, int]] = [(names, 1)] if names else []
+    async def _metadata(self, topics: Sequence[str | bytes] | None) -> list[Any]:
+        """Metadata of all topics (None) or of these; ids and names are never in one request."""
+        names = [MetadataRequestTopic(name=topic) for topic in topics or () if isinstance(topic, str)]
+        ids = [MetadataRequestTopic(topic_id=topic, name=None) for topic in topics or () if isinstance(topic, bytes)]
+        asked: list[tuple[list[Any] | None, int]] = [(None, 1)] if topics is None else []
+        asked += [(names, 1)] if names else []
         asked += [(ids, _DESCRIBE_BY_ID_SINCE)] if ids else []
         answers = []
-        for entries, least in asked or [(None, 1)]:
+        for entries, least in asked:
             request = MetadataRequest(topics=entries, allow_auto_topic_creation=False)
             answer = await self._rpc.ask(None, request, at_least=least)
             if answer.error_code:

@@ -1,19 +1,25 @@
-"""Looking into transactions: who has one open, since when, on what, and which readers wait for it (rows T18, T19)."""
+"""Transactions and producers: list and describe them, fence producers, abort transactions (rows T18, T19, T20)."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
-from fencepost.client.admin.requests import AdminRequests, ToBroker, ToCoordinator
+from fencepost.client.admin.item_errors import ItemsFailedError
+from fencepost.client.admin.requests import AdminRequests, ToBroker, ToCoordinator, failure, listed
 from fencepost.client.admin.types import (
     HistoryEvent,
+    ProducerIdentity,
     ProducerState,
+    TransactionDescription,
     TransactionHistory,
     TransactionListing,
-    TransactionSummary,
 )
 from fencepost.client.errors import KafkaError, code_of
+from fencepost.client.group.requests import by_topic
+from fencepost.client.keywords import Duration
 from fencepost.client.network.cluster import TRANSACTION
+from fencepost.client.options import milliseconds
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from fencepost.protocol.messages.api22_init_producer_id import InitProducerIdRequest
@@ -29,11 +35,11 @@ from fencepost.protocol.topics import IsolationLevel, TopicPartition
 
 LATEST = -1
 FENCE_TIMEOUT_MS = 1
-"""The timeout that a fence leaves on the id, as in Kafka's Admin: whoever uses the id next brings its own."""
+"""The transaction timeout that fencing sets, as in Kafka's Admin; the next producer of the id sets its own."""
 
 
 class TransactionAdmin:
-    """The part of the admin client that asks about transactions and producers, and that ends them by force."""
+    """The part of the admin client for transactions and producers."""
 
     def __init__(self, rpc: AdminRequests) -> None:
         self._rpc = rpc
@@ -41,105 +47,118 @@ class TransactionAdmin:
     async def list_transactions(
         self,
         *,
-        state: str | Iterable[str] = (),
-        producer_ids: Collection[int] = (),
-        running_longer_than_ms: int = -1,
+        states: str | Iterable[str] = (),
+        producer_ids: int | Iterable[int] = (),
+        running_longer_than: Duration | None = None,
         pattern: str | None = None,
-    ) -> list[TransactionSummary]:
-        """The transactional ids of all brokers, sorted: one request to each.
+    ) -> list[TransactionListing]:
+        """The transactional ids of all brokers, sorted: one request to each broker. The arguments select some of them.
 
-        Raises KafkaError for a state that the broker does not know, a pattern that is none (INVALID_REGULAR_EXPRESSION)
-        and a filter that the broker is too old for (UNSUPPORTED_VERSION): KIP-994 and KIP-1152.
+        States are "Ongoing", "PrepareCommit", "Empty", ...; `pattern` is a regular expression for transactional ids;
+        `running_longer_than` is the least age of an open transaction, in seconds or as a timedelta.
+        Raises KafkaError for an unknown state, an invalid pattern (INVALID_REGULAR_EXPRESSION) and a filter that the
+        broker does not support (UNSUPPORTED_VERSION): KIP-994 and KIP-1152.
         """
         request = ListTransactionsRequest(
-            state_filters=[state] if isinstance(state, str) else list(state),
-            producer_id_filters=list(producer_ids),
-            duration_filter=running_longer_than_ms,
+            state_filters=listed(states, str),
+            producer_id_filters=listed(producer_ids, int),
+            duration_filter=-1 if running_longer_than is None else milliseconds(running_longer_than),
             transactional_id_pattern=pattern,
         )
-        least = 2 if pattern else 1 if running_longer_than_ms >= 0 else 0
+        least = 2 if pattern else 0 if running_longer_than is None else 1
         await self._rpc.retry(self._rpc.cluster.refresh, "finding the brokers")
-        found: set[TransactionSummary] = set()
+        found: set[TransactionListing] = set()
         for broker in sorted(self._rpc.cluster.brokers):
             route = ToBroker(self._rpc.cluster, broker)
             answer = await self._rpc.answer(broker, route, request, "listing transactions", at_least=least)
             if answer.unknown_state_filters:
-                raise KafkaError(f"the broker knows no transaction state {answer.unknown_state_filters[0]!r}")
+                raise KafkaError(f"the broker does not know the transaction state {answer.unknown_state_filters[0]!r}")
             found |= {
-                TransactionSummary(entry.transactional_id, entry.producer_id, entry.transaction_state)
+                TransactionListing(entry.transactional_id, entry.producer_id, entry.transaction_state)
                 for entry in answer.transaction_states
             }
         return sorted(found)
 
-    async def transactions(
-        self, *, state: str | Iterable[str] = (), producer_ids: Collection[int] = ()
-    ) -> list[TransactionListing]:
-        """All transactional ids, of all states or only these ("Ongoing", "PrepareCommit", "Empty", ...), described.
+    async def describe_transactions(
+        self,
+        transactional_ids: str | Iterable[str] | None = None,
+        *,
+        states: str | Iterable[str] = (),
+        producer_ids: int | Iterable[int] = (),
+    ) -> dict[str, TransactionDescription]:
+        """Transactional ids with their open transactions, by id: those that are named, or all.
 
-        Raises KafkaError for a state that the broker does not know.
+        `states` and `producer_ids` select some of all, as in `list_transactions`. An id that expires meanwhile is left
+        out, unless it is named. Raises ItemsFailedError by id (TRANSACTIONAL_ID_NOT_FOUND, ...).
         """
-        found = []
-        for line in await self.list_transactions(state=state, producer_ids=producer_ids):
-            try:
-                found.append(await self.describe_transaction(line.transactional_id))
-            except KafkaError as error:
-                if error.code is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:  # it went away meanwhile
-                    raise
-        return found
+        what, route = "describing transactions", ToCoordinator(self._rpc.cluster, TRANSACTION)
+        if transactional_ids is None:
+            lines = await self.list_transactions(states=states, producer_ids=producer_ids)
+            wanted = [line.transactional_id for line in lines]
+        else:
+            wanted = listed(transactional_ids, str)
+        failed: dict[str, KafkaError] = {}
+        try:
+            found = await self._rpc.each(wanted, route, self._describe, what)
+        except ItemsFailedError as some:
+            found = dict(some.results)
+            expired = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND if transactional_ids is None else None
+            failed = {name: error for name, error in some.errors.items() if error.code is not expired}
+        described = {name: one._replace(blocks=await self._blocked(one)) for name, one in found.items()}
+        if failed:
+            raise ItemsFailedError(what, failed, described)
+        return described
 
-    async def describe_transaction(self, transactional_id: str) -> TransactionListing:
-        """One transactional id. Raises KafkaError (TRANSACTIONAL_ID_NOT_FOUND)."""
-        told = await self._rpc.answer(
-            transactional_id,
-            ToCoordinator(self._rpc.cluster, TRANSACTION),
-            DescribeTransactionsRequest(transactional_ids=[transactional_id], explain=True),
-            f"transactional id {transactional_id!r}",
-            lambda answer: answer.transaction_states[0],
+    async def _describe(
+        self, node: int | None, transactional_ids: list[str]
+    ) -> dict[str, TransactionDescription | KafkaError]:
+        answer = await self._rpc.ask(
+            node, DescribeTransactionsRequest(transactional_ids=transactional_ids, explain=True)
         )
-        partitions = tuple(TopicPartition(topic.topic, p) for topic in told.topics for p in topic.partitions)
-        started = told.transaction_start_time_ms
-        listing = TransactionListing(
-            told.transactional_id,
-            told.transaction_state,
-            told.producer_id,
-            told.producer_epoch,
-            told.transaction_timeout_ms,
-            datetime.fromtimestamp(started / 1000, UTC) if started >= 0 and partitions else None,
-            partitions,
-            history=_history(told.history),
-        )
-        return listing._replace(blocks=await self._blocked(listing))
+        return {
+            one.transactional_id: failure(
+                one, f"transactional id {one.transactional_id!r}", ApiKey.DESCRIBE_TRANSACTIONS, node
+            )
+            or _description(one)
+            for one in answer.transaction_states
+        }
 
-    async def _blocked(self, listing: TransactionListing) -> tuple[TopicPartition, ...]:
-        """The transaction's partitions whose last stable offset is exactly where it began."""
+    async def _blocked(self, described: TransactionDescription) -> tuple[TopicPartition, ...]:
+        """The transaction's partitions whose last stable offset is the first offset of the transaction."""
         blocked = []
-        for partition in listing.partitions:
-            producers = await self.describe_producers(partition)
-            starts = [p.transaction_start_offset for p in producers if p.producer_id == listing.producer_id]
+        for partition in described.partitions:
+            producers = (await self.describe_producers(partition))[partition]
+            starts = [p.transaction_start_offset for p in producers if p.producer_id == described.producer_id]
             if not starts or starts[0] is None:
                 continue
             if await self._last_stable_offset(partition) == starts[0]:
                 blocked.append(partition)
         return tuple(blocked)
 
-    async def describe_producers(self, partition: TopicPartition) -> list[ProducerState]:
-        """The producers that a partition remembers, with the start of the transaction each has open there."""
-        place = TopicPartition(*partition)
-        request = DescribeProducersRequest(topics=[TopicRequest(name=place.topic, partition_indexes=[place.partition])])
-        told = await self._rpc.answer(
-            place, self._rpc.leader, request, f"producers of {place}", lambda answer: answer.topics[0].partitions[0]
-        )
-        return [
-            ProducerState(
-                entry.producer_id,
-                entry.producer_epoch,
-                entry.last_sequence,
-                entry.last_timestamp,
-                entry.coordinator_epoch,
-                entry.current_txn_start_offset if entry.current_txn_start_offset >= 0 else None,
-            )
-            for entry in told.active_producers
-        ]
+    async def describe_producers(
+        self, partitions: TopicPartition | Iterable[TopicPartition]
+    ) -> dict[TopicPartition, list[ProducerState]]:
+        """The producers that partitions know, by partition, each with the first offset of its open transaction.
+
+        Raises ItemsFailedError by partition (UNKNOWN_TOPIC_OR_PARTITION, ...).
+        """
+        asked = [TopicPartition(*partition) for partition in listed(partitions, TopicPartition)]
+
+        async def ask(
+            node: int | None, some: list[TopicPartition]
+        ) -> dict[TopicPartition, list[ProducerState] | KafkaError]:
+            topics = [TopicRequest(name=name, partition_indexes=numbers) for name, numbers in by_topic(some).items()]
+            answer = await self._rpc.ask(node, DescribeProducersRequest(topics=topics))
+            return {
+                (place := TopicPartition(topic.name, one.partition_index)): failure(
+                    one, f"producers of {place}", ApiKey.DESCRIBE_PRODUCERS, node
+                )
+                or [_producer_state(entry) for entry in one.active_producers]
+                for topic in answer.topics
+                for one in topic.partitions
+            }
+
+        return await self._rpc.each(asked, self._rpc.leader, ask, "describing producers")
 
     async def _last_stable_offset(self, partition: TopicPartition) -> int:
         entry = ListOffsetsPartition(partition_index=partition.partition, timestamp=LATEST)
@@ -149,7 +168,7 @@ class TransactionAdmin:
             topics=[ListOffsetsTopic(name=partition.topic, partitions=[entry])],
             timeout_ms=self._rpc.timeout_ms,
         )
-        told = await self._rpc.answer(
+        found = await self._rpc.answer(
             partition,
             self._rpc.leader,
             request,
@@ -157,30 +176,35 @@ class TransactionAdmin:
             lambda answer: answer.topics[0].partitions[0],
             at_least=2,
         )
-        return int(told.offset)
+        return int(found.offset)
 
-    async def fence_producer(self, transactional_id: str) -> tuple[int, int]:
-        """Shut out whoever holds the id and abort its open transaction (Kafka's Admin.fenceProducers).
+    async def fence_producers(self, transactional_ids: str | Iterable[str]) -> dict[str, ProducerIdentity]:
+        """Fence the producers that use the transactional ids, and abort their open transactions.
 
-        The identity that nobody holds now. A transaction that is decided already is completed, not aborted.
+        Returns, by id, the new identity that fenced the producer. A transaction that is already prepared is completed,
+        not aborted. Raises ItemsFailedError by id.
         """
-        request = InitProducerIdRequest(
-            transactional_id=transactional_id,
-            transaction_timeout_ms=FENCE_TIMEOUT_MS,
-            producer_id=-1,
-            producer_epoch=-1,
-        )
         route = ToCoordinator(self._rpc.cluster, TRANSACTION)
-        answer = await self._rpc.answer(transactional_id, route, request, f"fencing {transactional_id!r}")
-        return answer.producer_id, answer.producer_epoch
+        return await self._rpc.each(listed(transactional_ids, str), route, self._fence, "fencing producers")
 
-    async def abort_open(
+    async def _fence(self, node: int | None, transactional_ids: list[str]) -> dict[str, ProducerIdentity | KafkaError]:
+        found: dict[str, ProducerIdentity | KafkaError] = {}
+        for name in transactional_ids:
+            request = InitProducerIdRequest(
+                transactional_id=name, transaction_timeout_ms=FENCE_TIMEOUT_MS, producer_id=-1, producer_epoch=-1
+            )
+            answer = await self._rpc.ask(node, request)
+            error = failure(answer, f"fencing {name!r}", ApiKey.INIT_PRODUCER_ID, node)
+            found[name] = error or ProducerIdentity(answer.producer_id, answer.producer_epoch)
+        return found
+
+    async def abort_transaction(
         self, partition: TopicPartition, producer: ProducerState, *, only_hanging: bool = True
     ) -> None:
-        """Write an ABORT marker for what the producer has open on the partition, past its coordinator (row T20).
+        """Write an ABORT marker for the producer's open transaction in the partition, past its coordinator (row T20).
 
-        A fencepost broker refuses `only_hanging` with INVALID_TXN_STATE where the coordinator still owns the
-        transaction; other brokers do not look, so find out before (`hanging_transactions`). Raises KafkaError.
+        With `only_hanging`, a fencepost broker refuses to abort a transaction that a coordinator owns
+        (INVALID_TXN_STATE). Other brokers do not check that: call `find_hanging_transactions` first. Raises KafkaError.
         """
         place = TopicPartition(*partition)
         marker = WritableTxnMarker(
@@ -201,9 +225,35 @@ class TransactionAdmin:
         )
 
 
-def _history(told: Any) -> TransactionHistory | None:
-    """What our tag of DescribeTransactions carries; None where it is not there."""
-    if told is None:
+def _description(one: Any) -> TransactionDescription:
+    partitions = tuple(TopicPartition(topic.topic, p) for topic in one.topics for p in topic.partitions)
+    started = one.transaction_start_time_ms
+    return TransactionDescription(
+        one.transactional_id,
+        one.transaction_state,
+        one.producer_id,
+        one.producer_epoch,
+        one.transaction_timeout_ms,
+        datetime.fromtimestamp(started / 1000, UTC) if started >= 0 and partitions else None,
+        partitions,
+        history=_history(one.history),
+    )
+
+
+def _producer_state(entry: Any) -> ProducerState:
+    return ProducerState(
+        entry.producer_id,
+        entry.producer_epoch,
+        entry.last_sequence,
+        entry.last_timestamp,
+        entry.coordinator_epoch,
+        entry.current_txn_start_offset if entry.current_txn_start_offset >= 0 else None,
+    )
+
+
+def _history(history: Any) -> TransactionHistory | None:
+    """The history in fencepost's tagged field of DescribeTransactions; None if the broker sent none."""
+    if history is None:
         return None
     lines = tuple(
         HistoryEvent(
@@ -216,6 +266,8 @@ def _history(told: Any) -> TransactionHistory | None:
             line.client_host,
             line.text,
         )
-        for line in told.lines
+        for line in history.lines
     )
-    return TransactionHistory(told.owner_client_id, told.owner_host, told.writer_client_id, told.writer_host, lines)
+    return TransactionHistory(
+        history.owner_client_id, history.owner_host, history.writer_client_id, history.writer_host, lines
+    )

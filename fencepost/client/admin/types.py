@@ -42,6 +42,16 @@ class CreatedTopic(NamedTuple):
     replication_factor: int
 
 
+class ConfigResource(NamedTuple):
+    """A thing that has settings; `kind` is "topic", "broker", "broker_logger", "client_metrics" or "group".
+
+    The broker with the name "" stands for the settings that all brokers share.
+    """
+
+    kind: str
+    name: str
+
+
 class ConfigSynonym(NamedTuple):
     """Another place from which a setting would be taken if the one before it were not set."""
 
@@ -81,12 +91,12 @@ def is_secret(name: str, entry: ConfigEntry | None) -> bool:
 
 
 class GroupListing(NamedTuple):
-    """One group in a list; `state` and `kind` are empty on brokers that do not tell them."""
+    """One group in a list; `state` and `type` are empty if the broker is too old to report them."""
 
     group_id: str
     protocol_type: str
     state: str
-    kind: str
+    type: str
 
 
 class GroupMember(NamedTuple):
@@ -106,14 +116,14 @@ class GroupMember(NamedTuple):
 
 
 class GroupDescription(NamedTuple):
-    """One group with its members. `kind` is "classic" or "consumer"; only the latter has epochs (-1 otherwise)."""
+    """One group with its members. `type` is "classic" or "consumer"; classic groups have no epochs (-1)."""
 
     group_id: str
     state: str
     protocol_type: str
     protocol: str
     members: tuple[GroupMember, ...]
-    kind: str = "classic"
+    type: str = "classic"
     group_epoch: int = -1
     assignment_epoch: int = -1
 
@@ -153,8 +163,15 @@ def _partitions_of(assignment: Any) -> tuple[TopicPartition, ...]:
     )
 
 
-class TransactionSummary(NamedTuple):
-    """One line of a list of transactional ids."""
+class ProducerIdentity(NamedTuple):
+    """The producer id and the epoch of a producer."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+class TransactionListing(NamedTuple):
+    """One transactional id in a list."""
 
     transactional_id: str
     producer_id: int
@@ -192,7 +209,7 @@ class TransactionHistory(NamedTuple):
     lines: tuple[HistoryEvent, ...]
 
 
-class TransactionListing(NamedTuple):
+class TransactionDescription(NamedTuple):
     """One transactional id as its coordinator sees it.
 
     `started` is None and `partitions` empty while nothing is open. `blocks` are the partitions whose last stable offset
@@ -242,7 +259,7 @@ class Holder(NamedTuple):
     producer: ProducerState
     first_offset: int
     verdict: Verdict
-    transaction: TransactionListing | None
+    transaction: TransactionDescription | None
     """The coordinator's view; None where it has no transactional id with this producer id."""
 
 
@@ -258,7 +275,7 @@ class WaitingGroup(NamedTuple):
     """Offsets between the last stable one and the high watermark: those it cannot."""
 
 
-class HeldBack(NamedTuple):
+class LastStableOffsetInfo(NamedTuple):
     """Why a partition's last stable offset stands where it stands; `holders` by rising first offset."""
 
     partition: TopicPartition

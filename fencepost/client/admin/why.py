@@ -5,10 +5,10 @@ from collections.abc import Collection
 from fencepost.client.admin.parts import AdminParts
 from fencepost.client.admin.types import (
     HangingTransaction,
-    HeldBack,
     Holder,
+    LastStableOffsetInfo,
     ProducerState,
-    TransactionListing,
+    TransactionDescription,
     Verdict,
     WaitingGroup,
 )
@@ -22,13 +22,13 @@ MAX_TIMEOUT = "transaction.max.timeout.ms"
 MAX_TIMEOUT_DEFAULT_MS = 900_000
 
 
-async def held_back(admin: AdminParts, partition: TopicPartition) -> HeldBack:
+async def describe_last_stable_offset(admin: AdminParts, partition: TopicPartition) -> LastStableOffsetInfo:
     """All that can be found out about one partition. Raises KafkaError (UNKNOWN_TOPIC_OR_PARTITION, ...).
 
     Two or three questions are asked one after the other, so what ends meanwhile may be shown once more.
     """
     await check_exists(admin, partition)
-    producers = await admin.transactions.describe_producers(partition)
+    producers = (await admin.transactions.describe_producers(partition))[partition]
     stable = (await admin.offsets.list_offsets([partition]))[partition].offset
     high = (await admin.offsets.list_offsets([partition], isolation="read_uncommitted"))[partition].offset
     is_open = [(p.transaction_start_offset, p) for p in producers if p.transaction_start_offset is not None]
@@ -40,7 +40,7 @@ async def held_back(admin: AdminParts, partition: TopicPartition) -> HeldBack:
             verdict = await _verdict(admin, partition, producer, known, patience_ms)
             holders.append(Holder(producer, first_offset, verdict, known))
     groups = await _waiting(admin, partition, stable, high) if high > stable else ()
-    return HeldBack(partition, stable, high, tuple(holders), tuple(groups))
+    return LastStableOffsetInfo(partition, stable, high, tuple(holders), tuple(groups))
 
 
 async def find_hanging(
@@ -52,7 +52,7 @@ async def find_hanging(
     for partition in partitions or ():
         await check_exists(admin, partition)
     for partition in await _all_partitions(admin) if partitions is None else sorted(partitions):
-        for producer in await admin.transactions.describe_producers(partition):
+        for producer in (await admin.transactions.describe_producers(partition))[partition]:
             first_offset = producer.transaction_start_offset
             if first_offset is None or not _is_old(admin, producer, patience_ms):
                 continue
@@ -76,7 +76,7 @@ async def check_exists(admin: AdminParts, partition: TopicPartition) -> None:
         raise KafkaError(f"{partition} does not exist", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
-def reason(producer: ProducerState, known: TransactionListing | None) -> str:
+def reason(producer: ProducerState, known: TransactionDescription | None) -> str:
     """Why nobody will end it, in words."""
     if known is None:
         return f"no transactional id has producer id {producer.producer_id}"
@@ -85,7 +85,7 @@ def reason(producer: ProducerState, known: TransactionListing | None) -> str:
 
 async def max_timeout_ms(admin: AdminParts) -> int:
     """The longest a transaction of this cluster may last; Kafka's default where the broker does not tell."""
-    described = await admin.configs.configs(broker=await _some_broker(admin))
+    described = await admin.configs.describe_configs(broker=await _some_broker(admin))
     entry = described.get(MAX_TIMEOUT)
     return MAX_TIMEOUT_DEFAULT_MS if entry is None or entry.value is None else int(entry.value)
 
@@ -100,14 +100,9 @@ async def _all_partitions(admin: AdminParts) -> list[TopicPartition]:
     return [TopicPartition(name, number) for name in sorted(topics) for number in range(len(topics[name].partitions))]
 
 
-async def _transaction_of(admin: AdminParts, producer: ProducerState) -> TransactionListing | None:
-    for line in await admin.transactions.list_transactions(producer_ids=[producer.producer_id]):
-        try:
-            return await admin.transactions.describe_transaction(line.transactional_id)
-        except KafkaError as error:
-            if error.code is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
-                raise
-    return None
+async def _transaction_of(admin: AdminParts, producer: ProducerState) -> TransactionDescription | None:
+    described = await admin.transactions.describe_transactions(producer_ids=producer.producer_id)
+    return next(iter(described.values()), None)
 
 
 def _is_old(admin: AdminParts, producer: ProducerState, patience_ms: int) -> bool:
@@ -119,9 +114,8 @@ async def _still_open(admin: AdminParts, partition: TopicPartition, producer: Pr
 
     Otherwise it may just have ended between the two questions, and the coordinator was right to have forgotten it.
     """
-    now = {one.producer_id: one for one in await admin.transactions.describe_producers(partition)}.get(
-        producer.producer_id
-    )
+    producers = (await admin.transactions.describe_producers(partition))[partition]
+    now = {one.producer_id: one for one in producers}.get(producer.producer_id)
     return now is not None and (now.producer_epoch, now.transaction_start_offset) == (
         producer.producer_epoch,
         producer.transaction_start_offset,
@@ -132,7 +126,7 @@ async def _verdict(
     admin: AdminParts,
     partition: TopicPartition,
     producer: ProducerState,
-    known: TransactionListing | None,
+    known: TransactionDescription | None,
     patience_ms: int,
 ) -> Verdict:
     if known is None or partition not in known.partitions:
@@ -148,7 +142,8 @@ async def _waiting(admin: AdminParts, partition: TopicPartition, stable: int, hi
     """The groups that have a position here at or below the last stable offset: beyond it they read uncommitted."""
     waiting = []
     for group in await admin.groups.list_groups():
-        committed = (await admin.groups.group_offsets(group.group_id, stable=False)).get(partition)
-        if committed is not None and committed <= stable:
-            waiting.append(WaitingGroup(group.group_id, group.state, committed, stable - committed, high - stable))
+        found = (await admin.groups.list_group_offsets(group.group_id, require_stable=False)).get(partition)
+        if found is not None and found.offset <= stable:
+            lag = stable - found.offset
+            waiting.append(WaitingGroup(group.group_id, group.state, found.offset, lag, high - stable))
     return waiting

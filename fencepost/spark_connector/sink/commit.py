@@ -135,7 +135,7 @@ def transact(producer: Any, send: Send, group: str = "", marker: Marker | None =
 def read_marker(kafka: Any, options: SinkOptions) -> Marker | None:
     """The sink's mark as it is committed; only after `main_producer` was opened is it the last one."""
     with kafka.admin() as admin:
-        return find_marker(options.group, admin.committed_offsets(options.group))
+        return find_marker(options.group, admin.list_group_offsets(options.group))
 
 
 def marker_place(options: SinkOptions, marker: Marker | None, topics: Iterable[str]) -> TopicPartition:

@@ -106,7 +106,7 @@ def clear_lanes(kafka: Any, options: SinkOptions, mine: Claim, decided: Decision
 def open_lanes(kafka: Any, options: SinkOptions) -> list[str]:
     """The sink's lanes that have a transaction open."""
     with kafka.admin() as admin:
-        found = admin.list_transactions(state=_OPEN_STATES)
+        found = admin.list_transactions(states=_OPEN_STATES)
     return [one.transactional_id for one in found if one.transactional_id.startswith(_lane_prefix(options))]
 
 

@@ -21,7 +21,7 @@ def compacted_topics(kafka: Mapping[str, Any], topics: Collection[str]) -> set[s
     async def talk(admin: Admin) -> set[str]:
         found = set()
         for topic in sorted(topics):
-            policy = (await admin.configs(topic=topic)).get("cleanup.policy")
+            policy = (await admin.describe_configs(topic=topic)).get("cleanup.policy")
             if policy is not None and "compact" in (policy.value or ""):
                 found.add(topic)
         return found
@@ -40,10 +40,9 @@ def explain_open(kafka: Mapping[str, Any], reports: Sequence[PartitionReport]) -
 
     async def talk(admin: Admin) -> None:
         owners: dict[int, Owner] = {}
-        for line in await admin.list_transactions(producer_ids=open_ones):
-            told = await admin.describe_transaction(line.transactional_id)
-            owners[told.producer_id] = Owner(
-                told.transactional_id, told.state, told.producer_epoch, frozenset(told.partitions)
+        for one in (await admin.describe_transactions(producer_ids=open_ones)).values():
+            owners[one.producer_id] = Owner(
+                one.transactional_id, one.state, one.producer_epoch, frozenset(one.partitions)
             )
         for report in reports:
             if report.open:
@@ -55,10 +54,9 @@ def explain_open(kafka: Mapping[str, Any], reports: Sequence[PartitionReport]) -
 
 async def _still_open(admin: Admin, report: PartitionReport) -> None:
     """Drop what is not open any more: asked after the coordinators, it was not open for them either."""
-    there = {
-        (state.producer_id, state.transaction_start_offset)
-        for state in await admin.describe_producers(TopicPartition(report.topic, report.partition))
-    }
+    partition = TopicPartition(report.topic, report.partition)
+    producers = (await admin.describe_producers(partition))[partition]
+    there = {(state.producer_id, state.transaction_start_offset) for state in producers}
     gone = [one for one in report.open if (one.producer_id, one.first_offset) not in there]
     if gone:
         report.notes.append(f"{len(gone)} of the transactions that were open ended while the audit ran")

@@ -211,7 +211,7 @@ async def test_programs_apply_plans_and_see_errors_by_thing(broker: BrokerProces
         assert done == would
         assert done.changes[0] == PlannedChange("create", "topic", "by-program", "partitions", None, "2")
         assert done.changes[-1][:4] == ("create", "acl", "User:a READ TOPIC by-program, ALLOW from *", "")
-        assert (await admin.configs(topic="by-program"))["retention.ms"].value == "5"
+        assert (await admin.describe_configs(topic="by-program"))["retention.ms"].value == "5"
         assert (await admin.apply(plan)).changes == ()
         await admin.create_topics([NewTopic("by-hand", 3)])
         with pytest.raises(ItemsFailedError) as refused:

@@ -39,8 +39,8 @@ def address_tv1(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 async def _set_transaction_version(address: str) -> None:
     async with fencepost.Client(address) as kafka, kafka.admin() as admin:
-        if (await admin.features()).get("transaction.version", 0) != 1:
-            await admin.update_feature("transaction.version", 1, downgrade=True)
+        if (await admin.describe_features()).finalized.get("transaction.version", 0) != 1:
+            await admin.update_features({"transaction.version": 1}, downgrade=True)
 
 
 @pytest.fixture

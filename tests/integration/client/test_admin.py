@@ -40,16 +40,16 @@ async def test_validating_creates_nothing(kafka: fencepost.Client, name: str) ->
 async def test_settings_are_read_changed_and_given_back(kafka: fencepost.Client, name: str) -> None:
     async with kafka.admin() as admin:
         await admin.create_topic(name, partitions=1)
-        before = (await admin.configs(topic=name))["retention.ms"]
-        await admin.alter_configs({"retention.ms": "12345678"}, topic=name)
-        assert (await admin.configs(topic=name))["retention.ms"].value == "12345678"
-        await admin.alter_configs({"retention.ms": None}, topic=name)
-        assert (await admin.configs(topic=name))["retention.ms"] == before
+        before = (await admin.describe_configs(topic=name))["retention.ms"]
+        await admin.incremental_alter_configs({"retention.ms": "12345678"}, topic=name)
+        assert (await admin.describe_configs(topic=name))["retention.ms"].value == "12345678"
+        await admin.incremental_alter_configs({"retention.ms": None}, topic=name)
+        assert (await admin.describe_configs(topic=name))["retention.ms"] == before
         with pytest.raises(KafkaError) as refused:
-            await admin.alter_configs({"retention.msec": "1"}, topic=name)
+            await admin.incremental_alter_configs({"retention.msec": "1"}, topic=name)
         assert refused.value.code is ErrorCode.INVALID_CONFIG
         node = next(iter(kafka.cluster.brokers))
-        assert await admin.configs(broker=node)
+        assert await admin.describe_configs(broker=node)
 
 
 async def test_offsets_by_place_and_by_time(kafka: fencepost.Client, name: str) -> None:
@@ -76,21 +76,21 @@ async def test_groups_are_listed_and_an_unknown_one_is_told(kafka: fencepost.Cli
                 await anext(consumer.batches())
             assert name in {group.group_id for group in await admin.list_groups()}
             with pytest.raises(KafkaError) as busy:
-                await admin.delete_group(name)
+                await admin.delete_groups(name)
             assert busy.value.code is ErrorCode.NON_EMPTY_GROUP
-        assert (await admin.describe_group(f"{name}-unknown")).state == "Dead"
+        assert (await admin.describe_groups(f"{name}-unknown"))[f"{name}-unknown"].state == "Dead"
         with pytest.raises(KafkaError) as unknown:
-            await admin.delete_group(f"{name}-unknown")
+            await admin.delete_groups(f"{name}-unknown")
         assert unknown.value.code is ErrorCode.GROUP_ID_NOT_FOUND
 
 
 async def test_features_and_states_that_nobody_knows(kafka: fencepost.Client) -> None:
     async with kafka.admin() as admin:
-        assert (await admin.features())["transaction.version"] in (1, 2)
-        with pytest.raises(KafkaError, match="no transaction state 'Sleeping'"):
-            await admin.transactions(state="Sleeping")
+        assert (await admin.describe_features()).finalized["transaction.version"] in (1, 2)
+        with pytest.raises(KafkaError, match="does not know the transaction state 'Sleeping'"):
+            await admin.describe_transactions(states="Sleeping")
         with pytest.raises(KafkaError):
-            await admin.update_feature("no.such.feature", 1)
+            await admin.update_features({"no.such.feature": 1})
         with pytest.raises(KafkaError) as unknown:
-            await admin.describe_transaction("nobody-has-this-id")
+            await admin.describe_transactions("nobody-has-this-id")
         assert unknown.value.code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND

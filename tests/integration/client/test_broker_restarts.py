@@ -59,7 +59,7 @@ async def test_consume_transform_produce_through_two_crashes(
     broker = start_broker(files=True)
     async with fencepost.Client(broker.address) as kafka, kafka.admin() as admin:
         if transaction_version == 1:
-            await admin.update_feature("transaction.version", 1, downgrade=True)
+            await admin.update_features({"transaction.version": 1}, downgrade=True)
         await admin.create_topic("in", partitions=2)
         await admin.create_topic("out", partitions=2)
         async with kafka.producer() as producer, producer.batch() as batch:

@@ -50,7 +50,7 @@ async def simple(address: str) -> list[Any]:
                         await b.send("t", b"%d" % i)
         async with kafka.admin() as admin:
             await admin.create_topic("x", partitions=3, if_not_exists=True)
-            for t in await admin.transactions(state="Ongoing"):
+            for t in (await admin.describe_transactions(states="Ongoing")).values():
                 seen.append((t.transactional_id, t.started, t.partitions, t.blocks))
     return seen
 

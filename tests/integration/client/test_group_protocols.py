@@ -114,7 +114,7 @@ async def test_subscriptions_change_at_run_time(kafka: fencepost.Client, name: s
             await consumer.unsubscribe()
             assert heard.words[-1] == ("revoked", [0, 1])
             async with kafka.admin() as admin:
-                assert not (await admin.describe_group(name)).members
+                assert not (await admin.describe_groups(name))[name].members
             consumer.assign([TopicPartition(f"{name}a", 1)])
             with pytest.raises(RuntimeError, match="unsubscribe first"):
                 consumer.subscribe(f"{name}a")
@@ -190,7 +190,7 @@ async def test_a_static_place_of_a_dead_predecessor_is_waited_for(kafka: fencepo
     await create(kafka, name, partitions=1, records=1)
     options = {"group": name, "group_instance_id": "1", **CONSUMER}
     async with kafka.admin() as admin:
-        await admin.alter_configs({"consumer.session.timeout.ms": "2000"}, group=name)
+        await admin.incremental_alter_configs({"consumer.session.timeout.ms": "2000"}, group=name)
     with trio.fail_after(PATIENCE_S):
         dead = kafka.consumer(name, **options)
         await dead.__aenter__()

@@ -44,7 +44,7 @@ async def test_two_members_share_and_one_takes_over(kafka: fencepost.Client, nam
         )
         assert first.consumer.assignment.isdisjoint(second.consumer.assignment)
         async with kafka.admin() as admin:
-            group = await admin.describe_group(name)
+            group = (await admin.describe_groups(name))[name]
             assert (group.state, group.protocol, len(group.members)) == ("Stable", strategy, 2)
             assert {p for member in group.members for p in member.partitions} == {
                 TopicPartition(name, n) for n in range(4)
@@ -99,9 +99,9 @@ async def test_a_group_goes_on_where_it_committed(kafka: fencepost.Client, name:
             assert (await anext(aiter(consumer))).offset == 8
         async with kafka.admin() as admin:
             await admin.alter_group_offsets(name, {here: 1})
-            assert await admin.group_offsets(name) == {here: 1}
-            await admin.delete_group(name)
-            assert await admin.group_offsets(name) == {}
+            assert (await admin.list_group_offsets(name))[here].offset == 1
+            await admin.delete_groups(name)
+            assert await admin.list_group_offsets(name) == {}
 
 
 async def test_auto_commit_covers_what_the_program_is_done_with(kafka: fencepost.Client, name: str) -> None:

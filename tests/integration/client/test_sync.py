@@ -309,7 +309,7 @@ def test_callbacks_are_plain_functions_that_may_use_the_client(kafka: Client, na
         next(batches)  # the first one is done with; this one is not
     assert told == [("assigned", 2), ("revoked", 2)]
     with kafka.admin() as admin:
-        assert sum(offset - 3 for offset in admin.group_offsets(name).values()) == 10
+        assert sum(one.offset - 3 for one in admin.list_group_offsets(name).values()) == 10
 
 
 def test_what_a_callback_raises_ends_the_client(address: str, name: str) -> None:

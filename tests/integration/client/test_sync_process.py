@@ -30,7 +30,7 @@ with Client(address) as kafka:
         except KeyboardInterrupt:
             print("interrupted", flush=True)
         with kafka.admin() as admin:
-            print(admin.describe_transaction(name).state, flush=True)
+            print(admin.describe_transactions(name)[name].state, flush=True)
 """
 
 FORK = """
@@ -165,7 +165,7 @@ async def test_after_ctrl_c_nothing_is_left_open(address: str, name: str) -> Non
     process.send_signal(signal.SIGINT)
     finished(process)
     async with fencepost.Client(address) as kafka, kafka.admin() as admin:
-        assert name not in {one.transactional_id for one in await admin.list_transactions(state="Ongoing")}
+        assert name not in {one.transactional_id for one in await admin.list_transactions(states="Ongoing")}
 
 
 def test_a_storm_of_ctrl_c_cuts_no_transaction(address: str, name: str) -> None:

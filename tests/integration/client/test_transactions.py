@@ -7,7 +7,7 @@ import trio
 
 import fencepost
 from fencepost import AbortableError, ErrorCode, FencedError, KafkaError, TopicPartition
-from fencepost.client.admin.types import TransactionListing
+from fencepost.client.admin.types import TransactionDescription
 from fencepost.client.serializers import Integer, String
 from tests.integration.client.transaction_kit import create, read_all
 
@@ -90,21 +90,21 @@ async def test_an_open_transaction_holds_readers_and_is_shown(address_of_both: s
             await producer.flush()
             await fill(kafka, name, [b"other"] * 3)
             assert (await admin.list_offsets([here]))[here].offset == 0
-            shown = await admin.describe_transaction(name)
+            shown = (await admin.describe_transactions(name))[name]
             assert (shown.state, shown.partitions, shown.blocks) == ("Ongoing", (here,), (here,))
             assert shown.started is not None
-            assert name in {t.transactional_id for t in await admin.transactions(state="Ongoing")}
-            (state,) = [p for p in await admin.describe_producers(here) if p.producer_id == shown.producer_id]
+            assert name in await admin.describe_transactions(states="Ongoing")
+            (state,) = [p for p in (await admin.describe_producers(here))[here] if p.producer_id == shown.producer_id]
             assert state.transaction_start_offset == 0
         after = await _settled(admin, name)
         assert (after.started, after.blocks) == (None, ())
         assert (await admin.list_offsets([here]))[here].offset > 0
 
 
-async def _settled(admin: fencepost.Admin, transactional_id: str) -> TransactionListing:
+async def _settled(admin: fencepost.Admin, transactional_id: str) -> TransactionDescription:
     """The transaction once its markers are written, which a broker may do after it has answered (T7)."""
     for _ in range(2000):
-        found = await admin.describe_transaction(transactional_id)
+        found = (await admin.describe_transactions(transactional_id))[transactional_id]
         if not found.state.startswith("Prepare"):
             return found
         await trio.sleep(0.05)
@@ -258,7 +258,7 @@ async def test_a_transaction_that_stood_open_too_long_is_aborted(address: str, n
                     await producer.flush()
                     for _ in range(500):
                         await trio.sleep(0.2)
-                        if (await admin.describe_transaction(name)).state != "Ongoing":
+                        if (await admin.describe_transactions(name))[name].state != "Ongoing":
                             return
 
             with pytest.raises(AbortableError):

@@ -49,9 +49,9 @@ def test_ids_expire_and_old_segments_go(fencepost_broker: Broker) -> None:
     writer.commit()
     writer.close()
     with sync.Client(fencepost_broker.bootstrap) as client, client.admin() as admin:
-        assert [one.transactional_id for one in admin.transactions()] == ["billing-1"]
+        assert list(admin.describe_transactions()) == ["billing-1"]
         fencepost_broker.clock.advance(timedelta(days=8))
-        assert admin.transactions() == []
+        assert admin.describe_transactions() == {}
         with client.producer() as producer:
             producer.send("orders", b"new")
     fencepost_broker.clock.advance(timedelta(minutes=1))

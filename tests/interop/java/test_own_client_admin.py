@@ -93,7 +93,7 @@ async def test_topics_by_name_and_id(admin: fencepost.Admin) -> None:
         "t-a": ErrorCode.TOPIC_ALREADY_EXISTS,
         "t-c": ErrorCode.INVALID_REPLICATION_FACTOR,
     }
-    described = await admin.describe_topics("t-a", made["t-b"].topic_id)
+    described = await admin.describe_topics(["t-a", made["t-b"].topic_id])
     assert {name: len(one.partitions) for name, one in described.items()} == {"t-a": 2, "t-b": 2}
     await admin.create_partitions("t-a", 3)
     with pytest.raises(KafkaError) as fewer:
@@ -108,25 +108,27 @@ async def test_topics_by_name_and_id(admin: fencepost.Admin) -> None:
 
 async def test_settings_of_topics_brokers_and_groups(admin: fencepost.Admin) -> None:
     await admin.create_topic("c-a", 1)
-    await admin.alter_configs({"retention.ms": "1234"}, topic="c-a", append={"cleanup.policy": "compact"})
+    await admin.incremental_alter_configs({"retention.ms": "1234"}, topic="c-a", append={"cleanup.policy": "compact"})
     found = await settled(admin, "retention.ms", "1234", topic="c-a")
     assert found["retention.ms"].source == ConfigSource.TOPIC
     assert found["cleanup.policy"].value == "delete,compact"
-    assert "time" in ((await admin.configs(topic="c-a", documentation=True))["retention.ms"].documentation or "")
-    await admin.alter_configs({"retention.ms": None}, topic="c-a")
+    assert "time" in (
+        (await admin.describe_configs(topic="c-a", documentation=True))["retention.ms"].documentation or ""
+    )
+    await admin.incremental_alter_configs({"retention.ms": None}, topic="c-a")
     await settled(admin, "retention.ms", "604800000", topic="c-a")
     with pytest.raises(KafkaError) as wrong:
-        await admin.alter_configs({"retention.ms": "soon"}, topic="c-a")
+        await admin.incremental_alter_configs({"retention.ms": "soon"}, topic="c-a")
     assert wrong.value.code is ErrorCode.INVALID_CONFIG
-    await admin.alter_configs({"log.cleaner.threads": "2"}, broker=1)
+    await admin.incremental_alter_configs({"log.cleaner.threads": "2"}, broker=1)
     assert (await settled(admin, "log.cleaner.threads", "2", broker=1))["log.cleaner.threads"].source == 2
-    await admin.alter_configs({"log.cleaner.threads": "1"}, broker="")
-    await admin.alter_configs({"log.cleaner.threads": None}, broker=1)
+    await admin.incremental_alter_configs({"log.cleaner.threads": "1"}, broker="")
+    await admin.incremental_alter_configs({"log.cleaner.threads": None}, broker=1)
     await until(
-        lambda: admin.configs(broker=1),
+        lambda: admin.describe_configs(broker=1),
         lambda found: (found["log.cleaner.threads"].value, found["log.cleaner.threads"].source) == ("1", 3),
     )
-    await admin.alter_configs({"consumer.session.timeout.ms": "2500"}, group="c-group")
+    await admin.incremental_alter_configs({"consumer.session.timeout.ms": "2500"}, group="c-group")
     group = await settled(admin, "consumer.session.timeout.ms", "2500", group="c-group")
     assert group["consumer.session.timeout.ms"].source == ConfigSource.GROUP
     assert ("group", "c-group") in await admin.list_config_resources("group")
@@ -135,7 +137,7 @@ async def test_settings_of_topics_brokers_and_groups(admin: fencepost.Admin) -> 
 
 async def settled(admin: fencepost.Admin, key: str, value: str, **of: Any) -> dict[str, Any]:
     """The settings once one of them has a value."""
-    return await until(lambda: admin.configs(**of), lambda found: found[key].value == value)
+    return await until(lambda: admin.describe_configs(**of), lambda found: found[key].value == value)
 
 
 async def test_settings_of_a_broker_before_incremental_changes(
@@ -146,7 +148,7 @@ async def test_settings_of_a_broker_before_incremental_changes(
     connection = await client.cluster.any_connection()
     without = {key: versions for key, versions in connection.versions.items() if key != 44}
     monkeypatch.setattr(connection, "versions", without)
-    await admin.alter_configs(
+    await admin.incremental_alter_configs(
         {"max.message.bytes": "4321", "retention.ms": None}, topic="old-a", append={"cleanup.policy": "compact"}
     )
     found = await settled(admin, "max.message.bytes", "4321", topic="old-a")
@@ -164,14 +166,14 @@ async def test_records_and_offsets(client: fencepost.Client, admin: fencepost.Ad
         await producer.flush()
         high = await admin.list_offsets([here], isolation="read_uncommitted")
         assert (high[here].offset, (await admin.list_offsets([here]))[here].offset) == (6, 5)
-        listed = await admin.list_transactions(state="Ongoing")
+        listed = await admin.list_transactions(states="Ongoing")
         assert [one.transactional_id for one in listed] == ["o-txn"]
-        assert await admin.list_transactions(pattern="o-.*", running_longer_than_ms=60_000) == []
-        told = await admin.describe_transaction("o-txn")
+        assert await admin.list_transactions(pattern="o-.*", running_longer_than=60) == []
+        told = (await admin.describe_transactions("o-txn"))["o-txn"]
         assert (told.state, told.partitions, told.blocks) == ("Ongoing", (here,), (here,))
-        producers = [one for one in await admin.describe_producers(here) if one.producer_id == told.producer_id]
+        producers = [one for one in (await admin.describe_producers(here))[here] if one.producer_id == told.producer_id]
         assert [one.transaction_start_offset for one in producers] == [5]
-        assert await admin.hanging_transactions([here]) == []
+        assert await admin.find_hanging_transactions([here]) == []
     assert (await admin.list_offsets([here], at=1_700_000_001_500))[here] == (2, 1_700_000_002_000, 0)
     assert (await admin.list_offsets({here: "earliest_local"}))[here].offset == 0
     assert await admin.delete_records({here: 3}) == {here: 3}
@@ -188,9 +190,9 @@ async def test_ending_an_open_transaction_by_force(client: fencepost.Client, adm
             async with producer.transaction() as txn:
                 await txn.send("f-a", b"lost")
                 await producer.flush()
-                await admin.fence_producer("f-txn")
+                await admin.fence_producers("f-txn")
         assert (await admin.list_offsets([here]))[here].offset == 2  # the record and the marker of its abort
-        assert await admin.list_transactions(state="Ongoing", pattern="f-.*") == []
+        assert await admin.list_transactions(states="Ongoing", pattern="f-.*") == []
 
 
 async def test_groups(client: fencepost.Client, admin: fencepost.Admin) -> None:
@@ -201,16 +203,16 @@ async def test_groups(client: fencepost.Client, admin: fencepost.Admin) -> None:
     async with client.consumer("g-a", group="g-live", group_instance_id="till-1") as consumer:
         with trio.fail_after(100):
             await anext(consumer.batches())
-        told = await admin.describe_groups("g-live", "g-empty", "g-none")
+        told = await admin.describe_groups(["g-live", "g-empty", "g-none"])
         assert {name: one.state for name, one in told.items()} == {
             "g-live": "Stable",
             "g-empty": "Empty",
             "g-none": "Dead",
         }
         assert told["g-live"].members[0].partitions == (here,)
-        assert "g-live" in {one.group_id for one in await admin.list_groups("Stable", kinds=["classic"])}
+        assert "g-live" in {one.group_id for one in await admin.list_groups(states="Stable", types="classic")}
         with pytest.raises(ItemsFailedError) as some:
-            await admin.delete_groups("g-live", "g-none")
+            await admin.delete_groups(["g-live", "g-none"])
         assert {name: error.code for name, error in some.value.errors.items()} == {
             "g-live": ErrorCode.NON_EMPTY_GROUP,
             "g-none": ErrorCode.GROUP_ID_NOT_FOUND,
@@ -222,9 +224,9 @@ async def test_groups(client: fencepost.Client, admin: fencepost.Admin) -> None:
     with pytest.raises(ItemsFailedError) as gone:
         await admin.remove_members("g-live", instance_ids=["till-1"])
     assert gone.value.errors["till-1"].code is ErrorCode.UNKNOWN_MEMBER_ID
-    assert [part.records for part in await admin.group_lag("g-empty")] == [1]
+    assert [part.records for part in await admin.describe_group_lag("g-empty")] == [1]
     await admin.delete_group_offsets("g-empty", [here])
-    await admin.delete_group("g-empty")
+    await admin.delete_groups("g-empty")
 
 
 async def test_a_consumer_group_is_described_with_its_epochs(guarded_kafka: RealKafka, admin: fencepost.Admin) -> None:
@@ -239,10 +241,10 @@ async def test_a_consumer_group_is_described_with_its_epochs(guarded_kafka: Real
         with trio.fail_after(100):
             while True:
                 await trio.to_thread.run_sync(member.poll, 0.2)
-                told = await admin.describe_group("new-g")
+                told = (await admin.describe_groups("new-g"))["new-g"]
                 if told.state == "Stable" and told.members and told.members[0].partitions:
                     break
-        assert (told.kind, told.state, told.protocol) == ("consumer", "Stable", "uniform")
+        assert (told.type, told.state, told.protocol) == ("consumer", "Stable", "uniform")
         assert told.group_epoch >= 1
         assert told.members[0].partitions == told.members[0].target == (here,)
         assert told.members[0].subscribed == ("new-a",)
@@ -273,9 +275,9 @@ async def test_features_go_up_and_down(admin: fencepost.Admin) -> None:
     assert levels.finalized["transaction.version"] == 2
     assert levels.supported["transaction.version"] == (0, 2)
     with pytest.raises(KafkaError):
-        await admin.update_feature("transaction.version", 1)
-    await admin.update_feature("transaction.version", 1, downgrade=True, validate_only=True)
-    assert (await admin.features())["transaction.version"] == 2
+        await admin.update_features({"transaction.version": 1})
+    await admin.update_features({"transaction.version": 1}, downgrade=True, validate_only=True)
+    assert (await admin.describe_features()).finalized["transaction.version"] == 2
 
 
 async def test_leaders_and_replicas(admin: fencepost.Admin) -> None:
@@ -286,14 +288,14 @@ async def test_leaders_and_replicas(admin: fencepost.Admin) -> None:
     assert unknown.value.errors[nowhere].code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert unknown.value.results == {here: False}
     assert isinstance(await admin.elect_leaders(), dict)
-    await admin.alter_reassignments({here: [1]})
-    assert await admin.list_reassignments() == {}
+    await admin.alter_partition_reassignments({here: [1]})
+    assert await admin.list_partition_reassignments() == {}
     with pytest.raises(ItemsFailedError) as several:
-        await admin.alter_reassignments({here: None, nowhere: [1], TopicPartition("cl-b", 0): [7]})
+        await admin.alter_partition_reassignments({here: None, nowhere: [1], TopicPartition("cl-b", 0): [7]})
     assert several.value.errors[here].code is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
     assert several.value.errors[nowhere].code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     with pytest.raises(ItemsFailedError) as elsewhere:
-        await admin.alter_reassignments({here: [7]})
+        await admin.alter_partition_reassignments({here: [7]})
     assert elsewhere.value.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
 
@@ -301,7 +303,7 @@ async def test_access_rules(admin: fencepost.Admin) -> None:
     read = Acl(ResourceType.TOPIC, "acl-a", "User:ann", AclOperation.READ)
     write = Acl(ResourceType.TOPIC, "acl-", "User:bob", AclOperation.WRITE, pattern_type=PatternType.PREFIXED)
     no = Acl(ResourceType.GROUP, "acl-g", "User:eve", AclOperation.ALL, AclPermission.DENY, host="10.0.0.7")
-    await admin.create_acls(read, write, no)
+    await admin.create_acls([read, write, no])
     await until(admin.describe_acls, lambda told: len(told) == 3)
     assert await admin.describe_acls() == sorted([read, write, no])
     matching = AclFilter(ResourceType.TOPIC, "acl-a", pattern_type=PatternType.MATCH)
@@ -309,10 +311,10 @@ async def test_access_rules(admin: fencepost.Admin) -> None:
     assert await admin.describe_acls(AclFilter(permission=AclPermission.DENY)) == [no]
     wrong = Acl(ResourceType.TOPIC, "acl-a", "ann", AclOperation.READ)
     with pytest.raises(ItemsFailedError) as refused:
-        await admin.create_acls(read, wrong)
+        await admin.create_acls([read, wrong])
     assert list(refused.value.errors) == [wrong]
     assert refused.value.errors[wrong].code is ErrorCode.INVALID_REQUEST
-    gone = await admin.delete_acls(AclFilter(*write), AclFilter(principal="User:eve"))
+    gone = await admin.delete_acls([AclFilter(*write), AclFilter(principal="User:eve")])
     assert gone == {AclFilter(*write): [write], AclFilter(principal="User:eve"): [no]}
 
 
@@ -360,7 +362,7 @@ async def test_users_that_log_in(guarded_kafka: RealKafka, admin: fencepost.Admi
     }
     await until(lambda: admin.describe_user_scram_credentials(), lambda told: len(told["s-ann"]) == 1)
     with pytest.raises(ItemsFailedError) as unknown:
-        await admin.describe_user_scram_credentials("s-ann", "s-bob")
+        await admin.describe_user_scram_credentials(["s-ann", "s-bob"])
     assert unknown.value.errors["s-bob"].code is ErrorCode.RESOURCE_NOT_FOUND
     assert [one.mechanism.name for one in unknown.value.results["s-ann"]] == ["SCRAM_SHA_512"]
 

@@ -31,7 +31,7 @@ async def test_our_client_and_the_levels_of_transactions(real_kafka: RealKafka, 
     """transaction.version is 2 in the release's defaults, and 1 where the tests ask for it."""
     for kafka, level in ((real_kafka, 2), (real_kafka_tv1, 1)):
         async with fencepost.Client(kafka.address) as client, client.admin() as admin:
-            assert (await admin.features())["transaction.version"] == level
+            assert (await admin.describe_features()).finalized["transaction.version"] == level
 
 
 async def test_a_kill_and_a_restart_keep_the_records(start_kafka: StartKafka, name: str) -> None:

@@ -8,12 +8,12 @@ import pytest
 from fencepost.cli.plain_text import age, cell, json_value, moment, table
 from fencepost.cli.txn.text import describe_text, why_text
 from fencepost.client.admin.types import (
-    HeldBack,
     HistoryEvent,
     Holder,
+    LastStableOffsetInfo,
     ProducerState,
+    TransactionDescription,
     TransactionHistory,
-    TransactionListing,
     Verdict,
 )
 from fencepost.client.admin.why import NO_TIMEOUT_MS
@@ -28,13 +28,13 @@ HISTORY = TransactionHistory("billing", "10.0.0.7", "billing", "10.0.0.7", ())
 BOOTSTRAP = "127.0.0.1:9092"
 
 
-def listing(state: str = "Ongoing", **more: Any) -> TransactionListing:
+def listing(state: str = "Ongoing", **more: Any) -> TransactionDescription:
     facts: dict[str, Any] = {"timeout_ms": 108_000, "history": HISTORY, "blocks": (T3,), **more}
-    return TransactionListing("billing-2", state, 17, 4, facts.pop("timeout_ms"), BEGAN, (T3,), **facts)
+    return TransactionDescription("billing-2", state, 17, 4, facts.pop("timeout_ms"), BEGAN, (T3,), **facts)
 
 
-def told(verdict: Verdict, known: TransactionListing | None, *others: Holder) -> str:
-    held = HeldBack(T3, 1042, 9381, (Holder(PRODUCER, 1042, verdict, known), *others), ())
+def told(verdict: Verdict, known: TransactionDescription | None, *others: Holder) -> str:
+    held = LastStableOffsetInfo(T3, 1042, 9381, (Holder(PRODUCER, 1042, verdict, known), *others), ())
     return why_text(held, NOW_MS, BOOTSTRAP)
 
 
@@ -57,7 +57,9 @@ def told(verdict: Verdict, known: TransactionListing | None, *others: Holder) ->
         (Verdict.HANGING, None, ("It hangs", "fencepost txn hanging --topic orders --partition 3 --repair")),
     ],
 )
-def test_each_verdict_has_its_remedy(verdict: Verdict, known: TransactionListing | None, says: tuple[str, ...]) -> None:
+def test_each_verdict_has_its_remedy(
+    verdict: Verdict, known: TransactionDescription | None, says: tuple[str, ...]
+) -> None:
     text = told(verdict, known)
     assert "read_committed readers are held back by 8339 offsets." in text
     for part in says:
@@ -81,7 +83,7 @@ def test_those_behind_it_are_named() -> None:
 def test_a_command_to_copy_survives_a_shell() -> None:
     """What a client chose as its id may hold anything; and the command goes to the same broker."""
     known = listing()._replace(transactional_id="it's; rm -rf /")
-    held = HeldBack(T3, 1042, 9381, (Holder(PRODUCER, 1042, Verdict.OPEN, known),), ())
+    held = LastStableOffsetInfo(T3, 1042, 9381, (Holder(PRODUCER, 1042, Verdict.OPEN, known),), ())
     text = why_text(held, NOW_MS, "kafka:9093")
     assert """fencepost txn abort 'it'"'"'s; rm -rf /' --bootstrap kafka:9093""" in text
 
@@ -122,7 +124,7 @@ def test_values_of_clients_stay_on_their_line() -> None:
 
 
 def test_json_of_what_is_told() -> None:
-    value = json_value(HeldBack(T3, 1, 2, (Holder(PRODUCER, 1, Verdict.OPEN, listing()),), ()))
+    value = json_value(LastStableOffsetInfo(T3, 1, 2, (Holder(PRODUCER, 1, Verdict.OPEN, listing()),), ()))
     assert value["partition"] == "orders:3"
     assert value["holders"][0]["verdict"] == "open"
     assert value["holders"][0]["transaction"]["started"] == "2023-11-14T22:13:20+00:00"

@@ -8,7 +8,8 @@ import trio
 
 import fencepost
 from fencepost import ErrorCode, KafkaError, TopicPartition
-from fencepost.client.admin import ItemsFailedError, NewTopic
+from fencepost.client.admin import ConfigResource, ItemsFailedError, NewTopic
+from fencepost.client.admin.client import parts_of
 from fencepost.client.errors import FatalError, RetriableError
 from fencepost.protocol.messages.api10_find_coordinator import Coordinator, FindCoordinatorResponse
 from fencepost.protocol.messages.api15_describe_groups import DescribedGroup, DescribeGroupsResponse
@@ -98,9 +99,11 @@ class Node(ScriptedBroker):
     def on_DescribeConfigs(self, request: Any, version: int) -> Any:
         settings = [("retention.ms", "5000", 1), ("cleanup.policy", "delete", 1), ("segment.ms", "9", 5)]
         configs = [DescribeConfigsResourceResult(name=n, value=v, config_source=source) for n, v, source in settings]
-        one = request.resources[0]
-        told = DescribeConfigsResult(resource_type=one.resource_type, resource_name=one.resource_name, configs=configs)
-        return DescribeConfigsResponse(results=[told])
+        results = [
+            DescribeConfigsResult(resource_type=one.resource_type, resource_name=one.resource_name, configs=configs)
+            for one in request.resources
+        ]
+        return DescribeConfigsResponse(results=results)
 
     def on_AlterConfigs(self, request: Any, version: int) -> Any:
         return AlterConfigsResponse(
@@ -173,7 +176,7 @@ async def test_a_coordinator_that_moved_is_looked_for(nodes: Nodes, ask: Ask) ->
         return Node.on_DeleteGroups(nodes.nodes[0], request, version)
 
     nodes.nodes[0].scripts["DeleteGroups"].append(moved)
-    await ask(lambda admin: admin.delete_group("g"))
+    await ask(lambda admin: admin.delete_groups("g"))
     assert [node for node, _ in nodes.asked("DeleteGroups")] == [1, 2]
 
 
@@ -190,9 +193,30 @@ async def test_each_leader_is_asked_once_and_one_that_moved_again(nodes: Nodes, 
     assert sent == [(1, [0]), (2, [1]), (2, [0])]
 
 
+async def test_an_argument_takes_one_name_or_several(nodes: Nodes, ask: Ask) -> None:
+    await ask(lambda admin: admin.delete_groups("g"))
+    await ask(lambda admin: admin.delete_groups(name for name in ("g", "h")))
+    await ask(lambda admin: admin.delete_groups([]))
+    assert [request.groups_names for _, request in nodes.asked("DeleteGroups")] == [["g"], ["g", "h"]]
+    here = TopicPartition("t", 0)
+    one, several = [await ask(lambda admin, p=p: admin.list_offsets(p)) for p in (here, [("t", 0)])]
+    assert one == several == {here: one[here]}
+    await ask(lambda admin: admin.create_topics(NewTopic("abc", 1, 1)))
+    assert [[topic.name for topic in request.topics] for _, request in nodes.asked("CreateTopics")] == [["abc"]]
+
+
+async def test_the_settings_of_several_resources_are_one_request_to_each_broker(nodes: Nodes, ask: Ask) -> None:
+    resources = [ConfigResource("topic", "a"), ConfigResource("topic", "b"), ConfigResource("broker", "2")]
+    found = await ask(lambda admin: parts_of(admin).configs.describe_resources(resources))
+    assert list(found) == resources
+    assert all(entries["retention.ms"].value == "5000" for entries in found.values())
+    sent = [[(one.resource_type, one.resource_name) for one in r.resources] for _, r in nodes.asked("DescribeConfigs")]
+    assert sorted(sent) == [[(2, "a"), (2, "b")], [(4, "2")]]
+
+
 async def test_a_connection_that_ends_is_made_again(nodes: Nodes, ask: Ask) -> None:
     nodes.nodes[0].scripts["DeleteGroups"] += [HANG_UP, HANG_UP]
-    await ask(lambda admin: admin.delete_groups("g", "h"))
+    await ask(lambda admin: admin.delete_groups(["g", "h"]))
     assert [request.groups_names for _, request in nodes.asked("DeleteGroups")] == [["g", "h"]] * 3
 
 
@@ -217,7 +241,7 @@ async def test_a_broker_that_says_nothing_of_an_item_is_not_believed(nodes: Node
         DeleteGroupsResponse(results=[DeletableGroupResult(group_id="g", error_code=0)])
     )
     with pytest.raises(ItemsFailedError, match="deleting groups") as some:
-        await ask(lambda admin: admin.delete_groups("g", "h"))
+        await ask(lambda admin: admin.delete_groups(["g", "h"]))
     assert list(some.value.errors) == ["h"]
 
 
@@ -237,16 +261,16 @@ async def test_kafka_2_1_is_spoken_to_in_its_versions(nodes: Nodes, ask: Ask) ->
         await admin.delete_topics(["a"])
         with pytest.raises(FatalError, match="DeleteTopics"):
             await admin.delete_topic(bytes(16))
-        assert (await admin.describe_group("g")).state == "Empty"
+        assert (await admin.describe_groups("g"))["g"].state == "Empty"
         assert await admin.list_groups() != []
         with pytest.raises(FatalError, match="ListGroups"):
-            await admin.list_groups("Stable")
+            await admin.list_groups(states="Stable")
         assert (await admin.list_offsets([TopicPartition("t", 1)]))[TopicPartition("t", 1)].offset == 101
         with pytest.raises(FatalError, match="ListOffsets"):
             await admin.list_offsets([TopicPartition("t", 1)], at="max_timestamp")
         assert len((await admin.describe_cluster()).brokers) == 2
-        assert await admin.features() == {}
-        await admin.alter_configs({"retention.ms": None}, topic="a", append={"cleanup.policy": "compact"})
+        assert (await admin.describe_features()).finalized == {}
+        await admin.incremental_alter_configs({"retention.ms": None}, topic="a", append={"cleanup.policy": "compact"})
         for call in (admin.describe_acls, admin.describe_quorum, lambda: admin.list_transactions()):
             with pytest.raises(KafkaError) as unknown:
                 await call()

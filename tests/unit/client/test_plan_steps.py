@@ -20,6 +20,7 @@ from fencepost.client.admin import (
     WantedConfigs,
     WantedTopic,
 )
+from fencepost.protocol.admin_enums import ConfigResourceType
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api32_describe_configs import (
     DescribeConfigsResourceResult,
@@ -143,7 +144,12 @@ async def test_who_will_not_tell_what_is_set_is_named_as_a_part_of_the_plan(
 ) -> None:
     """One error for each thing, and nothing is done for the others either."""
     await nursery.start(broker.serve)
-    no = DescribeConfigsResult(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, error_message="not yours")
+    no = DescribeConfigsResult(
+        error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        error_message="not yours",
+        resource_type=ConfigResourceType.GROUP,
+        resource_name="g",
+    )
     broker.scripts["DescribeConfigs"].append(DescribeConfigsResponse(results=[no]))
     plan = ClusterPlan(configs=(WantedConfigs("group", "g", {"a": "1"}), WantedConfigs("broker", "1", {THREADS: "4"})))
     async with fencepost.Client(broker.address, default_api_timeout=100) as kafka, kafka.admin() as admin:
