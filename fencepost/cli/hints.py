@@ -47,24 +47,23 @@ _TRUST = "how this broker is to be trusted stands in a file: --command-config FI
 
 _UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 _NAMED = re.compile(r"(?:\w+ )?'(?P<name>[^']+)'$")
-"""How the client ends what it was doing: `creating topic 'orders'`."""
+"""The thing at the end of what the client was doing: `creating topic 'orders'`."""
 
 
 def sentence(error: KafkaError) -> str:
-    """The error in one sentence: the broker's where it names the thing, and the error's name behind it.
+    """The error in one sentence, with the name of its code.
 
-    What the client was doing is left out where the broker's own words name the same thing.
+    It is the broker's own message if that names the thing; otherwise, what the client was doing stands before it.
     """
     if isinstance(error, ItemsFailedError):
         return "\n  ".join(sentence(one) for one in error.errors.values())
     if error.code is None:
         return str(error)
-    text = str(error.args[0])
-    doing, colon, words = text.partition(": ")
-    named = _NAMED.search(doing)
-    if not colon and named is not None and error.code in _UNKNOWN:
+    text, words = str(error.args[0]), error.broker_message
+    named = _NAMED.search(text if words is None else text.removesuffix(f": {words}"))
+    if words is None and named is not None and error.code in _UNKNOWN:
         text = f"{named[0]} does not exist"
-    elif named is not None and named["name"] in words:
+    elif words is not None and named is not None and named["name"] in words:
         text = words
     if text[1:2].islower():
         text = text[0].lower() + text[1:]

@@ -6,20 +6,27 @@ from fencepost.protocol.errors import ErrorCode
 
 
 class KafkaError(Exception):
-    """Base of everything this client raises for the cluster's sake.
+    """Base of all errors that this client raises because of the cluster.
 
-    `code` is the wire error where the broker sent one, `api` the request's Kafka name ("Produce"), `node` the broker's
-    id; each is None where it does not apply. Errors that ask for nothing special (a topic that already exists) are
-    plain KafkaErrors.
+    `code` is the broker's error code, `api` the Kafka name of the request ("Produce"), `node` the broker's id, and
+    `broker_message` the text that the broker sent with the code; each is None where it does not apply. An error that
+    needs no special reaction (a topic that already exists) is a plain KafkaError.
     """
 
     def __init__(
-        self, message: str, *, code: ErrorCode | None = None, api: str | None = None, node: int | None = None
+        self,
+        message: str,
+        *,
+        code: ErrorCode | None = None,
+        api: str | None = None,
+        node: int | None = None,
+        broker_message: str | None = None,
     ) -> None:
         super().__init__(message)
         self.code = code
         self.api = api
         self.node = node
+        self.broker_message = broker_message
 
     def __str__(self) -> str:
         text = super().__str__()
@@ -28,8 +35,8 @@ class KafkaError(Exception):
             self.api or "",
             f"node {self.node}" if self.node is not None else "",
         ]
-        told = ", ".join(fact for fact in facts if fact)
-        return f"{text} ({told})" if told else text
+        known = ", ".join(fact for fact in facts if fact)
+        return f"{text} ({known})" if known else text
 
 
 class ConfigError(KafkaError, ValueError):
@@ -136,7 +143,13 @@ def code_of(number: int) -> ErrorCode:
 
 
 def error_for(
-    code: ErrorCode, message: str, *, api: str | None = None, node: int | None = None, in_transaction: bool = False
+    code: ErrorCode,
+    message: str,
+    *,
+    api: str | None = None,
+    node: int | None = None,
+    in_transaction: bool = False,
+    broker_message: str | None = None,
 ) -> KafkaError:
     """The exception for a wire error; inside a transaction, what only spoils the transaction is abortable (row T17)."""
     kind: type[KafkaError] = KafkaError
@@ -156,4 +169,4 @@ def error_for(
         kind = FatalError
     elif in_transaction:
         kind = AbortableError
-    return kind(message, code=code, api=api, node=node)
+    return kind(message, code=code, api=api, node=node, broker_message=broker_message)

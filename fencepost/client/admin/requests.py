@@ -238,15 +238,17 @@ def listed(items: object, *kinds: type[T]) -> list[T]:
 def failure(
     part: Any, what: str, api_key: int, node: int | None = None, *, final: Collection[ErrorCode] = ()
 ) -> KafkaError | None:
-    """The error that a part of an answer tells, None for none. Codes in `final` are never retried."""
+    """The error in a part of a response, None for none. The client does not retry the codes in `final`."""
     code = code_of(part.error_code)
     if code is ErrorCode.NONE:
         return None
-    told = getattr(part, "error_message", None)
-    error = error_for(code, f"{what}: {told}" if told else what, api=KNOWN_BY_KEY[api_key].name, node=node)
+    words = getattr(part, "error_message", None) or None
+    message = what if words is None else f"{what}: {words}"
+    api = KNOWN_BY_KEY[api_key].name
+    error = error_for(code, message, api=api, node=node, broker_message=words)
     if code in final and isinstance(error, RetriableError):
-        # What elsewhere means "not yet" means "no" where somebody asks about a thing by its name.
-        return KafkaError(str(error.args[0]), code=code, api=error.api, node=node)
+        # "Not yet" for a producer of a new topic means "no" for a request that names the topic.
+        return KafkaError(message, code=code, api=api, node=node, broker_message=words)
     return error
 
 

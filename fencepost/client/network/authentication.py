@@ -132,4 +132,5 @@ def _refused(connection: Connection, mechanism: str, answer: SaslAuthenticateRes
     code = code_of(answer.error_code)
     why = f"{mechanism}: {answer.error_message or 'the broker refused'}"
     kind = RetriableError if code.retriable else AuthenticationError
-    return kind(why, code=code, api="SaslAuthenticate", node=connection.node)
+    words = answer.error_message or None
+    return kind(why, code=code, api="SaslAuthenticate", node=connection.node, broker_message=words)

@@ -353,9 +353,9 @@ class Cluster:
         answer = await self.ask(None, FindCoordinatorRequest(key=key, key_type=kind, coordinator_keys=[key]))
         found = answer.coordinators[0] if answer.coordinators else answer
         if found.error_code:
-            raise error_for(
-                code_of(found.error_code), found.error_message or f"coordinator of {key!r}", api="FindCoordinator"
-            )
+            words = found.error_message or None
+            message = words or f"coordinator of {key!r}"
+            raise error_for(code_of(found.error_code), message, api="FindCoordinator", broker_message=words)
         self.brokers[found.node_id] = (found.host, found.port)  # as of now, whatever was known of that broker
         self._coordinators[kind, key] = found.node_id
         return int(found.node_id)

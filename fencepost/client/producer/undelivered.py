@@ -43,12 +43,14 @@ def unanswered(partition: TopicPartition) -> KafkaError:
 
 def refusal(partition: TopicPartition, node: int, code: ErrorCode, told: Any, *, in_transaction: bool) -> KafkaError:
     """What a broker's answer means, with the records that it found fault with as notes (row L15)."""
-    message = (told.error_message if told is not None else None) or f"{partition} refused a batch"
+    words = None if told is None else told.error_message or None
+    message = words or f"{partition} refused a batch"
     error: KafkaError
     if in_transaction and TABLE["Produce"][code] is not Meaning.DONE:
         error = error_of(code, message, "Produce", node)
     else:
         error = error_for(code, message, api="Produce", node=node)
+    error.broker_message = words
     for entry in (told.record_errors if told is not None else [])[:10]:
         error.add_note(f"record {entry.batch_index} of the batch: {entry.batch_index_error_message or 'invalid'}")
     return error
