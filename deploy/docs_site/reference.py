@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, fields
+from enum import Enum
 
 import click
 
@@ -12,7 +13,8 @@ from fencepost.broker.config.topic_settings import TOPIC_SETTINGS
 from fencepost.broker.config.without_effect import NO_EFFECT, WITHOUT_EFFECT
 from fencepost.cli.main import cli
 from fencepost.client.config import ROLES, ProducerConfig, TransactionalProducerConfig
-from fencepost.client.options import Secret
+from fencepost.client.config_names import keyword_of
+from fencepost.client.core.reset import ResetPolicy
 from fencepost.protocol.registry import API_BY_KEY, Api
 
 HELP_WIDTH = 90
@@ -96,20 +98,25 @@ def _options(kind: type) -> str:
     rows = []
     for entry in fields(kind):
         needed = entry.default is MISSING
-        default = "needed" if needed else "none" if entry.default is None else f"`{_shown(entry.default)}`"
+        default = "needed" if needed else "none" if entry.default is None else _shown(entry.name, entry.default)
         only = " (transactional)" if kind is TransactionalProducerConfig and entry.name not in _PRODUCER else ""
-        rows.append(f"| `{entry.name}`{only} | `{entry.name.replace('_', '.')}` | {default} |")
-    return "\n".join(["| option | name in properties | default |", "|---|---|---|", *rows])
+        rows.append(f"| `{keyword_of(entry.name)}`{only} | {default} | `{entry.name.replace('_', '.')}` |")
+    return "\n".join(["| option | default | name in properties |", "|---|---|---|", *rows])
 
 
 _PRODUCER = {entry.name for entry in fields(ProducerConfig)}
 
 
-def _shown(default: object) -> str:
-    if isinstance(default, Secret):
-        return "a secret"
-    name = getattr(default, "name", None)
-    return _cell(str(name).lower() if isinstance(name, str) else repr(default))
+def _shown(name: str, default: object) -> str:
+    if name.endswith("_ms") and isinstance(default, int):
+        return f"{default / 1000:g} s"
+    if isinstance(default, Enum):
+        return f"`{default.name.lower()}`"
+    if isinstance(default, str):
+        return f"`{default}`" if default else "empty"
+    if isinstance(default, tuple) and not isinstance(default, ResetPolicy):
+        return f"`{', '.join(default)}`"
+    return f"`{default}`"
 
 
 def apis() -> str:
