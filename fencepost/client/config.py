@@ -9,6 +9,7 @@ import logging
 # ruff: noqa: RUF009 - `option` makes dataclass fields
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING, dataclass, field, fields
+from enum import Enum
 from typing import Any, TypeVar
 
 from fencepost.client.config_names import (
@@ -201,6 +202,21 @@ def names_of(kind: type) -> list[str]:
     return [entry.name for entry in fields(kind)]
 
 
+def defaults_of(kind: type) -> dict[str, str]:
+    """The defaults of one role as people read them, by keyword."""
+    return {keyword_of(entry.name): _shown_default(entry.name, entry.default) for entry in fields(kind)}
+
+
+def _shown_default(name: str, default: Any) -> str:
+    if default is MISSING:
+        return "must be given"
+    if name.endswith("_ms"):
+        return f"{default / 1000:g} s"
+    if isinstance(default, Enum):
+        default = default.name.lower()
+    return repr(str(default) if isinstance(default, ResetPolicy) else default)
+
+
 def parse(kind: type[T], given: Mapping[str, Any], *, defaults: Mapping[str, Any] | None = None) -> T:
     """Keyword arguments -> one checked, frozen configuration.
 
@@ -304,7 +320,7 @@ def _advice(written: str, kind: type) -> str:
     near = difflib.get_close_matches(written, wanted, 1, _NEAR)
     if near:
         return f"the nearest is {near[0]!r}"
-    return f"see docs/client.md#options or help(fencepost.client.config.{kind.__name__})"
+    return f"see docs/client.md#options or help(fencepost.{kind.__name__.removesuffix('Config')}Options)"
 
 
 def _dotted_advice(name: str, known: Collection[str]) -> str:

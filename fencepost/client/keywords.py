@@ -7,8 +7,15 @@ as a number or a `datetime.timedelta`; sizes are bytes. docs/client.md#options s
 import ssl
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import timedelta
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, TypedDict, get_type_hints
 
+from fencepost.client.config import (
+    ClientConfig,
+    ConsumerConfig,
+    ProducerConfig,
+    TransactionalProducerConfig,
+    defaults_of,
+)
 from fencepost.client.core.partitioner import PartitionFunction
 from fencepost.client.network.security import TokenProvider
 from fencepost.protocol.compression import Compression
@@ -25,7 +32,7 @@ BlockingRebalanceCallback = Callable[[Any, frozenset[TopicPartition]], object]
 
 
 class ClientOptions(TypedDict, total=False):
-    """Options of `fencepost.Client`; `help(fencepost.client.config.ClientConfig)` shows their defaults."""
+    """Options of `fencepost.Client`."""
 
     client_id: str
     client_dns_lookup: Literal["use_all_dns_ips"]
@@ -63,7 +70,7 @@ class ClientOptions(TypedDict, total=False):
 
 
 class ProducerOptions(TypedDict, total=False):
-    """Options of `Client.producer`; `help(fencepost.client.config.ProducerConfig)` shows their defaults."""
+    """Options of `Client.producer`."""
 
     acks: Literal["all", "-1", -1]
     enable_idempotence: Literal[True]
@@ -85,10 +92,7 @@ class ProducerOptions(TypedDict, total=False):
 
 
 class TransactionalProducerOptions(ProducerOptions, total=False):
-    """Options of `Client.transactional_producer` and `Client.two_phase_producer`.
-
-    `help(fencepost.client.config.TransactionalProducerConfig)` shows their defaults.
-    """
+    """Options of `Client.transactional_producer` and `Client.two_phase_producer`."""
 
     transaction_timeout: Duration
 
@@ -119,7 +123,7 @@ class _ReadingOptions(TypedDict, total=False):
 
 
 class ConsumerOptions(_ReadingOptions, total=False):
-    """Options of `Client.consumer`; `help(fencepost.client.config.ConsumerConfig)` shows their defaults."""
+    """Options of `Client.consumer`."""
 
     on_assigned: RebalanceCallback | None
     on_revoked: RebalanceCallback | None
@@ -132,3 +136,17 @@ class BlockingConsumerOptions(_ReadingOptions, total=False):
     on_assigned: BlockingRebalanceCallback | None
     on_revoked: BlockingRebalanceCallback | None
     on_lost: BlockingRebalanceCallback | None
+
+
+def _list_defaults(options: type, config: type) -> None:
+    """Let `help` list the keywords with their defaults: of a TypedDict it shows its docstring, and little else."""
+    defaults = defaults_of(config)
+    lines = "\n".join(f"    {name} (default {defaults[name]})" for name in get_type_hints(options))
+    options.__doc__ = f"{options.__doc__}\n\nTimes are seconds, or a timedelta; sizes are bytes.\n\n{lines}\n"
+
+
+_list_defaults(ClientOptions, ClientConfig)
+_list_defaults(ProducerOptions, ProducerConfig)
+_list_defaults(TransactionalProducerOptions, TransactionalProducerConfig)
+_list_defaults(ConsumerOptions, ConsumerConfig)
+_list_defaults(BlockingConsumerOptions, ConsumerConfig)
