@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from fencepost.client.consumer.read_errors import LogTruncatedError as LogTruncatedError
     from fencepost.client.consumer.read_errors import OffsetOutOfRangeError as OffsetOutOfRangeError
     from fencepost.client.consumer.read_errors import ReadError as ReadError
+    from fencepost.client.consumer.unit_reader import TransactionTooLargeError as TransactionTooLargeError
     from fencepost.client.consumer.whole_transaction import WholeTransaction as WholeTransaction
-    from fencepost.client.consumer.whole_transactions import TransactionTooLargeError as TransactionTooLargeError
     from fencepost.client.consumer.whole_transactions import WholeTransactions as WholeTransactions
     from fencepost.client.core.group_types import CommittedOffset as CommittedOffset
     from fencepost.client.core.group_types import GroupMetadata as GroupMetadata
@@ -96,7 +96,7 @@ _HOME = {
     "Transaction": "transactions.transaction",
     "TransactionalProducer": "transactions.producer",
     "TransactionalProducerOptions": "keywords",
-    "TransactionTooLargeError": "consumer.whole_transactions",
+    "TransactionTooLargeError": "consumer.unit_reader",
     "TwoPhaseProducer": "transactions.two_phase",
     "WholeTransaction": "consumer.whole_transaction",
     "WholeTransactions": "consumer.whole_transactions",

@@ -58,26 +58,34 @@ class Client:
         random: Random | None = None,
         wall_clock: Callable[[], float] = time.time,
         dial: Dial = open_socket,
-        _defaults: Mapping[str, Any] | None = None,
         **options: Unpack[ClientOptions],
     ) -> None:
-        self._defaults: Mapping[str, Any] = {
-            name: value for name, value in (_defaults or {}).items() if name != "bootstrap_servers"
-        }
-        self.config = parse(ClientConfig, {"bootstrap_servers": bootstrap_servers, **options}, defaults=self._defaults)
-        self.config.check()
-        self._tls = ssl_context(self.config)
+        config = parse(ClientConfig, {"bootstrap_servers": bootstrap_servers, **options})
+        self._set_up(config, {}, random, wall_clock, dial)
+
+    def _set_up(
+        self,
+        config: ClientConfig,
+        defaults: Mapping[str, Any],
+        random: Random | None = None,
+        wall_clock: Callable[[], float] = time.time,
+        dial: Dial = open_socket,
+    ) -> None:
+        config.check()
+        self._config = config
+        self._defaults = defaults
+        self._tls = ssl_context(config)
         self._random: Random = random if random is not None else random_module.Random()
         self._wall_clock = wall_clock
         self._dial = dial
         self._background: Background | None = None
-        self._cluster: Cluster | None = None
+        self._opened_cluster: Cluster | None = None
         self._nursery_manager: AbstractAsyncContextManager[TaskGroup] | None = None
         self._opened = 0
 
     def __repr__(self) -> str:
         state = "not open" if self._background is None else "closed" if self._background.closed else "open"
-        return f"<Client of {self.config.servers}: {state}>"
+        return f"<Client of {self._config.servers}: {state}>"
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> "Client":
@@ -87,7 +95,9 @@ class Client:
         for is left out, with one warning. Raises ConfigError for other names, and for values that are not accepted.
         """
         defaults = from_dotted(config)
-        return cls(defaults.get("bootstrap_servers", ()), _defaults=defaults)
+        made = cls.__new__(cls)
+        made._set_up(parse(ClientConfig, {}, defaults=defaults), defaults)
+        return made
 
     def __enter__(self) -> NoReturn:
         """Not to be opened with `with`. Raises FatalError, which names the blocking client."""
@@ -101,21 +111,23 @@ class Client:
             anyio.get_current_task()
         except anyio.NoEventLoopError:
             raise FatalError(_NEEDS_LOOP) from None
-        if self._cluster is not None:
+        if self._opened_cluster is not None:
             raise RuntimeError("a Client can be opened only once")
         self._nursery_manager = anyio.create_task_group()
         nursery = await self._nursery_manager.__aenter__()
         self._background = Background(nursery)
-        self._cluster = Cluster(self.config, self._background, self._random, self._wall_clock, self._dial, self._tls)
+        self._opened_cluster = Cluster(
+            self._config, self._background, self._random, self._wall_clock, self._dial, self._tls
+        )
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        assert self._cluster is not None
+        assert self._opened_cluster is not None
         assert self._background is not None
         assert self._nursery_manager is not None
-        self._cluster.close()
+        self._opened_cluster.close()
         self._background.close()
         cancelled = error is not None and _only_cancelled(error)
         try:
@@ -131,12 +143,12 @@ class Client:
         return False
 
     @property
-    def cluster(self) -> Cluster:
-        """What is known of the cluster; for tools. Raises RuntimeError outside of the block."""
-        if self._cluster is None:
+    def _cluster(self) -> Cluster:
+        """What is known of the cluster. Raises RuntimeError outside of the block."""
+        if self._opened_cluster is None:
             raise RuntimeError("the client is not open: use it with `async with`")
         self._tasks.check_loop()
-        return self._cluster
+        return self._opened_cluster
 
     def producer(
         self,
@@ -154,7 +166,7 @@ class Client:
 
         given = {**options, **_given(key_serializer=key_serializer, value_serializer=value_serializer)}
         config = parse(ProducerConfig, given, defaults=self._defaults)
-        return Producer(self.cluster, self._tasks, config, self._purpose("producer"))
+        return Producer(self._cluster, self._tasks, config, self._purpose("producer"))
 
     def transactional_producer(
         self,
@@ -174,7 +186,7 @@ class Client:
         given = {**options, **_given(key_serializer=key_serializer, value_serializer=value_serializer)}
         config = parse(TransactionalProducerConfig, given, defaults=self._defaults)
         purpose = self._purpose("txn")
-        return TransactionalProducer(TransactionManager(self.cluster, self._tasks, transactional_id, config, purpose))
+        return TransactionalProducer(TransactionManager(self._cluster, self._tasks, transactional_id, config, purpose))
 
     def two_phase_producer(
         self,
@@ -194,7 +206,7 @@ class Client:
         given = {**options, **_given(key_serializer=key_serializer, value_serializer=value_serializer)}
         config = parse(TransactionalProducerConfig, given, defaults=self._defaults)
         purpose = self._purpose("2pc")
-        return TwoPhaseProducer(TwoPhaseManager(self.cluster, self._tasks, transactional_id, config, purpose))
+        return TwoPhaseProducer(TwoPhaseManager(self._cluster, self._tasks, transactional_id, config, purpose))
 
     def consumer(
         self,
@@ -214,13 +226,13 @@ class Client:
 
         given = {**options, **_given(key_deserializer=key_deserializer, value_deserializer=value_deserializer)}
         config = parse(ConsumerConfig, given, defaults=self._defaults)
-        return Consumer(self.cluster, self._tasks, topics, config, self._purpose("consumer"))
+        return Consumer(self._cluster, self._tasks, topics, config, self._purpose("consumer"))
 
     def admin(self) -> "Admin":
         """Topics, configurations, groups and transactions; to be opened with `async with`."""
         from fencepost.client.admin import Admin
 
-        return Admin(self.cluster, self._purpose("admin"))
+        return Admin(self._cluster, self._purpose("admin"))
 
     @property
     def _tasks(self) -> Background:

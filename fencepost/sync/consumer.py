@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from fencepost.client import Consumer as AsyncConsumer
 from fencepost.client import ConsumerBatch, ConsumerRecord
-from fencepost.client.consumer.consumed import as_consumed, deserialized
+from fencepost.client.consumer.consumed import reading_of
 from fencepost.client.consumer.consumer import reader_of
 from fencepost.client.consumer.whole_transactions import WholeTransactions as AsyncWholeTransactions
 from fencepost.protocol.topics import TopicPartition
@@ -37,12 +37,11 @@ _LOOKING = frozenset(
 class _Hand:
     """A batch that is given to the program one record at a time."""
 
-    __slots__ = ("_at", "_config", "_partition", "_plain", "_records", "_run", "_runs")
+    __slots__ = ("_at", "_partition", "_read", "_records", "_run", "_runs")
 
     def __init__(self, batch: ConsumerBatch[Any, Any]) -> None:
         self._runs = batch.runs
-        self._config = batch._config
-        self._plain = self._config.key_deserializer is None and self._config.value_deserializer is None
+        self._read = reading_of(batch)
         self._run = self._at = 0
         self._partition, self._records = self._runs[0]
 
@@ -54,12 +53,7 @@ class _Hand:
             self._run += 1
             self._at = 0
             self._partition, self._records = self._runs[self._run]
-        record = self._records[self._at]
-        found: ConsumerRecord[Any, Any]
-        if self._plain:
-            found = as_consumed(self._partition, record)
-        else:
-            found = deserialized(self._partition, record, self._config)
+        found = self._read(self._partition, self._records[self._at])
         self._at += 1
         return found
 

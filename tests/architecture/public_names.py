@@ -13,9 +13,7 @@ GUIDE = ROOT / "docs/client.md"
 BEGIN, END = "<!-- public names: written by tests/architecture/public_names.py -->", "<!-- end of public names -->"
 PACKAGES = ("fencepost", "fencepost.client", "fencepost.client.admin", "fencepost.sync")
 BETWEEN_PARTS: dict[str, set[str]] = {
-    "Client": {"cluster"},
     "ItemsFailedError": {"derive"},
-    "WholeTransactions": {"close", "committed", "forget", "given", "offsets", "rewind"},
 }
 """By class: names without an underscore that the client's own parts call one another by. No program needs them."""
 

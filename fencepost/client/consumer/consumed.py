@@ -1,6 +1,6 @@
 """What a consumer gives to the program: records, alone or in batches."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import repeat
 from typing import Any, Generic, NamedTuple, cast, overload
 
@@ -52,6 +52,14 @@ def deserialized(partition: TopicPartition, record: Record, config: ConsumerConf
     except SerializationError as wrong:
         raise DeserializationError(partition, offset, str(wrong)) from wrong.__cause__
     return ConsumerRecord(partition.topic, partition.partition, offset, timestamp_ms, key, value, headers)
+
+
+def reading_of(batch: "ConsumerBatch[K, V]") -> "Callable[[TopicPartition, Record], ConsumerRecord[K, V]]":
+    """What makes the records of a batch as the program gets them, out of those of its runs."""
+    config = batch._config
+    if config.key_deserializer is None and config.value_deserializer is None:
+        return as_consumed
+    return lambda partition, record: deserialized(partition, record, config)
 
 
 class ConsumerBatch(Sequence[ConsumerRecord[K, V]]):

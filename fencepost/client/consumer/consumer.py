@@ -171,11 +171,12 @@ class Consumer(Generic[K, V]):
         is done with; `commit` and `send_offsets` commit so that none is cut, doubled or lost. Call it before anything
         else is read, and read nothing else beside it. Its limits stand in the guide. Raises ConfigError.
         """
-        from fencepost.client.consumer.whole_transactions import WholeTransactions  # here: few programs need it
+        from fencepost.client.consumer.unit_reader import UnitReader  # here: few programs need it
+        from fencepost.client.consumer.whole_transactions import WholeTransactions
 
-        if not isinstance(self._progress.units, WholeTransactions):
-            self._progress.units = WholeTransactions(self._cluster, self._reader, max_bytes, overflow)
-        return self._progress.units
+        if not isinstance(self._progress.units, UnitReader):
+            self._progress.units = UnitReader(self._cluster, self._reader, max_bytes, overflow)
+        return WholeTransactions(self._progress.units)
 
     @property
     def paused(self) -> set[TopicPartition]:

@@ -16,7 +16,7 @@ from fencepost.client.group.classic import ClassicMembership
 from fencepost.client.group.group_client import GroupClient
 from fencepost.client.group.heartbeats import ConsumerMembership
 from fencepost.client.group.membership import Membership
-from fencepost.client.group.subscription import Subscription, Topics, subscription_to
+from fencepost.client.group.subscription import Subscription, Topics, subscription_to, wanted_topics
 from fencepost.client.keywords import RebalanceCallback
 from fencepost.client.network.cluster import Cluster, topic_error
 from fencepost.protocol.errors import ErrorCode
@@ -222,7 +222,7 @@ class Subscriber:
         known = self._cluster.topics
         wanted = {
             TopicPartition(name, number)
-            for name in subscription.among(self._cluster)
+            for name in wanted_topics(subscription, self._cluster)
             if name in known
             for number in range(len(known[name].partitions))
         }

@@ -12,7 +12,7 @@ from fencepost.client.core.group_steps import EXPELLED, Deal, Join, Step, Sync
 from fencepost.client.core.group_types import GroupMetadata
 from fencepost.client.errors import KafkaError, RetriableError, code_of
 from fencepost.client.group.membership import Membership, Reader
-from fencepost.client.group.subscription import Subscription
+from fencepost.client.group.subscription import Subscription, wanted_topics
 from fencepost.client.network.cluster import Cluster
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -51,7 +51,7 @@ class ClassicMembership(Membership[ClassicMember]):
 
     def _subscribed(self) -> None:
         self._looked_at = -float("inf")
-        self._machine.subscribe(self._subscription.among(self._cluster))
+        self._machine.subscribe(wanted_topics(self._subscription, self._cluster))
 
     def _expel(self, reason: str) -> None:
         self._machine.expelled(reason)
@@ -187,7 +187,7 @@ class ClassicMembership(Membership[ClassicMember]):
         if now - self._looked_at >= self._cluster.config.metadata_max_age_ms / 1000:
             await self._cluster.refresh(None)
             self._looked_at = now
-            self._machine.subscribe(self._subscription.among(self._cluster))
+            self._machine.subscribe(wanted_topics(self._subscription, self._cluster))
 
     async def _say_goodbye(self, reason: str) -> None:
         member_id = self._machine.member_id

@@ -26,12 +26,13 @@ class Subscription:
         """Whether the topic is wanted."""
         return name in self.topics or (self.pattern is not None and re.fullmatch(self.pattern, name) is not None)
 
-    def among(self, cluster: Cluster) -> set[str]:
-        """The wanted topics, as far as is known; those wanted by name also if they do not exist."""
-        found = set(self.topics)
-        if self.pattern is not None:
-            found |= {name for name, topic in cluster.topics.items() if not topic.internal and self.fits(name)}
-        return found
+
+def wanted_topics(subscription: Subscription, cluster: Cluster) -> set[str]:
+    """The topics of a subscription, as far as is known; those wanted by name also if they do not exist."""
+    found = set(subscription.topics)
+    if subscription.pattern is not None:
+        found |= {name for name, topic in cluster.topics.items() if not topic.internal and subscription.fits(name)}
+    return found
 
 
 Topics = str | Iterable[str] | re.Pattern[str]

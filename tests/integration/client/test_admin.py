@@ -48,7 +48,7 @@ async def test_settings_are_read_changed_and_given_back(kafka: fencepost.Client,
         with pytest.raises(KafkaError) as refused:
             await admin.incremental_alter_configs({"retention.msec": "1"}, topic=name)
         assert refused.value.code is ErrorCode.INVALID_CONFIG
-        node = next(iter(kafka.cluster.brokers))
+        node = next(iter(kafka._cluster.brokers))
         assert await admin.describe_configs(broker=node)
 
 

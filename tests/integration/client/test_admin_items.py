@@ -194,5 +194,5 @@ def _asked(admin: fencepost.Admin, name: str) -> list[tuple[str, Callable[[], Aw
 async def _served(kafka: fencepost.Client) -> set[str]:
     from fencepost.protocol.registry import KNOWN_BY_KEY
 
-    connection = await kafka.cluster.any_connection()
+    connection = await kafka._cluster.any_connection()
     return {KNOWN_BY_KEY[key].name for key in connection.versions if key in KNOWN_BY_KEY}

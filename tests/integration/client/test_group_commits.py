@@ -172,7 +172,7 @@ async def expel(kafka: fencepost.Client, group: str, member_id: str, way: dict[s
     else:
         identity = MemberIdentity(member_id=member_id, group_instance_id=None, reason="enough")
         request = LeaveGroupRequest(group_id=group, member_id=member_id, members=[identity])
-    answer = await kafka.cluster.ask_coordinator(GROUP, group, request, lambda got: got.error_code)
+    answer = await kafka._cluster.ask_coordinator(GROUP, group, request, lambda got: got.error_code)
     assert answer.error_code == 0
 
 

@@ -9,7 +9,7 @@ import trio
 
 import fencepost
 from fencepost import AbortableError, TopicPartition
-from fencepost.client.consumer.whole_transactions import TransactionTooLargeError
+from fencepost.client.consumer.unit_reader import TransactionTooLargeError
 
 PARTITIONS = 3
 

@@ -145,7 +145,7 @@ async def test_settings_of_a_broker_before_incremental_changes(
 ) -> None:
     """What Kafka 2.1 makes of alter_configs: all settings read, changed and written as a whole (AlterConfigs)."""
     await admin.create_topic("old-a", 1, configs={"retention.ms": "5000", "cleanup.policy": "delete"})
-    connection = await client.cluster.any_connection()
+    connection = await client._cluster.any_connection()
     without = {key: versions for key, versions in connection.versions.items() if key != 44}
     monkeypatch.setattr(connection, "versions", without)
     await admin.incremental_alter_configs(

@@ -211,7 +211,7 @@ async def test_a_session_is_renewed_on_the_same_connection_under_load(
 
 def connections_of(kafka: fencepost.Client) -> set[int]:
     """Which connections are open."""
-    return {id(one) for one in kafka.cluster._connections._open.values() if not one.closed}
+    return {id(one) for one in kafka._cluster._connections._open.values() if not one.closed}
 
 
 # -- what does not
@@ -264,7 +264,7 @@ async def test_a_wrong_password(secure: Secure, mechanism: str, caplog: pytest.L
     while shown is not None:
         assert "hunter2" not in repr(shown) + str(shown)
         shown = shown.__cause__ or shown.__context__
-    assert "hunter2" not in repr(client.config) + caplog.text
+    assert "hunter2" not in repr(client._config) + caplog.text
 
 
 async def test_a_token_that_has_expired(secure: Secure) -> None:

@@ -55,7 +55,7 @@ def client(broker: ScriptedBroker, **options: Any) -> fencepost.Client:
 async def test_the_first_requests_of_a_connection(sasl: SaslBroker) -> None:
     """Versions, who we are, and versions again: a broker may tell strangers less."""
     async with client(sasl) as kafka:
-        await kafka.cluster.refresh(["t"])
+        await kafka._cluster.refresh(["t"])
     assert sasl.names() == ["ApiVersions", *AUTHENTICATION, "ApiVersions", "Metadata"]
     [(_, version, message)] = [one for one in sasl.requests if one[0] == "SaslAuthenticate"]
     assert (version, bytes(message.auth_bytes)) == (2, b"\0alice\0hunter2")
@@ -68,7 +68,7 @@ async def test_nothing_else_is_sent_while_a_session_is_renewed(sasl: SaslBroker)
         async with client(sasl) as kafka:
             began = trio.current_time()
             while sasl.names().count("SaslHandshake") < 10:
-                await kafka.cluster.refresh(["t"])
+                await kafka._cluster.refresh(["t"])
             took = trio.current_time() - began
             connections = sasl.names().count("ApiVersions") // 2
     assert connections == 1
@@ -83,14 +83,14 @@ async def test_a_session_that_can_not_be_renewed(sasl: SaslBroker) -> None:
     sasl.lifetime_ms = 100
     with trio.fail_after(SECONDS):
         async with client(sasl) as kafka:
-            await kafka.cluster.refresh(["t"])
+            await kafka._cluster.refresh(["t"])
             sasl.scripts["Metadata"] = [SILENCE]
             sasl.refuses = [ErrorCode.SASL_AUTHENTICATION_FAILED] * 9
             with pytest.raises(AuthenticationError, match="PLAIN: no") as lost:
-                await kafka.cluster.refresh(["t"])
+                await kafka._cluster.refresh(["t"])
             assert lost.value.code is ErrorCode.SASL_AUTHENTICATION_FAILED
             with pytest.raises(AuthenticationError):
-                await kafka.cluster.policy.run(kafka.cluster.refresh)
+                await kafka._cluster.policy.run(kafka._cluster.refresh)
 
 
 async def test_a_broker_that_is_starting_may_be_asked_again(sasl: SaslBroker) -> None:
@@ -98,7 +98,7 @@ async def test_a_broker_that_is_starting_may_be_asked_again(sasl: SaslBroker) ->
     sasl.refuses = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
     with trio.fail_after(SECONDS):
         async with client(sasl) as kafka:
-            await kafka.cluster.policy.run(kafka.cluster.refresh)
+            await kafka._cluster.policy.run(kafka._cluster.refresh)
 
 
 @pytest.mark.parametrize("protocol", ["plaintext", "ssl", "sasl_plaintext"])
@@ -120,7 +120,7 @@ async def test_a_proxy_whose_broker_is_away_is_no_wrong_setting(
         f"127.0.0.1:{port}", default_api_timeout=1, reconnect_backoff_max=0.05, **options
     ) as kafka:
         with pytest.raises(RetriableError, match="gave up"):
-            await kafka.cluster.policy.run(kafka.cluster.refresh)
+            await kafka._cluster.policy.run(kafka._cluster.refresh)
     assert len(taken) > 5
 
 
@@ -132,7 +132,7 @@ async def test_tls_to_a_listener_without(script: Script, protocol: str) -> None:
     with trio.fail_after(SECONDS):
         async with fencepost.Client(broker.address, **options) as kafka:
             with pytest.raises(AuthenticationError, match="is one of PLAINTEXT"):
-                await kafka.cluster.policy.run(kafka.cluster.refresh)
+                await kafka._cluster.policy.run(kafka._cluster.refresh)
 
 
 async def test_a_listener_that_wants_sasl(script: Script) -> None:
@@ -143,7 +143,7 @@ async def test_a_listener_that_wants_sasl(script: Script) -> None:
     with trio.fail_after(SECONDS):
         async with fencepost.Client(broker.address) as kafka:
             with pytest.raises(AuthenticationError, match="is one of SASL_PLAINTEXT"):
-                await kafka.cluster.policy.run(kafka.cluster.refresh)
+                await kafka._cluster.policy.run(kafka._cluster.refresh)
     assert broker.names("Metadata") == ["Metadata"] * 2
 
 
@@ -152,9 +152,9 @@ async def test_a_broker_that_once_answered_is_never_suspected(
 ) -> None:
     broker: ScriptedBroker = await script()
     async with fencepost.Client(broker.address, default_api_timeout=1) as kafka:
-        await kafka.cluster.refresh(["t"])
+        await kafka._cluster.refresh(["t"])
         broker.scripts["Metadata"] = [HANG_UP] * 99
         broker.scripts["SaslHandshake"] = [SaslHandshakeResponse(error_code=33, mechanisms=["PLAIN"])] * 99
         with pytest.raises(RetriableError):
-            await kafka.cluster.policy.run(kafka.cluster.refresh)
+            await kafka._cluster.policy.run(kafka._cluster.refresh)
     assert "SaslHandshake" not in broker.names()

@@ -28,9 +28,9 @@ async def test_an_answer_that_makes_no_sense_is_told_with_api_and_node(script: S
     broker.scripts["Metadata"] = [b"\x01\x02\x03"]
     async with client(broker) as kafka:
         with pytest.raises(KafkaError, match="cannot be read") as damaged:
-            await kafka.cluster.refresh(["t"])
+            await kafka._cluster.refresh(["t"])
         assert damaged.value.api == "Metadata"
-        assert await kafka.cluster.refresh(["t"]) == {}, "a fresh connection is made"
+        assert await kafka._cluster.refresh(["t"]) == {}, "a fresh connection is made"
 
 
 @pytest.mark.parametrize("size", [-1, 0, 3, 1 << 30])
@@ -49,7 +49,7 @@ async def test_a_frame_of_an_impossible_size_ends_the_connection(
     port = listeners[0].socket.getsockname()[1]
     async with fencepost.Client(f"127.0.0.1:{port}", **QUICK) as kafka:  # type: ignore[arg-type]
         with pytest.raises(RetriableError, match=f"a frame of {size} bytes"):
-            await kafka.cluster.policy.run(kafka.cluster.refresh)
+            await kafka._cluster.policy.run(kafka._cluster.refresh)
 
 
 async def test_an_answer_to_nothing_ends_the_connection(
@@ -65,7 +65,7 @@ async def test_an_answer_to_nothing_ends_the_connection(
     port = listeners[0].socket.getsockname()[1]
     async with fencepost.Client(f"127.0.0.1:{port}", **QUICK) as kafka:  # type: ignore[arg-type]
         with pytest.raises(RetriableError, match="unknown correlation id 4711"):
-            await kafka.cluster.policy.run(kafka.cluster.refresh)
+            await kafka._cluster.policy.run(kafka._cluster.refresh)
 
 
 async def test_nobody_there_is_retriable_until_the_deadline(autojump_clock: trio.testing.MockClock) -> None:
@@ -77,15 +77,15 @@ async def test_nobody_there_is_retriable_until_the_deadline(autojump_clock: trio
 async def test_the_second_bootstrap_server_serves_when_the_first_is_away(script: Script) -> None:
     broker = await script()
     async with fencepost.Client(["127.0.0.1:1", broker.address], **QUICK) as kafka:  # type: ignore[arg-type]
-        assert await kafka.cluster.refresh(["t"]) == {}
+        assert await kafka._cluster.refresh(["t"]) == {}
 
 
 async def test_answers_out_of_the_middle_of_the_stream_are_put_together(script: Script) -> None:
     """Frames are cut and joined by the network as it likes; large ones get a buffer of their own."""
     broker = await script(partitions=5000)
     async with client(broker) as kafka:
-        await kafka.cluster.refresh(["t"])
-        assert len(kafka.cluster.topics["t"].partitions) == 5000
+        await kafka._cluster.refresh(["t"])
+        assert len(kafka._cluster.topics["t"].partitions) == 5000
 
 
 async def test_a_version_that_both_do_not_speak_is_told(script: Script) -> None:

@@ -74,7 +74,7 @@ async def test_a_transactional_producer_that_may_not_open_leaves_no_connection(s
             with pytest.raises(AuthorizationError):
                 async with kafka.transactional_producer("x"):
                     pass
-        connections = kafka.cluster._connections
+        connections = kafka._cluster._connections
         assert [purpose for _, purpose in connections._open] == [""]
         assert [purpose for _, purpose in connections._connecting] == [""]
 

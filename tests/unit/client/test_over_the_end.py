@@ -150,7 +150,7 @@ async def test_a_coordinator_that_came_back_elsewhere_is_found(script: Script) -
     broker.scripts["Metadata"] = [elsewhere]
     broker.scripts["FindCoordinator"] = [moved]
     async with client(broker, default_api_timeout=20) as kafka:
-        await kafka.cluster.refresh()
+        await kafka._cluster.refresh()
         async with kafka.transactional_producer("id"):
             pass
     assert gone.requests == []

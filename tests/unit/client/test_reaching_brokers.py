@@ -65,7 +65,7 @@ async def test_pauses_between_attempts_grow_to_a_limit(autojump_clock: trio.test
 
 async def give_up(kafka: fencepost.Client) -> None:
     with pytest.raises(RetriableError, match=r"gave up .*refused"):
-        await kafka.cluster.policy.run(kafka.cluster.refresh)
+        await kafka._cluster.policy.run(kafka._cluster.refresh)
 
 
 async def test_time_to_set_up_grows_with_each_failure(autojump_clock: trio.testing.MockClock) -> None:
@@ -74,7 +74,7 @@ async def test_time_to_set_up_grows_with_each_failure(autojump_clock: trio.testi
     options = {"socket_connection_setup_timeout": 1, "socket_connection_setup_timeout_max": 5}
     async with client(dial, default_api_timeout=20, reconnect_backoff_max=0.05, **options) as kafka:
         with pytest.raises(RetriableError, match="not set up within 5 s"):
-            await kafka.cluster.policy.run(kafka.cluster.refresh)
+            await kafka._cluster.policy.run(kafka._cluster.refresh)
     assert [round(pause) for pause in dial.pauses("one.example")][:4] == [1, 2, 4, 5]
 
 
@@ -87,8 +87,8 @@ async def test_a_broker_that_accepts_and_says_nothing_is_given_up_in_time(
     dial.brokers[FIRST] = broker
     async with client(dial, socket_connection_setup_timeout=0.15, default_api_timeout=0.5) as kafka:
         with pytest.raises(RetriableError, match=r"no answer within|not set up within"):
-            await kafka.cluster.policy.run(kafka.cluster.refresh)
-        assert all(one.closed for one in kafka.cluster._connections._open.values())
+            await kafka._cluster.policy.run(kafka._cluster.refresh)
+        assert all(one.closed for one in kafka._cluster._connections._open.values())
 
 
 async def test_every_address_of_a_name_is_tried(script: Script) -> None:
@@ -109,7 +109,7 @@ async def test_every_address_of_a_name_is_tried(script: Script) -> None:
 
     trio.socket.set_custom_hostname_resolver(Resolver())
     async with fencepost.Client(f"cluster.example:{broker.port}", default_api_timeout=3) as kafka:
-        assert await kafka.cluster.refresh(["t"]) == {}
+        assert await kafka._cluster.refresh(["t"]) == {}
 
 
 async def test_ipv6_addresses(nursery: trio.Nursery) -> None:
@@ -120,13 +120,13 @@ async def test_ipv6_addresses(nursery: trio.Nursery) -> None:
         pytest.skip("this machine has no IPv6")
     broker_client = fencepost.Client(f"[::1]:{broker.port}")
     async with broker_client as kafka:
-        assert await kafka.cluster.refresh(["t"]) == {}
+        assert await kafka._cluster.refresh(["t"]) == {}
 
 
 async def test_a_name_that_does_not_exist_is_told_until_the_deadline() -> None:
     async with fencepost.Client("nobody.invalid:9092", default_api_timeout=0.3) as kafka:
         with pytest.raises(RetriableError, match=r"nobody\.invalid:9092"):
-            await kafka.cluster.policy.run(kafka.cluster.refresh)
+            await kafka._cluster.policy.run(kafka._cluster.refresh)
 
 
 def moved(first: ScriptedBroker, second: ScriptedBroker) -> Dialled:
@@ -147,17 +147,17 @@ async def test_known_brokers_that_are_gone(
     dial = moved(first, second)
     options = {"metadata_recovery_strategy": strategy, "default_api_timeout": 1}
     async with client(dial, **options) as kafka:  # type: ignore[arg-type]
-        await kafka.cluster.refresh(["t"])
-        assert kafka.cluster.brokers == {1: ("127.0.0.1", first.port)}
+        await kafka._cluster.refresh(["t"])
+        assert kafka._cluster.brokers == {1: ("127.0.0.1", first.port)}
         del dial.brokers["127.0.0.1", first.port]
         dial.brokers[FIRST] = second
-        kafka.cluster._connections.close()
+        kafka._cluster._connections.close()
         if strategy == "none":
             with pytest.raises(RetriableError, match="refused"):
-                await kafka.cluster.policy.run(kafka.cluster.refresh)
+                await kafka._cluster.policy.run(kafka._cluster.refresh)
         else:
-            await kafka.cluster.policy.run(kafka.cluster.refresh)
-            assert kafka.cluster.brokers == {1: ("127.0.0.1", second.port)}
+            await kafka._cluster.policy.run(kafka._cluster.refresh)
+            assert kafka._cluster.brokers == {1: ("127.0.0.1", second.port)}
 
 
 async def test_a_broker_says_that_the_cluster_is_another_one(script: Script, caplog: pytest.LogCaptureFixture) -> None:
@@ -165,11 +165,11 @@ async def test_a_broker_says_that_the_cluster_is_another_one(script: Script, cap
     first, second = await script(), await script()
     dial = moved(first, second)
     async with client(dial) as kafka:
-        await kafka.cluster.refresh(["t"])
+        await kafka._cluster.refresh(["t"])
         dial.brokers[FIRST] = second
         first.scripts["Metadata"] = [MetadataResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)]
-        await kafka.cluster.policy.run(kafka.cluster.refresh)
-        assert kafka.cluster.brokers == {1: ("127.0.0.1", second.port)}
+        await kafka._cluster.policy.run(kafka._cluster.refresh)
+        assert kafka._cluster.brokers == {1: ("127.0.0.1", second.port)}
     assert "bootstrap servers again" in caplog.text
 
 
@@ -179,12 +179,12 @@ async def test_brokers_that_answer_nothing_for_too_long(script: Script, autojump
     dial = moved(first, second)
     options = {"metadata_recovery_rebootstrap_trigger": 0.2, "request_timeout": 0.1}
     async with client(dial, **options) as kafka:  # type: ignore[arg-type]
-        await kafka.cluster.refresh(["t"])
+        await kafka._cluster.refresh(["t"])
         dial.brokers[FIRST] = second
         first.scripts["Metadata"] = [SILENCE] * 50
         with trio.fail_after(100):
-            await kafka.cluster.policy.run(kafka.cluster.refresh)
-        assert kafka.cluster.brokers == {1: ("127.0.0.1", second.port)}
+            await kafka._cluster.policy.run(kafka._cluster.refresh)
+        assert kafka._cluster.brokers == {1: ("127.0.0.1", second.port)}
 
 
 async def test_what_is_known_of_topics_in_use_stays_fresh(
@@ -193,12 +193,12 @@ async def test_what_is_known_of_topics_in_use_stays_fresh(
     """metadata.max.age.ms: new partitions are seen without an error or a call that would ask for them."""
     broker = await script(partitions=1)
     async with client(Dialled(), FIRST) as unused:
-        assert not unused.cluster.topics
+        assert not unused._cluster.topics
     async with fencepost.Client(broker.address, metadata_max_age=0.1) as kafka:
-        await kafka.cluster.refresh(["t"])
+        await kafka._cluster.refresh(["t"])
         broker.partitions = 5
         with trio.fail_after(100):
-            while len(kafka.cluster.topics["t"].partitions) < 5:  # noqa: ASYNC110 - nothing tells
+            while len(kafka._cluster.topics["t"].partitions) < 5:  # noqa: ASYNC110 - nothing tells
                 await trio.sleep(0.02)
 
 
@@ -210,28 +210,28 @@ async def test_what_is_woken_up_for_is_old_then(
     do, would have the task that keeps topics fresh wake up for ever."""
     broker = await script()
     async with fencepost.Client(broker.address, metadata_max_age=1.1) as kafka:
-        await kafka.cluster.refresh(["t"])
-        kafka.cluster._learned_at["t"] = learned_at
+        await kafka._cluster.refresh(["t"])
+        kafka._cluster._learned_at["t"] = learned_at
         mock_clock.jump(learned_at + 1.1 - trio.current_time())
         assert trio.current_time() == learned_at + 1.1
-        assert kafka.cluster.is_stale("t")
+        assert kafka._cluster.is_stale("t")
 
 
 async def test_a_connection_that_nobody_uses_is_closed(script: Script, autojump_clock: trio.testing.MockClock) -> None:
     """connections.max.idle.ms; the next request makes another one."""
     broker = await script()
     async with fencepost.Client(broker.address, connections_max_idle=0.1) as kafka:
-        await kafka.cluster.refresh(["t"])
-        connection = kafka.cluster._connections.find("")
+        await kafka._cluster.refresh(["t"])
+        connection = kafka._cluster._connections.find("")
         assert connection is not None
         with trio.fail_after(100):
             await connection.ended.wait()
         assert connection.closed_because == "it was idle"
-        await kafka.cluster.refresh(["t"])
+        await kafka._cluster.refresh(["t"])
 
 
 def test_bootstrap_servers_in_every_form() -> None:
-    config = fencepost.Client("a:1, PLAINTEXT://b.example:2,[::1]:3").config
+    config = fencepost.Client("a:1, PLAINTEXT://b.example:2,[::1]:3")._config
     assert config.bootstrap_servers == (("a", 1), ("b.example", 2), ("::1", 3))
     for wrong in ("", "a", "a:b", ":1", "a:1,,"):
         with pytest.raises(ConfigError, match="host:port"):

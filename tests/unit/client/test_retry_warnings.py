@@ -62,7 +62,7 @@ async def test_a_call_that_succeeds_within_a_second_says_nothing(
         return "done"
 
     async with fencepost.Client("one.example:9092", dial=refused) as kafka:
-        assert await kafka.cluster.policy.run(attempt) == "done"
+        assert await kafka._cluster.policy.run(attempt) == "done"
     assert warnings_in(caplog) == []
 
 

@@ -64,7 +64,7 @@ def test_an_encrypted_key_without_its_password(
     with pytest.raises(ConfigError, match=r"encrypted|cannot be used") as told:
         fencepost.Client("a:1", security_protocol="ssl", ssl_key_password=password, **options)
     right = fencepost.Client("a:1", security_protocol="ssl", ssl_key_password="right-one", **options)
-    for text in (str(told.value), repr(right.config), caplog.text):
+    for text in (str(told.value), repr(right._config), caplog.text):
         assert "wrong-one" not in text
         assert "right-one" not in text
         assert "PRIVATE KEY" not in text

@@ -47,8 +47,8 @@ async def test_large_and_many_frames_both_ways(tls_broker: ScriptedBroker, autho
     tls_broker.partitions = 20_000
     values = [os.urandom(200_000) for _ in range(20)] + [b"%d" % n for n in range(500)]
     async with secure(tls_broker, authority, request_timeout=20) as kafka:
-        await kafka.cluster.refresh(["t"])
-        assert len(kafka.cluster.topics["t"].partitions) == 20_000
+        await kafka._cluster.refresh(["t"])
+        assert len(kafka._cluster.topics["t"].partitions) == 20_000
         async with kafka.producer(batch_size=1 << 20) as producer, producer.batch() as batch:
             for value in values:
                 await batch.send("t", value, partition=0)
@@ -58,7 +58,7 @@ async def test_large_and_many_frames_both_ways(tls_broker: ScriptedBroker, autho
 async def test_the_good_bye_of_tls_is_an_end_like_any_other(tls_broker: ScriptedBroker, authority: Authority) -> None:
     tls_broker.scripts["Metadata"] = [HANG_UP]
     async with secure(tls_broker, authority) as kafka:
-        await kafka.cluster.policy.run(lambda: kafka.cluster.refresh(["t"]))
+        await kafka._cluster.policy.run(lambda: kafka._cluster.refresh(["t"]))
     assert tls_broker.names("Metadata") == ["Metadata"] * 2
 
 
@@ -105,8 +105,8 @@ async def test_a_cancellation_at_any_step_leaves_no_connection(
             trio.lowlevel.add_instrument(instrument)
             try:
                 async with secure(tls_broker, authority, **options) as kafka:
-                    await kafka.cluster.refresh(["t"])
-                    await kafka.cluster.connection(1, "another")
+                    await kafka._cluster.refresh(["t"])
+                    await kafka._cluster.connection(1, "another")
             finally:
                 trio.lowlevel.remove_instrument(instrument)
         with trio.move_on_after(100):
@@ -137,10 +137,10 @@ async def test_a_throttled_client_sends_nothing_for_so_long(
 
     broker.scripts["Metadata"] = [note, note, note]
     async with fencepost.Client(broker.address, request_timeout=0.2) as kafka:
-        await kafka.cluster.refresh(["t"])
+        await kafka._cluster.refresh(["t"])
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(kafka.cluster.refresh, ["t"])
-            nursery.start_soon(kafka.cluster.refresh, ["t"])
+            nursery.start_soon(kafka._cluster.refresh, ["t"])
+            nursery.start_soon(kafka._cluster.refresh, ["t"])
     first, second, third = arrived
     assert second - first >= 0.5
     assert third - second < 0.4
@@ -156,9 +156,9 @@ async def test_an_answer_that_nobody_waits_for_any_more_throttles_as_well(script
 
     broker.scripts["Metadata"] = [late]
     async with fencepost.Client(broker.address) as kafka:
-        connection = await kafka.cluster.any_connection()
+        connection = await kafka._cluster.any_connection()
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(kafka.cluster.refresh, ["t"])
+            nursery.start_soon(kafka._cluster.refresh, ["t"])
             await trio.lowlevel.checkpoint()  # enough to have asked, not enough to be answered
             nursery.cancel_scope.cancel()
         with trio.fail_after(100):
@@ -178,7 +178,7 @@ def test_old_versions_were_throttled_by_the_broker_already() -> None:
 async def test_a_request_that_was_never_sent_says_so(script: Script) -> None:
     broker: ScriptedBroker = await script()
     async with fencepost.Client(broker.address) as kafka:
-        connection = await kafka.cluster.any_connection()
+        connection = await kafka._cluster.any_connection()
         connection.rest(60)
         pending = connection.post(9, METADATA.request(topics=[]))
         connection.close("on purpose")
@@ -194,7 +194,7 @@ async def test_only_so_much_is_on_its_way(script: Script, monkeypatch: pytest.Mo
     broker: ScriptedBroker = await script()
     broker.scripts["Metadata"] = [SILENCE] * 99
     async with fencepost.Client(broker.address) as kafka:
-        connection = await kafka.cluster.any_connection()
+        connection = await kafka._cluster.any_connection()
         monkeypatch.setattr(connection_module, "MOST_PENDING", 5)
         for _ in range(5):
             connection.post(9, METADATA.request(topics=[]))
@@ -225,7 +225,7 @@ async def test_a_stranger_may_not_make_us_take_much_memory(
     port = listeners[0].socket.getsockname()[1]
     async with fencepost.Client(f"127.0.0.1:{port}", default_api_timeout=0.3) as kafka:
         with pytest.raises(RetriableError, match="a frame of 2097152 bytes"):
-            await kafka.cluster.policy.run(kafka.cluster.refresh)
+            await kafka._cluster.policy.run(kafka._cluster.refresh)
 
 
 async def test_an_old_broker_is_asked_again_in_v0(script: Script) -> None:
@@ -233,7 +233,7 @@ async def test_an_old_broker_is_asked_again_in_v0(script: Script) -> None:
     broker: ScriptedBroker = await script()
     broker.scripts["ApiVersions"] = [b"\0\x23" + bytes(4)]
     async with fencepost.Client(broker.address) as kafka:
-        await kafka.cluster.refresh(["t"])
+        await kafka._cluster.refresh(["t"])
     [(_, first, told), (_, second, _)] = [one for one in broker.requests if one[0] == "ApiVersions"]
     assert (first, second) == (3, 0)
     assert told.client_software_name == "fencepost"
@@ -255,12 +255,12 @@ async def test_a_newer_leader_is_not_forgotten_for_older_metadata(script: Script
     place = fencepost.TopicPartition("t", 0)
     async with fencepost.Client(broker.address) as kafka:
         broker.scripts["Metadata"] = [told(5), told(6), told(8)]
-        await kafka.cluster.refresh(["t"])
-        assert kafka.cluster.leader_hint(place, 1, 7)
-        await kafka.cluster.refresh(["t"])
-        assert kafka.cluster.leader_epoch(place) == 7
-        await kafka.cluster.refresh(["t"])
-        assert kafka.cluster.leader_epoch(place) == 8
+        await kafka._cluster.refresh(["t"])
+        assert kafka._cluster.leader_hint(place, 1, 7)
+        await kafka._cluster.refresh(["t"])
+        assert kafka._cluster.leader_epoch(place) == 7
+        await kafka._cluster.refresh(["t"])
+        assert kafka._cluster.leader_epoch(place) == 8
 
 
 async def test_a_token_provider_that_fails(script: Script, caplog: pytest.LogCaptureFixture) -> None:
@@ -282,5 +282,5 @@ async def test_a_token_provider_that_fails(script: Script, caplog: pytest.LogCap
             sasl_oauth_token_provider=provider,
         ) as kafka:
             with pytest.raises(AuthenticationError, match=match):
-                await kafka.cluster.policy.run(kafka.cluster.refresh)
+                await kafka._cluster.policy.run(kafka._cluster.refresh)
     assert len(turns) == 3

@@ -9,8 +9,9 @@ import trio
 
 import fencepost
 from fencepost import TopicPartition
+from fencepost.client.consumer.unit_reader import TransactionTooLargeError
 from fencepost.client.consumer.whole_transaction import WholeTransaction
-from fencepost.client.consumer.whole_transactions import TransactionTooLargeError, WholeTransactions
+from fencepost.client.consumer.whole_transactions import WholeTransactions
 from fencepost.protocol.control_records import end_txn_marker
 from tests.kit.fetch_broker import ScriptedCluster
 from tests.unit.client.reading_kit import T0, Start
@@ -67,8 +68,8 @@ async def test_a_unit_can_be_read_after_its_commit(cluster: ScriptedCluster, sta
         consumer.assign([T0])
         units = consumer.transactions()
         unit = await following(units)
-        units.offsets()
-        units.committed()
+        units._reader.offsets()
+        units._reader.committed()
         assert values(unit) == [b"a", b"b"]
         assert values(unit) == [b"a", b"b"]
 

@@ -1,0 +1,357 @@
+"""Reads whole transactions: each committed one of the assigned partitions as one unit, never a part of it.
+
+How units are put together, and what cannot be known from the logs, stands in `core.whole`. Markers decide, whatever
+the isolation level is: it only says how early records come. With read_committed they come once nobody's older
+transaction is open below them; with read_uncommitted at once, so a transaction is given as soon as its own markers are
+there, and what is still undecided is held meanwhile.
+"""
+
+import logging
+from collections.abc import Iterator, Mapping
+from typing import Any, Generic
+
+import anyio
+import anyio.lowlevel
+
+from fencepost.client.consumer.chunk import RawFetch
+from fencepost.client.consumer.consumed import ConsumerRecord, deserialized
+from fencepost.client.consumer.fetch_state import PartitionState
+from fencepost.client.consumer.read_errors import CorruptRecordsError
+from fencepost.client.consumer.reader import Reader
+from fencepost.client.consumer.spill import Full, Spill
+from fencepost.client.consumer.whole_transaction import WholeTransaction
+from fencepost.client.core.group_types import CommittedOffset
+from fencepost.client.core.rewind_points import UnitRewindPoint
+from fencepost.client.core.whole import Assembler, Piece, Place, Unit
+from fencepost.client.core.whole_notes import MOST_NOTE_BYTES
+from fencepost.client.errors import ConfigError, KafkaError
+from fencepost.client.key_value import K, V
+from fencepost.client.network.cluster import Cluster
+from fencepost.protocol.batch_header import BatchHeader, CorruptBatch, read_header
+from fencepost.protocol.control_records import ControlType, control_type
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.records import decode_records
+from fencepost.protocol.topics import IsolationLevel, TopicPartition
+
+_LOG = logging.getLogger(__name__)
+
+
+class TransactionTooLargeError(KafkaError):
+    """What has to be held until it is complete is over `max_bytes`; `overflow="spill"` uses a temporary file."""
+
+
+class UnitReader(Generic[K, V]):
+    """The part of a consumer that gives whole transactions, and knows which offsets cut none of them."""
+
+    def __init__(self, cluster: Cluster, reader: Reader[K, V], max_bytes: int, overflow: str) -> None:
+        if overflow not in ("error", "spill"):
+            raise ConfigError(f"overflow: {overflow!r} must be 'error' or 'spill'")
+        if reader.config.enable_auto_commit:
+            raise ConfigError("transactions() needs enable_auto_commit off: commit when you have dealt with one")
+        self._policy = cluster.policy
+        self._reader = reader
+        self._limit = max_bytes
+        self._assembler = Assembler()
+        self._spill = Spill(max_bytes, to_file=overflow == "spill")
+        self._known: dict[TopicPartition, tuple[PartitionState, int]] = {}
+        self._begun: dict[TopicPartition, int] = {}
+        self._waiting: list[tuple[RawFetch, PartitionState, int]] = []
+        self._in_hand: Unit | None = None
+        self._base = UnitRewindPoint({})
+        self._offer: UnitRewindPoint | None = None  # the base once what was offered last is committed
+        self._offered: dict[TopicPartition, Place] = {}
+        self._saved: dict[TopicPartition, Place] = {}
+        self._told_of = 0
+        reader.keep_all()
+        for state in self._states().values():
+            if state.position is not None:
+                state.jump(state.position)  # what was fetched before lacks its markers
+        reader.fetcher.wake()
+
+    @property
+    def left_out(self) -> int:
+        """How many transactions were left out because they had begun before what was read (see the guide)."""
+        return self._assembler.left_out
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of batches that wait for their transaction to be complete."""
+        return self._assembler.held_bytes
+
+    @property
+    def spilled_bytes(self) -> int:
+        """How much was ever written to the temporary file."""
+        return self._spill.spilled_bytes
+
+    async def next(self) -> WholeTransaction[K, V]:
+        """The next unit. What was given before is done with."""
+        reader = self._reader
+        reader.rest()
+        self._done_with(self._in_hand)
+        self._in_hand = None
+        while True:
+            await self._follow_assignment()
+            too_large = self._feed_waiting()
+            await self._ask_for_ends()
+            await anyio.lowlevel.checkpoint()
+            await reader.group.let_act()
+            reader.progress.check()
+            if self._has_changed():
+                continue
+            # From here on nothing waits: a cancelled read has either given a unit or left it where it is.
+            unit = self._assembler.ready() if self._all_placed() else None
+            self._drop()
+            if unit is not None:
+                self._in_hand = unit
+                for base in self._bases():
+                    base.given = True
+                reader.give()
+                return WholeTransaction(self._records, unit)
+            if too_large is not None:
+                raise too_large
+            if not self._assembler.wants_fence():
+                await self._read_more()
+
+    async def _read_more(self) -> None:
+        """Have one more answer wait to be fed; in a call of its own, so no variable holds it during the next wait."""
+        raw = await self._reader.next_raw()
+        state = self._states()[raw.partition]
+        self._waiting.append((raw, state, state.turn))
+        self._reader.rest()
+
+    # -- partitions
+
+    def _states(self) -> Mapping[TopicPartition, PartitionState]:
+        return self._reader.fetcher.states
+
+    def _all_placed(self) -> bool:
+        """Whether every assigned partition is read: nothing is complete while one of them is not."""
+        return all(partition in self._known for partition in self._states())
+
+    def _has_changed(self) -> bool:
+        """Whether a partition that is read has gone or jumped: what is complete may not be ours to give."""
+        states = self._states()
+        return any(states.get(p) is not state or state.turn != turn for p, (state, turn) in self._known.items())
+
+    async def _follow_assignment(self) -> None:
+        """Begin with partitions that have come or jumped, and let go of those that have gone."""
+        states = self._states()
+        for partition, (state, turn) in list(self._known.items()):
+            if states.get(partition) is state and state.turn != turn and state.position == self._reached(partition):
+                # Only what was fetched ahead is dropped, to make room: what was seen before stays as it is.
+                self._known[partition] = (state, state.turn)
+                self._waiting = [(raw, its, its.turn if its is state else at) for raw, its, at in self._waiting]
+            elif states.get(partition) is not state or state.turn != turn:
+                del self._known[partition]
+                if states.get(partition) is not state:
+                    for base in self._bases():
+                        base.safe.pop(partition, None)  # somebody else may have gone on with it meanwhile
+                    self._saved.pop(partition, None)
+                self._assembler.stop(partition)
+        self._waiting = [
+            (raw, state, turn)
+            for raw, state, turn in self._waiting
+            if states.get(raw.partition) is state and state.turn == turn
+        ]
+        for partition, state in list(states.items()):
+            if partition in self._known:
+                if not state.chunks and state.position is not None and not self._is_waiting(partition):
+                    self._assembler.advance(partition, state.position)
+            elif state.position is not None:
+                await self._begin(partition, state)
+
+    def _reached(self, partition: TopicPartition) -> int | None:
+        """Where what was taken from a partition ends."""
+        ends = [raw.next_offset for raw, _, _ in self._waiting if raw.partition == partition]
+        return ends[-1] if ends else self._assembler.frontier(partition)
+
+    def _is_waiting(self, partition: TopicPartition) -> bool:
+        return any(raw.partition == partition for raw, _, _ in self._waiting)
+
+    async def _begin(self, partition: TopicPartition, state: PartitionState) -> None:
+        turn = state.turn
+        starts = [raw.start_offset for raw, its, at in self._waiting if its is state and at == turn]
+        start = starts[0] if starts else state.position
+        assert start is not None
+        safe = self._base.safe.get(partition)
+        note = safe.note if safe is not None and safe.offset == start else None
+        if note is None and self._reader.has_group:
+            asked = self._reader.group.fetch_committed
+            found = await self._policy.run(lambda: asked([partition]), what="committed offsets")
+            committed = found.get(partition)
+            if committed is not None:
+                self._saved[partition] = Place(committed.offset, committed.metadata)
+            note = committed.metadata if committed is not None and committed.offset == start else None
+            if self._states().get(partition) is not state or state.turn != turn:
+                return
+        self._assembler.start(partition, start, note)
+        for base in self._bases():
+            if not base.given or partition not in base.safe:  # an abort takes back what was given before a seek
+                base.safe[partition] = Place(start, note or "")
+        self._begun[partition] = start
+        self._known[partition] = (state, turn)
+
+    # -- what comes in
+
+    def _feed_waiting(self) -> TransactionTooLargeError | None:
+        """Take in what was fetched, as far as there is room; the error where there is none.
+
+        What is left waits for the next round: units that are given make room. Nothing is taken in twice.
+        """
+        waiting, self._waiting = self._waiting, []
+        for number, (raw, state, turn) in enumerate(waiting):
+            if self._known.get(raw.partition) != (state, turn):
+                self._waiting.append((raw, state, turn))  # it is placed in the next round
+                continue
+            for fed, (at, header) in enumerate(raw.batches):
+                try:
+                    if header.next_offset > raw.start_offset:
+                        self._feed(raw, at, header)
+                except (CorruptBatch, TransactionTooLargeError, OSError) as wrong:
+                    rest = raw._replace(batches=raw.batches[fed:])
+                    self._waiting += [(rest, state, turn), *waiting[number + 1 :]]
+                    if isinstance(wrong, TransactionTooLargeError):
+                        return wrong
+                    if isinstance(wrong, OSError):
+                        raise
+                    raise CorruptRecordsError(raw.partition, header.base_offset, str(wrong)) from wrong
+            self._assembler.advance(raw.partition, raw.next_offset)
+        return None
+
+    def _feed(self, raw: RawFetch, at: int, header: BatchHeader) -> None:
+        if header.is_control:
+            kind = control_type(raw.buffer, at, header)
+            if kind in (ControlType.COMMIT, ControlType.ABORT):
+                self._assembler.end(
+                    raw.partition,
+                    header.base_offset,
+                    header.producer_id,
+                    header.producer_epoch,
+                    commit=kind is ControlType.COMMIT,
+                )
+                self._tell_of_cut_ones(raw.partition, header.base_offset)
+            return
+        data = memoryview(raw.buffer)[at : at + header.size_bytes]
+        held = self._hold(data, header, raw.partition)
+        piece = Piece(raw.partition, header.base_offset, header.next_offset, header.size_bytes, held)
+        if not self._assembler.add(
+            piece,
+            header.producer_id,
+            header.producer_epoch,
+            header.base_sequence,
+            transactional=header.is_transactional,
+        ):
+            self._spill.free(held)
+
+    def _tell_of_cut_ones(self, partition: TopicPartition, offset: int) -> None:
+        if self._assembler.left_out > self._told_of:
+            self._told_of = self._assembler.left_out
+            _LOG.warning("%s: skipped the transaction that ends at offset %d: its begin is not read", partition, offset)
+
+    def _hold(self, data: memoryview, header: BatchHeader, partition: TopicPartition) -> Any:
+        try:
+            return self._spill.put(data)
+        except Full:
+            largest = self._assembler.largest()
+            who, where, first = (header.producer_id, header.producer_epoch), partition, header.base_offset
+            if largest is not None:
+                who, where, first = (largest.producer_id, largest.epoch), largest.partition, largest.first_offset
+            raise TransactionTooLargeError(
+                f"more than {self._limit} bytes wait for their transactions to be complete: producer {who[0]} epoch"
+                f" {who[1]} has the most of it, in {where} from offset {first}"
+            ) from None
+
+    async def _ask_for_ends(self) -> None:
+        """The fence: whoever has an end from after a marker, and reads up to it, has seen the whole transaction."""
+        if not self._assembler.wants_fence():
+            return
+        number = self._assembler.asked()
+        try:
+            positions = self._reader.committer.positions
+            partitions = self._assembler.partitions
+            ends = await positions.end_offsets(*partitions, isolation=IsolationLevel.READ_UNCOMMITTED)
+        except BaseException:
+            self._assembler.not_asked()
+            raise
+        self._assembler.fence(number, ends)
+
+    def _drop(self) -> None:
+        for piece in self._assembler.dropped:
+            self._spill.free(piece.held)
+        self._assembler.dropped.clear()
+
+    def _done_with(self, unit: Unit | None) -> None:
+        for share in unit.shares if unit is not None else ():
+            for piece in share.pieces:
+                self._spill.free(piece.held)
+
+    def _records(self, piece: Piece) -> Iterator[ConsumerRecord[K, V]]:
+        data = self._spill.get(piece.held)
+        start = self._begun.get(piece.partition, 0)  # where reading began: its first batch may begin before
+        for record in decode_records(data, 0, read_header(data)):
+            if record.offset >= start:
+                yield deserialized(piece.partition, record, self._reader.config)
+
+    # -- what a consumer asks of it
+
+    @property
+    def given(self) -> bool:
+        """Whether something was given that is not committed."""
+        return self._base.given
+
+    def _bases(self) -> tuple[UnitRewindPoint, ...]:
+        return (self._base,) if self._offer is None else (self._base, self._offer)
+
+    def offsets(self) -> dict[TopicPartition, CommittedOffset]:
+        """Where the group goes on, with a note for each partition; nothing in it cuts a transaction.
+
+        Raises KafkaError (OFFSET_METADATA_TOO_LARGE) where a note would be longer than brokers take.
+        """
+        self._offered = self._assembler.places()
+        self._offer = UnitRewindPoint({**self._base.safe, **self._offered})
+        found = {}
+        for partition, place in self._offered.items():
+            if len(place.note) > MOST_NOTE_BYTES:
+                raise KafkaError(
+                    f"{partition}: too many transactions have ended while one from offset {place.offset} is open: their"
+                    f" note has {len(place.note)} bytes",
+                    code=ErrorCode.OFFSET_METADATA_TOO_LARGE,
+                )
+            state = self._known[partition][0]
+            if place != self._saved.get(partition) and self._states().get(partition) is state:
+                found[partition] = CommittedOffset(place.offset, state.leader_epoch, place.note)
+        return found | self._sought()
+
+    def _sought(self) -> dict[TopicPartition, CommittedOffset]:
+        """Where the program has sought to and nothing was read yet: there is nothing yet to say beside it."""
+        found = {}
+        for partition, state in self._states().items():
+            at = state.position
+            if at is None or at in (state.committed, self._reached(partition)):
+                continue
+            if self._known.get(partition) != (state, state.turn):
+                found[partition] = CommittedOffset(at)
+        return found
+
+    def committed(self) -> None:
+        """What `offsets` said last is committed; what was given or sought since stays after it."""
+        if self._offer is not None:
+            self._base, self._offer = self._offer, None
+        self._saved.update(self._offered)
+
+    def rewind(self) -> None:
+        """Everything that was given since the last commit comes again."""
+        if self._base.given:
+            self._base.given = False
+            for partition, (state, _) in self._known.items():
+                if partition in self._base.safe:
+                    state.start_at(self._base.safe[partition].offset)
+
+    def forget(self) -> None:
+        """Nobody knows what is committed: the group is asked."""
+        self._base, self._offer = UnitRewindPoint({}), None
+        self._saved.clear()
+
+    def close(self) -> None:
+        """The consumer is closed."""
+        self._spill.close()
