@@ -14,7 +14,7 @@ from fencepost.broker.handlers.produce_append import (
     write_all,
 )
 from fencepost.broker.handlers.produce_reply import Write
-from fencepost.broker.handlers.repeated_produce import RepeatedProduce
+from fencepost.broker.handlers.repeated_produce import KnownRequest, RepeatedProduce
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.network.reply import Reply
 from fencepost.coordinator.metadata.topic_names import INTERNAL_TOPICS
@@ -37,7 +37,9 @@ def handle(node: ProduceBroker, request: ProduceRequest, context: RequestContext
     Returns a coroutine only if the coordinator must verify a transaction, a thread writes a large batch, or the
     producer is throttled.
     """
-    return write_all(node, request, context, *_resolve(node, request, context))
+    known = context.repeated
+    resolved = known.resolve(node, request) if isinstance(known, KnownRequest) else None
+    return write_all(node, request, context, *(resolved or _resolve(node, request, context)))
 
 
 def _resolve(

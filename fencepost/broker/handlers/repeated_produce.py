@@ -1,14 +1,15 @@
 """Produce requests that repeat an earlier one of their connection in all but the correlation id and the batch.
 
-A producer sends the same request again and again: one topic, one partition, a new batch. So the connection keeps the
-first one decoded, by its bytes before the batch. A later frame that begins with these bytes needs no header, no
-decoding and no look-up of its topic; its response differs in three numbers. Nothing else is shorter: the request passes
-`Connection._handle`, its transaction is verified and its batch is appended as for any other request.
+A producer sends the same request again and again: one topic, one partition, a new batch. So a connection keeps what its
+first one said, by the bytes before the batch. A later frame that begins with these bytes needs no decoding, and its
+response differs in three numbers. Nothing else is shorter: the request passes `Connection._handle` and its handler, its
+topic is looked up, its transaction is verified and its batch is appended as for any other request.
 
 The table pays for itself in the bench's rows of acknowledgements and transactions (docs/decisions/0049).
 """
 
 import struct
+from typing import TypeAlias
 
 from fencepost.broker.handlers.produce_append import (
     ATTRIBUTES_LOW_BYTE,
@@ -16,16 +17,15 @@ from fencepost.broker.handlers.produce_append import (
     TRANSACTIONAL,
     ZSTD_SINCE,
     ProduceBroker,
-    write_all,
 )
 from fencepost.broker.handlers.produce_reply import Write
-from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.results import Ticket
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.network.dispatch import Route
-from fencepost.broker.network.reply import Encoded, Reply
+from fencepost.broker.network.reply import Encoded
 from fencepost.coordinator.metadata.topic_names import INTERNAL_TOPICS
 from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.headers import read_request_header
 from fencepost.protocol.messages.api00_produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -37,12 +37,17 @@ from fencepost.protocol.messages.api00_produce import (
 from fencepost.protocol.topics import TopicPartition
 from fencepost.protocol.varints import Malformed, get_varint, put_varint
 
-KNOWN_MAX = 256
-PREFIX_BYTES_MAX = 1024
+KNOWN_MAX = 64
+PREFIX_BYTES_MAX = 512
 PREFIX_LENGTHS_MAX = 4
+"""Each length is one more look into the table for every request that is not in it."""
+REFUSED_MAX = 4096
+"""A full table is emptied after so many requests that had no room in it."""
 LENGTH_BYTES_MAX = 5
 
 _OK = ErrorCode.NONE  # a global: reading a member from its enum costs twenty times as much
+_new = object.__new__
+"""Makes a message without the defaults of its fields, as the decoders do: a fifth of the time."""
 _PRODUCE_KEY = b"\0\0"
 _KEY_AND_VERSION, _CORRELATION_ID, _PREFIX_START = slice(0, 4), slice(4, 8), 8
 _LENGTH = struct.Struct(">i")
@@ -52,33 +57,28 @@ _PLACEHOLDERS = (-0x0102030405060708, -0x1112131415161718, -0x2122232425262728)
 _NO_TAGS = b"\0\0\0"
 """What ends a flexible version after the batch: no tagged fields of the partition, the topic and the request."""
 
+Writes: TypeAlias = list[Write]
 
-class _KnownRequest:
-    """A decoded request and the encoded response to it. Only the batch and the numbers of the ticket are missing."""
+
+class KnownRequest:
+    """A request without its batch, and the encoded response to it without the numbers of its ticket."""
 
     __slots__ = (
         "_after",
         "_before",
-        "_context",
+        "_client",
+        "_flexible",
+        "_index",
         "_pack",
-        "_part",
-        "flexible",
+        "_request",
+        "_route",
+        "_topic",
         "key_and_version",
-        "log",
-        "request",
-        "route",
     )
 
-    def __init__(self, route: Route, request: ProduceRequest, context: RequestContext, log: PartitionLog) -> None:
+    def __init__(self, route: Route, request: ProduceRequest, context: RequestContext) -> None:
         topic = request.topic_data[0]
         index = topic.partition_data[0].index
-        self._part = PartitionProduceData(index=index)
-        self.request = ProduceRequest(
-            transactional_id=request.transactional_id,
-            acks=request.acks,
-            timeout_ms=request.timeout_ms,
-            topic_data=[TopicProduceData(name=topic.name, topic_id=topic.topic_id, partition_data=[self._part])],
-        )
         offset, time_ms, start = _PLACEHOLDERS
         answer = PartitionProduceResponse(
             index=index, base_offset=offset, log_append_time_ms=time_ms, log_start_offset=start
@@ -87,51 +87,76 @@ class _KnownRequest:
         encoded = b"".join(route.encode(ProduceResponse(responses=topics)))
         self._before, self._after = encoded.split(_NUMBERS.pack(*_PLACEHOLDERS))
         self._pack = struct.Struct(f">{len(self._before)}sqqq{len(self._after)}s").pack
-        self._context = context
-        self.flexible = route.api.request.is_flexible(route.version)
-        self.key_and_version = struct.pack(">hh", context.api_key, context.api_version)
-        self.log = log
-        self.route = route._replace(handle=self._handle)
+        self._route = route
+        self._request = request.transactional_id, request.acks, request.timeout_ms
+        self._topic = topic.name, topic.topic_id
+        self._index = index
+        self._client = context.client_id, context.client_host, context.listener
+        self._flexible = route.api.request.is_flexible(route.version)
+        self.key_and_version = struct.pack(">hh", route.api.key, route.version)
 
-    def put_batch(self, frame: memoryview, head: bytes, end: int) -> bool:
-        """Put the frame's batch into `request`. False: the frame does not end with a batch and no tagged fields."""
-        if self.flexible:
+    def with_batch(self, batch: bytes | memoryview) -> ProduceRequest:
+        """The whole request. Each repetition has its own, as if it had been decoded."""
+        part, topic, request = _new(PartitionProduceData), _new(TopicProduceData), _new(ProduceRequest)
+        part.index, part.records, part.unknown_tags = self._index, batch, None
+        topic.name, topic.topic_id = self._topic
+        topic.partition_data, topic.unknown_tags = [part], None
+        request.transactional_id, request.acks, request.timeout_ms = self._request
+        request.topic_data, request.unknown_tags = [topic], None
+        return request
+
+    def prefix_in(self, frame: memoryview) -> bytes | None:
+        """The bytes of `frame` up to the length of its batch; None if they are not the usual encoding of this request.
+
+        A frame of the usual encoding has no other structure: no unknown tagged fields, and no bytes after the last one.
+        """
+        empty = self._route.api.request.encode(self.with_batch(b""), self._route.version)
+        usual = empty[: -len(_rest_of(0, self._flexible))]
+        body_start = read_request_header(frame).body_start
+        end = body_start + len(usual)
+        return bytes(frame[:end]) if frame[body_start:end] == usual else None
+
+    def read(self, frame: memoryview, head: bytes, end: int) -> tuple[Route, ProduceRequest, RequestContext] | None:
+        """Read a frame whose batch's length stands at `end`. None: the frame does not end with one batch."""
+        if self._flexible:
             try:
                 length, start = get_varint(head, end)
             except Malformed:
-                return False
+                return None
             stop = start + length - 1
             if frame[stop:] != _NO_TAGS:
-                return False
+                return None
         else:
             start = end + _LENGTH.size
             stop = start + _LENGTH.unpack_from(head, end)[0]
             if stop != len(frame):
-                return False
+                return None
         if stop - start <= ATTRIBUTES_LOW_BYTE:
-            return False
-        self._part.records = frame[start:stop]
-        return True
+            return None
+        (correlation_id,) = _LENGTH.unpack(head[_CORRELATION_ID])
+        route = self._route
+        context = RequestContext(route.api.key, route.version, correlation_id, *self._client)
+        context.repeated = self
+        return route, self.with_batch(frame[start:stop]), context
 
-    def context(self, correlation_id: int) -> RequestContext:
-        """The context of a repetition: the same connection and, but for the correlation id, the same header."""
-        known = self._context
-        return RequestContext(
-            known.api_key, known.api_version, correlation_id, known.client_id, known.client_host, known.listener
-        )
-
-    def _handle(self, node: ProduceBroker, request: ProduceRequest, context: RequestContext) -> Reply:
-        log, batch = self.log, self._part.records
-        assert batch is not None
-        self._part.records = None  # else the table would keep the connection's input buffer
-        write = Write(log.tp, log, batch, _OK)
+    def resolve(self, node: ProduceBroker, request: ProduceRequest) -> tuple[Writes, Writes, Writes] | None:
+        """As the handler resolves any request. None: its topic or log is not here, so the handler has to say why."""
+        name, topic_id = self._topic
+        if self._route.version >= TOPIC_ID_SINCE:
+            image = node.metadata.image.topics_by_id.get(topic_id)
+            name = "" if image is None else image.name
+        tp = tuple.__new__(TopicPartition, (name, self._index))
+        log = node.partition(tp)
+        batch = request.topic_data[0].partition_data[0].records
+        if log is None or batch is None or name in INTERNAL_TOPICS:
+            return None
+        write = Write(tp, log, batch, _OK)
         write.template = self._encoded
-        counters = write.counters = node.metrics.topics[log.tp.topic]
+        counters = write.counters = node.metrics.topics[name]
         counters.produce_requests += 1
         writes = [write]
         transactional = writes if batch[ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL else []
-        large = writes if len(batch) >= node.large_writes.from_bytes else []
-        return write_all(node, request, context, writes, transactional, large)
+        return writes, transactional, writes if len(batch) >= node.large_writes.from_bytes else []
 
     def _encoded(self, ticket: Ticket) -> Encoded:
         """The response to a batch that was appended."""
@@ -142,13 +167,16 @@ class _KnownRequest:
 class RepeatedProduce:
     """The Produce requests that one connection has sent and may repeat: at most `KNOWN_MAX`, with short names."""
 
-    __slots__ = ("_ends", "_known", "_node")
+    __slots__ = ("_ends", "_known", "_refused", "_unusual")
 
-    def __init__(self, node: ProduceBroker) -> None:
-        self._node = node
-        self._known: dict[bytes, _KnownRequest] = {}
+    def __init__(self) -> None:
+        self._known: dict[bytes, KnownRequest] = {}
         self._ends: list[int] = []
-        """Positions in a frame where the length of a known request's batch may stand, the latest first."""
+        """Positions in a frame where the length of a known request's batch may stand."""
+        self._refused = 0
+        """Requests that had no room in the table since it was emptied last."""
+        self._unusual = False
+        """The client encodes its requests in another way than others do; all of them are decoded."""
 
     def find(self, frame: memoryview) -> tuple[Route, ProduceRequest, RequestContext] | None:
         """Read a frame that repeats a known request. None: the frame has to be decoded."""
@@ -156,44 +184,43 @@ class RepeatedProduce:
             return None
         for end in self._ends:
             head = bytes(frame[: end + LENGTH_BYTES_MAX])
-            prefix = head[_PREFIX_START:end]
-            known = self._known.get(prefix)
+            known = self._known.get(head[_PREFIX_START:end])
             if known is not None and known.key_and_version == head[_KEY_AND_VERSION]:
-                if self._node.partition(known.log.tp) is not known.log:
-                    del self._known[prefix]  # the topic was deleted, or the log was opened again
-                    return None
-                if len(head) < end + LENGTH_BYTES_MAX or not known.put_batch(frame, head, end):
-                    return None
-                (correlation_id,) = _LENGTH.unpack(head[_CORRELATION_ID])
-                return known.route, known.request, known.context(correlation_id)
+                return known.read(frame, head, end) if len(head) == end + LENGTH_BYTES_MAX else None
         return None
 
     def learn(self, frame: memoryview, route: Route, request: ProduceRequest, context: RequestContext) -> None:
-        """Keep a decoded request if its frame ends with its one batch, for a partition that this broker leads."""
+        """Keep a decoded request, if it has one batch and the usual encoding, and if there is room."""
         if route.version < ZSTD_SINCE or len(request.topic_data) != 1 or len(request.topic_data[0].partition_data) != 1:
             return
-        part = request.topic_data[0].partition_data[0]
-        length = len(part.records) if part.records is not None else 0
+        batch = request.topic_data[0].partition_data[0].records
+        if not batch or self._unusual:
+            return
         flexible = route.api.request.is_flexible(route.version)
-        lead, tail = (put_varint(length + 1), _NO_TAGS) if flexible else (_LENGTH.pack(length), b"")
-        start = len(frame) - len(tail) - length
-        end = start - len(lead)
-        if not length or end > PREFIX_BYTES_MAX or frame[end:start] != lead or frame[start + length :] != tail:
+        end = len(frame) - len(batch) - len(_rest_of(len(batch), flexible))
+        if end > PREFIX_BYTES_MAX or not self._has_room(end):
             return
-        log = self._log_of(request.topic_data[0], part.index, route.version)
-        if log is None:
+        known = KnownRequest(route, request, context)
+        prefix = known.prefix_in(frame)
+        if prefix is None or len(prefix) != end:
+            self._unusual = True
             return
-        if len(self._known) >= KNOWN_MAX:
+        if end not in self._ends:
+            self._ends.append(end)
+        self._known[prefix[_PREFIX_START:]] = known
+
+    def _has_room(self, end: int) -> bool:
+        """Whether to keep one more. If a connection turns to other partitions, the table is emptied after a while."""
+        if len(self._known) < KNOWN_MAX and (end in self._ends or len(self._ends) < PREFIX_LENGTHS_MAX):
+            return True
+        self._refused += 1
+        if self._refused >= REFUSED_MAX:
             self._known.clear()
             self._ends.clear()
-        self._known[bytes(frame[_PREFIX_START:end])] = _KnownRequest(route, request, context, log)
-        if end not in self._ends:
-            self._ends.insert(0, end)
-            del self._ends[PREFIX_LENGTHS_MAX:]
+            self._refused = 0
+        return False
 
-    def _log_of(self, topic: TopicProduceData, index: int, version: int) -> PartitionLog | None:
-        name = topic.name
-        if version >= TOPIC_ID_SINCE:
-            image = self._node.metadata.image.topics_by_id.get(topic.topic_id)
-            name = "" if image is None else image.name
-        return None if name in INTERNAL_TOPICS else self._node.partition(TopicPartition(name, index))
+
+def _rest_of(batch_bytes: int, flexible: bool) -> bytes:
+    """What surrounds a batch of this size: its length before it, and the end of the request."""
+    return put_varint(batch_bytes + 1) + _NO_TAGS if flexible else _LENGTH.pack(batch_bytes)

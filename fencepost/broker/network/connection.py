@@ -121,8 +121,9 @@ class Connection:
         self._scope.cancel()
 
     def release_idle_memory(self) -> None:
-        """Replace a large input buffer by a small one while the client sends nothing."""
+        """Keep a small input buffer and no repeated requests while the client sends nothing."""
         self._frames.shrink()
+        self._repeated = None
 
     def _send(self) -> Unfinished:
         return self._responses.send(self._made_progress)
@@ -224,7 +225,7 @@ class Connection:
             raise
         if route.repeated is not None:
             if self._repeated is None:
-                self._repeated = route.repeated(self._node)
+                self._repeated = route.repeated()
             self._repeated.learn(frame, route, request, context)
         return route, request, context
 

@@ -17,10 +17,11 @@ class RequestContext:
     """One request's header and the client's host.
 
     `listener` is the address that this client should use for this broker: the advertised address, or without one the
-    local address of this connection.
+    local address of this connection. `repeated` is what the connection knows of a request that repeats an earlier one
+    (`dispatch.RepeatedRequests`); only the handler of that API reads it.
     """
 
-    __slots__ = ("api_key", "api_version", "client_host", "client_id", "correlation_id", "listener")
+    __slots__ = ("api_key", "api_version", "client_host", "client_id", "correlation_id", "listener", "repeated")
 
     def __init__(
         self,
@@ -37,6 +38,7 @@ class RequestContext:
         self.client_id = client_id
         self.client_host = client_host
         self.listener = listener
+        self.repeated: object | None = None
 
 
 class CloseConnection(Exception):

@@ -60,8 +60,8 @@ class Route(NamedTuple):
     """The generated encoder of the response. After an error, `api.response.encode_parts` raises one that explains."""
     header_end: bytes
     """The bytes after the correlation id in a response's header."""
-    repeated: Callable[[Any], RepeatedRequests] | None
-    """Makes a connection's table of repeated requests from the broker; None: every request is decoded."""
+    repeated: Callable[[], RepeatedRequests] | None
+    """Makes a connection's table of repeated requests; None: every request is decoded."""
 
 
 class Dispatch:
