@@ -63,8 +63,8 @@ def bootstrap_option(command: F) -> F:
 
 def properties(context: click.Context) -> dict[str, Any]:
     """What the file says, and over it what stands on the command line."""
-    _, told = context.meta.get(_FILE, (None, {}))
-    return {**told, **context.meta.get(_SINGLE, {})}
+    _, values = context.meta.get(_FILE, (None, {}))
+    return {**values, **context.meta.get(_SINGLE, {})}
 
 
 def config_file(context: click.Context) -> Path | None:
@@ -104,8 +104,8 @@ def _singles(context: click.Context, parameter: click.Parameter, assignments: tu
 
 def _bootstrap(context: click.Context, parameter: click.Parameter, value: str) -> str:
     if is_default(context, "bootstrap"):
-        told = properties(context)
-        value = next((str(told[name]) for name in BOOTSTRAP_NAMES if name in told), value)
+        values = properties(context)
+        value = next((str(values[name]) for name in BOOTSTRAP_NAMES if name in values), value)
     return ",".join(_with_port(server.strip()) for server in value.split(","))
 
 

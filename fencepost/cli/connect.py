@@ -117,8 +117,8 @@ def fail(message: str, *hints: str, error: str | None = None, exit_code: int = E
     """
     context = click.get_current_context(silent=True)
     if context is not None and context.params.get("as_json"):
-        told = {"error": error, "message": message, "hint": " ".join(hints) or None}
-        click.echo(json.dumps(told), err=True)
+        answer = {"error": error, "message": message, "hint": " ".join(hints) or None}
+        click.echo(json.dumps(answer), err=True)
     else:
         click.echo("\n  ".join([f"fencepost: {message}", *hints]), err=True)
     sys.exit(exit_code)

@@ -19,11 +19,11 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Columns under their heads, as wide as needed; numbers stand right. What has no head (a remark) may lack."""
     rows = list(rows)
-    told = [[cell(value) if value or name else "" for name, value in zip(head, row, strict=True)] for row in rows]
+    texts = [[cell(value) if value or name else "" for name, value in zip(head, row, strict=True)] for row in rows]
     numbers = [all(isinstance(row[i], int) for row in rows) for i in range(len(head))]
-    widths = [max([len(name), *(len(row[i]) for row in told)]) for i, name in enumerate(head)]
+    widths = [max([len(name), *(len(row[i]) for row in texts)]) for i, name in enumerate(head)]
     lines = []
-    for row in [list(head), *told]:
+    for row in [list(head), *texts]:
         cells = [
             text.rjust(width) if numbers[i] else text.ljust(width)
             for i, (text, width) in enumerate(zip(row, widths, strict=True))

@@ -50,8 +50,10 @@ def describe_command(broker: Broker) -> None:
     async def talk(admin: "Admin") -> Any:
         return await admin.describe_cluster(), await admin.describe_features(), await _quorum(admin)
 
-    told, features, quorum = broker.ask(talk)
-    broker.tell(cluster_text.cluster_json(told, features, quorum), cluster_text.cluster_text(told, features, quorum))
+    described, features, quorum = broker.ask(talk)
+    broker.tell(
+        cluster_text.cluster_json(described, features, quorum), cluster_text.cluster_text(described, features, quorum)
+    )
 
 
 async def _quorum(admin: "Admin") -> Any:
@@ -74,9 +76,10 @@ def brokers_command(fenced: bool, broker: Broker) -> None:
     Example:
       fencepost cluster brokers
     """
-    told = broker.ask(lambda admin: admin.describe_cluster(include_fenced=fenced))
+    described = broker.ask(lambda admin: admin.describe_cluster(include_fenced=fenced))
     broker.tell(
-        [cluster_text.broker_json(one, told.controller_id) for one in told.brokers], cluster_text.brokers_text(told)
+        [cluster_text.broker_json(one, described.controller_id) for one in described.brokers],
+        cluster_text.brokers_text(described),
     )
 
 
@@ -89,8 +92,8 @@ def features_command(broker: Broker) -> None:
     Example:
       fencepost cluster features
     """
-    told = broker.ask(lambda admin: admin.describe_features())
-    broker.tell(cluster_text.features_json(told), cluster_text.features_text(told))
+    described = broker.ask(lambda admin: admin.describe_features())
+    broker.tell(cluster_text.features_json(described), cluster_text.features_text(described))
 
 
 @cluster.command("set-feature", short_help="Set a feature to another level.")

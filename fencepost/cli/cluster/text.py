@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 # -- the cluster
 
 
-def cluster_text(told: "ClusterDescription", features: "FeatureLevels", quorum: "QuorumDescription | None") -> str:
+def cluster_text(described: "ClusterDescription", features: "FeatureLevels", quorum: "QuorumDescription | None") -> str:
     """The cluster in a few lines and two tables."""
     facts = [
-        ("cluster id", cell(told.cluster_id)),
-        ("controller", f"broker {told.controller_id}" if told.controller_id >= 0 else "none now"),
+        ("cluster id", cell(described.cluster_id)),
+        ("controller", f"broker {described.controller_id}" if described.controller_id >= 0 else "none now"),
     ]
     if quorum is not None:
         voters = ", ".join(str(one.replica_id) for one in quorum.voters) or "none"
@@ -37,11 +37,11 @@ def cluster_text(told: "ClusterDescription", features: "FeatureLevels", quorum: 
             )
         )
     lines = [f"{name:<12}{value}" for name, value in facts]
-    return "\n".join([*lines, "", brokers_text(told), "", features_text(features)])
+    return "\n".join([*lines, "", brokers_text(described), "", features_text(features)])
 
 
 def cluster_json(
-    told: "ClusterDescription", features: "FeatureLevels", quorum: "QuorumDescription | None"
+    described: "ClusterDescription", features: "FeatureLevels", quorum: "QuorumDescription | None"
 ) -> dict[str, Any]:
     voters = None
     if quorum is not None:
@@ -53,18 +53,18 @@ def cluster_json(
             "observers": [one.replica_id for one in quorum.observers],
         }
     return {
-        "cluster_id": told.cluster_id,
-        "controller_id": told.controller_id,
-        "brokers": [broker_json(one, told.controller_id) for one in told.brokers],
+        "cluster_id": described.cluster_id,
+        "controller_id": described.controller_id,
+        "brokers": [broker_json(one, described.controller_id) for one in described.brokers],
         "features": features_json(features)["features"],
         "quorum": voters,
     }
 
 
-def brokers_text(told: "ClusterDescription") -> str:
+def brokers_text(described: "ClusterDescription") -> str:
     rows = []
-    for one in told.brokers:
-        notes = ["controller"] if one.broker_id == told.controller_id else []
+    for one in described.brokers:
+        notes = ["controller"] if one.broker_id == described.controller_id else []
         notes += ["fenced"] if one.fenced else []
         rows.append((one.broker_id, one.host, str(one.port), one.rack, ", ".join(notes)))
     return table(("BROKER", "HOST", "PORT", "RACK", ""), rows)
@@ -74,25 +74,27 @@ def broker_json(one: "BrokerInfo", controller_id: int) -> dict[str, Any]:
     return {**one._asdict(), "controller": one.broker_id == controller_id}
 
 
-def features_text(told: "FeatureLevels") -> str:
-    if not told.finalized and not told.supported:
+def features_text(described: "FeatureLevels") -> str:
+    if not described.finalized and not described.supported:
         return "The broker reports no features."
     rows = []
-    for name in sorted({*told.finalized, *told.supported}):
-        low, high = told.supported.get(name, (0, 0))
-        rows.append((name, told.finalized.get(name, 0), f"{low} to {high}" if name in told.supported else "unknown"))
+    for name in sorted({*described.finalized, *described.supported}):
+        low, high = described.supported.get(name, (0, 0))
+        rows.append(
+            (name, described.finalized.get(name, 0), f"{low} to {high}" if name in described.supported else "unknown")
+        )
     return table(("FEATURE", "LEVEL", "POSSIBLE"), rows)
 
 
-def features_json(told: "FeatureLevels") -> dict[str, Any]:
+def features_json(described: "FeatureLevels") -> dict[str, Any]:
     return {
-        "epoch": told.epoch,
+        "epoch": described.epoch,
         "features": {
             name: {
-                "level": told.finalized.get(name, 0),
-                "supported": list(told.supported[name]) if name in told.supported else None,
+                "level": described.finalized.get(name, 0),
+                "supported": list(described.supported[name]) if name in described.supported else None,
             }
-            for name in sorted({*told.finalized, *told.supported})
+            for name in sorted({*described.finalized, *described.supported})
         },
     }
 
@@ -160,13 +162,13 @@ def elections_text(elected: "Mapping[TopicPartition, bool]", refused: "Mapping[T
 def elections_json(
     elected: "Mapping[TopicPartition, bool]", refused: "Mapping[TopicPartition, KafkaError]"
 ) -> list[dict[str, Any]]:
-    told: list[dict[str, Any]] = [
+    rows: list[dict[str, Any]] = [
         {"partition": json_value(p), "elected": new, "refused": None} for p, new in sorted(elected.items())
     ]
-    told += [
+    rows += [
         {"partition": json_value(p), "elected": False, "refused": str(error)} for p, error in sorted(refused.items())
     ]
-    return told
+    return rows
 
 
 def moves_text(found: "Mapping[TopicPartition, Reassignment]") -> str:

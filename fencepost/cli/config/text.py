@@ -55,8 +55,8 @@ def explained_text(entries: "Iterable[ConfigEntry]") -> str:
         notes = f"  ({_notes(entry)})" if _notes(entry) else ""
         lines = [f"{entry.name} = {shown_value(entry.value, entry.sensitive)}{notes}"]
         if entry.documentation:
-            told = _MARKUP.sub("", entry.documentation)
-            lines.append(fill(told, WIDTH, initial_indent="  ", subsequent_indent="  "))
+            meaning = _MARKUP.sub("", entry.documentation)
+            lines.append(fill(meaning, WIDTH, initial_indent="  ", subsequent_indent="  "))
         if not entry.synonyms:
             lines.append(f"  from {source_of(entry.source)}")
         lines += [

@@ -86,10 +86,10 @@ def describe_command(group_id: str, broker: Broker) -> None:
     async def talk(admin: "Admin") -> Any:
         return await known(admin, group_id), await admin.list_group_offsets(group_id, require_stable=False)
 
-    told, committed = broker.ask(talk)
+    described, committed = broker.ask(talk)
     broker.tell(
-        {**json_value(told), "committed_offsets": len(committed)},
-        group_text.describe_text(told, len(committed), broker.bootstrap),
+        {**json_value(described), "committed_offsets": len(committed)},
+        group_text.describe_text(described, len(committed), broker.bootstrap),
     )
 
 
@@ -139,11 +139,11 @@ def delete_command(group_ids: tuple[str, ...], places: tuple[Place, ...], dry_ru
 async def _delete(admin: "Admin", group_id: str, dry_run: bool) -> tuple[str, str | None]:
     """Delete one group; what went, and why it did not."""
     try:
-        told = await known(admin, group_id)
+        described = await known(admin, group_id)
         count = len(await admin.list_group_offsets(group_id, require_stable=False))
         what = f"group {cell(group_id)!r} with {counted(count, 'committed offset')}"
-        if told.members:
-            return what, f"it has {counted(len(told.members), 'member')}"
+        if described.members:
+            return what, f"it has {counted(len(described.members), 'member')}"
         if not dry_run:
             await admin.delete_groups(group_id)
     except KafkaError as error:

@@ -15,22 +15,22 @@ PLACES_MAX = 12
 """How many partitions of one member a line names."""
 
 
-def describe_text(told: "GroupDescription", committed: int, bootstrap: str) -> str:
+def describe_text(described: "GroupDescription", committed: int, bootstrap: str) -> str:
     facts = [
-        ("group", cell(told.group_id)),
-        ("state", told.state),
-        ("protocol", f"{told.protocol_type or 'none: no member has ever joined'} {told.protocol}".strip()),
-        ("members", len(told.members)),
+        ("group", cell(described.group_id)),
+        ("state", described.state),
+        ("protocol", f"{described.protocol_type or 'none: no member has ever joined'} {described.protocol}".strip()),
+        ("members", len(described.members)),
         ("committed", counted(committed, "offset")),
     ]
     lines = [f"{name:<12}{value}" for name, value in facts]
-    if told.members:
+    if described.members:
         rows = [
             (member.member_id, member.instance_id, member.client_id, member.client_host, _reads(member.partitions))
-            for member in told.members
+            for member in described.members
         ]
         lines += ["", table(("MEMBER", "STATIC PLACE", "CLIENT", "HOST", "READS"), rows)]
-    lines += ["", "How far it is:", f"  {command_for(bootstrap, 'group', 'lag', told.group_id)}"]
+    lines += ["", "How far it is:", f"  {command_for(bootstrap, 'group', 'lag', described.group_id)}"]
     return "\n".join(lines)
 
 

@@ -28,10 +28,10 @@ class HistoryText:
 
     def lines(self, one: "Moment") -> Iterator[str]:
         """One moment; nothing where it never counted, or has nothing to do with the path that was asked for."""
-        told = [(entry.offset, *self._entry(one, entry.entry)) for entry in one.entries]
+        entries = [(entry.offset, *self._entry(one, entry.entry)) for entry in one.entries]
         if one.verdict.value != "committed" and not self._everything:
             return
-        shown = [(offset, path, what) for offset, path, what in told if path is not None and self._is_under(path)]
+        shown = [(offset, path, what) for offset, path, what in entries if path is not None and self._is_under(path)]
         if not shown and (self._under or not self._everything):
             return
         yield self._head(one)
@@ -144,8 +144,8 @@ def _kind(record: Any) -> str:
 
 
 def _fields(record: Any, without: tuple[str, ...]) -> str:
-    told = {name: value for name, value in plain(record).items() if name not in (*without, *_SECRET)}
-    return cell(" ".join(f"{name}={value}" for name, value in told.items() if value not in (None, [], "")))
+    fields = {name: value for name, value in plain(record).items() if name not in (*without, *_SECRET)}
+    return cell(" ".join(f"{name}={value}" for name, value in fields.items() if value not in (None, [], "")))
 
 
 def moment_json(one: "Moment") -> dict[str, Any]:
@@ -164,7 +164,7 @@ def moment_json(one: "Moment") -> dict[str, Any]:
 
 def _open(record: Any) -> dict[str, Any]:
     """What a record holds, without what nobody may see."""
-    told = {name: value for name, value in plain(record).items() if name not in _SECRET}
+    fields = {name: value for name, value in plain(record).items() if name not in _SECRET}
     if isinstance(record, types.ConfigRecord):
-        told["value"] = open_value(record.name, record.value)
-    return told
+        fields["value"] = open_value(record.name, record.value)
+    return fields

@@ -115,7 +115,7 @@ def _topic(topic: "TopicImage") -> Folder:
 
 
 def _partition(one: "PartitionImage") -> Leaf:
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "leader": one.leader,
         "leader_epoch": one.leader_epoch,
         "partition_epoch": one.partition_epoch,
@@ -124,10 +124,10 @@ def _partition(one: "PartitionImage") -> Leaf:
     }
     for name in ("adding_replicas", "removing_replicas", "eligible_leader_replicas", "last_known_elr"):
         if getattr(one, name):
-            told[name] = list(getattr(one, name))
+            fields[name] = list(getattr(one, name))
     if any(any(directory) for directory in one.directories):
-        told["directories"] = [shown_id(directory) for directory in one.directories]
-    return told
+        fields["directories"] = [shown_id(directory) for directory in one.directories]
+    return fields
 
 
 def _configured(image: "MetadataImage", kind: ConfigResourceType) -> Folder:
@@ -143,14 +143,14 @@ def _brokers(image: "MetadataImage") -> Folder:
 
 
 def _broker(image: "MetadataImage", name: str) -> Folder:
-    told: dict[str, Callable[[], Node]] = {}
+    fields: dict[str, Callable[[], Node]] = {}
     registered = image.brokers.get(int(name)) if name.isdigit() else None
     if registered is not None:
-        told["registration"] = lambda: plain(registered)
+        fields["registration"] = lambda: plain(registered)
     configs = image.configs.get(ConfigResource(ConfigResourceType.BROKER, name))
     if configs:
-        told["configs"] = lambda: _settings(configs)
-    return _folder(told)
+        fields["configs"] = lambda: _settings(configs)
+    return _folder(fields)
 
 
 def _acl(record: Any) -> Leaf:

@@ -16,10 +16,10 @@ from fencepost.cli.spark.options import (
     broker_options,
     kafka_settings,
     need_rich,
+    report_errors,
     shape_of,
     shape_options,
     spark_options,
-    told_well,
 )
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def audit_command(
 
     if not as_json:
         need_rich()
-    with told_well(bootstrap):
+    with report_errors(bootstrap):
         session = None if local else spark_session("audit", master=master, conf=conf)
         where: dict[str, Any] = {"directories": directories} if directories else {"kafka": kafka_settings(bootstrap)}
         with bar("auditing") as advance:
@@ -172,7 +172,7 @@ def export_command(
     """
     from fencepost.spark_pipelines import export, spark_session
 
-    with told_well(bootstrap):
+    with report_errors(bootstrap):
         shape = shape_of(where, select, sql, function)
         session = spark_session("export", master=master, conf=conf)
         rows = count = 0
@@ -234,5 +234,5 @@ def etl_command(sources: tuple[str, ...], **given: Any) -> None:
     """
     from fencepost.cli.spark.etl import run_etl
 
-    with told_well(given["bootstrap"]):
+    with report_errors(given["bootstrap"]):
         run_etl(sources, **given)

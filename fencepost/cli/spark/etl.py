@@ -1,4 +1,4 @@
-"""`fencepost spark etl` at work: the query, what it tells of itself, and an end in order on Ctrl-C."""
+"""`fencepost spark etl` at work: the query, its progress, and a clean end on Ctrl-C."""
 
 from __future__ import annotations
 
@@ -50,28 +50,28 @@ def run_etl(
         max_records=max_records,
         sink=dict(sink),
     )
-    told = _Teller()
+    progress = _Progress()
     try:
         with bar("copying") as advance:
             while not query.awaitTermination(_LOOK_SECONDS):
-                told.tell(query)
-                advance(told.rows, 0)  # how much there is to come nobody knows: it grows meanwhile
-        told.tell(query)
+                progress.show(query)
+                advance(progress.rows, 0)  # the total is unknown: it grows meanwhile
+        progress.show(query)
     finally:
         if query.isActive:
             query.stop()
     if every is None:
-        click.echo(f"{told.rows:,} records read; {target or 'the topics'} holds what was committed when it started")
+        click.echo(f"{progress.rows:,} records read; {target or 'the topics'} holds what was committed when it started")
 
 
-class _Teller:
+class _Progress:
     """A line for each micro-batch that had records."""
 
     def __init__(self) -> None:
         self.rows = 0
         self._batch = -1
 
-    def tell(self, query: Any) -> None:
+    def show(self, query: Any) -> None:
         """What is new in the query's progress."""
         for progress in query.recentProgress:
             if progress.batchId <= self._batch:

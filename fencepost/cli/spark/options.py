@@ -1,4 +1,4 @@
-"""What the commands of `fencepost spark` share: options of Spark and of shapes, the session, and errors told well."""
+"""What the commands of `fencepost spark` share: options of Spark and of shapes, the session, and clear errors."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ SETTING = Setting()
 def spark_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """--master, --conf and --verbose: the command is given `master`, and all settings of Spark as `conf`.
 
-    Without --verbose Spark's log is off: of what it tells of an error, some 200 lines, `told_well` prints the cause.
+    Without --verbose Spark's log is off: of its 200 lines for an error, `report_errors` prints the cause.
     """
 
     @functools.wraps(command)
@@ -119,7 +119,7 @@ def kafka_settings(bootstrap: str) -> dict[str, Any]:
 
 
 @contextmanager
-def told_well(bootstrap: str) -> Iterator[None]:
+def report_errors(bootstrap: str) -> Iterator[None]:
     """Turn what goes wrong in a pipeline into a line that says what to do, and exit code 1; Ctrl-C into 130."""
     from fencepost.client import ConfigError, KafkaError
     from fencepost.spark_pipelines.errors import PipelineError
@@ -138,10 +138,10 @@ def told_well(bootstrap: str) -> Iterator[None]:
     except (ValueError, OSError) as error:
         fail(str(error))
     except Exception as error:
-        told = _of_spark(error, bootstrap)
-        if told is None:
+        message = _of_spark(error, bootstrap)
+        if message is None:
             raise
-        fail(f"{told}\n  --verbose shows Spark's log")
+        fail(f"{message}\n  --verbose shows Spark's log")
 
 
 def _of_spark(error: Exception, bootstrap: str) -> str | None:
@@ -164,7 +164,7 @@ def need_rich() -> None:
 
 @contextmanager
 def bar(label: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar of progress, told (done, total); without a terminal, or without rich, nothing is printed."""
+    """A progress bar, called with (done, total); without a terminal, or without rich, nothing is printed."""
     if not sys.stderr.isatty() or find_spec("rich") is None:
         yield lambda done, total: None
         return

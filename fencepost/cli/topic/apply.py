@@ -140,8 +140,8 @@ def _refused(some: Any, bootstrap: str, as_json: bool, dry_run: bool) -> None:
         tell_json(plan_text.refused_json(some.errors, changes, dry_run))
     else:
         for subject, error in some.errors.items():
-            told = str(error)
-            click.echo(told if told.startswith(f"{subject}:") else f"{subject}: {told}", err=True)
+            message = str(error)
+            click.echo(message if message.startswith(f"{subject}:") else f"{subject}: {message}", err=True)
     hints = hints_for(some.errors.values(), bootstrap)
     if changes and not dry_run:
         click.echo(plan_text.changes_text(changes), err=True)

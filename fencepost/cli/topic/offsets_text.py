@@ -46,7 +46,7 @@ def extents_text(found: "Sequence[Extent]", by_time: bool) -> str:
 
 
 def extent_json(one: Extent, by_time: bool) -> dict[str, Any]:
-    told = {
+    fields = {
         "partition": places([one.partition]),
         "first": one.first,
         "last_stable_offset": one.stable,
@@ -55,8 +55,8 @@ def extent_json(one: Extent, by_time: bool) -> dict[str, Any]:
     }
     if by_time and one.late is not None:
         found = one.late.offset >= 0
-        told["at"] = {"offset": one.late.offset, "timestamp_ms": one.late.timestamp_ms} if found else None
-    return told
+        fields["at"] = {"offset": one.late.offset, "timestamp_ms": one.late.timestamp_ms} if found else None
+    return fields
 
 
 def cuts_text(cuts: "Sequence[Cut]") -> str:

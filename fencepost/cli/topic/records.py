@@ -126,5 +126,5 @@ async def _trim(
             await admin.delete_records({p: to for p, to in moving.items() if p not in beyond})
         except ItemsFailedError as some:
             errors = some.errors
-    told = {**{p: str(error) for p, error in errors.items()}, **beyond}
-    return [Cut(p, first[p].offset, places[p], told.get(p)) for p in wanted]
+    messages = {**{p: str(error) for p, error in errors.items()}, **beyond}
+    return [Cut(p, first[p].offset, places[p], messages.get(p)) for p in wanted]

@@ -44,25 +44,28 @@ def client_of(history: "TransactionHistory | None") -> str:
     return f"{cell(client_id)} at {host}" if host else "not seen since the broker started"
 
 
-def describe_text(told: "TransactionDescription", now_ms: int) -> str:
-    history = told.history
+def describe_text(described: "TransactionDescription", now_ms: int) -> str:
+    history = described.history
     facts = [
-        ("transactional.id", cell(told.transactional_id)),
-        ("state", told.state),
-        ("producer", f"id {told.producer_id}, epoch {told.producer_epoch}"),
-        ("timeout", "none (two-phase commit)" if told.timeout_ms == NO_TIMEOUT_MS else age(told.timeout_ms / 1000)),
+        ("transactional.id", cell(described.transactional_id)),
+        ("state", described.state),
+        ("producer", f"id {described.producer_id}, epoch {described.producer_epoch}"),
+        (
+            "timeout",
+            "none (two-phase commit)" if described.timeout_ms == NO_TIMEOUT_MS else age(described.timeout_ms / 1000),
+        ),
         ("client", client_of(history)),
     ]
-    if told.started is not None:
-        began_ms = round(told.started.timestamp() * 1000)
+    if described.started is not None:
+        began_ms = round(described.started.timestamp() * 1000)
         facts.append(("open since", f"{moment(began_ms)}, {age((now_ms - began_ms) / 1000)} ago"))
-        facts.append(("times out", times_out(told, now_ms)))
-    if told.partitions:
-        facts.append(("partitions", places(told.partitions)))
+        facts.append(("times out", times_out(described, now_ms)))
+    if described.partitions:
+        facts.append(("partitions", places(described.partitions)))
         facts.append(
             (
                 "blocks",
-                places(told.blocks)
+                places(described.blocks)
                 or "no reader: other transactions hold these partitions back, or they have no records",
             )
         )
@@ -94,19 +97,19 @@ def producers_text(producers: "list[ProducerState]", now_ms: int) -> str:
     return table(head, rows)
 
 
-def why_text(told: "LastStableOffsetInfo", now_ms: int, bootstrap: str) -> str:
+def why_text(described: "LastStableOffsetInfo", now_ms: int, bootstrap: str) -> str:
     """Who holds the last stable offset, and what to do."""
-    place = f"{told.partition.topic}:{told.partition.partition}"
-    behind = told.high_watermark - told.last_stable_offset
-    lines = [f"{place}: last stable offset {told.last_stable_offset}, high watermark {told.high_watermark}"]
-    if not told.holders:
+    place = f"{described.partition.topic}:{described.partition.partition}"
+    behind = described.high_watermark - described.last_stable_offset
+    lines = [f"{place}: last stable offset {described.last_stable_offset}, high watermark {described.high_watermark}"]
+    if not described.holders:
         rest = "nothing holds readers back." if not behind else "what held it back has just ended; ask again."
         return "\n".join([*lines, f"No transaction is open here: {rest}"])
     lines.append(f"read_committed readers are held back by {counted(behind, 'offset')}.")
-    holder = told.holders[0]
+    holder = described.holders[0]
     lines += ["", *_holder(holder, now_ms)]
-    if len(told.holders) > 1:
-        lines += ["", f"Behind it, {counted(len(told.holders) - 1, 'more open transaction')}:"]
+    if len(described.holders) > 1:
+        lines += ["", f"Behind it, {counted(len(described.holders) - 1, 'more open transaction')}:"]
         rows = [
             (
                 other.first_offset,
@@ -114,16 +117,16 @@ def why_text(told: "LastStableOffsetInfo", now_ms: int, bootstrap: str) -> str:
                 other.transaction.transactional_id if other.transaction else None,
                 other.verdict.value,
             )
-            for other in told.holders[1:]
+            for other in described.holders[1:]
         ]
         lines += _indented(table(("FROM OFFSET", "PRODUCER", "TRANSACTIONAL.ID", "VERDICT"), rows))
     lines += ["", "Groups that wait:"]
-    if told.groups:
-        waiting = [(g.group_id, g.state, g.committed, g.own_lag, g.held_back) for g in told.groups]
+    if described.groups:
+        waiting = [(g.group_id, g.state, g.committed, g.own_lag, g.held_back) for g in described.groups]
         lines += _indented(table(("GROUP", "STATE", "COMMITTED", "LAG TO THE LSO", "HELD BACK"), waiting))
     else:
         lines.append("  none has committed a position at or below the last stable offset here")
-    return "\n".join([*lines, "", *_remedy(told, holder, now_ms, bootstrap)])
+    return "\n".join([*lines, "", *_remedy(described, holder, now_ms, bootstrap)])
 
 
 def _holder(holder: "Holder", now_ms: int) -> list[str]:
@@ -145,9 +148,9 @@ def _holder(holder: "Holder", now_ms: int) -> list[str]:
     return lines + [f"  {name:<13}{value}" for name, value in facts]
 
 
-def _remedy(told: "LastStableOffsetInfo", holder: "Holder", now_ms: int, bootstrap: str) -> list[str]:
+def _remedy(described: "LastStableOffsetInfo", holder: "Holder", now_ms: int, bootstrap: str) -> list[str]:
     """What may be done, the safest first, with the command to copy."""
-    topic, partition = told.partition
+    topic, partition = described.partition
     known = holder.transaction
     again = command_for(bootstrap, "txn", "why", f"{topic}:{partition}")
     match holder.verdict:

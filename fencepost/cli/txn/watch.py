@@ -109,16 +109,16 @@ def view_text(view: View, bootstrap: str) -> str:
         return "\n".join([*lines, "No transaction is open."])
     rows = [
         (
-            told.transactional_id,
-            f"{told.producer_id}:{told.producer_epoch}",
-            told.state,
-            open_for(told.started, view.now_ms),
-            times_out(told, view.now_ms),
-            len(told.partitions),
-            places(told.blocks),
-            None if told.history is None else client_of(told.history),
+            one.transactional_id,
+            f"{one.producer_id}:{one.producer_epoch}",
+            one.state,
+            open_for(one.started, view.now_ms),
+            times_out(one, view.now_ms),
+            len(one.partitions),
+            places(one.blocks),
+            None if one.history is None else client_of(one.history),
         )
-        for told in view.open
+        for one in view.open
     ]
     head = ("TRANSACTIONAL.ID", "PRODUCER", "STATE", "OPEN FOR", "TIMES OUT", "PARTITIONS", "BLOCKS", "CLIENT")
     lines.append(table(head, rows))

@@ -70,7 +70,7 @@ class ClusterAdmin:
         """Leader, voters and observers of the metadata quorum (Kafka 3.3, KRaft only). Raises KafkaError."""
         topic = TopicData(topic_name=METADATA_TOPIC, partitions=[PartitionData(partition_index=0)])
         request = DescribeQuorumRequest(topics=[topic])
-        told = await self._rpc.answer(
+        quorum = await self._rpc.answer(
             "",
             self._rpc.any_broker,
             request,
@@ -78,11 +78,11 @@ class ClusterAdmin:
             lambda answer: answer if answer.error_code else answer.topics[0].partitions[0],
         )
         return QuorumDescription(
-            told.leader_id,
-            told.leader_epoch,
-            told.high_watermark,
-            tuple(_replica(one) for one in told.current_voters),
-            tuple(_replica(one) for one in told.observers),
+            quorum.leader_id,
+            quorum.leader_epoch,
+            quorum.high_watermark,
+            tuple(_replica(one) for one in quorum.current_voters),
+            tuple(_replica(one) for one in quorum.observers),
         )
 
     async def describe_features(self) -> FeatureLevels:

@@ -1,4 +1,4 @@
-"""What the admin client tells of the cluster: brokers, features, the quorum, directories, replicas that move."""
+"""Values of the admin client about the cluster: brokers, features, the quorum, log directories, reassignments."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -8,7 +8,7 @@ from fencepost.protocol.topics import TopicPartition
 
 
 class BrokerInfo(NamedTuple):
-    """One broker. `fenced` is told only where fenced ones were asked for (Kafka 4.0)."""
+    """One broker. `fenced` is known only if the request included fenced brokers (Kafka 4.0)."""
 
     broker_id: int
     host: str
@@ -26,9 +26,9 @@ class ClusterDescription(NamedTuple):
 
 
 class FeatureLevels(NamedTuple):
-    """What is finalized for the cluster, what the asked broker could do, and the epoch of the former (KIP-584).
+    """The cluster's finalized features, the features that one broker supports, and the epoch (KIP-584).
 
-    `epoch` grows with each change; it is None where the broker knows no features.
+    `epoch` grows with each change of the finalized features; it is None if the broker does not know features.
     """
 
     finalized: Mapping[str, int]
@@ -37,7 +37,7 @@ class FeatureLevels(NamedTuple):
 
 
 class QuorumReplica(NamedTuple):
-    """A voter or observer of the metadata log; times are ms since 1970, None where they are not known."""
+    """A voter or observer of the metadata log; times are ms since 1970, None if unknown."""
 
     replica_id: int
     directory_id: bytes
@@ -57,7 +57,7 @@ class QuorumDescription(NamedTuple):
 
 
 class ReplicaSize(NamedTuple):
-    """A replica in a directory: bytes on disk, how many offsets it lags, whether it is still being moved there."""
+    """A replica in a log directory: its bytes, its lag in offsets, and whether it is still moving there."""
 
     size_bytes: int
     offset_lag: int
@@ -65,9 +65,9 @@ class ReplicaSize(NamedTuple):
 
 
 class LogDir(NamedTuple):
-    """A directory of a broker. `error` is why it is not available (KAFKA_STORAGE_ERROR), None for a good one.
+    """A log directory of a broker. `error` is why it is unavailable (KAFKA_STORAGE_ERROR), None if it is available.
 
-    `total_bytes` and `usable_bytes` are of the volume, -1 where the broker is too old to tell them (Kafka 3.3).
+    `total_bytes` and `usable_bytes` are those of the volume, -1 if the broker is too old to report them (Kafka 3.3).
     """
 
     path: str
@@ -78,7 +78,7 @@ class LogDir(NamedTuple):
 
 
 class Reassignment(NamedTuple):
-    """A partition whose replicas move: all of them now, those that come, those that go, as broker ids."""
+    """An ongoing reassignment: all replicas now, those being added and those being removed, as broker ids."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""What a call about many things raises: one error per thing, and with them what became of the others."""
+"""The error of a method that names several things: one error for each thing, and the results of the others."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,13 +7,12 @@ from fencepost.client.errors import KafkaError
 
 
 class ItemsFailedError(KafkaError, ExceptionGroup[KafkaError]):
-    """Some of what was asked for failed. Calls that name several things (topics, partitions, groups, rules) raise it.
+    """A part of a request failed. Methods that can name several things (topics, partitions, groups, rules) raise it.
 
-    `errors` has one KafkaError for each thing that failed, by the thing as it was asked for; `results` has what the
-    call would have returned for the others, which did happen. It is a KafkaError, so `except KafkaError` meets it, and
-    an ExceptionGroup, so `except* KafkaError` goes through its members. `code`, `api` and `node` are those that all
-    members share, None otherwise. It is raised also when only one thing was named; calls that can name only one
-    raise its KafkaError itself.
+    `errors` has one KafkaError for each thing that failed, by the thing as the caller named it. `results` has what the
+    method returns for the other things, which succeeded. It is a KafkaError, so `except KafkaError` catches it, and an
+    ExceptionGroup, so `except* KafkaError` handles its members. `code`, `api` and `node` are those that all members
+    share, None otherwise. These methods raise it also for a single thing.
     """
 
     errors: Mapping[Any, KafkaError]
@@ -36,7 +35,7 @@ class ItemsFailedError(KafkaError, ExceptionGroup[KafkaError]):
         self.results = dict(results or {})
 
     def derive(self, excs: Sequence[Exception]) -> "ItemsFailedError | ExceptionGroup[Exception]":  # type: ignore[override]
-        """A part of the group, as `except*` and `split` make them."""
+        """A part of the group, as `except*` and `split` need it."""
         kept = {item: error for item, error in self.errors.items() if any(error is one for one in excs)}
         if len(kept) != len(excs):
             return ExceptionGroup(self.message, excs)

@@ -1,4 +1,4 @@
-"""Groups as operators ask about them: how many records a group has still to get, and where it shall go on."""
+"""The lag of groups in records, and new offsets for groups."""
 
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,16 +19,15 @@ LAST_WITH_NAMES = 12
 """The last version of Fetch that names topics."""
 CHUNK_BYTES = 1 << 20
 COUNT_BYTES = 32 << 20
-"""How much one look at a group's lag reads at most, if nothing else is said."""
+"""The default number of bytes that one count of a group's lag may read."""
 
 
 class PartitionLag(NamedTuple):
-    """One partition of a group: where the group is, how far the log goes, and what is still to come.
+    """One partition of a group: its committed offset, the offsets of the log, and the lag in records.
 
-    `committed` is None where the group reads the partition and has committed nothing. `records` counts what a
-    read_committed reader will get: no markers, nothing aborted; an upper bound where it is not `exact`, None without a
-    position. `held_back` are offsets that some open transaction keeps from all readers. `lost` are offsets that were
-    deleted before the group had read them.
+    `committed` is None if the group reads the partition and has committed nothing. `records` counts the records that a
+    read_committed consumer will get, without markers and aborted records; it is an upper bound if it is not `exact`,
+    and None without a committed offset. `owner` is the id of the member that reads the partition.
     """
 
     partition: TopicPartition
@@ -42,17 +41,17 @@ class PartitionLag(NamedTuple):
 
     @property
     def held_back(self) -> int:
-        """Offsets between the last stable one and the high watermark."""
+        """Offsets between the last stable offset and the high watermark: an open transaction holds them back."""
         return self.high_watermark - self.last_stable_offset
 
     @property
     def lost(self) -> int:
-        """Offsets that retention or DeleteRecords took before they were read."""
+        """Offsets that retention or DeleteRecords deleted before the group read them."""
         return 0 if self.committed is None else max(0, self.log_start_offset - self.committed)
 
 
 class Reach(NamedTuple):
-    """How far a partition's log goes, as offsets."""
+    """The log start offset, last stable offset and high watermark of a partition."""
 
     start: int
     stable: int
@@ -70,10 +69,10 @@ async def reaches(admin: AdminParts, partitions: Collection[TopicPartition]) -> 
 
 
 async def describe_group_lag(admin: AdminParts, group_id: str, *, count_bytes: int = COUNT_BYTES) -> list[PartitionLag]:
-    """What a group has still to read, by partition. Raises KafkaError.
+    """As `Admin.describe_group_lag`. Raises KafkaError.
 
-    Counting means to read the batches in between, as no index knows what was aborted: `count_bytes` bounds that for the
-    whole call, the shortest way first; 0 reads nothing. Where it does not suffice, offsets are counted instead.
+    No index knows the aborted records, so it reads the batches, the partitions with the smallest lag first.
+    `count_bytes` bounds that for the whole call; 0 reads nothing. The rest is counted by offsets.
     """
     owners = await _owners(admin, group_id)
     offsets = await admin.groups.list_group_offsets(group_id, require_stable=False)
@@ -122,7 +121,7 @@ async def count_visible(
 
 
 def _count(data: bytes, position: int, header: "BatchHeader", start: int, stop: int) -> int:
-    """How many of a batch's records are within the range; they are unpacked only where compaction left gaps."""
+    """How many of a batch's records are within the range; it decodes them only if compaction left gaps."""
     if header.base_offset >= start and header.next_offset <= stop:
         return header.record_count
     if header.record_count == header.last_offset_delta + 1:
@@ -166,13 +165,13 @@ async def existing(admin: AdminParts, partitions: Collection[TopicPartition]) ->
 
 
 async def _owners(admin: AdminParts, group_id: str) -> dict[TopicPartition, str]:
-    """Which member reads what."""
+    """The member that reads each partition."""
     described = await admin.groups.describe_groups(group_id)
     return {partition: member.member_id for member in described[group_id].members for partition in member.partitions}
 
 
 class Move(NamedTuple):
-    """Where a group goes on in one partition; `remark` says why that is not just what was asked."""
+    """A group's new offset in one partition; `remark` says why it is not exactly the requested one."""
 
     partition: TopicPartition
     before: int | None
@@ -187,10 +186,10 @@ async def moves(
     way: str,
     value: int,
 ) -> list[Move]:
-    """The new places of a group, found and not written; never before the log's start or behind the last stable offset.
+    """The new offsets of a group, not committed yet; never below the log start or above the last stable offset.
 
     `way` is to_earliest, to_latest, to_offset, shift_by, to_datetime (`value` in ms since 1970) or by_duration (in ms).
-    Raises KafkaError, also where there is nothing to shift from.
+    Raises KafkaError, also if `shift_by` finds no committed offset.
     """
     reach = await reaches(admin, partitions)
     timed: dict[TopicPartition, int] = {}
@@ -211,7 +210,7 @@ async def moves(
                 wanted = value
             case "shift_by":
                 if before is None:
-                    raise KafkaError(f"{partition}: nothing is committed there, so there is nothing to shift from")
+                    raise KafkaError(f"{partition}: the group has no committed offset to shift from")
                 wanted = before + value
             case _:
                 wanted = timed[partition]

@@ -1,4 +1,4 @@
-"""The parts of an admin client: one for each thing that is administered."""
+"""The parts of an admin client: one for each kind of thing."""
 
 from fencepost.client.admin.cluster import ClusterAdmin
 from fencepost.client.admin.configs import ConfigAdmin
@@ -14,7 +14,7 @@ from fencepost.client.network.cluster import Cluster
 
 
 class AdminParts:
-    """What `Admin` consists of. The parts ask in one way and know nothing of one another, but for plans and topics."""
+    """The parts of `Admin`. They share the requests; only plans use another part (topics)."""
 
     def __init__(self, cluster: Cluster, purpose: str) -> None:
         rpc = AdminRequests(cluster, purpose)

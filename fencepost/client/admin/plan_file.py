@@ -80,39 +80,39 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def plan_of(content: Mapping[str, Any]) -> ClusterPlan:
     """The plan in what a file holds. Raises ConfigError, which names the place."""
     _known("", content, _SECTIONS)
-    topics = tuple(_topic(name, told) for name, told in _table("topics", content).items())
+    topics = tuple(_topic(name, given) for name, given in _table("topics", content).items())
     configs = _brokers(_table("brokers", content))
-    configs += [_configs("group", f"groups.{name}", name, told) for name, told in _table("groups", content).items()]
+    configs += [_configs("group", f"groups.{name}", name, given) for name, given in _table("groups", content).items()]
     rules = content.get("acls", [])
     if not isinstance(rules, list):
         raise ConfigError("acls: must be a list of rules ([[acls]] in TOML)")
-    acls = [rule for number, told in enumerate(rules, 1) for rule in _acls(f"acls, rule {number}", told)]
+    acls = [rule for number, given in enumerate(rules, 1) for rule in _acls(f"acls, rule {number}", given)]
     return ClusterPlan(topics, tuple(configs), tuple(dict.fromkeys(acls)))
 
 
 # -- topics and settings
 
 
-def _topic(name: str, told: Any) -> WantedTopic:
+def _topic(name: str, given: Any) -> WantedTopic:
     place = f"topics.{name}"
-    told = _object(place, told)
-    _known(place, told, _TOPIC_KEYS)
-    if _absent(place, told):
-        if set(told) != {"state"}:
-            raise ConfigError(f"{place}: a topic that shall be absent has nothing but its state")
+    given = _object(place, given)
+    _known(place, given, _TOPIC_KEYS)
+    if _absent(place, given):
+        if set(given) != {"state"}:
+            raise ConfigError(f"{place}: a topic with state absent takes no other keys")
         return WantedTopic(name, absent=True)
     return WantedTopic(
         name,
-        _count(place, told, "partitions"),
-        _count(place, told, "replication_factor"),
-        _settings(place, told),
+        _count(place, given, "partitions"),
+        _count(place, given, "replication_factor"),
+        _settings(place, given),
     )
 
 
-def _brokers(told: Mapping[str, Any]) -> list[WantedConfigs]:
+def _brokers(given: Mapping[str, Any]) -> list[WantedConfigs]:
     """By their ids, however those are written."""
     found: dict[str, WantedConfigs] = {}
-    for written, one in told.items():
+    for written, one in given.items():
         place = f"brokers.{written}"
         if written == ALL_BROKERS:
             name = ""
@@ -126,20 +126,20 @@ def _brokers(told: Mapping[str, Any]) -> list[WantedConfigs]:
     return list(found.values())
 
 
-def _configs(kind: str, place: str, name: str, told: Any) -> WantedConfigs:
-    told = _object(place, told)
-    _known(place, told, _CONFIG_KEYS)
-    return WantedConfigs(kind, name, _settings(place, told))
+def _configs(kind: str, place: str, name: str, given: Any) -> WantedConfigs:
+    given = _object(place, given)
+    _known(place, given, _CONFIG_KEYS)
+    return WantedConfigs(kind, name, _settings(place, given))
 
 
-def _settings(place: str, told: Mapping[str, Any]) -> dict[str, str | None]:
+def _settings(place: str, given: Mapping[str, Any]) -> dict[str, str | None]:
     found: dict[str, str | None] = {}
     configs = f"{place}.configs"
-    for key, value in _flat(configs, _object(configs, told.get("configs", {}))):
+    for key, value in _flat(configs, _object(configs, given.get("configs", {}))):
         if key in found:
             raise ConfigError(f"{configs}: {key} is set more than once")
         found[key] = _setting(f"{configs}.{key}", value)
-    unset = _words(f"{place}.unset", told.get("unset", []))
+    unset = _words(f"{place}.unset", given.get("unset", []))
     for key in unset:
         if key in found:
             raise ConfigError(f"{place}: {key} is both set and unset")
@@ -171,26 +171,26 @@ def _setting(place: str, value: Any) -> str | None:
     raise ConfigError(f"{place}: must be a string, a number, true or false, or a list of strings")
 
 
-def _count(place: str, told: Mapping[str, Any], key: str) -> int:
-    value = told.get(key, -1)
+def _count(place: str, given: Mapping[str, Any], key: str) -> int:
+    value = given.get(key, -1)
     most = _MOST[key]
-    if key in told and (isinstance(value, bool) or not isinstance(value, int) or not 0 < value <= most):
+    if key in given and (isinstance(value, bool) or not isinstance(value, int) or not 0 < value <= most):
         raise ConfigError(f"{place}.{key}: must be a whole number from 1 to {most}, and is {value!r}")
     return int(value)
 
 
-def _acls(place: str, told: Any) -> list[WantedAcl]:
+def _acls(place: str, given: Any) -> list[WantedAcl]:
     """One for each principal, host and operation that are named together."""
-    told = _object(place, told)
+    given = _object(place, given)
     for one, several in _SINGULAR.items():
-        if one in told and several in told:
+        if one in given and several in given:
             raise ConfigError(f"{place}: {one} and {several} exclude each other")
-    told = {"hosts": ["*"], **{_SINGULAR.get(key, key): value for key, value in told.items()}}
-    _known(place, told, _ACL_KEYS)
-    named = [key for key in _RESOURCES if key in told]
+    given = {"hosts": ["*"], **{_SINGULAR.get(key, key): value for key, value in given.items()}}
+    _known(place, given, _ACL_KEYS)
+    named = [key for key in _RESOURCES if key in given]
     if len(named) != 1:
         raise ConfigError(f"{place}: name exactly one of {', '.join(_RESOURCES)}")
-    resource = told[named[0]]
+    resource = given[named[0]]
     if named[0] == "cluster":
         if resource is not True:
             raise ConfigError(f"{place}.cluster: can only be true")
@@ -198,24 +198,24 @@ def _acls(place: str, told: Any) -> list[WantedAcl]:
     if not isinstance(resource, str) or not resource:
         raise ConfigError(f"{place}.{named[0]}: must be a name, or * for all")
     for key in _SINGULAR.values():
-        if not told.get(key):
+        if not given.get(key):
             raise ConfigError(f"{place}: {key} must be given")
-    permission = _member(f"{place}.permission", told.get("permission", "allow"), AclPermission)
-    pattern = _member(f"{place}.pattern", told.get("pattern", "literal"), PatternType)
-    absent = _absent(place, told)
+    permission = _member(f"{place}.permission", given.get("permission", "allow"), AclPermission)
+    pattern = _member(f"{place}.pattern", given.get("pattern", "literal"), PatternType)
+    absent = _absent(place, given)
     return [
         WantedAcl(Acl(_RESOURCES[named[0]], resource, principal, operation, permission, host, pattern), absent)
-        for principal in _principals(place, told)
-        for host in _words(f"{place}.hosts", told["hosts"])
+        for principal in _principals(place, given)
+        for host in _words(f"{place}.hosts", given["hosts"])
         for operation in (
             _member(f"{place}.operations", word, AclOperation)
-            for word in _words(f"{place}.operations", told["operations"])
+            for word in _words(f"{place}.operations", given["operations"])
         )
     ]
 
 
-def _principals(place: str, told: Mapping[str, Any]) -> Sequence[str]:
-    found = _words(f"{place}.principals", told["principals"])
+def _principals(place: str, given: Mapping[str, Any]) -> Sequence[str]:
+    found = _words(f"{place}.principals", given["principals"])
     for one in found:
         kind, colon, name = one.partition(":")
         if not colon or not kind or not name:
@@ -236,8 +236,8 @@ def _member(place: str, word: Any, kind: type[E]) -> E:
 # -- shapes
 
 
-def _known(place: str, told: Mapping[str, Any], known: Sequence[str]) -> None:
-    for key in told:
+def _known(place: str, given: Mapping[str, Any], known: Sequence[str]) -> None:
+    for key in given:
         if key not in known:
             close = difflib.get_close_matches(str(key), known, n=1, cutoff=0.4)
             hint = f"the nearest is {close[0]!r}" if close else f"there are {', '.join(known)}"
@@ -248,24 +248,24 @@ def _table(section: str, content: Mapping[str, Any]) -> Mapping[str, Any]:
     return _object(section, content.get(section, {}))
 
 
-def _object(place: str, told: Any) -> Mapping[str, Any]:
-    if not isinstance(told, dict):
-        raise ConfigError(f"{place}: must be a table, and is {told!r}")
-    for key in told:
+def _object(place: str, given: Any) -> Mapping[str, Any]:
+    if not isinstance(given, dict):
+        raise ConfigError(f"{place}: must be a table, and is {given!r}")
+    for key in given:
         if not isinstance(key, str):  # of a program's mapping; a file cannot have it
             raise ConfigError(f"{place}: {key!r} must be a string")
-    return told
+    return given
 
 
-def _words(place: str, told: Any) -> list[str]:
-    found = [told] if isinstance(told, str) else told
+def _words(place: str, given: Any) -> list[str]:
+    found = [given] if isinstance(given, str) else given
     if not isinstance(found, list) or not all(isinstance(one, str) and one for one in found):
         raise ConfigError(f"{place}: must be a string or a list of strings")
     return found
 
 
-def _absent(place: str, told: Mapping[str, Any]) -> bool:
-    state = told.get("state", "present")
+def _absent(place: str, given: Mapping[str, Any]) -> bool:
+    state = given.get("state", "present")
     if state not in _STATES:
         raise ConfigError(f"{place}.state: must be {' or '.join(_STATES)}, and is {state!r}")
     return bool(state == "absent")

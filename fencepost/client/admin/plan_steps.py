@@ -105,7 +105,7 @@ class _Removal(_Step):
 
 
 async def apply_by_steps(admin: AdminParts, plan: ClusterPlan, validate_only: bool) -> Applied:
-    """Have every step checked, and then made. Raises ItemsFailedError, whose results are the steps that were made."""
+    """Validate all steps, then make them. Raises ItemsFailedError, whose results are the steps that were made."""
     steps = await _steps(admin, plan)
     await _run(admin, steps, validate_only=True)
     if not validate_only:
@@ -114,7 +114,7 @@ async def apply_by_steps(admin: AdminParts, plan: ClusterPlan, validate_only: bo
 
 
 async def _run(admin: AdminParts, steps: list[_Step], *, validate_only: bool) -> None:
-    """All steps; a check goes on after a failure, what changes something does not."""
+    """All steps; validation continues after a failure, changes stop at the first one."""
     errors: dict[str, KafkaError] = {}
     done: dict[str, tuple[PlannedChange, ...]] = {}
     for step in steps:
@@ -200,13 +200,13 @@ def _impossible(wanted: WantedTopic, there: TopicDescription) -> KafkaError | No
 
 
 async def _changed_settings(admin: AdminParts, wanted: WantedConfigs, errors: dict[str, KafkaError]) -> list[_Step]:
-    """The step that sets them, if there has to be one; a refusal to tell what is set goes into `errors`."""
+    """The step that sets them, if one is needed; an error of the broker goes into `errors`."""
     if not wanted.configs:
         return []
     try:
         found = await admin.configs.describe_configs(**subject_of(wanted.kind, wanted.name))
     except RetriableError:
-        raise  # nobody answers: that is no fault of this thing
+        raise  # no broker answers: the plan is not the cause
     except KafkaError as error:
         errors[f"{wanted.kind} {wanted.name or 'all'}"] = error
         return []
@@ -217,7 +217,7 @@ async def _changed_settings(admin: AdminParts, wanted: WantedConfigs, errors: di
 
 
 def _own(found: Mapping[str, ConfigEntry], source: int) -> dict[str, str]:
-    """What is set on the thing itself; the values of secrets are not told."""
+    """The settings of the thing itself; brokers do not report the values of secrets."""
     return {
         name: HIDDEN if is_secret(name, entry) else synonym.value or ""
         for name, entry in found.items()

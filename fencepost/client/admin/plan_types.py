@@ -1,4 +1,4 @@
-"""A plan: topics, settings and access rules as they shall be; and what has to change for that."""
+"""A plan, with the wanted topics, settings and access rules; and the changes that it needs."""
 
 from collections.abc import Mapping
 from os import PathLike
@@ -13,10 +13,10 @@ NOTHING: Settings = MappingProxyType({})
 
 
 class WantedTopic(NamedTuple):
-    """A topic as it shall be. A number of -1 stands for what is there, or, of a new topic, for the broker's default.
+    """A wanted topic. A number of -1 keeps the present number; a new topic gets the broker's default.
 
-    `configs` are settings in Kafka's units; None takes one away, and those that are not named stay. `absent`: it shall
-    be deleted, if it is there.
+    `configs` are settings in Kafka's units; None removes a setting, and other settings stay. `absent`: delete the topic
+    if it exists.
     """
 
     name: str
@@ -27,7 +27,7 @@ class WantedTopic(NamedTuple):
 
 
 class WantedConfigs(NamedTuple):
-    """Settings of brokers or of a group as they shall be; None takes one away, and those that are not named stay.
+    """Wanted settings of brokers or of a group; None removes a setting, and settings without an entry stay.
 
     `kind` is "broker" (`name` is an id, or "" for all brokers) or "group".
     """
@@ -38,16 +38,16 @@ class WantedConfigs(NamedTuple):
 
 
 class WantedAcl(NamedTuple):
-    """An access rule that shall be there, or, with `absent`, shall not."""
+    """An access rule to create or, with `absent`, to delete."""
 
     rule: Acl
     absent: bool = False
 
 
 class ClusterPlan(NamedTuple):
-    """Topics, settings and access rules as they shall be. What a plan does not name stays as it is.
+    """Wanted topics, settings and access rules. All others stay as they are.
 
-    `read` and `from_mapping` make one of a file or of what such a file holds (docs/cli.md has the form).
+    `read` and `from_mapping` make a plan from a file or from the content of one (docs/cli.md describes the form).
     """
 
     topics: tuple[WantedTopic, ...] = ()
@@ -56,24 +56,24 @@ class ClusterPlan(NamedTuple):
 
     @classmethod
     def read(cls, path: str | PathLike[str]) -> "ClusterPlan":
-        """The plan in a TOML or JSON file. Raises ConfigError, which names the place, and OSError."""
+        """The plan in a TOML or JSON file. Raises ConfigError, which names the place in the file, and OSError."""
         from fencepost.client.admin.plan_file import read_plan  # here: few programs read files
 
         return read_plan(path)
 
     @classmethod
     def from_mapping(cls, content: Mapping[str, Any]) -> "ClusterPlan":
-        """The plan in what a file of it holds. Raises ConfigError, which names the place."""
+        """The plan in the content of such a file. Raises ConfigError, which names the place in the content."""
         from fencepost.client.admin.plan_file import plan_of
 
         return plan_of(content)
 
 
 class PlannedChange(NamedTuple):
-    """One thing that has to change: `action` is "create", "change" or "delete".
+    """One change that a plan needs: `action` is "create", "change" or "delete".
 
     `kind` is "topic", "broker", "group" or "acl"; `setting` a setting's name, "partitions", or "" for the whole.
-    `before` and `after` are None where there is nothing, and "(secret)" where there is something that nobody may see.
+    `before` and `after` are None for no value, and "(secret)" for a secret value.
     """
 
     action: str
@@ -85,9 +85,9 @@ class PlannedChange(NamedTuple):
 
 
 class Applied(NamedTuple):
-    """What applying a plan has changed, or would change. Nothing, where all is as it shall be.
+    """The changes that `Admin.apply` made, or would make; none if the plan already holds.
 
-    `atomic`: it shows as one, or not at all.
+    `atomic`: readers see all changes or none.
     """
 
     changes: tuple[PlannedChange, ...]
@@ -95,12 +95,12 @@ class Applied(NamedTuple):
 
 
 def subject_of(kind: str, name: str) -> dict[str, Any]:
-    """Whose settings: as the admin calls take it. Of a broker `name` is its id, or "" for all."""
+    """The arguments of `describe_configs` for a thing. The name of a broker is its id, or "" for all brokers."""
     return {kind: int(name) if kind == "broker" and name else name}
 
 
 def own_source(kind: str, name: object) -> ConfigSource:
-    """The source of what is set on a topic, broker or group itself."""
+    """The source of settings of a topic, broker or group itself."""
     if kind == "broker":
         return ConfigSource.ALL_BROKERS if name == "" else ConfigSource.BROKER
     return ConfigSource.TOPIC if kind == "topic" else ConfigSource.GROUP

@@ -1,4 +1,4 @@
-"""Administering by plan: what shall be, made so by one change of the metadata."""
+"""Plans, applied by one metadata transaction."""
 
 from typing import Any, Final
 

@@ -1,4 +1,4 @@
-"""How the admin client asks: any broker, the controller, a coordinator or a partition's leader, until a deadline."""
+"""Requests of the admin client, to any broker, the controller, a coordinator or a leader, until a deadline."""
 
 from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping
 from typing import Any, TypeVar, cast
@@ -18,21 +18,21 @@ V = TypeVar("V")
 
 
 class Route:
-    """Who answers for a thing. This one: any broker."""
+    """Finds the broker that is responsible for a thing. This one: any broker."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 
     async def node(self, item: Any) -> int | None:
-        """The broker to ask, None for whichever. Raises KafkaError."""
+        """The broker for the request, None for any. Raises KafkaError."""
         return None
 
     async def lost(self, item: Any, error: KafkaError) -> None:
-        """The one that was asked was the wrong one, or is not there: look again before the next attempt."""
+        """The broker was the wrong one, or did not answer: look again before the next attempt."""
 
 
 class ToBroker(Route):
-    """The broker that is named."""
+    """A broker that the caller names."""
 
     def __init__(self, cluster: Cluster, broker: int) -> None:
         super().__init__(cluster)
@@ -42,16 +42,16 @@ class ToBroker(Route):
         return self._broker
 
     async def lost(self, item: Any, error: KafkaError) -> None:
-        """It may have another address by now."""
+        """Its address may have changed."""
         if error.code is ErrorCode.NETWORK_EXCEPTION:
             await self._cluster.refresh()
 
 
 class ToController(Route):
-    """The controller; any broker where there is none by name."""
+    """The controller; any broker if none is known."""
 
     async def node(self, item: Any) -> int | None:
-        """The controller as the last Metadata answer told it."""
+        """The controller in the last Metadata response."""
         if self._cluster.controller_id not in self._cluster.brokers:
             await self._cluster.refresh()
         known = self._cluster.controller_id
@@ -66,11 +66,11 @@ class ToLeader(Route):
     """The leader of a partition."""
 
     async def node(self, item: Any) -> int | None:
-        """The leader; a topic that is not known (yet) is waited for."""
+        """The leader; waits for a topic that is not known yet."""
         return await self._cluster.leader_of(TopicPartition(*item))
 
     async def lost(self, item: Any, error: KafkaError) -> None:
-        """NOT_LEADER_OR_FOLLOWER and its kin."""
+        """NOT_LEADER_OR_FOLLOWER and similar errors."""
         await self._cluster.refresh([item[0]])
 
 
@@ -87,13 +87,13 @@ class ToCoordinator(Route):
         return await self._cluster.coordinator(self._kind, self._key if self._key is not None else item)
 
     async def lost(self, item: Any, error: KafkaError) -> None:
-        """NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, or nobody answered."""
+        """NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, or no response."""
         if error.code is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             self._cluster.forget_coordinator(self._kind, self._key if self._key is not None else item)
 
 
 class AdminRequests:
-    """One way of asking, for all parts of an admin client."""
+    """Sends requests and repeats them, for all parts of an admin client."""
 
     def __init__(self, cluster: Cluster, purpose: str) -> None:
         self.cluster = cluster
@@ -102,16 +102,16 @@ class AdminRequests:
     async def ask(
         self, node: int | None, request: RequestValue[R], what: str = "", *, at_least: int = 0, at_most: int = 1 << 15
     ) -> R:
-        """One request, one answer. With `what`, an error of the answer as a whole is raised, and says that.
+        """Send one request and return the response. With `what`, raise an error of the response as a whole.
 
-        Raises KafkaError (UNSUPPORTED_VERSION where the broker does not speak it).
+        Raises KafkaError (UNSUPPORTED_VERSION if the broker does not support the request).
         """
         try:
             answer = await self.cluster.ask(node, request, purpose=self.purpose, at_least=at_least, at_most=at_most)
         except EncodeError as error:
             field, _, _ = str(error).partition(" = ")  # the value may be a secret
             raise KafkaError(
-                f"{field}: the protocol cannot say what was given", api=KNOWN_BY_KEY[request.api_key].name, node=node
+                f"{field}: the protocol cannot encode the value", api=KNOWN_BY_KEY[request.api_key].name, node=node
             ) from error
         whole = failure(answer, what, request.api_key, node) if what else None
         if whole is not None:
@@ -125,10 +125,10 @@ class AdminRequests:
         ask: Callable[[int | None, list[K]], Awaitable[Mapping[K, V | KafkaError]]],
         what: str,
     ) -> dict[K, V]:
-        """Ask for all items, one request to each broker that answers for some; retry those that may yet succeed.
+        """Send one request to each broker that is responsible for some items, and repeat it for retriable errors.
 
-        `ask` returns for each of its items a value or an error; RetriableErrors are asked again until the deadline.
-        Raises ItemsFailedError; and what `ask` raises itself that is not retriable, as it concerns all items.
+        `ask` returns a value or an error for each of its items; items with a RetriableError are requested again until
+        the deadline. Raises ItemsFailedError, and errors of `ask` itself, if they are not retriable.
         """
         asked = list(dict.fromkeys(items))
         found: dict[K, V] = {}
@@ -173,7 +173,7 @@ class AdminRequests:
         return {item: found[item] for item in asked}
 
     async def one(self, item: K, route: Route, ask: Callable[[int | None], Awaitable[V | KafkaError]], what: str) -> V:
-        """As `each` for one item whose error is raised as it is."""
+        """As `each` for one item; raises its error itself."""
 
         async def attempt() -> V:
             try:
@@ -199,7 +199,7 @@ class AdminRequests:
         final: Collection[ErrorCode] = (),
         at_least: int = 0,
     ) -> Any:
-        """What is answered about one item: all of it, or the part that tells how the item fared, which `part` picks."""
+        """The response for one item, or the part of it that `part` selects; raises that part's error."""
 
         async def ask(node: int | None) -> Any:
             answer = await self.ask(node, request, at_least=at_least)
@@ -214,7 +214,7 @@ class AdminRequests:
 
     @property
     def timeout_ms(self) -> int:
-        """How long a broker may work on what it has to wait for."""
+        """How long a broker may take for a request, in ms."""
         return self.cluster.config.request_timeout_ms
 
     @property
@@ -253,9 +253,11 @@ def failure(
 
 
 def is_unsupported(error: KafkaError) -> bool:
-    """Whether the broker is too old for the question (or for one of its filters)."""
+    """Whether the broker does not support the request, or one of its filters."""
     return isinstance(error, FatalError) and error.code is ErrorCode.UNSUPPORTED_VERSION
 
 
 def _silent(what: str, node: int | None, item: Any) -> KafkaError:
-    return KafkaError(f"{what}: the broker says nothing about {item!s}", code=ErrorCode.UNKNOWN_SERVER_ERROR, node=node)
+    return KafkaError(
+        f"{what}: the broker's response has no entry for {item!s}", code=ErrorCode.UNKNOWN_SERVER_ERROR, node=node
+    )

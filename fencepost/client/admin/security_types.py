@@ -1,4 +1,4 @@
-"""What the admin client tells of rights: access rules, quotas and SCRAM users, with Kafka's names and numbers."""
+"""Values of the admin client for security: access rules, quotas and SCRAM users, with Kafka's numbers."""
 
 from enum import Enum, IntEnum
 from typing import Any, Final, NamedTuple, TypeVar
@@ -30,7 +30,7 @@ class ResourceType(IntEnum):
 
 
 class PatternType(IntEnum):
-    """How a rule's name is meant (KIP-290). ANY and MATCH stand in filters only; MATCH: every rule that would apply."""
+    """How a rule's name matches (KIP-290). ANY and MATCH are for filters; MATCH finds every rule that applies."""
 
     UNKNOWN = 0
     ANY = 1
@@ -40,7 +40,7 @@ class PatternType(IntEnum):
 
 
 class AclPermission(IntEnum):
-    """Whether a rule allows or denies; a rule that denies wins. ANY stands in filters only."""
+    """Whether a rule allows or denies; a rule that denies wins. ANY is for filters."""
 
     UNKNOWN = 0
     ANY = 1
@@ -64,7 +64,7 @@ class Acl(NamedTuple):
 
 
 def acl_of(resource: Any, one: Any) -> Acl:
-    """An access rule of two parts of an answer, or of a metadata record that is both."""
+    """An access rule from two parts of a response, or from a metadata record that is both."""
     return Acl(
         named(ResourceType, resource.resource_type),
         resource.resource_name,
@@ -77,7 +77,7 @@ def acl_of(resource: Any, one: Any) -> Acl:
 
 
 class AclFilter(NamedTuple):
-    """Which access rules are meant: all, unless something is said. None is any name, principal or host."""
+    """A filter for access rules. The defaults match all rules; None matches any name, principal or host."""
 
     resource_type: ResourceType = ResourceType.ANY
     name: str | None = None
@@ -89,7 +89,7 @@ class AclFilter(NamedTuple):
 
 
 class QuotaName(Enum):
-    """Names in quotas that are none: the default of all without one of their own, and any (in questions)."""
+    """Special names in quotas: the default entity, and (in requests that describe quotas) any entity."""
 
     DEFAULT = "default"
     ANY = "any"
@@ -98,11 +98,11 @@ class QuotaName(Enum):
 DEFAULT: Final = QuotaName.DEFAULT
 """The entity that stands for all users, client ids or addresses without a quota of their own."""
 ANY: Final = QuotaName.ANY
-"""In questions: every entity that has such a part."""
+"""Matches every entity that has such a part, in `describe_client_quotas`."""
 
 
 class QuotaEntity(NamedTuple):
-    """Whom a quota is for: a user, a client id, both together, or an address. None: that is not part of it."""
+    """The entity of a quota: a user, a client id, both together, or an address. None: not a part of it."""
 
     user: "str | QuotaName | None" = None
     client_id: "str | QuotaName | None" = None
@@ -110,7 +110,7 @@ class QuotaEntity(NamedTuple):
 
 
 class ScramMechanism(IntEnum):
-    """The two that Kafka has."""
+    """Kafka's two SCRAM mechanisms."""
 
     UNKNOWN = 0
     SCRAM_SHA_256 = 1
@@ -118,14 +118,14 @@ class ScramMechanism(IntEnum):
 
 
 class ScramCredential(NamedTuple):
-    """That a user can log in with a mechanism, and by how many iterations; nobody gets the password back."""
+    """A user's credential for a mechanism and its number of iterations. The password cannot be read back."""
 
     mechanism: ScramMechanism
     iterations: int
 
 
 class ScramUpsertion(NamedTuple):
-    """A credential to set. The password is salted and hashed here: only that is sent. `salt` None: a fresh one."""
+    """A credential to set. The client sends only the salted hash of the password. `salt` None: a random one."""
 
     user: str
     password: str | bytes
@@ -138,7 +138,7 @@ class ScramUpsertion(NamedTuple):
 
 
 class ScramDeletion(NamedTuple):
-    """A credential to remove."""
+    """A credential to delete."""
 
     user: str
     mechanism: ScramMechanism

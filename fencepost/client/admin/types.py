@@ -1,4 +1,4 @@
-"""What the admin client tells: topics, configurations, groups, transactions and producers as plain values."""
+"""The values that the admin client takes and returns: topics, settings, groups, transactions and producers."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -34,7 +34,7 @@ class NewTopic(NamedTuple):
 
 
 class CreatedTopic(NamedTuple):
-    """What became of a new topic; numbers are -1 and the id is zero where the broker is too old to tell them."""
+    """A new topic; the numbers are -1 and the id is zero if the broker is too old to report them."""
 
     name: str
     topic_id: bytes
@@ -53,7 +53,7 @@ class ConfigResource(NamedTuple):
 
 
 class ConfigSynonym(NamedTuple):
-    """Another place from which a setting would be taken if the one before it were not set."""
+    """A place that would give a setting its value if all places before it had none."""
 
     name: str
     value: str | None
@@ -63,8 +63,8 @@ class ConfigSynonym(NamedTuple):
 class ConfigEntry(NamedTuple):
     """One setting. `source` is Kafka's number (see ConfigSource); secrets have value None.
 
-    `synonyms` are where it comes from and would come from, first that which counts. `documentation` is there only if it
-    was asked for (Kafka 2.6).
+    `synonyms` are the places that may give it a value; the first one counts. `documentation` is None unless the request
+    wanted it (Kafka 2.6).
     """
 
     name: str
@@ -77,7 +77,7 @@ class ConfigEntry(NamedTuple):
 
 
 HIDDEN: Final = "(secret)"
-"""What stands where a secret's value would."""
+"""The text that is shown in place of a secret value."""
 _SECRET_ENDS: Final = (
     "password", "passphrase", "secret", "secret.key", "master.key", "keystore.key", "keystore.certificate.chain",
     "truststore.certificates", "jaas.config",
@@ -86,7 +86,7 @@ _SECRET_ENDS: Final = (
 
 
 def is_secret(name: str, entry: ConfigEntry | None) -> bool:
-    """Whether a setting's value is to be shown to nobody. Brokers say so only of what they know or what is set."""
+    """Whether a setting's value is secret. Brokers mark only settings that they know or that are set."""
     return (entry is not None and entry.sensitive) or name.endswith(_SECRET_ENDS)
 
 
@@ -102,7 +102,8 @@ class GroupListing(NamedTuple):
 class GroupMember(NamedTuple):
     """One member of a group and the partitions it reads.
 
-    Only groups of the consumer protocol tell `target` (the partitions it is to have), `epoch` and `subscribed`.
+    Only groups of the consumer protocol have `target` (the partitions that the member will get), `epoch` and
+    `subscribed`.
     """
 
     member_id: str
@@ -129,7 +130,7 @@ class GroupDescription(NamedTuple):
 
 
 def consumer_group_description(group: Any) -> GroupDescription:
-    """A group of the consumer protocol out of ConsumerGroupDescribe; its protocol is the broker's assignor."""
+    """A group of the consumer protocol, from ConsumerGroupDescribe; its protocol is the broker's assignor."""
     members = tuple(
         GroupMember(
             member.member_id,
@@ -179,10 +180,10 @@ class TransactionListing(NamedTuple):
 
 
 class HistoryEvent(NamedTuple):
-    """Something that happened to a transactional id: a change of its identity, or a request that was refused.
+    """An event of a transactional id: a change of its identity, or a rejected request.
 
-    `code` is what the refused client heard, None for a change; `reason` is one word, `text` one sentence. The same
-    refusal again is counted in `times`, up to `last_ms`.
+    `code` is the error that the rejected client got, None for a change; `reason` is one word, `text` one sentence.
+    `times` counts equal rejections, `last_ms` is the time of the last one.
     """
 
     time_ms: int
@@ -196,10 +197,10 @@ class HistoryEvent(NamedTuple):
 
 
 class TransactionHistory(NamedTuple):
-    """What only fencepost tells, as far as its process remembers: whose id it is, and what shut whom out.
+    """The clients of a transactional id and its last events, as a fencepost broker keeps them in memory.
 
-    The owner made the newest identity (InitProducerId); the writer began or ended the last transaction. Both are empty
-    after a restart of the broker, until they come again.
+    The owner created the newest identity (InitProducerId); the writer began or ended the last transaction. Both are
+    empty after a restart of the broker, until their next request.
     """
 
     owner_client_id: str
@@ -210,10 +211,11 @@ class TransactionHistory(NamedTuple):
 
 
 class TransactionDescription(NamedTuple):
-    """One transactional id as its coordinator sees it.
+    """One transactional id, as its coordinator describes it.
 
-    `started` is None and `partitions` empty while nothing is open. `blocks` are the partitions whose last stable offset
-    this transaction holds: read_committed readers wait there for it. `history` is None if the broker is not fencepost.
+    `started` is None and `partitions` is empty while no transaction is open. `blocks` are the partitions whose last
+    stable offset this transaction holds: read_committed consumers wait there. `history` is None for other brokers than
+    fencepost.
     """
 
     transactional_id: str
@@ -228,7 +230,7 @@ class TransactionDescription(NamedTuple):
 
 
 class ProducerState(NamedTuple):
-    """What a partition remembers of one producer; `transaction_start_offset` is None while it has none open."""
+    """A partition's state of one producer; `transaction_start_offset` is None while no transaction is open."""
 
     producer_id: int
     producer_epoch: int
@@ -239,18 +241,18 @@ class ProducerState(NamedTuple):
 
 
 class Verdict(Enum):
-    """What will become of an open transaction."""
+    """What will happen to an open transaction."""
 
     OPEN = "open"
-    """Its coordinator knows it: its client, its timeout or a newcomer ends it."""
+    """Its coordinator knows it: its client, its timeout or a newer producer ends it."""
     PREPARED = "prepared"
-    """It is part of a two-phase commit and has no timeout: an outside coordinator decides (KIP-939)."""
+    """It is part of a two-phase commit without a timeout: an outside coordinator decides (KIP-939)."""
     COMPLETING = "completing"
-    """It is decided, and its marker is still owed to the partition."""
+    """Its outcome is decided; the partition does not have its marker yet."""
     UNOWNED = "unowned"
-    """Its coordinator does not know it, but it is young: it may be ending at this moment."""
+    """Its coordinator does not know it, but it is recent: it may be ending at this moment."""
     HANGING = "hanging"
-    """Its coordinator does not know it, and it is older than any may get: nobody will end it (row T20)."""
+    """Its coordinator does not know it, and it is older than the longest timeout: it will never end (row T20)."""
 
 
 class Holder(NamedTuple):
@@ -260,23 +262,26 @@ class Holder(NamedTuple):
     first_offset: int
     verdict: Verdict
     transaction: TransactionDescription | None
-    """The coordinator's view; None where it has no transactional id with this producer id."""
+    """The coordinator's description; None if no transactional id has this producer id."""
 
 
 class WaitingGroup(NamedTuple):
-    """A group whose read_committed readers cannot get beyond the last stable offset."""
+    """A group whose read_committed consumers cannot read past the last stable offset."""
 
     group_id: str
     state: str
     committed: int
     own_lag: int
-    """Offsets between its position and the last stable one: those it could read."""
+    """Offsets between its position and the last stable offset: it can read these."""
     held_back: int
-    """Offsets between the last stable one and the high watermark: those it cannot."""
+    """Offsets between the last stable offset and the high watermark: it cannot read these."""
 
 
 class LastStableOffsetInfo(NamedTuple):
-    """Why a partition's last stable offset stands where it stands; `holders` by rising first offset."""
+    """A partition's last stable offset, the transactions that hold it, and the groups that wait.
+
+    `holders` are sorted by first offset: the first one holds the offset.
+    """
 
     partition: TopicPartition
     last_stable_offset: int
@@ -286,7 +291,7 @@ class LastStableOffsetInfo(NamedTuple):
 
 
 class HangingTransaction(NamedTuple):
-    """An open transaction that nobody will end, with what a marker that ends it must carry."""
+    """An open transaction that no coordinator will end, with the producer state that its ABORT marker needs."""
 
     partition: TopicPartition
     producer: ProducerState
@@ -296,9 +301,9 @@ class HangingTransaction(NamedTuple):
 
 
 class OffsetInfo(NamedTuple):
-    """An offset, the timestamp (ms) of its record and its leader epoch; -1 where the broker does not tell it.
+    """An offset, the timestamp (ms) of its record and its leader epoch; -1 if the broker does not report it.
 
-    Offset -1: no record is that late.
+    Offset -1: no record has that timestamp or a later one.
     """
 
     offset: int

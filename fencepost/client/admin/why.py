@@ -1,4 +1,4 @@
-"""Who holds a partition's last stable offset, and which open transactions nobody will ever end (rows T19, T20)."""
+"""The transactions that hold a partition's last stable offset, and hanging transactions (rows T19, T20)."""
 
 from collections.abc import Collection
 
@@ -17,15 +17,15 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 
 NO_TIMEOUT_MS = 2**31 - 1
-"""A transaction's timeout that means: none, for it takes part in a two-phase commit (row T22)."""
+"""The transaction timeout that means none: the transaction is part of a two-phase commit (row T22)."""
 MAX_TIMEOUT = "transaction.max.timeout.ms"
 MAX_TIMEOUT_DEFAULT_MS = 900_000
 
 
 async def describe_last_stable_offset(admin: AdminParts, partition: TopicPartition) -> LastStableOffsetInfo:
-    """All that can be found out about one partition. Raises KafkaError (UNKNOWN_TOPIC_OR_PARTITION, ...).
+    """As `Admin.describe_last_stable_offset`. Raises KafkaError (UNKNOWN_TOPIC_OR_PARTITION, ...).
 
-    Two or three questions are asked one after the other, so what ends meanwhile may be shown once more.
+    It sends several requests, one after the other, so it may return a transaction that ends meanwhile.
     """
     await check_exists(admin, partition)
     producers = (await admin.transactions.describe_producers(partition))[partition]
@@ -46,7 +46,7 @@ async def describe_last_stable_offset(admin: AdminParts, partition: TopicPartiti
 async def find_hanging(
     admin: AdminParts, partitions: Collection[TopicPartition] | None, older_than_ms: int | None
 ) -> list[HangingTransaction]:
-    """What Kafka calls hanging: old, and unknown to the coordinator or not among its partitions. Raises KafkaError."""
+    """Old transactions that the coordinator does not know, or not with this partition. Raises KafkaError."""
     patience_ms = await max_timeout_ms(admin) if older_than_ms is None else older_than_ms
     found = []
     for partition in partitions or ():
@@ -67,9 +67,9 @@ async def find_hanging(
 
 
 async def check_exists(admin: AdminParts, partition: TopicPartition) -> None:
-    """Raises KafkaError (UNKNOWN_TOPIC_OR_PARTITION) for a partition that is not there.
+    """Raises KafkaError (UNKNOWN_TOPIC_OR_PARTITION) if a partition does not exist.
 
-    At once, as somebody who mistyped it wants it; what reads and writes waits for a topic to come.
+    It raises at once, because the name may be mistyped; producers and consumers wait for a new topic.
     """
     described = await admin.topics.describe_topics(partition.topic)
     if partition.partition >= len(described[partition.topic].partitions):
@@ -77,14 +77,14 @@ async def check_exists(admin: AdminParts, partition: TopicPartition) -> None:
 
 
 def reason(producer: ProducerState, known: TransactionDescription | None) -> str:
-    """Why nobody will end it, in words."""
+    """Why no coordinator will end the transaction."""
     if known is None:
         return f"no transactional id has producer id {producer.producer_id}"
     return f"{known.transactional_id!r} has this producer id, is in {known.state} and does not have this partition"
 
 
 async def max_timeout_ms(admin: AdminParts) -> int:
-    """The longest a transaction of this cluster may last; Kafka's default where the broker does not tell."""
+    """The longest transaction timeout of this cluster; Kafka's default if the broker does not report it."""
     described = await admin.configs.describe_configs(broker=await _some_broker(admin))
     entry = described.get(MAX_TIMEOUT)
     return MAX_TIMEOUT_DEFAULT_MS if entry is None or entry.value is None else int(entry.value)
@@ -110,9 +110,9 @@ def _is_old(admin: AdminParts, producer: ProducerState, patience_ms: int) -> boo
 
 
 async def _still_open(admin: AdminParts, partition: TopicPartition, producer: ProducerState) -> bool:
-    """Whether the same transaction is open after its coordinator was asked: so it was open, and unowned, meanwhile.
+    """Whether the same transaction is still open after the coordinator's response: then it has no owner.
 
-    Otherwise it may just have ended between the two questions, and the coordinator was right to have forgotten it.
+    Otherwise it ended between the two requests, and the coordinator was right not to know it.
     """
     producers = (await admin.transactions.describe_producers(partition))[partition]
     now = {one.producer_id: one for one in producers}.get(producer.producer_id)
@@ -139,7 +139,7 @@ async def _verdict(
 
 
 async def _waiting(admin: AdminParts, partition: TopicPartition, stable: int, high: int) -> list[WaitingGroup]:
-    """The groups that have a position here at or below the last stable offset: beyond it they read uncommitted."""
+    """The groups with a committed offset up to the last stable offset: groups past it read uncommitted."""
     waiting = []
     for group in await admin.groups.list_groups():
         found = (await admin.groups.list_group_offsets(group.group_id, require_stable=False)).get(partition)

@@ -274,7 +274,7 @@ def test_what_the_protocol_can_not_say_is_explained(broker: BrokerProcess, words
     topic(broker, "create", "wide-there", "--if-not-exists")
     refused = topic(broker, *words)
     assert isinstance(refused.exception, SystemExit), refused.exception
-    assert (refused.exit_code, f"{field}: the protocol cannot say what was given" in refused.output) == (1, True)
+    assert (refused.exit_code, f"{field}: the protocol cannot encode the value" in refused.output) == (1, True)
 
 
 def test_what_was_changed_before_a_topic_was_refused_is_told(broker: BrokerProcess) -> None:
