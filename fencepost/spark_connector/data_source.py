@@ -48,14 +48,14 @@ _TYPES: dict[str, DataType] = {
 
 
 def spark_schema(columns: tuple[str, ...]) -> StructType:
-    """The chosen columns with the types of Spark's Kafka source, all of them nullable as there."""
+    """The chosen columns. Their types are those of Spark's Kafka source, and all are nullable."""
     return StructType([StructField(name, _TYPES[name]) for name in columns])
 
 
 class FencepostDataSource(DataSource):
     """`spark.read.format("fencepost")` and `spark.readStream.format("fencepost")`.
 
-    Options and schema are those of Spark's Kafka source; see the Spark guide for the ones of our own.
+    Options and schema are those of Spark's Kafka source. The Spark guide lists fencepost's own options.
     """
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
@@ -64,11 +64,11 @@ class FencepostDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The format's name."""
+        """The name of the format."""
         return "fencepost"
 
     def schema(self) -> StructType:
-        """The columns that the options ask for; the options are checked here for the first time."""
+        """The columns that the options choose. This is the first check of the options."""
         return spark_schema(parse_options(self.options).columns)
 
     def reader(self, schema: StructType) -> BatchReader:
@@ -76,18 +76,18 @@ class FencepostDataSource(DataSource):
         return BatchReader(self._options(schema, Mode.BATCH))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """The reader of a streaming query; one lives on the driver for as long as the query."""
+        """The reader of a streaming query. The driver keeps one reader until the query ends."""
         return stream_reader(self._options(schema, Mode.STREAM))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """The writer of a frame, in one transaction."""
+        """The writer of a DataFrame. It writes one transaction."""
         from fencepost.spark_connector.sink.sink import batch_writer
 
         WORKER.settle()
         return batch_writer(self.options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        """The writer of a streaming query, each micro-batch in one transaction."""
+        """The writer of a streaming query. It writes each micro-batch in one transaction."""
         from fencepost.spark_connector.sink.sink import stream_writer
 
         WORKER.settle()
@@ -103,13 +103,13 @@ class FencepostDataSource(DataSource):
 
 
 class BatchReader(QuickAckOnUnpickle, DataSourceReader):
-    """Reads what is there, and stable, at the moment of planning."""
+    """Reads what is stable when the query is planned."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
 
     def partitions(self) -> list[InputPartition]:
-        """Fix start and end, and cut the work up."""
+        """Fix the start and the end, and divide the ranges into tasks."""
         cluster = Cluster(self._options.connection)
         try:
             return [RangePartition(work) for work in Planner(self._options, cluster).batch()]
@@ -117,5 +117,5 @@ class BatchReader(QuickAckOnUnpickle, DataSourceReader):
             cluster.close()
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The records of one partition; runs in a task."""
+        """The records of one partition. Runs in a task."""
         return read_range(self._options, partition)

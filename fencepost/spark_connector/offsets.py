@@ -1,4 +1,4 @@
-"""Offsets per partition, and their JSON as Spark's Kafka source writes it into options and checkpoints."""
+"""Offsets per partition, and the JSON that Spark's Kafka source uses for them in options and checkpoints."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 from fencepost.protocol.topics import TopicPartition
 
 EARLIEST = -2
-"""In options and in ListOffsets: the first offset that is still there."""
+"""In options and in ListOffsets: the first offset that the log still holds."""
 LATEST = -1
-"""In options and in ListOffsets: the end; for read_committed the last stable offset."""
+"""In options and in ListOffsets: the end of the log; with read_committed, the last stable offset."""
 
 Offsets = dict[TopicPartition, int]
 OffsetTree = dict[str, dict[str, int]]
@@ -30,7 +30,7 @@ def parse_partition_offsets(text: str, lowest: int) -> Offsets:
 
 
 def offsets_of(tree: Any, lowest: int = 0) -> Offsets:
-    """The offsets in a parsed tree; raises ValueError, TypeError or AttributeError where it has another shape."""
+    """The offsets in a parsed tree. Raises ValueError, TypeError or AttributeError if the tree has another shape."""
     offsets: Offsets = {}
     for topic, partitions in tree.items():
         for number, offset in partitions.items():
@@ -41,7 +41,7 @@ def offsets_of(tree: Any, lowest: int = 0) -> Offsets:
 
 
 def tree_of(offsets: Mapping[TopicPartition, int]) -> OffsetTree:
-    """The checkpoint's tree. Spark compares offsets by their JSON text, so topics and partitions are in one order."""
+    """The tree for the checkpoint. It is sorted, because Spark compares offsets by their JSON text."""
     tree: OffsetTree = {}
     for tp in sorted(offsets):
         tree.setdefault(tp.topic, {})[str(tp.partition)] = offsets[tp]

@@ -1,4 +1,4 @@
-"""What the values of options look like, to the source and to the sink. Each raises ValueError with what it must be."""
+"""Converters for the values of options, for source and sink. Each raises ValueError that says what is allowed."""
 
 import difflib
 from collections.abc import Mapping
@@ -13,18 +13,19 @@ OF_JAVAS_CLIENTS = (
     "kafka.enable.metrics.push",
     "kafka.security.providers",
 )
-"""What steers the metrics or the sockets of any client of Java's, and changes nothing here."""
+"""Options for the metrics and sockets of Java's clients. They have no effect here."""
 
 
 class OptionError(ValueError):
-    """An option that does not exist, does not fit the others, or has a value it cannot take."""
+    """An option is unknown, contradicts another one, or has an invalid value."""
 
 
 def canonical(
     options: Mapping[str, str], spelling: Mapping[str, str], refused: Mapping[str, str], to_whom: str = ""
 ) -> dict[str, str]:
-    """Options under the names of `spelling`, which has them by their lower case. Raises OptionError for another name,
-    with the nearest, and for one that is `refused`, with the reason.
+    """Options under their canonical names; `spelling` maps lower-case names to these.
+
+    Raises OptionError for an unknown name, with the nearest known one, and for a name in `refused`, with the reason.
     """
     given: dict[str, str] = {}
     for name, value in options.items():
@@ -40,21 +41,21 @@ def canonical(
 
 
 def positive(text: str) -> int:
-    """1 and above."""
+    """A whole number from 1 on."""
     if not text.isascii() or not text.isdigit() or int(text) == 0:
         raise ValueError("must be a whole number above 0")
     return int(text)
 
 
 def not_negative(text: str) -> int:
-    """0 and above."""
+    """A whole number from 0 on."""
     if not text.isascii() or not text.isdigit():
         raise ValueError("must be a whole number, 0 or above")
     return int(text)
 
 
 def boolean(text: str) -> bool:
-    """true or false, in any case, as Spark takes them."""
+    """true or false, in upper or lower case, as in Spark."""
     if text.lower() not in ("true", "false"):
         raise ValueError("must be true or false")
     return text.lower() == "true"

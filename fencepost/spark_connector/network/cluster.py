@@ -1,4 +1,4 @@
-"""The cluster as a reader needs it: topics, leaders, offsets, and patience while a broker is away."""
+"""A cluster for readers: topics, leaders, offsets, and retries while a broker is unavailable."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _CONSUMER = -1
 
 
 class OpenTransaction(NamedTuple):
-    """The transaction that holds a partition's last stable offset where it is."""
+    """The open transaction that determines a partition's last stable offset."""
 
     producer_id: int
     first_offset: int
@@ -36,9 +36,9 @@ class OpenTransaction(NamedTuple):
 class Cluster:
     """Connections to the brokers of one cluster, made when needed.
 
-    `leaders` are the planner's findings, so that a reader's first fetch goes to the right broker without a question.
-    What a broker answers with a retriable code, or not at all, is asked again with fresh metadata until
-    `api_timeout_ms` has passed; then the last error is raised as BrokerError.
+    `leaders` come from the planner, so that a reader's first fetch needs no metadata request. After a retriable error,
+    or without a response, it fetches metadata and sends the request again until `api_timeout_ms` has passed. Then it
+    raises the last BrokerError.
     """
 
     def __init__(self, settings: ConnectionSettings, leaders: Mapping[TopicPartition, Address] | None = None) -> None:
@@ -46,20 +46,20 @@ class Cluster:
         self._connections: dict[Address, Connection] = {}
         self._leaders: dict[TopicPartition, Address] = dict(leaders or {})
         self.topic_ids: dict[str, bytes] = {}
-        """Which topic of that name was there when it was last asked for (KIP-516); brokers before 2.8 do not tell."""
+        """The topic ids in the last metadata response, by name (KIP-516). Brokers before 2.8 have none."""
 
     def close(self) -> None:
         self.forget()
 
     def forget(self) -> None:
-        """Drop connections and leaders: what is asked next finds out anew where things are."""
+        """Close the connections and forget the leaders. The next request fetches metadata again."""
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
         self._leaders.clear()
 
     def patiently(self, attempt: Callable[[], T]) -> T:
-        """Call `attempt` until it raises no retriable BrokerError any more, or the time for one operation is over."""
+        """Call `attempt` again after each retriable BrokerError, until the time for one operation ends."""
         deadline = time.monotonic() + self.settings.api_timeout_ms / 1000
         pause_seconds = _FIRST_PAUSE_SECONDS
         while True:
@@ -73,14 +73,14 @@ class Cluster:
             pause_seconds = min(2 * pause_seconds, _LONGEST_PAUSE_SECONDS)
 
     def topics(self, names: Collection[str] | None) -> dict[str, tuple[int, ...]]:
-        """The partitions of the named topics, or of all that are not internal; a topic that does not exist is left out.
+        """The partitions of the named topics, or of all topics that are not internal. Unknown topics are left out.
 
-        Creates no topic. Also learns the leaders.
+        Creates no topic. It also updates the known leaders.
         """
         return self.patiently(lambda: self._topics(names))
 
     def leader_of(self, tp: TopicPartition) -> Address:
-        """Where the partition's leader listens; BrokerError UNKNOWN_TOPIC_OR_PARTITION or LEADER_NOT_AVAILABLE."""
+        """The leader's address. Raises BrokerError UNKNOWN_TOPIC_OR_PARTITION or LEADER_NOT_AVAILABLE."""
         if tp not in self._leaders:
             found = self._topics([tp.topic])
             if tp.partition not in found.get(tp.topic, ()):
@@ -90,11 +90,11 @@ class Cluster:
         return self._leaders[tp]
 
     def leaders_of(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Address]:
-        """The leaders that are known without asking."""
+        """The leaders that are known without a request."""
         return {tp: self._leaders[tp] for tp in partitions if tp in self._leaders}
 
     def connection_to(self, address: Address) -> Connection:
-        """The connection to a broker, made on first use, and again before its session ends."""
+        """The connection to a broker. It is made on first use, and replaced before its session ends."""
         found = self._connections.get(address)
         if found is not None and found.worn_out:
             del self._connections[address]
@@ -105,21 +105,21 @@ class Cluster:
         return found
 
     def list_offsets(self, asked: Mapping[TopicPartition, int], isolation: IsolationLevel) -> dict[TopicPartition, int]:
-        """Offsets by time in epoch ms, EARLIEST or LATEST; -1 where no record is that young.
+        """Offsets by time (ms since 1970), EARLIEST or LATEST; -1 if no record is that young.
 
-        With READ_COMMITTED latest is the last stable offset, and records from there on do not exist.
+        With READ_COMMITTED, LATEST is the last stable offset, and the search by time ends there.
         """
         return self.patiently(lambda: self._list_offsets(asked, isolation)) if asked else {}
 
     def open_transaction(self, tp: TopicPartition) -> OpenTransaction | None:
-        """The oldest open transaction of a partition (KIP-664); None if there is none or the broker does not tell."""
+        """The oldest open transaction of a partition (KIP-664); None if there is none or the request fails."""
         try:
             return self._open_transaction(tp)
         except BrokerError:
             return None
 
     def any_connection(self) -> Connection:
-        """A connection to some broker, for what every broker knows. Raises ConnectionLostError if no broker answers."""
+        """A connection to any broker. Raises ConnectionLostError if no broker can be reached."""
         for address in self._connections:
             return self.connection_to(address)
         last: BrokerError | None = None

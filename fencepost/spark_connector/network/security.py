@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _NONCE_BYTES = 24
 _TOKEN_OPTIONS = ("kafka.oauth_cb", "kafka.sasl.oauth.token.provider")
-# What is a class or an algorithm of Java's, or has a single answer here; a query may bring it along.
+# Java's classes and algorithms, and settings with only one value here. A query may set them; they have no effect.
 WITHOUT_EFFECT = (
     "kafka.ssl.protocol",
     "kafka.ssl.provider",
@@ -71,26 +71,26 @@ NAMES = (
     "kafka.ssl.endpoint.identification.algorithm",
     "kafka.enable.ssl.certificate.verification",
 )
-"""Java's names and librdkafka's, behind `kafka.`; `translated` of the client's knows what they mean."""
-# What is no security option of the client's by that name, but is by another.
+"""The names of Java's clients and of librdkafka, behind `kafka.`. The client's `translated` maps them."""
+# Names that the client's options do not have, and the names that they have instead.
 _ALSO = {"ssl_keystore_password": "ssl_key_password"}
 
 
 class Asks(Protocol):
-    """A connection that can ask while it is not ready for anything else."""
+    """A connection that can send requests before its authentication is complete."""
 
     def call(self, name: str, request: Any) -> Any:
-        """Send a request and wait for its answer."""
+        """Send a request and return its response."""
 
 
 class Refused(Exception):
-    """Client and broker do not come to trust each other; another attempt would end the same way."""
+    """TLS or SASL failed. Another attempt would fail in the same way."""
 
 
 def security_of(given: Mapping[str, str]) -> SecurityConfig | None:
-    """The client's configuration out of options by their names here; None for a plain connection.
+    """The client's security configuration from the options; None for a plain connection.
 
-    Raises ValueError that names the option, as the client names it, and what it can be.
+    Raises ValueError with the client's name of the option and the allowed values.
     """
     said = {name: value for name, value in given.items() if name in NAMES}
     if not said or (len(said) == 1 and said.get("kafka.security.protocol", "").strip().upper() == "PLAINTEXT"):
@@ -122,7 +122,7 @@ def _function(option: str, text: str) -> Callable[[], Any]:
 
 
 class _Imported:
-    """A function by its name, so that it goes to the workers as a name."""
+    """A function by its name. Spark pickles only the name for the workers."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -146,7 +146,7 @@ def _context(config: SecurityConfig) -> Any:
 
 
 class PlainTransport:
-    """A blocking socket with a timeout, as it is."""
+    """A blocking socket with a timeout, without TLS."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
@@ -154,16 +154,16 @@ class PlainTransport:
         self.close = sock.close
 
     def send_all(self, data: Any) -> None:
-        """All bytes, however long that takes within the socket's timeout. Raises OSError."""
+        """Send all bytes within the socket's timeout. Raises OSError."""
         self._socket.sendall(data)
 
 
 Transport = Any
-"""PlainTransport, or the same with TLS in between: recv_into, send_all, close."""
+"""PlainTransport or BlockingTls: recv_into, send_all, close."""
 
 
 def tls_transport(sock: socket.socket, config: SecurityConfig, host: str) -> Transport:
-    """TLS over a connected blocking socket, after the handshake. Raises Refused, OSError."""
+    """TLS on a connected blocking socket, after the handshake. Raises SecurityError, OSError."""
     from fencepost.spark_connector.network.tls import BlockingTls
 
     transport = BlockingTls(sock, _context(config), host)
@@ -172,7 +172,10 @@ def tls_transport(sock: socket.socket, config: SecurityConfig, host: str) -> Tra
 
 
 def authenticate(connection: Asks, config: SecurityConfig) -> float | None:
-    """Prove who we are (KIP-43, KIP-152); when that ends by `time.monotonic`, or None for never. Raises Refused."""
+    """Authenticate by SASL (KIP-43, KIP-152). Returns the session's end by `time.monotonic`, or None for no end.
+
+    Raises SecurityError.
+    """
     from fencepost.client.core.sasl import SaslError
     from fencepost.client.core.scram import ScramError
     from fencepost.protocol.messages import api17_sasl_handshake, api36_sasl_authenticate

@@ -1,4 +1,4 @@
-"""The client's TLS on a socket that blocks; a module of its own, as only queries that use TLS need trio for it."""
+"""The client's TLS on a blocking socket. A module of its own, because it imports trio and only TLS needs that."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from fencepost.spark_connector.network.security import Refused
 
 
 class BlockingTls(TlsWire):
-    """OpenSSL between two buffers, as the client has it: one read of the socket brings many TLS records."""
+    """OpenSSL between two memory buffers, as in the client. One read from the socket can hold many TLS records."""
 
     def shake_hands(self) -> None:
-        """Agree on keys, and check the broker's certificate. Raises Refused, OSError."""
+        """Do the TLS handshake, and check the broker's certificate. Raises SecurityError, OSError."""
         while True:
             try:
                 self._tls.do_handshake()
@@ -24,7 +24,7 @@ class BlockingTls(TlsWire):
                     raise OSError("closed during the TLS handshake: is that a listener of TLS?") from None
             except ssl.SSLError as error:
                 with contextlib.suppress(OSError):
-                    self.flush()  # the alert that tells the other side why
+                    self.flush()  # the alert that tells the broker the reason
                 raise _told(refusal(error)) from None
             else:
                 self.flush()
@@ -37,7 +37,7 @@ class BlockingTls(TlsWire):
             raise _told(error) from None
 
     def send_all(self, data: bytes | bytearray) -> None:
-        """All bytes, however long that takes within the socket's timeout. Raises Refused, OSError."""
+        """Send all bytes within the socket's timeout. Raises SecurityError, OSError."""
         rest = memoryview(data)
         try:
             while rest:
@@ -46,7 +46,7 @@ class BlockingTls(TlsWire):
             raise _told(error) from None
 
     def close(self) -> None:
-        """Say good-bye as far as nobody has to wait for it, and close the socket."""
+        """Send the closing alert without waiting for an answer, and close the socket."""
         if self.socket.fileno() >= 0:
             with contextlib.suppress(ssl.SSLError, OSError, ValueError):
                 self._tls.unwrap()

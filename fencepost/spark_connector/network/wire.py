@@ -1,4 +1,4 @@
-"""A blocking connection to one broker on a plain socket: Spark's Python workers run no trio."""
+"""A blocking connection to one broker. Spark's Python workers do not run trio."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _ROOM_AT_ONCE_BYTES = 8 << 20
 _SIZE = struct.Struct(">i")
 _TLS_ALERT = b"\x15\x03"
 _RENEWED_AT = 0.85
-"""At which part of a session's life its connection is left, at the earliest: as Kafka's own client renews it."""
-# From the next version on they name topics by id only; positions in a checkpoint are kept by name.
+"""The share of a session's lifetime after which its connection is replaced, as in Kafka's own client."""
+# Later versions name topics by id only, but a checkpoint holds positions by name.
 _HIGHEST_VERSION = {"Fetch": 12, "OffsetCommit": 9}
 
 
@@ -42,9 +42,9 @@ class Address(NamedTuple):
 
 @dataclass(frozen=True)
 class ConnectionSettings:
-    """How to reach the cluster. `request_timeout_ms` bounds an answer, `api_timeout_ms` an operation with retries.
+    """How to connect to the cluster. `security` None means a plain connection.
 
-    `security` None: a plain connection.
+    `request_timeout_ms` limits the wait for one response, `api_timeout_ms` an operation with its retries.
     """
 
     bootstrap: tuple[Address, ...]
@@ -56,7 +56,7 @@ class ConnectionSettings:
 
 
 class BrokerError(Exception):
-    """What the broker answered, or that it did not; `code` is the wire error."""
+    """A request failed. `code` is the protocol's error code."""
 
     def __init__(self, message: str, code: ErrorCode) -> None:
         super().__init__(f"{message} ({code.name})")
@@ -64,21 +64,21 @@ class BrokerError(Exception):
 
 
 class ConnectionLostError(BrokerError):
-    """The connection could not be made, ended, or stayed silent for too long; another attempt may do better."""
+    """The connection could not be made, was closed, or timed out. Another attempt may succeed."""
 
     def __init__(self, address: Address, reason: str) -> None:
         super().__init__(f"broker at {address}: {reason}", ErrorCode.NETWORK_EXCEPTION)
 
 
 class NotTrustedError(BrokerError):
-    """Broker and connector could not come to trust each other: certificate, mechanism, password or listener."""
+    """TLS or SASL failed: wrong certificate, mechanism, password or listener."""
 
     def __init__(self, address: Address, reason: str) -> None:
         super().__init__(f"broker at {address}: {reason}", ErrorCode.SASL_AUTHENTICATION_FAILED)
 
 
 class Ticket(NamedTuple):
-    """A request under way; its answer comes in the order of sending."""
+    """A request in flight. Responses arrive in the order of the requests."""
 
     api: Api
     version: int
@@ -86,11 +86,10 @@ class Ticket(NamedTuple):
 
 
 class Connection:
-    """One broker, several requests under way; not for use by more than one thread.
+    """A connection to one broker with several requests in flight. Only one thread may use it.
 
-    The constructor connects, agrees on versions (ApiVersions, KIP-511) and proves who we are; it raises NotTrustedError
-    where that fails. Every method raises ConnectionLostError when the connection is of no more use, after which only
-    `close` makes sense.
+    The constructor connects, negotiates versions (ApiVersions, KIP-511) and authenticates. It raises NotTrustedError if
+    TLS or SASL fails. Every method raises ConnectionLostError if the connection breaks. After that only `close` works.
     """
 
     def __init__(self, address: Address, settings: ConnectionSettings) -> None:
@@ -110,24 +109,24 @@ class Connection:
             raise
 
     def close(self) -> None:
-        """End the connection; what is under way gets no answer."""
+        """Close the connection. Requests in flight get no response."""
         self._transport.close()
 
     @property
     def worn_out(self) -> bool:
-        """Whether its session (KIP-368) is about to end and nothing is under way: a new one should take its place."""
+        """Whether its session (KIP-368) ends soon and no request is in flight: a new connection must replace it."""
         return self._renew_at is not None and not self._waiting and time.monotonic() >= self._renew_at
 
     def knows(self, name: str) -> bool:
-        """Whether both sides speak the API `name` in some version."""
+        """Whether both sides support some version of the API `name`."""
         return self._version_of(API_BY_NAME[name]) is not None
 
     def call(self, name: str, request: Any) -> Any:
-        """Send a request and wait for its answer; nothing else may be under way."""
+        """Send a request and return its response. No other request may be in flight."""
         return self.receive(self.send(name, request))
 
     def send(self, name: str, request: Any) -> Ticket:
-        """Send a request in the highest version that both sides speak; BrokerError where there is none."""
+        """Send a request in the highest version that both sides support. Raises BrokerError if there is none."""
         api = API_BY_NAME[name]
         version = self._version_of(api)
         if version is None:
@@ -146,7 +145,7 @@ class Connection:
         return ticket
 
     def receive(self, ticket: Ticket) -> Any:
-        """The answer to the oldest request under way, which must be `ticket`."""
+        """The response to the oldest request in flight, which must be `ticket`."""
         assert self._waiting, "nothing is under way"
         assert self._waiting[0] == ticket, "answers come in the order of the requests"
         try:
@@ -194,7 +193,7 @@ class Connection:
 
     def _decode(self, ticket: Ticket, frame: memoryview, start: int) -> Any:
         if ticket.api.key == ApiKey.API_VERSIONS and ticket.version > 0:
-            # A broker that does not know our version answers in version 0, with the error first.
+            # A broker that does not support this version responds in version 0, which starts with the error.
             (error,) = struct.unpack_from(">h", frame, start)
             if error == ErrorCode.UNSUPPORTED_VERSION:
                 return ticket.api.response.decode(frame, 0, start)
@@ -209,11 +208,11 @@ class Connection:
         if not 4 <= size <= MAX_FRAME_BYTES:
             raise ConnectionLostError(self.address, f"an answer of {size} bytes")
         if size <= _ROOM_AT_ONCE_BYTES:
-            # What large answers lie in is used again, once no array refers to it.
+            # The memory of large responses is reused once no array refers to it.
             room = FRAMES.take(size)
             self._fill(room[:])
             return room
-        # Memory follows what arrives, not what is claimed.
+        # Allocate memory as bytes arrive: the announced size may be wrong.
         frame = bytearray(_ROOM_AT_ONCE_BYTES)
         filled = 0
         while True:

@@ -1,4 +1,4 @@
-"""The end of a micro-batch on the driver: its records and the mark in one transaction, done once whoever asks again."""
+"""Commits a micro-batch on the driver: its records and the commit marker in one transaction, only once."""
 
 from __future__ import annotations
 
@@ -39,25 +39,25 @@ _HOPELESS = frozenset(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
 )
-"""What another attempt at the same transaction would meet again."""
+"""Errors that another attempt at the same transaction would get again."""
 Send = Callable[[Any], None]
 
 
 def connect(options: SinkOptions) -> Any:
-    """The blocking client for a sink, to be opened with `with`."""
+    """The sink's blocking client. Open it with `with`."""
     from fencepost.sync import Client
 
     return Client.from_config({"bootstrap_servers": options.bootstrap, **options.client, **options.producer})
 
 
 def main_producer(kafka: Any, options: SinkOptions) -> Any:
-    """The producer whose transactions write and decide; opening it fences every driver before (row T2)."""
+    """The producer for the driver's transactions. Opening it fences every earlier driver (row T2)."""
     return kafka.transactional_producer(options.transactional_id)
 
 
 @contextmanager
 def translate_client_errors(options: SinkOptions) -> Iterator[None]:
-    """Say of the client's errors what they mean for a query, and what to do."""
+    """Turn the client's errors into SinkErrors that say what they mean for a query and what to do."""
     try:
         yield
     except FencedError as error:
@@ -81,10 +81,12 @@ def translate_client_errors(options: SinkOptions) -> Iterator[None]:
 
 
 def commit_batch(options: SinkOptions, parts: Sequence[Packed], batch: BatchId | None) -> bool:
-    """Write a batch in one transaction, with its mark; False if it was there already. `batch` None: without a mark.
+    """Write a batch and its commit marker in one transaction. Without `batch` there is no commit marker.
 
-    May be called again after whatever end, also of the process: what a predecessor left open is aborted first, and
-    what it committed is found by the mark. Raises SinkError, and the client's errors for a cluster that is away.
+    Returns False if the batch was written before. It is safe to call this again after a failure or a crash. It first
+    aborts the transaction that a predecessor left open, and finds a committed batch by its commit marker.
+
+    Raises SinkError, and the client's errors if the cluster is unavailable.
     """
     size = sum(part.size for part in parts)
     if size > options.max_transaction_bytes:
@@ -110,9 +112,10 @@ def commit_batch(options: SinkOptions, parts: Sequence[Packed], batch: BatchId |
 
 
 def transact(producer: Any, send: Send, group: str = "", marker: Marker | None = None) -> None:
-    """One transaction of what `send` hands in and the mark, to its end.
+    """Run one transaction with the records of `send` and the commit marker.
 
-    An aborted one is tried again; a commit without an answer is asked for until it is known what became of it.
+    It repeats an aborted transaction. After a commit without a response it asks until the outcome is known.
+    Raises SinkError if the transaction cannot be committed.
     """
     for attempt in range(1, _ATTEMPTS + 1):
         try:
@@ -133,15 +136,15 @@ def transact(producer: Any, send: Send, group: str = "", marker: Marker | None =
 
 
 def read_marker(kafka: Any, options: SinkOptions) -> Marker | None:
-    """The sink's mark as it is committed; only after `main_producer` was opened is it the last one."""
+    """The committed commit marker. It is certain to be the last one only after `main_producer` was opened."""
     with kafka.admin() as admin:
         return find_marker(options.group, admin.list_group_offsets(options.group))
 
 
 def marker_place(options: SinkOptions, marker: Marker | None, topics: Iterable[str]) -> TopicPartition:
-    """Under which partition the group keeps the mark: where it is, or partition 0 of what is written.
+    """The partition whose offset is the commit marker: the present one, or partition 0 of a written topic.
 
-    An empty batch of a query that names its topics row by row has none: then it is the topic of the offsets itself.
+    An empty batch may name no topic, if each row names its own. Then it is a partition of the offsets topic.
     """
     if marker is not None:
         return marker.place
@@ -152,13 +155,13 @@ def marker_place(options: SinkOptions, marker: Marker | None, topics: Iterable[s
 
 
 def need_topic(kafka: Any, options: SinkOptions) -> None:
-    """Raises SinkError where the option `topic` names none that exists: the client would look for it for a minute."""
+    """Raise SinkError if the option `topic` names no existing topic. The client would wait for it for a minute."""
     if options.topic is not None:
         partitions_of(kafka, options, options.topic)
 
 
 def partitions_of(kafka: Any, options: SinkOptions, topic: str) -> int:
-    """How many partitions a topic has. Raises SinkError where there is no such topic."""
+    """The number of a topic's partitions. Raises SinkError if there is no such topic."""
     try:
         with kafka.admin() as admin:
             return len(admin.describe_topics(topic)[topic].partitions)
@@ -173,7 +176,7 @@ def partitions_of(kafka: Any, options: SinkOptions, topic: str) -> int:
 
 
 def too_large(options: SinkOptions, size: int) -> SinkError:
-    """A batch that is too much for one message to the driver."""
+    """The error for a micro-batch that is larger than maxTransactionBytes."""
     return SinkError(
         f"a micro-batch has {size} bytes of records, and maxTransactionBytes is {options.max_transaction_bytes}: they"
         " all pass through the driver. Make batches smaller (maxOffsetsPerTrigger at the source), compress"

@@ -1,7 +1,7 @@
-"""The mark that a sink leaves in each of its transactions: which batch of which query was the last. Pure.
+"""The commit marker of a sink: which batch of which query its last transaction wrote. No I/O.
 
-It is an offset that the sink's group commits in the transaction that writes the batch (TxnOffsetCommit), so it counts
-exactly when the batch does. The offset is the number of the next batch; its note says the rest.
+The sink's group commits it as an offset in the transaction that writes the batch (TxnOffsetCommit). So it is committed
+if and only if the batch is. The offset is the number of the next batch. Its metadata holds the other fields.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ NO_BATCH = -1
 
 
 class BatchId(NamedTuple):
-    """One micro-batch: `query_id` lives as long as the query's checkpoint, `batch_id` counts from 0."""
+    """One micro-batch. `query_id` belongs to the query's checkpoint; `batch_id` counts from 0."""
 
     query_id: str
     batch_id: int
 
 
 class Marker(NamedTuple):
-    """The last batch that was written, and by whom; `batch_id` is NO_BATCH while there was none.
+    """The last written batch and its query; `batch_id` is NO_BATCH before the first batch.
 
-    `owner` is who may decide about prepared transactions (see sink_lanes); empty where there are none.
+    `owner` identifies the driver that may decide about prepared transactions (see lanes.py); empty without twoPhase.
     """
 
     place: TopicPartition
@@ -37,7 +37,7 @@ class Marker(NamedTuple):
     owner: str = ""
 
     def committed(self) -> CommittedOffset:
-        """As it is stored."""
+        """The offset and metadata to commit."""
         note = {"format": _FORMAT, "query": self.query_id, "batch": self.batch_id}
         if self.owner:
             note["owner"] = self.owner
@@ -45,7 +45,7 @@ class Marker(NamedTuple):
 
 
 def find_marker(group: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> Marker | None:
-    """The youngest mark among a group's offsets. Raises SinkError where others keep offsets in the group."""
+    """The newest commit marker among a group's offsets. Raises SinkError if the group holds other offsets."""
     found: list[Marker] = []
     for place, committed in offsets.items():
         marker = _parsed(place, committed)
@@ -69,10 +69,10 @@ def _parsed(place: TopicPartition, committed: CommittedOffset) -> Marker | None:
 
 
 def is_done(sink: str, marker: Marker | None, batch: BatchId, first_batch: int | None) -> bool:
-    """Whether the batch has been written already; False if it is to be written now.
+    """Whether the batch was written before; False if it must be written now.
 
-    Raises SinkError where neither can be said: no mark although there were batches before, another query's mark, or
-    the mark of a later batch.
+    Raises SinkError if this is unknown: the commit marker of an earlier batch is missing, belongs to another query, or
+    is of a later batch.
     """
     if marker is None or marker.batch_id == NO_BATCH:
         if batch.batch_id in (0, first_batch):

@@ -1,4 +1,4 @@
-"""Rows as Spark hands them over, in Arrow, made into record batches per partition that lack only their producer."""
+"""Encodes Spark's Arrow rows as record batches per partition. The producer's fields are filled in later."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _HEADER_BYTES = 10
 
 
 class SinkError(Exception):
-    """The sink cannot go on; the message says what to do."""
+    """The sink cannot continue. The message says what to do."""
 
 
 class Encoded(NamedTuple):
-    """One record batch (format v2) for one partition, without producer id, epoch and sequence."""
+    """One record batch (format v2) for one partition, still without producer id, epoch and sequence."""
 
     topic: str
     partition: int
@@ -39,10 +39,10 @@ class Encoded(NamedTuple):
 
 
 def sink_columns(schema: Sequence[tuple[str, str]], topic: str | None) -> dict[str, int]:
-    """Which column of the frame is which: the position of key, value, topic, partition and headers.
+    """The positions of the columns key, value, topic, partition and headers in the frame.
 
-    `schema` are (name, type as Spark writes it). Other columns are left alone, as Spark's Kafka sink does. Raises
-    OptionError for a missing value or topic, and for a column of another type.
+    `schema` holds (name, Spark's simple type) for each column. Other columns are ignored, as in Spark's Kafka sink.
+    Raises OptionError for a missing value or topic, and for a column of another type.
     """
     found: dict[str, int] = {}
     for position, (name, kind) in enumerate(schema):
@@ -64,7 +64,7 @@ def sink_columns(schema: Sequence[tuple[str, str]], topic: str | None) -> dict[s
 
 
 class _Pending:
-    """Records of one partition that do not fill a batch yet."""
+    """Records of one partition that do not fill a record batch yet."""
 
     __slots__ = ("records", "size_bytes")
 
@@ -74,11 +74,12 @@ class _Pending:
 
 
 class Encoder:
-    """One task's rows to record batches of about `batch_size` bytes (before compression) each.
+    """Encodes one task's rows as record batches of about `batch_size` bytes each, before compression.
 
-    A row goes to the partition in its `partition` column, else to the one of its key (Java's murmur2), else to one
-    that takes a run of `batch_size` bytes before the next one does; `start` says where the first run goes.
-    `partitions_of` gives the number of a topic's partitions. Rows of one task keep their order in each partition.
+    The column `partition` sets a row's partition. Without it the key does, with Java's murmur2. Rows without either go
+    to one partition for `batch_size` bytes and then to the next; `start` is the first such partition.
+
+    `partitions_of` returns the number of a topic's partitions. Rows of one task keep their order in each partition.
     """
 
     def __init__(
@@ -102,10 +103,10 @@ class Encoder:
         self._keyless_bytes: dict[str, int] = {}
         self._pending: dict[tuple[str, int], _Pending] = {}
         self.rows = 0
-        """How many rows were taken in."""
+        """The number of rows so far."""
 
     def add(self, batch: Any) -> Iterator[Encoded]:
-        """Take in a pyarrow RecordBatch; gives what it fills. Raises SinkError for a row that cannot be written."""
+        """Add a pyarrow RecordBatch; yields the full record batches. Raises SinkError for an invalid row."""
         if not batch.num_rows:
             return
         self.rows += batch.num_rows
@@ -127,7 +128,7 @@ class Encoder:
             yield from self._add_to(topic, batch.take(_index(np.flatnonzero(indices == number))))
 
     def finish(self) -> Iterator[Encoded]:
-        """What is left over."""
+        """The last, partly filled record batches."""
         for (topic, partition), pending in sorted(self._pending.items()):
             if pending.records:
                 yield self._built(topic, partition, pending)
@@ -172,7 +173,7 @@ class Encoder:
     def _fill(
         self, topic: str, partition: int, records: list[Any], sums: Any, first: int, last: int
     ) -> Iterator[Encoded]:
-        """Put records[first:last], whose sizes add up in `sums`, into batches of the partition."""
+        """Add records[first:last] to the partition; `sums` are the cumulated sizes. Yields full record batches."""
         import numpy as np
 
         pending = self._pending.setdefault((topic, partition), _Pending())
@@ -221,7 +222,7 @@ class Encoder:
         return chosen
 
     def _binary(self, batch: Any, name: str) -> Any:
-        """A column of strings or bytes as bytes; None where there is no such column."""
+        """A column of strings or bytes, as bytes; None if there is no such column."""
         import pyarrow as pa
 
         if name not in self._columns:

@@ -1,4 +1,4 @@
-"""Kafka's murmur2 over a whole Arrow column of keys, with numpy; the same numbers as the client's partitioner."""
+"""Kafka's murmur2 of a whole Arrow column of keys, with numpy. The results equal those of the client's partitioner."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ _M = 0x5BD1E995
 _SEED = 0x9747B28C
 _POSITIVE = 0x7FFFFFFF
 _LONG_KEY_BYTES = 256
-"""From here on a key is hashed by itself: one pass over the column per four bytes of the longest would cost more."""
+"""Keys of this size or more are hashed one by one. The vectorized loop makes one pass for every four bytes."""
 
 
 def byte_spans(column: Any) -> tuple[Any, Any, Any]:
-    """(starts, lengths, data) of a binary or large_binary array, as numpy arrays; nulls have length 0."""
+    """(starts, lengths, data) of a binary or large_binary array, as numpy arrays. Nulls have length 0."""
     import numpy as np
 
     large = str(column.type).startswith("large_")
@@ -29,7 +29,7 @@ def byte_spans(column: Any) -> tuple[Any, Any, Any]:
 
 
 def hashes(column: Any) -> Any:
-    """murmur2 of each key as numpy uint32; what stands for a null means nothing."""
+    """The murmur2 of each key, as numpy uint32. The value for a null has no meaning."""
     import numpy as np
 
     starts, lengths, data = byte_spans(column)

@@ -1,4 +1,4 @@
-"""Exactly once for programs that write their micro-batches themselves, in `foreachBatch`."""
+"""Exactly-once writes for programs that use `foreachBatch`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ _QUERY_ID = "sql.streaming.queryId"
 def write_exactly_once(
     df: Any, batch_id: int, *, transactional_id: str, options: Mapping[str, str], query_id: str | None = None
 ) -> None:
-    """Write a frame once for each (query, batch), however often `foreachBatch` is called with it.
+    """Write a DataFrame once for each (query, batch), even if Spark calls `foreachBatch` again with the same batch.
 
-    `transactional_id` names this writer: the same after a restart, and another for each sink of a query. `query_id`
-    is Spark's own, which lives as long as the checkpoint; give one where the function is called outside of
-    `foreachBatch`. `options` are those of the sink. The frame needs a column `value` (see docs/spark.md). Raises
-    ValueError where Spark does not tell the query's id; what the sink raises comes as Spark's PythonException.
+    `transactional_id` identifies this writer. It must stay the same after a restart and differ between the sinks of a
+    query. `query_id` is by default Spark's id of the query, which belongs to its checkpoint. Outside of `foreachBatch`
+    it is required. `options` are the options of the sink. The DataFrame needs a column `value` (see docs/spark.md).
+
+    Raises ValueError if the query's id is unknown. Errors of the sink are raised as Spark's PythonException.
     """
     if query_id is None:
         query_id = df.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)

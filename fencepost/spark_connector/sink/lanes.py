@@ -1,14 +1,15 @@
-"""twoPhase: each task has a prepared transaction of its own, the driver decides about all of them at once (KIP-939).
+"""twoPhase: each task prepares its own transaction, and the driver decides about all of them at once (KIP-939).
 
-Who may decide is told by the mark's `owner`. A driver claims it before each batch, in a transaction of the sink's own
-transactional id, and decides in another one that it may only begin while the mark still names it. So a driver that was
-taken for dead and wakes up finds that it owns nothing any more; it cannot decide for transactions that its successor
-has aborted. Three rules hold everywhere:
+The `owner` in the commit marker is the driver that may decide. A driver makes its claim before each batch: it writes
+itself as owner, in a transaction of the sink's transactional id. It decides in another transaction, and only while it
+is still the owner. A driver that was replaced therefore cannot decide for transactions that its successor has aborted.
 
-- A lane's transaction is committed only if it is the very one (producer id, epoch) that a decision names.
-- A lane's transaction is aborted only by an owner that took the lane over before it looked whether it still is one:
-  what it holds then was left over from before its claim.
-- A task never ends what it finds in a lane. It takes another lane.
+Three rules hold everywhere:
+
+- A driver commits a lane's transaction only if a decision names its producer id and epoch.
+- A driver aborts a lane's transaction only after two steps in this order: it takes the lane over, and then checks that
+  it is still the owner. The transaction is then older than its claim.
+- A task never ends a transaction that it finds in a lane. It uses another lane.
 """
 
 from __future__ import annotations
@@ -44,35 +45,35 @@ _TRIES = 5
 _OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort")
 _MOST_LANES = 1000
 STABLE_SECONDS = 120.0
-"""So long a claim waits for other sinks' decisions to be stable: longer than the transaction of one that died stays."""
+"""How long a claim waits for other sinks' open transactions. Those of dead drivers time out earlier."""
 _LOOK_SECONDS = 0.2
 Decision = Mapping[str, str]
-"""Transactional id -> "PRODUCER_ID:EPOCH" of the transaction that is to commit."""
+"""Transactional id -> "PRODUCER_ID:EPOCH" of the transaction to commit."""
 
 
 class Claim(NamedTuple):
-    """A driver's right to decide for one batch: its token in the mark, and what the mark said before."""
+    """A driver's right to decide for one batch: its token as the owner, and the batch in the previous commit marker."""
 
     owner: str
     query_id: str
     batch_id: int
 
     def has(self, batch: BatchId) -> bool:
-        """Whether the batch was decided before."""
+        """Whether the batch was committed before the claim."""
         return self.query_id == batch.query_id and self.batch_id == batch.batch_id
 
 
 class PreparedLane(NamedTuple):
-    """A task's prepared transaction: its transactional id, and its "PRODUCER_ID:EPOCH"."""
+    """A task's prepared transaction: its transactional id and "PRODUCER_ID:EPOCH"."""
 
     name: str
     identity: str
 
 
 def claim(kafka: Any, options: SinkOptions) -> Claim:
-    """Become the one who decides, after everything that was left behind is ended as it was decided (rows T22, T23).
+    """Become the owner, and end the open transactions of earlier drivers as they were decided (rows T22, T23).
 
-    Raises SinkError where the broker has no two-phase commit.
+    Raises SinkError if the broker does not support two-phase commit.
     """
     with translate_client_errors(options), main_producer(kafka, options) as producer:
         _probe(kafka, options)
@@ -91,7 +92,7 @@ def claim(kafka: Any, options: SinkOptions) -> Claim:
 
 
 def clear_lanes(kafka: Any, options: SinkOptions, mine: Claim, decided: Decision) -> None:
-    """End every transaction that stands open in a lane: commit what was decided, abort the rest. For the owner."""
+    """End every open transaction of the lanes: commit the decided ones, abort the others. Only for the owner."""
     left = open_lanes(kafka, options)
     with ExitStack() as stack:
         held = [stack.enter_context(_two_phase(kafka, options, name)) for name in left]
@@ -104,16 +105,16 @@ def clear_lanes(kafka: Any, options: SinkOptions, mine: Claim, decided: Decision
 
 
 def open_lanes(kafka: Any, options: SinkOptions) -> list[str]:
-    """The sink's lanes that have a transaction open."""
+    """The sink's lanes with an open transaction."""
     with kafka.admin() as admin:
         found = admin.list_transactions(states=_OPEN_STATES)
     return [one.transactional_id for one in found if one.transactional_id.startswith(_lane_prefix(options))]
 
 
 def open_lane(kafka: Any, options: SinkOptions, partition: int, attempt: int) -> tuple[str, Any]:
-    """A lane in which nothing stands open, for one task: (its transactional id, the producer to open with `with`).
+    """A lane without an open transaction, for one task: (its transactional id, a producer to open with `with`).
 
-    Opened once already, to look into it; whoever else holds it is fenced by that.
+    The search opens each lane once. This fences another producer of the lane.
     """
     for number in range(attempt, attempt + _MOST_LANES):
         name = f"{_lane_prefix(options)}{partition}-{number}"
@@ -124,9 +125,9 @@ def open_lane(kafka: Any, options: SinkOptions, partition: int, attempt: int) ->
 
 
 def decide(kafka: Any, options: SinkOptions, mine: Claim, batch: BatchId | None, lanes: Sequence[PreparedLane]) -> bool:
-    """Commit all lanes as one, and leave the mark; False if the batch was there already.
+    """Commit all lanes together with the commit marker. Returns False if the batch was written before.
 
-    The decision is durable when it is in the decision topic. What comes after may be done by anybody who claims.
+    The decision is durable once it is in the decision topic. After that any later owner can finish it.
     """
     with translate_client_errors(options):
         with main_producer(kafka, options) as producer:
@@ -152,12 +153,11 @@ def decide(kafka: Any, options: SinkOptions, mine: Claim, batch: BatchId | None,
 
 
 def read_decision(kafka: Any, options: SinkOptions) -> Decision:
-    """What was decided last; only its owner may rely on it.
+    """The last decision of this sink. Only the owner may rely on it.
 
-    All that stands in the topic now must be read, also what another sink's open transaction still hides (row I2): a
-    decision that went unseen would be taken for none, and what it commits be aborted. Where the rest is aborted, no
-    record comes that would tell of its end, so the position is looked at time and again. Raises SinkError where it
-    does not get there.
+    It reads the topic up to its present end, also behind another sink's open transaction (row I2). A decision that it
+    missed would make the driver abort transactions that must commit. If the remaining records are aborted, no record
+    arrives, so it checks the position regularly. Raises SinkError if it does not reach the end in time.
     """
     from fencepost.sync import TimedOutError, fail_after
 
@@ -191,20 +191,20 @@ def _unstable(place: TopicPartition, position: int, end: int) -> SinkError:
 
 
 def _commit_lane(kafka: Any, options: SinkOptions, lane: PreparedLane) -> None:
-    """Commit the lane's transaction if it is still the one that was decided; if not, somebody has done so before."""
+    """Commit the lane's transaction if it is still the decided one. If not, another driver has committed it."""
     for attempt in range(1, _TRIES + 1):
         try:
             with _two_phase(kafka, options, lane.name) as producer:
                 if producer.prepared is not None and str(producer.prepared) == lane.identity:
                     producer.complete(lane.identity)
                 return
-        except FencedError:  # a task that was given up looked into the lane meanwhile
+        except FencedError:  # an abandoned task attempt opened the lane meanwhile
             if attempt == _TRIES:
                 raise
 
 
 def is_owner(kafka: Any, options: SinkOptions, mine: Claim) -> bool:
-    """Whether nobody has claimed since."""
+    """Whether no other driver has made a claim since."""
     marker = read_marker(kafka, options)
     return marker is not None and marker.owner == mine.owner
 
@@ -218,7 +218,7 @@ def _two_phase(kafka: Any, options: SinkOptions, name: str) -> Any:
 
 
 def _probe(kafka: Any, options: SinkOptions) -> None:
-    """Raise SinkError where the broker cannot keep a prepared transaction."""
+    """Raise SinkError if the broker cannot keep a prepared transaction."""
     try:
         with _two_phase(kafka, options, f"{options.transactional_id}.probe"):
             return

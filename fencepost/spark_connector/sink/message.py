@@ -1,7 +1,7 @@
-"""Record batches on their way from a task to the driver: with LZ4 where that makes them smaller.
+"""Record batches in the message of a task, compressed with LZ4 if that makes them smaller.
 
-Spark copies a task's message some eight times before the driver's Python has it: as an Arrow column, as a row, as a
-serialised result in its block store. A byte less is saved at each of them; packing one costs about as much as one copy.
+Spark copies a task's message about eight times before the driver's Python gets it: as an Arrow column, as a row, as a
+serialised result in its block store. Every byte less saves all eight copies. Compressing it costs about one copy.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from fencepost.spark_connector.sink.encode import Encoded
 _CODEC = "lz4_raw"
 _WORTH_IT = 0.9
 _SKIPPED = 7
-"""So many record batches go as they are behind one that packing did not make smaller, before it is tried again."""
+"""The number of record batches that are not compressed after one that compression did not make smaller."""
 
 
 class Packed(NamedTuple):
-    """A record batch as it travels. `size` is that of the record batch, in bytes; `is_packed` says what `data` is."""
+    """A record batch in a message. `size` is its unpacked size in bytes; `is_packed` says if `data` is packed."""
 
     topic: str
     partition: int
@@ -26,7 +26,7 @@ class Packed(NamedTuple):
     is_packed: bool
 
     def unpacked(self) -> bytes:
-        """The record batch."""
+        """The record batch without the LZ4 of the message."""
         if not self.is_packed:
             return self.data
         import pyarrow as pa
@@ -36,7 +36,7 @@ class Packed(NamedTuple):
 
 
 class Packer:
-    """Packs the record batches of one task. `compressed`: they are by themselves, and are left as they are."""
+    """Packs the record batches of one task. With `compressed` they are compressed already and stay unchanged."""
 
     def __init__(self, *, compressed: bool) -> None:
         import pyarrow as pa
@@ -45,7 +45,7 @@ class Packer:
         self._to_skip = 0
 
     def pack(self, part: Encoded) -> Packed:
-        """One record batch."""
+        """Pack one record batch."""
         size = len(part.data)
         if self._try and self._to_skip:
             self._to_skip -= 1

@@ -1,4 +1,4 @@
-"""The options of the Spark sink, spelled as Spark's Kafka sink spells them, checked before anything is written."""
+"""The options of the Spark sink, with the names of Spark's Kafka sink. They are checked before any write."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ SINK_NAMES = (
     "queryId",
     "batchId",
 )
-# What Spark itself adds to a streaming query's options, and what Spark's Kafka sink takes.
+# Options that Spark adds to a streaming query, and that Spark's Kafka sink accepts.
 _ADDED_BY_SPARK = ("checkpointLocation", "queryName", "includeHeaders")
 _OF_A_BATCH = ("queryId", "batchId")
-# What steers Java's producer or its sockets.
+# Settings of Java's producer and its sockets. They have no effect here.
 _WITHOUT_EFFECT = (
     "kafka.retries",
     "kafka.receive.buffer.bytes",
@@ -80,10 +80,10 @@ _SPELLING = {
 
 @dataclass(frozen=True)
 class SinkOptions:
-    """Everything a query says about its sink. Sizes are bytes.
+    """All options of a query's sink. Sizes are bytes.
 
-    `client` and `producer` are the client's own options by their long names, checked; they may hold passwords, and so
-    do not show. `batch_id` and `query_id` make a batch write one that is done once.
+    `client` and `producer` are checked options of fencepost's client, by their long names. They may hold passwords, so
+    `repr` leaves them out. With `batch_id` and `query_id` a batch write is done only once.
     """
 
     bootstrap: str
@@ -100,17 +100,17 @@ class SinkOptions:
 
     @property
     def group(self) -> str:
-        """The group whose offset is the sink's mark."""
+        """The group that holds the sink's commit marker."""
         return self.transactional_id
 
     @property
     def producer_config(self) -> TransactionalProducerConfig:
-        """The producer's options, as the client understands them."""
+        """The producer's options as the client's configuration."""
         return parse_kafka(TransactionalProducerConfig, self.producer)
 
 
 def parse_sink_options(options: Mapping[str, str], *, streaming: bool) -> SinkOptions:
-    """Check a query's options; raises OptionError with the reason, and the nearest name for one that does not exist."""
+    """Check a query's options. Raises OptionError with the reason, or with the nearest known name."""
     given = canonical(options, _SPELLING, _REFUSED, " to the sink")
     if streaming:
         for name in _OF_A_BATCH:
@@ -136,10 +136,10 @@ def parse_sink_options(options: Mapping[str, str], *, streaming: bool) -> SinkOp
 
 
 def _transactional_id(given: Mapping[str, str], streaming: bool) -> str:
-    """The sink's name, which has to be the same after a restart, and another one for every other query.
+    """The sink's name: the same after a restart, and different for every query.
 
-    A checkpoint's place serves where none is given: when the checkpoint is deleted the name stays, and the mark with
-    the old query's id tells.
+    By default it is made of the checkpoint's location. If the checkpoint is deleted, the name stays the same. The
+    commit marker with the old query's id then shows the deletion.
     """
     named = _maybe(given, "kafka.transactional.id", _name)
     if named is not None:
@@ -183,7 +183,7 @@ def _picked(given: Mapping[str, str], names: Any) -> dict[str, Any]:
 
 
 def _in_kafkas_words(error: Exception) -> str:
-    """The client names its options in snake_case; here they are written with dots."""
+    """The error's text with Kafka's dotted names instead of the client's names in snake_case."""
     text = str(error)
     for name in sorted((*_OF_CLIENTS, *_OF_PRODUCERS, *names_of(SecurityConfig)), key=len, reverse=True):
         text = text.replace(f"'{name}'", _dotted(name))

@@ -1,7 +1,7 @@
-"""The writers of the data source "fencepost", as Spark makes, pickles and calls them.
+"""The writers of the data source "fencepost", for batches and streams.
 
-Where Spark calls what (4.2 and 4.3): for every batch a planning process makes a writer and pickles it; tasks unpickle
-it and call `write`. A batch write's `commit` is called on a pickled copy, a stream's on a new writer in a new process.
+How Spark 4.2 and 4.3 use them: a planning process makes a writer for every batch and pickles it. Tasks unpickle it and
+call `write`. Spark calls `commit` of a batch write on a pickled copy, and of a stream on a new writer in a new process.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Messages = Sequence[WriterCommitMessage | None]
 
 
 class _Writer(QuickAckOnUnpickle):
-    """What both writers have. Pickled is it only on its way to the tasks: that is when a claim is due."""
+    """The common part of both writers. Spark pickles a writer only for the tasks: then it makes its claim."""
 
     def __init__(self, options: SinkOptions, columns: Mapping[str, int]) -> None:
         self._options = options
@@ -51,7 +51,7 @@ class _Writer(QuickAckOnUnpickle):
         if len(written) != len(messages):
             raise SinkError(f"{len(messages) - len(written)} of {len(messages)} tasks have left no message")
         if not written:
-            return  # a frame without partitions: there is nothing to write, nor to be marked
+            return  # a frame without partitions: there is nothing to write and nothing to mark
         batch = _one_of({one.batch for one in written}, "batches")
         if not self._options.two_phase:
             commit_batch(self._options, [part for one in written for part in one.parts], batch)
@@ -62,12 +62,13 @@ class _Writer(QuickAckOnUnpickle):
         with connect(self._options) as kafka:
             sink_lanes.decide(kafka, self._options, claim, batch, lanes)
             if sink_lanes.open_lanes(kafka, self._options):
-                sink_lanes.claim(kafka, self._options)  # attempts of tasks that were given up; readers wait for them
+                # Abandoned task attempts left transactions, for which readers would wait.
+                sink_lanes.claim(kafka, self._options)
 
     def _abort(self, messages: Messages) -> None:
-        """The batch failed. What a transaction of the driver's wrote is aborted already; lanes are ended by a claim.
+        """The batch failed. A transaction of the driver is aborted already; a new claim ends the open lanes.
 
-        Where the messages tell that another driver has claimed since, they are that one's.
+        If the messages show that another driver has claimed since, the lanes belong to that driver.
         """
         if self._options.two_phase:
             claims = [one.claim for one in messages if isinstance(one, Written) and one.claim is not None]
@@ -77,48 +78,48 @@ class _Writer(QuickAckOnUnpickle):
 
 
 class StreamWriter(_Writer, DataSourceStreamArrowWriter):
-    """Writes micro-batches, each in one transaction."""
+    """Writes each micro-batch in one transaction."""
 
     def write(self, iterator: Iterator[Any]) -> Written:
-        """Runs in a task: the rows of one partition."""
+        """The message for the rows of one partition. Runs in a task."""
         return StreamTask(self._options, self._columns, self._claim, self._context()).run(iterator)
 
     def commit(self, messages: Messages, batchId: int) -> None:
-        """Write what the tasks have sent; again for a batch that Spark repeats, where the mark tells."""
+        """Write the tasks' records. If Spark repeats a batch, the commit marker prevents a second write."""
         wrong = [one.batch for one in messages if isinstance(one, Written) and not _is_batch(one.batch, batchId)]
         if wrong:
             raise SinkError(f"tasks of batch {wrong[0]} where batch {batchId} is to be committed")
         self._commit(messages)
 
     def abort(self, messages: Messages, batchId: int) -> None:
-        """Nothing of the batch is to be seen. What is committed stays: the mark tells when Spark repeats the batch."""
+        """End the batch's open transactions. A committed batch stays, and its commit marker shows that later."""
         self._abort(messages)
 
 
 class BatchWriter(_Writer, DataSourceArrowWriter):
-    """Writes a frame in one transaction."""
+    """Writes a DataFrame in one transaction."""
 
     def write(self, iterator: Iterator[Any]) -> Written:
-        """Runs in a task: the rows of one partition."""
+        """The message for the rows of one partition. Runs in a task."""
         return Task(self._options, self._columns, self._claim, self._context()).run(iterator)
 
     def commit(self, messages: Messages) -> None:
-        """Write what the tasks have sent."""
+        """Write the tasks' records."""
         self._commit(messages)
 
     def abort(self, messages: Messages) -> None:
-        """Nothing of the frame is to be seen."""
+        """End the open transactions of the failed write."""
         self._abort(messages)
 
 
 def stream_writer(options: Mapping[str, str], schema: StructType) -> StreamWriter:
-    """For a streaming query. Raises OptionError for options and columns that do not fit."""
+    """The writer of a streaming query. Raises OptionError for invalid options and columns."""
     parsed = parse_sink_options(options, streaming=True)
     return StreamWriter(parsed, sink_columns(_columns(schema), parsed.topic))
 
 
 def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
-    """For `df.write`. Raises OptionError for options, columns and a mode that do not fit."""
+    """The writer of `df.write`. Raises OptionError for invalid options, columns and modes."""
     if overwrite:
         raise OptionError("a topic cannot be overwritten: use mode('append')")
     parsed = parse_sink_options(options, streaming=False)

@@ -1,4 +1,4 @@
-"""What a Spark task of the sink does with its rows, and the message about it that goes to the driver."""
+"""The Spark task of the sink: encodes its rows, and sends a message to the driver."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ QUERY_ID, BATCH_ID, SPECULATION = "sql.streaming.queryId", "streaming.sql.batchI
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What one task has written: record batches for the driver, or a prepared transaction of its own (`lane`)."""
+    """The message of one task: record batches for the driver, or the task's own prepared transaction (`lane`)."""
 
     batch: BatchId | None
     parts: list[Packed]
@@ -34,21 +34,21 @@ class Written(WriterCommitMessage):
 
 
 class TaskContext(Protocol):
-    """What is asked of Spark's TaskContext."""
+    """The part of Spark's TaskContext that the sink uses."""
 
     def partitionId(self) -> int:
-        """Which of the stage's tasks this is."""
+        """The number of the task in its stage."""
 
     def attemptNumber(self) -> int:
-        """0, and more where the task was begun again."""
+        """The number of earlier attempts at this task."""
 
     def getLocalProperty(self, key: str) -> str | None:
-        """What the driver's thread has set; a SQL query's settings are among it."""
+        """A property of the driver's thread. The settings of a SQL query are among them."""
 
 
 @dataclass
 class Task:
-    """One attempt at a task. `claim` is the driver's right to prepared transactions, and None without twoPhase."""
+    """One attempt at a task. `claim` is the driver's claim to the lanes, or None without twoPhase."""
 
     options: SinkOptions
     columns: Mapping[str, int]
@@ -60,7 +60,7 @@ class Task:
         self._refuse_speculation()
         batch = self._batch()
         if self.claim is not None and batch is not None and self.claim.has(batch):
-            return Written(batch, [], 0, claim=self.claim)  # the driver finds the mark and is content
+            return Written(batch, [], 0, claim=self.claim)  # the driver finds the commit marker and writes nothing
         with ExitStack() as stack:
             encoder = Encoder(
                 self.columns,
@@ -86,13 +86,13 @@ class Task:
             )
 
     def _batch(self) -> BatchId | None:
-        """Which batch this is: that of the stream, or the one that the options of a batch write name."""
+        """The batch that the options of a batch write name; None if they name none."""
         if self.options.query_id is not None and self.options.batch_id is not None:
             return BatchId(self.options.query_id, self.options.batch_id)
         return None
 
     def _counts(self, stack: ExitStack) -> Callable[[str], int]:
-        """Partition counts, each asked for once, with a client that is opened when it is needed."""
+        """A function that counts a topic's partitions. It opens a client on first use and remembers the counts."""
         opened: list[Any] = []
         known: dict[str, int] = {}
 
@@ -118,7 +118,7 @@ class Task:
         return parts
 
     def _prepare(self, encoded: Iterator[Encoded]) -> PreparedLane | None:
-        """Write into a transaction of this task's own and leave it prepared; None where there was no row."""
+        """Write the rows in this task's own transaction and leave it prepared. Returns None if there are no rows."""
         first = next(encoded, None)
         if first is None:
             return None
@@ -137,7 +137,7 @@ class Task:
 
 
 class StreamTask(Task):
-    """A task of a streaming query, which Spark tells the batch."""
+    """A task of a streaming query. Its batch is in Spark's local properties."""
 
     def _batch(self) -> BatchId | None:
         query_id = self.context.getLocalProperty(QUERY_ID)
@@ -148,7 +148,7 @@ class StreamTask(Task):
 
 
 class _LeftPrepared(Exception):
-    """Leaves a transaction's block without ending what was prepared in it."""
+    """Leaves the block of a transaction without ending the prepared transaction."""
 
 
 def _encoded(encoder: Encoder, batches: Iterable[Any]) -> Iterator[Encoded]:

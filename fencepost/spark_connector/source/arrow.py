@@ -1,4 +1,4 @@
-"""The source's schema in Arrow's types, and record columns turned into the batches that Spark takes."""
+"""The source's schema in Arrow's types, and the conversion of record columns to Arrow batches."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fencepost.protocol.topics import TopicPartition
 
 
 def arrow_schema(columns: tuple[str, ...]) -> Any:
-    """The Arrow schema that Spark demands of the first batch: times are microseconds in UTC."""
+    """The Arrow schema that Spark requires of the first batch. Times are microseconds in UTC."""
     import pyarrow as pa
 
     types = {
@@ -26,14 +26,14 @@ def arrow_schema(columns: tuple[str, ...]) -> Any:
 
 
 def fields_of(columns: tuple[str, ...]) -> frozenset[str]:
-    """What has to be decoded out of the records for these columns."""
+    """The fields of a record that must be decoded for these columns."""
     return frozenset({"key", "value", "headers"}.intersection(columns))
 
 
 class BatchMaker:
-    """Makes the Arrow batches of one partition, with `columns` in their order and `schema` as `arrow_schema` has it.
+    """Makes the Arrow batches of one partition, with `columns` in the given order and the schema of `arrow_schema`.
 
-    Topic and partition are the same in every row: their columns are parts of the longest that was needed so far.
+    Topic and partition are the same in every row. Their columns are slices of the longest one made so far.
     """
 
     def __init__(self, tp: TopicPartition, columns: tuple[str, ...]) -> None:
@@ -76,7 +76,7 @@ class BatchMaker:
 
 
 def _texts(text: str, count: int) -> Any:
-    # pa.repeat would do it, too, but first imports pandas: see `arrow_numbers`.
+    # Not pa.repeat: it imports pandas first. See `arrow_numbers`.
     import numpy as np
     import pyarrow as pa
 

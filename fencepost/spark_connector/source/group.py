@@ -1,4 +1,4 @@
-"""The option commitGroup: a query's position in a group of the cluster, for tools that watch how far groups are."""
+"""The option commitGroup: commits a query's position to a group, for tools that show the lag of groups."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _METADATA = "fencepost-spark"
 
 
 class GroupPosition:
-    """Commits offsets to a group without being its member, as Kafka lets anybody do while the group has none.
+    """Commits offsets to a group without joining it. Kafka allows this while the group has no members.
 
-    What is committed is for other people's eyes: the query itself goes by Spark's checkpoint.
+    The query never reads these offsets. Its position is in Spark's checkpoint.
     """
 
     def __init__(self, cluster: Cluster, group: str) -> None:
@@ -35,9 +35,9 @@ class GroupPosition:
         self._coordinator: Address | None = None
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit, if anything changed. A coordinator that stays away is a warning: the query has no need of it.
+        """Commit the offsets if they changed. An unavailable coordinator is only logged: the query can continue.
 
-        Raises BrokerError for what will not pass by itself: no right to the group, or members that live in it.
+        Raises BrokerError for permanent errors: the query is not authorized for the group, or the group has members.
         """
         if not offsets or offsets == self._committed:
             return
@@ -66,7 +66,7 @@ class GroupPosition:
             topics=[api08_offset_commit.OffsetCommitRequestTopic(name=n, partitions=p) for n, p in topics.items()],
         )
         address = self._coordinator or self._find()
-        self._coordinator = None  # until it has proved to be the one
+        self._coordinator = None  # until a commit succeeds there
         answer = self._cluster.connection_to(address).call("OffsetCommit", request)
         for topic in answer.topics:
             for partition in topic.partitions:
@@ -80,7 +80,7 @@ class GroupPosition:
 
     def _find(self) -> Address:
         connection = self._cluster.any_connection()
-        # From version 4 on the request asks for several keys.
+        # Version 4 and later send a list of keys.
         request = api10_find_coordinator.FindCoordinatorRequest(
             key=self._group, key_type=_GROUP, coordinator_keys=[self._group]
         )

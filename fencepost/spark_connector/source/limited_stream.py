@@ -1,4 +1,4 @@
-"""The streaming side for Spark 4.2 and newer, which knows limits, AvailableNow and what is left behind a query."""
+"""The stream reader for Spark 4.2 and newer, which supports limits, AvailableNow and a report of the latest offset."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from fencepost.spark_connector.source.scan import Limit
 from fencepost.spark_connector.source.stream import UnlimitedStreamReader
 
 LAST_STABLE = "{} (last stable)"
-"""How `reportLatestOffset` calls a topic's last stable offsets: as no topic can be called."""
+"""The key of a topic's last stable offsets in `reportLatestOffset`. No topic can have this name."""
 
 
 class StreamReader(UnlimitedStreamReader, SupportsTriggerAvailableNow):
-    """Plans micro-batches on the driver, of the size that the options ask for."""
+    """Plans micro-batches on the driver, within the limits of the options."""
 
     def __init__(self, options: SourceOptions) -> None:
         super().__init__(options)
@@ -44,7 +44,7 @@ class StreamReader(UnlimitedStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def latestOffset(self, start: OffsetTree, limit: ReadLimit) -> OffsetTree:  # type: ignore[override]
-        """The end of the next micro-batch, fixed now at the last stable offset or below it."""
+        """The end of the next micro-batch: at most the last stable offset of this moment."""
         begin = offsets_of(start)
         if self._position is not None:
             # Spark does not call `commit` for the last micro-batch of a query, but asks here for the one after it.
@@ -62,17 +62,17 @@ class StreamReader(UnlimitedStreamReader, SupportsTriggerAvailableNow):
         return tree_of(self._planner.limited(begin, end, visible))
 
     def reportLatestOffset(self) -> OffsetTree:
-        """The high watermarks, and where transactions are open the last stable offsets beside them.
+        """The high watermarks, and the last stable offsets of partitions with open transactions.
 
-        In a query's progress: what lies between its end offset and the last stable one can be read at once, what lies
-        between that and the high watermark is not decided yet.
+        A query's progress shows both. Records below the last stable offset can be read at once. The transactions of
+        records between it and the high watermark are still open.
         """
         written = self._planner.high_watermarks()
         stable = tree_of(self._planner.undecided(written))
         return tree_of(written) | {LAST_STABLE.format(topic): stable[topic] for topic in stable}
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Remember where everything ends now; the query stops there, whatever grows or is added meanwhile."""
+        """Remember the present ends. The query stops there, even if partitions grow or are added."""
         self._available_now = self._planner.latest()
 
     def _too_little(self, begin: Offsets, end: Offsets) -> bool:

@@ -1,9 +1,9 @@
-"""Which options the Spark source knows, what has no effect here, and what is refused with which reason."""
+"""The options of the Spark source: those with an effect, those without, and those refused, with the reason."""
 
 from fencepost.spark_connector.network import security
 from fencepost.spark_connector.option_values import OF_JAVAS_CLIENTS
 
-# What can be said, as it is spelled; Spark hands names over in lower case.
+# The canonical spelling. Spark passes names in lower case.
 SOURCE_NAMES = (
     "subscribe",
     "subscribePattern",
@@ -27,7 +27,7 @@ SOURCE_NAMES = (
     "includeHeaders",
     "columns",
 )
-# Spark's Kafka source has these for its pool of consumers; here is neither group nor pool, so they change nothing.
+# Spark's Kafka source needs these for its consumers. This source has no consumers, so they have no effect.
 WITHOUT_EFFECT = (
     "groupIdPrefix",
     "kafkaConsumer.pollTimeoutMs",
@@ -46,7 +46,7 @@ KAFKA_NAMES = (
     "kafka.check.crcs",
     *security.NAMES,
 )
-# Consumer settings that steer groups, polling or metadata refresh; a source without a consumer may be given them.
+# Consumer settings for groups, polling and metadata refresh. A query may set them; they have no effect here.
 KAFKA_WITHOUT_EFFECT = (
     "kafka.group.id",
     "kafka.fetch.min.bytes",
@@ -105,7 +105,7 @@ ONLY_STREAM = (
     "maxBytesPerTrigger",
     "commitGroup",
 )
-# Where several are given, the first of these counts, as with Spark's Kafka source.
+# If several are given, the first of these counts, as in Spark's Kafka source.
 STARTS = ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")
 ENDS = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
 SUBSCRIPTIONS = ("subscribe", "subscribePattern", "assign")

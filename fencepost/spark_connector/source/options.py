@@ -1,4 +1,4 @@
-"""The options of the Spark source, spelled as Spark's Kafka source spells them, checked before anything is read."""
+"""The options of the Spark source, with the names of Spark's Kafka source. They are checked before any read."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ DEFAULT_MAX_TRIGGER_DELAY_MS = 15 * 60 * 1000
 
 
 class Mode(Enum):
-    """Which of Spark's two ways of reading the options are for."""
+    """Whether the options are for a batch or for a streaming query."""
 
     BATCH = "batch"
     STREAM = "stream"
@@ -43,7 +43,7 @@ class Mode(Enum):
 
 @dataclass(frozen=True)
 class Subscription:
-    """What to read: exactly one of a list of topics, a Java pattern that is found in their names, or partitions."""
+    """What to read: a list of topics, a Java pattern for their names, or partitions. Exactly one is set."""
 
     topics: tuple[str, ...] | None = None
     pattern: str | None = None
@@ -52,7 +52,7 @@ class Subscription:
 
 @dataclass(frozen=True)
 class Bound:
-    """Where reading starts or ends: one `mark` for all (EARLIEST, LATEST), offsets, or times in epoch ms."""
+    """Where reading starts or ends: one `mark` for all (EARLIEST, LATEST), offsets, or times in ms since 1970."""
 
     mark: int | None = None
     offsets: Mapping[TopicPartition, int] | None = None
@@ -62,7 +62,7 @@ class Bound:
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """Everything a query says about its source. Counts are records, sizes bytes, times milliseconds."""
+    """All options of a query's source. Sizes are bytes, times are milliseconds."""
 
     subscription: Subscription
     starting: Bound
@@ -93,20 +93,20 @@ _UNIT_BITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 
 @dataclass
 class _Given:
-    """The options as given, by their canonical spelling."""
+    """The given options, by their canonical names."""
 
     values: dict[str, str]
 
     def one(self, name: str, convert: Callable[[str], T], default: T) -> T:
-        """The option's value, or the default where it is not given."""
+        """The option's value, or the default if the option is not given."""
         return self.value(name, convert) if name in self.values else default
 
     def maybe(self, name: str, convert: Callable[[str], T]) -> T | None:
-        """The option's value, or None where it is not given."""
+        """The option's value, or None if the option is not given."""
         return self.value(name, convert) if name in self.values else None
 
     def value(self, name: str, convert: Callable[[str], T]) -> T:
-        """The value of an option that is given; one that cannot be converted is named in the error."""
+        """The value of a given option. Raises OptionError with the option's name if the value is invalid."""
         try:
             return convert(self.values[name].strip())
         except OptionError:
@@ -122,7 +122,7 @@ class _Given:
         return found[0]
 
     def first(self, names: tuple[str, ...]) -> str | None:
-        """The first of the names that is given; a warning tells which others thereby count for nothing."""
+        """The first given name. A warning names the other given ones, which have no effect."""
         found = [name for name in names if name in self.values]
         for other in found[1:]:
             log.warning("option %s goes before %s, which counts for nothing", found[0], other)
@@ -130,9 +130,9 @@ class _Given:
 
 
 def parse_options(options: Mapping[str, str], mode: Mode | None = None) -> SourceOptions:
-    """Check the options of a query and give them their types; raises OptionError with the reason and the nearest name.
+    """Check and convert the options of a query. Raises OptionError with the reason.
 
-    `mode` None checks what holds for batch and stream alike: Spark asks for the schema before it says which it will be.
+    `mode` None checks only what holds for batches and streams: Spark asks for the schema before the mode is known.
     """
     given = _Given(canonical(options, SPELLING, REFUSED))
     if mode is Mode.STREAM:

@@ -1,4 +1,4 @@
-"""What a batch or micro-batch reads: partitions, where they start, where they end for good, and how they are cut up."""
+"""The plan of a batch or micro-batch: the partitions, their fixed start and end, and the division into tasks."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _NO_OFFSET = -1
 
 
 class PlanError(ValueError):
-    """What the options ask for is not there: a topic, a partition, a time, or an end that is not stable yet."""
+    """The options name a topic, partition or time that does not exist, or an end that is not stable yet."""
 
 
 class OffsetRange(NamedTuple):
-    """One task's work: `start` to before `stop` of a partition, and where its leader was when this was planned."""
+    """The offsets of one task, from `start` to before `stop`, and the partition's leader at planning time."""
 
     tp: TopicPartition
     start: int
@@ -35,21 +35,21 @@ class OffsetRange(NamedTuple):
 
 
 class Planner:
-    """Turns options into offsets by asking the cluster. Raises PlanError, DataLossError and BrokerError."""
+    """Finds the offsets that the options mean. Raises PlanError, DataLossError and BrokerError."""
 
     def __init__(self, options: SourceOptions, cluster: Cluster) -> None:
         self._options = options
         self._cluster = cluster
         self._invisible: dict[TopicPartition, tuple[int, int]] = {}
-        """Where a count of visible records began, and where the first one stood."""
+        """Where a scan for visible records started, and the offset of the first one."""
         self._topic_ids: dict[str, bytes] = {}
         self._anew: dict[TopicPartition, int | None] = {}
-        """Partitions of topics that were deleted and made again: the old position, once one was planned from."""
+        """Partitions of topics that were deleted and created again: the old position, once a plan used it."""
 
     def partitions(self, *, gone: bool = False) -> list[TopicPartition]:
-        """The partitions that are subscribed to and exist now.
+        """The subscribed partitions that exist now.
 
-        PlanError where a named topic or partition does not, unless some may be `gone`.
+        Raises PlanError if a named topic or partition does not exist, unless `gone` allows it.
         """
         wanted = self._options.subscription
         if wanted.pattern is not None:
@@ -70,11 +70,11 @@ class Planner:
         return [tp for tp in wanted.partitions if tp not in absent]
 
     def starting(self) -> Offsets:
-        """Where a new query begins, partition by partition."""
+        """Where a new query starts, for each partition."""
         return self._resolve(self._options.starting, "starting", must_exist=not self._options.latest_if_no_timestamp)
 
     def batch(self) -> list[OffsetRange]:
-        """The whole work of a batch query; PlanError where its options have it end before it starts."""
+        """The tasks of a batch query. Raises PlanError if the options set the end before the start."""
         start, end = self.starting(), self.ending()
         if self._options.ending.mark is None:
             for tp in sorted(end):
@@ -83,9 +83,9 @@ class Planner:
         return self.ranges(start, self.not_before(start, end))
 
     def ending(self) -> Offsets:
-        """Where a batch query ends: now fixed, at most the last stable offset (or the high watermark).
+        """Where a batch query ends: at most the last stable offset, or the high watermark for read_uncommitted.
 
-        Raises PlanError at once where the options ask for more: it would have to wait, and might wait for ever.
+        Raises PlanError if the options set a later end: the query would have to wait, perhaps for ever.
         """
         ends = self._resolve(self._options.ending, "ending", must_exist=False)
         if self._options.ending.offsets is not None:
@@ -96,9 +96,9 @@ class Planner:
         return ends
 
     def latest(self) -> Offsets:
-        """The ends as they are now: last stable offsets, or high watermarks for read_uncommitted.
+        """The present ends: last stable offsets, or high watermarks for read_uncommitted.
 
-        For streams: what is gone is left out, and `ranges` says what that means.
+        For streams: partitions that no longer exist are left out. `ranges` reports them as data loss.
         """
         partitions = self.partitions(gone=True)
         for topic in {tp.topic for tp in partitions} & self._cluster.topic_ids.keys():
@@ -109,21 +109,22 @@ class Planner:
         return self._list(dict.fromkeys(partitions, LATEST))
 
     def not_before(self, start: Mapping[TopicPartition, int], end: Offsets) -> Offsets:
-        """`end`, but a partition that is read beyond its last stable offset stays where it is until that comes along.
+        """`end`, with the position of partitions that were already read beyond their last stable offset.
 
-        So it is for a query that went over from read_uncommitted to read_committed, or began by time with a record
-        that is not decided yet. Where not even the high watermark reaches `start`, the end is left: that is data loss.
+        This happens to a query that changed from read_uncommitted to read_committed. It also happens to one that
+        started by time at a record of an open transaction. An end is kept if the high watermark is below `start`: that
+        is data loss.
         """
         ahead = [tp for tp in end if start.get(tp, 0) > end[tp]]
         written = self._list(dict.fromkeys(ahead, LATEST), IsolationLevel.READ_UNCOMMITTED)
         return end | {tp: start[tp] for tp in ahead if start[tp] <= written[tp]}
 
     def high_watermarks(self) -> Offsets:
-        """How far the partitions are written, decided or not; what is between this and the LSO waits for a decision."""
+        """The high watermarks. Transactions of records between the LSO and the high watermark are still open."""
         return self._list(dict.fromkeys(self.partitions(gone=True), LATEST), IsolationLevel.READ_UNCOMMITTED)
 
     def undecided(self, written: Offsets) -> Offsets:
-        """The last stable offsets of those partitions that are written beyond them."""
+        """The last stable offsets of the partitions whose high watermark is higher."""
         stable = self._list(dict.fromkeys(written, LATEST), IsolationLevel.READ_COMMITTED)
         return {tp: offset for tp, offset in stable.items() if offset < written[tp]}
 
@@ -143,7 +144,7 @@ class Planner:
         """`end` lowered to about `limit` visible records or bytes, in proportion to the partitions' backlogs.
 
         The driver reads ahead and counts: aborted records, markers and compacted offsets do not count. It reads nothing
-        where there are fewer offsets than `limit` has records.
+        if there are fewer offsets than `limit` has records.
         """
         known = self._with_new(start, end)
         total = sum(max(0, end[tp] - known[tp]) for tp in end)
@@ -168,9 +169,9 @@ class Planner:
         return scans
 
     def ranges(self, start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> list[OffsetRange]:
-        """The work between two offsets, cut up as minPartitions and maxRecordsPerPartition ask.
+        """The tasks between two offsets, divided by minPartitions and maxRecordsPerPartition.
 
-        What the log no longer holds is data loss: an error, or with failOnDataLoss=false a warning.
+        Offsets that the log no longer holds are data loss: an error, or with failOnDataLoss=false a warning.
         """
         for tp in start.keys() - end.keys():
             self._lost(f"{tp} is gone; it was read up to offset {start[tp]}")
@@ -201,7 +202,7 @@ class Planner:
         return [piece._replace(leader=leaders.get(piece.tp)) for piece in pieces]
 
     def _with_new(self, start: Mapping[TopicPartition, int], end: Iterable[TopicPartition]) -> Offsets:
-        """`start` with the partitions that came since, which are read from their first record on."""
+        """`start`, completed by new partitions. Those are read from their first record."""
         new = [tp for tp in end if tp not in start]
         first = self._list(dict.fromkeys(new, EARLIEST))
         for tp, offset in first.items():
@@ -236,7 +237,7 @@ class Planner:
     def _by_time(self, times_ms: Offsets, what: str, must_exist: bool) -> Offsets:
         found = self._list(times_ms)
         late = {tp: times_ms[tp] for tp, offset in found.items() if offset == _NO_OFFSET}
-        # A record of that time may be there and not be decided yet: then reading starts with it, once it is.
+        # A record of that time may belong to an open transaction. Reading then starts at it once the transaction ends.
         found |= self._list(late, IsolationLevel.READ_UNCOMMITTED)
         none = [tp for tp in late if found[tp] == _NO_OFFSET]
         if none and must_exist:
@@ -267,15 +268,16 @@ class Planner:
 
 
 def fetch_settings(options: SourceOptions) -> FetchSettings:
-    """What a reader in a task needs of the options."""
+    """The options that a reader in a task needs."""
     return FetchSettings(**{one.name: getattr(options, one.name) for one in fields(FetchSettings)})
 
 
 def split(
     ranges: list[OffsetRange], min_partitions: int | None, max_records_per_partition: int | None
 ) -> list[OffsetRange]:
-    """Cut ranges into tasks: at least `min_partitions` where there are offsets enough, large ranges first, and none
-    of more than `max_records_per_partition` offsets. Pieces of one range differ by one offset at most.
+    """Divide ranges into tasks: at least `min_partitions` tasks, if there are enough offsets.
+
+    No task gets more than `max_records_per_partition` offsets. The parts of one range differ by at most one offset.
     """
     sizes = [found.stop - found.start for found in ranges]
     total = sum(sizes)

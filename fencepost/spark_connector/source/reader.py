@@ -1,4 +1,4 @@
-"""Reading one range of offsets in a Spark task: fetch ahead, leave aborted records out, hand Arrow batches over."""
+"""Reads one range of offsets in a Spark task: fetches ahead, skips aborted records, makes Arrow batches."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _MAX_FETCH_BYTES = 1 << 30
 
 
 class DataLossError(RuntimeError):
-    """Records that were planned to be read are gone; the option failOnDataLoss=false reads on without them."""
+    """Planned records no longer exist. With the option failOnDataLoss=false the query continues without them."""
 
 
 @dataclass(frozen=True)
 class FetchSettings:
-    """What a reader needs of the options. Sizes are bytes, times milliseconds."""
+    """The options that a reader needs. Sizes are bytes, times are milliseconds."""
 
     isolation: IsolationLevel
     columns: tuple[str, ...]
@@ -42,7 +42,7 @@ class FetchSettings:
 
 
 class Fetched(NamedTuple):
-    """One answer with at least one whole batch: the admitted ones, and where the next fetch goes on."""
+    """One response with at least one whole batch: the visible batches, and the next fetch offset."""
 
     buffer: memoryview
     batches: list[tuple[int, BatchHeader]]
@@ -55,12 +55,12 @@ class _Sent(NamedTuple):
 
 
 class RangeReader:
-    """Fetches one partition from `start` to before `stop`, one answer ahead of its user.
+    """Fetches one partition from `start` to before `stop`, one response ahead of its caller.
 
-    Not `ahead`: nothing is under way between two answers, so that several readers may share a connection by turns.
+    With `ahead` False no request is in flight between two responses. Several readers can then share a connection.
 
-    Raises DataLossError when records are gone (see the option), CorruptBatch on a failing CRC, BrokerError when the
-    broker stays away or cannot serve what was planned for longer than an operation may take.
+    Raises DataLossError if records no longer exist (see failOnDataLoss) and CorruptBatch for a wrong CRC. Raises
+    BrokerError if the broker cannot serve the planned offsets until the time for an operation ends.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class RangeReader:
         self._last_progress = time.monotonic()
 
     def fetches(self) -> Iterator[Fetched]:
-        """Answer after answer until `stop` is reached; the next one is asked for before one is handed out."""
+        """The responses up to `stop`. The next request is sent before a response is yielded."""
         while self._position < self._stop:
             try:
                 data = self._cluster.patiently(self._receive)
@@ -101,10 +101,10 @@ class RangeReader:
                 if self._ahead and self._position < self._stop:
                     self._ask_ahead()
                 yield fetched
-            del data, fetched  # else this answer stays in memory while the task waits for the next one
+            del data, fetched  # otherwise this response stays in memory while the task waits for the next one
 
     def arrow_batches(self) -> Iterator[Any]:
-        """The visible records of the range as Arrow batches of the chosen columns."""
+        """The visible records of the range, as Arrow batches of the chosen columns."""
         columns = self._settings.columns
         maker, fields = BatchMaker(self.tp, columns), fields_of(columns)
         for fetched in self.fetches():
@@ -115,7 +115,7 @@ class RangeReader:
             del fetched, found  # as in `fetches`
 
     def _ask_ahead(self) -> None:
-        # Nothing is lost when this fails: the next _receive finds nothing under way and asks anew.
+        # A failure loses nothing: the next _receive finds no request in flight and sends another.
         try:
             self._under_way = self._send()
         except BrokerError:
@@ -138,7 +138,7 @@ class RangeReader:
         return _Sent(connection, connection.send("Fetch", request))
 
     def _receive(self) -> Any:
-        """The partition's part of one answer; None where the position had to be moved. Retriable errors are raised."""
+        """The partition's part of one response; None if the position had to move. Raises BrokerError."""
         sent, self._under_way = self._under_way or self._send(), None
         answer = sent.connection.receive(sent.ticket)
         if answer.error_code != ErrorCode.NONE:
@@ -177,7 +177,7 @@ class RangeReader:
         return None
 
     def _without_progress(self, data: Any, size_bytes: int) -> None:
-        """An answer without a whole new batch: ask for more bytes, or wait, but not for ever."""
+        """The response holds no whole new batch: fetch more bytes next time, or wait until the time limit."""
         if size_bytes and self._fetch_bytes < _MAX_FETCH_BYTES:
             self._fetch_bytes = min(2 * self._fetch_bytes, _MAX_FETCH_BYTES)
             return
@@ -192,7 +192,7 @@ class RangeReader:
         first = self._cluster.list_offsets({self.tp: EARLIEST}, IsolationLevel.READ_UNCOMMITTED)[self.tp]
         end = self._cluster.list_offsets({self.tp: LATEST}, IsolationLevel.READ_UNCOMMITTED)[self.tp]
         if first <= self._position <= end:
-            # The log changed between the two answers, or a new leader still looks for its high watermark.
+            # The log changed between the two responses, or a new leader does not know its high watermark yet.
             raise BrokerError(f"{self.tp}: offset {self._position} cannot be read yet", ErrorCode.OFFSET_NOT_AVAILABLE)
         goes_on_at = min(first, self._stop) if first > self._position else self._stop
         self._lost(f"offsets {self._position} to {goes_on_at} are gone, the partition now holds {first} to {end}")

@@ -1,4 +1,4 @@
-"""How many visible records lie in a partition: what the driver reads ahead of a limited micro-batch to know."""
+"""Counts the visible records of a partition. The driver does this before a limited micro-batch."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from fencepost.spark_connector.network.cluster import Cluster
 from fencepost.spark_connector.source.reader import FetchSettings, RangeReader
 
 SCAN_BYTES_MAX = 64 << 20
-"""How much of a partition is read to count visible records once some were found; beyond that offsets are counted."""
+"""How many bytes of a partition a scan reads once it has found visible records. Beyond that it counts offsets."""
 _FETCH_BYTES = 1 << 20
 _NOTHING: frozenset[str] = frozenset()
 
 
 class Limit(NamedTuple):
-    """How much a micro-batch may hold: visible records, and bytes of them as the log holds them; None: no limit."""
+    """The limits of a micro-batch: visible records, and their bytes in the log. None means no limit."""
 
     records: int | None = None
     size_bytes: int | None = None
 
 
 class _Run(NamedTuple):
-    """Visible records of one batch: where each stands is known by `offsets`, or they are dense from `begin` on."""
+    """Visible records of one batch: at `offsets`, or without gaps from `begin` if `offsets` is None."""
 
     begin: int
     records: int
@@ -35,10 +35,10 @@ class _Run(NamedTuple):
 
 
 class VisibleScan:
-    """Goes through one partition from `start` on, batch by batch, as far as it is told to.
+    """Counts visible records of one partition, batch by batch from `start`, as far as `take` allows.
 
-    `end` is where a micro-batch ends that takes what was counted; what is invisible behind that belongs to it, so that
-    the next one begins with a record. `first_visible` is None until something was found. Raises what RangeReader does.
+    `end` is the end of a micro-batch with the counted records. It lies behind the invisible offsets that follow, so the
+    next micro-batch starts at a record. `first_visible` is the first visible offset. Raises what RangeReader raises.
     """
 
     def __init__(self, cluster: Cluster, tp: TopicPartition, start: int, stop: int, settings: FetchSettings) -> None:
@@ -56,11 +56,11 @@ class VisibleScan:
 
     @property
     def done(self) -> bool:
-        """Whether everything up to `stop` was counted."""
+        """Whether the scan has reached `stop`."""
         return self.end >= self._stop
 
     def take(self, limit: Limit) -> None:
-        """Count on until that much more is taken, which is one record at least where there is one."""
+        """Count further records, at most as many as `limit` allows."""
         records, size_bytes = limit.records, limit.size_bytes
         while self._next is not None:
             run = self._next
@@ -86,7 +86,7 @@ class VisibleScan:
             self._advance()
 
     def take_one(self) -> None:
-        """Count one record, whatever its size."""
+        """Count one record of any size."""
         self.take(Limit(records=1))
 
     def _advance(self) -> None:
@@ -120,16 +120,16 @@ class VisibleScan:
                 ]
                 if found:
                     yield _Run(found[0], len(found), header.size_bytes, before, found)
-            del fetched  # else it stays in memory while the next answer is waited for
+            del fetched  # otherwise it stays in memory while the reader waits for the next response
 
 
 def limited_ends(
     scans: Mapping[TopicPartition, VisibleScan], stops: Mapping[TopicPartition, int], limit: Limit
 ) -> None:
-    """Let the scans take what the limit allows, spread by the partitions' backlog of offsets.
+    """Let the scans take what the limit allows, in proportion to the partitions' backlogs of offsets.
 
-    What a partition does not use up, because little of its backlog is visible, goes to the others. Each partition with
-    something visible gives a record at least, so that none starves; a limit below their number is thereby passed.
+    A partition with few visible records leaves its share to the others. Each partition with visible records gives at
+    least one, so that none starves. The total can therefore exceed a limit that is smaller than their number.
     """
     unfinished = [tp for tp in scans if not scans[tp].done]
     left = limit
@@ -160,5 +160,5 @@ def _left(limit: Limit, scans: Iterable[VisibleScan]) -> Limit:
 
 
 def scan_settings(settings: FetchSettings) -> FetchSettings:
-    """Of a task's settings, those of the driver's: small steps, and tasks look at the CRCs anyway."""
+    """A task's settings, changed for the driver's scan: small fetches, and no CRC check, which tasks do anyway."""
     return replace(settings, fetch_bytes=min(settings.fetch_bytes, _FETCH_BYTES), check_crcs=False)

@@ -1,4 +1,4 @@
-"""The streaming side on the driver, as far as every Spark 4 knows it, and which one a Spark gets."""
+"""The stream reader for every Spark 4, and the choice of the reader for this Spark."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from fencepost.spark_connector.worker.delayed_ack import QuickAckOnUnpickle
 
 
 class UnlimitedStreamReader(QuickAckOnUnpickle, DataSourceStreamReader):
-    """Plans micro-batches on the driver. Offsets are Kafka's own, {"topic": {"0": 23}}, the next to be read.
+    """Plans micro-batches on the driver. Offsets are those of the next records to read: {"topic": {"0": 23}}.
 
-    Spark before 4.2 asks a Python source for its latest offset and nothing else: a micro-batch is all there is.
+    Spark before 4.2 cannot limit a Python source. A micro-batch then holds everything up to the last stable offset.
     """
 
     def __init__(self, options: SourceOptions) -> None:
@@ -33,23 +33,23 @@ class UnlimitedStreamReader(QuickAckOnUnpickle, DataSourceStreamReader):
         self._position = GroupPosition(self._cluster, group) if group is not None else None
 
     def __getstate__(self) -> dict[str, Any]:
-        # Tasks get a copy for `read` only: connections stay on the driver.
+        # Tasks get a copy only to call `read`. Connections stay on the driver.
         return {"_options": self._options}
 
     def initialOffset(self) -> OffsetTree:
-        """Where a new query begins; a restarted one goes by its checkpoint."""
+        """Where a new query starts. A restarted query uses its checkpoint instead."""
         self._reached = self._planner.starting()
         return tree_of(self._reached)
 
     def latestOffset(self) -> OffsetTree:  # type: ignore[override]
-        """The end of the next micro-batch, fixed now at the last stable offset."""
+        """The end of the next micro-batch: the last stable offset of this moment."""
         return tree_of(self._planner.not_before(self._reached, self._planner.latest()))
 
     def partitions(self, start: OffsetTree, end: OffsetTree) -> list[InputPartition]:
-        """The work of one micro-batch.
+        """The tasks of one micro-batch.
 
-        PlanError where it would lead back behind what was read: a query that went over from read_uncommitted, in a
-        Spark that does not tell where it stands before it asks for the end.
+        Raises PlanError if the end is below the start. This happens to a query that changed from read_uncommitted,
+        with a Spark that does not pass the start to `latestOffset`.
         """
         begin, stop = offsets_of(start), offsets_of(end)
         back = {tp for tp, offset in self._planner.not_before(begin, stop).items() if offset != stop[tp]}
@@ -60,16 +60,16 @@ class UnlimitedStreamReader(QuickAckOnUnpickle, DataSourceStreamReader):
         return [RangePartition(work) for work in self._planner.ranges(begin, stop)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The records of one partition; runs in a task."""
+        """The records of one partition. Runs in a task."""
         return read_range(self._options, partition)
 
     def commit(self, end: OffsetTree) -> None:
-        """Tell the group of commitGroup; the position that counts is in Spark's checkpoint."""
+        """Commit to the group of commitGroup. The query itself uses Spark's checkpoint."""
         if self._position is not None:
             self._position.commit(offsets_of(end))
 
     def stop(self) -> None:
-        """End the driver's connections."""
+        """Close the driver's connections."""
         self._cluster.close()
 
 
@@ -82,7 +82,7 @@ _NEED_LIMITS = {
 
 
 def stream_reader(options: SourceOptions) -> UnlimitedStreamReader:
-    """The reader that this Spark knows how to ask. Raises OptionError for what needs a later one."""
+    """The reader for this version of Spark. Raises OptionError for options that need a later version."""
     try:
         from fencepost.spark_connector.source.limited_stream import StreamReader
     except ImportError:

@@ -1,4 +1,4 @@
-"""What runs in a Spark task: one range of offsets, as it was planned, read into Arrow batches."""
+"""The Spark task of the source: reads one planned range of offsets into Arrow batches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fencepost.spark_connector.worker.reused_worker import WORKER
 
 
 class RangePartition(InputPartition):
-    """One task's work, as Spark carries it to the task."""
+    """The range of one task, as Spark passes it to the task."""
 
     def __init__(self, work: OffsetRange) -> None:
         super().__init__(work)
@@ -25,7 +25,7 @@ class RangePartition(InputPartition):
 
 
 def read_range(options: SourceOptions, partition: InputPartition) -> Iterator[Any]:
-    """Runs in a Spark task: the partition's visible records as Arrow batches; none for Spark's empty placeholder."""
+    """The range's visible records as Arrow batches; none for Spark's empty placeholder. Runs in a task."""
     if not isinstance(partition, RangePartition):
         return
     WORKER.settle()

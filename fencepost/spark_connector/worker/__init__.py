@@ -1,1 +1,1 @@
-"""What Spark's reused Python workers keep between tasks."""
+"""Optimizations for the Python workers that Spark reuses."""

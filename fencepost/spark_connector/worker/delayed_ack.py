@@ -1,4 +1,4 @@
-"""Spark's Python workers and the 40 ms that the kernel would have each of their tasks wait."""
+"""Avoids the 40 ms by which delayed acknowledgements slow each task of a reused Python worker."""
 
 from __future__ import annotations
 
@@ -14,16 +14,14 @@ _LOOPBACK = ("127.0.0.1", "::1")
 
 
 def acknowledge_now() -> None:
-    """Acknowledge what has come over this worker's connection to the JVM; nothing outside of a worker that is kept.
+    """Acknowledge received bytes on this worker's connection to the JVM. Does nothing outside of a reused worker.
 
-    The JVM sends a task in two small writes, first the function, then the partition. Nagle's algorithm, which Spark
-    leaves on, holds the second one back until the first is acknowledged, and Linux delays acknowledgements on a
-    connection that was answered on before: by 40 ms, in each task of a worker but the first. Belongs to what is done
-    while the function is unpickled, which is between the two.
+    The JVM sends a task in two small writes: the function, then the partition. Spark leaves Nagle's algorithm on, so
+    the second write waits for the acknowledgement of the first. In each task after a worker's first, Linux delays this
+    acknowledgement by 40 ms. Call this while the function is unpickled: that is between the two writes.
 
-    Such an option lasts only until something is sent; it changes no byte of what either side reads. Other systems than
-    Linux have no TCP_QUICKACK and are left alone, as is a process that has set a default timeout for its sockets: a
-    socket made of a file descriptor would take it on.
+    The option lasts until the next send and changes no data. Other systems than Linux have no TCP_QUICKACK. A process
+    with a default socket timeout is left unchanged: a socket made from a file descriptor would get that timeout.
     """
     if not is_kept() or not hasattr(socket, "TCP_QUICKACK") or socket.getdefaulttimeout() is not None:
         return
@@ -32,11 +30,11 @@ def acknowledge_now() -> None:
             if stat.S_ISSOCK(os.fstat(int(number)).st_mode):
                 _acknowledge(int(number))
         except OSError:
-            continue  # closed since, or of a kind that knows neither peer nor option: not the JVM's
+            continue  # closed meanwhile, or without a peer or this option: not the connection to the JVM
 
 
 class QuickAckOnUnpickle:
-    """What Spark sends with a task: the second half of it does not wait for the acknowledgement of the first."""
+    """Base class of objects that Spark pickles for tasks: acknowledges at once when it is unpickled."""
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         acknowledge_now()

@@ -1,4 +1,4 @@
-"""Spark's Python workers that live on from task to task: what they hold for good is kept out of the collector's way."""
+"""Excludes the permanent objects of a reused Python worker from garbage collection."""
 
 from __future__ import annotations
 
@@ -6,28 +6,28 @@ import gc
 import os
 
 _REUSED = "SPARK_REUSE_WORKER"
-"""Set by Spark in the environment of workers that it keeps (`spark.python.worker.reuse`), and of nothing else."""
+"""Spark sets this variable only in workers that it reuses (`spark.python.worker.reuse`)."""
 
 
 def is_kept() -> bool:
-    """Whether this process is a Python worker that Spark keeps for further tasks."""
+    """Whether this process is a Python worker that Spark reuses for further tasks."""
     return _REUSED in os.environ
 
 
 class ReusedWorker:
-    """Counts what one worker is asked to do, and lets the collector forget once what was there before.
+    """Counts the tasks of this worker, and freezes its objects once (gc.freeze).
 
-    Spark's daemon collects all garbage of a worker after each task, and by then a worker holds some 50,000 objects of
-    modules: looking through them takes longer than reading 60,000 records. `settle` belongs before any work. At the
-    second piece of work in a process all modules are there and the garbage of the first has just been collected, so
-    what is frozen then (gc.freeze) is what stays anyway. Once only: whatever comes later is collected as ever.
+    Spark's daemon collects garbage after each task. A worker then holds about 50,000 objects of modules, and a full
+    collection takes longer than reading 60,000 records. Call `settle` before each task. Before the second task all
+    modules are imported and the first task's garbage is collected, so only permanent objects are frozen. Later objects
+    are collected as usual.
     """
 
     def __init__(self) -> None:
         self._before = 0
 
     def settle(self) -> None:
-        """Count a piece of work; at the second of a worker that Spark keeps, freeze what there is."""
+        """Count a task. Before the second task of a reused worker, freeze the present objects."""
         if not is_kept() or self._before > 1:
             return
         if self._before == 1:
@@ -36,4 +36,4 @@ class ReusedWorker:
 
 
 WORKER = ReusedWorker()
-"""Of this process."""
+"""The one instance of this process."""
