@@ -58,5 +58,5 @@ def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     names = [name for name, _ in pairs]
     for name in names:
         if names.count(name) > 1:
-            raise ValueError(f"{name!r} stands there twice")
+            raise ValueError(f"{name!r} appears twice")
     return dict(pairs)

@@ -3,7 +3,7 @@
 import difflib
 from collections.abc import Mapping
 
-OF_JAVAS_CLIENTS = (
+ONLY_FOR_JAVA = (
     "kafka.send.buffer.bytes",
     "kafka.metric.reporters",
     "kafka.metrics.num.samples",

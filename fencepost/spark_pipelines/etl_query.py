@@ -49,7 +49,7 @@ def etl(
     records = (shape or Shape()).applied(reader.load())
     if shape is None or not shape.changes_columns:
         records = records.select(*PASSED_ON, *(("headers",) if headers else ()))
-    need_record_columns(records, target)
+    require_record_columns(records, target)
     writer = records.writeStream.format("fencepost").options(**_options(to_kafka or kafka))
     writer = writer.options(**(sink or {})).option("checkpointLocation", str(Path(checkpoint).resolve()))
     if target is not None:
@@ -60,7 +60,7 @@ def etl(
     return writer.start()
 
 
-def need_record_columns(records: Any, target: str | None) -> None:
+def require_record_columns(records: Any, target: str | None) -> None:
     """Raises PipelineError unless the columns can become records."""
     columns = list(records.columns)
     unknown = [name for name in columns if name not in SINK_COLUMNS]

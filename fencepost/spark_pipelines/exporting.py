@@ -20,7 +20,7 @@ from fencepost.spark_pipelines.progress import Advance, watching
 from fencepost.spark_pipelines.shape import Shape
 
 DEFAULT_BATCH_RECORDS = 1_000_000
-_LOOK_SECONDS = 0.2
+_POLL_SECONDS = 0.2
 
 
 def export(
@@ -123,7 +123,7 @@ class _Export:
             # Aborted records and markers only: they are passed over again next time, together with what follows.
             shutil.rmtree(staging)
             return None
-        self._look_again(staging)
+        self._check_topics(staging)
         cluster_id, topic_ids = self._identity
         number = 0 if self._last is None else self._last.batch + 1
         manifest = Manifest(number, tree_of(begin), tree_of(upto), rows, files, self._what, cluster_id, topic_ids)
@@ -148,7 +148,7 @@ class _Export:
         if behind:
             raise PipelineError(
                 f"{behind[0]} was exported up to offset {begin[behind[0]]}, but ends at {end[behind[0]]}:"
-                " the topic was made anew, or the broker lost records. Export into another directory"
+                " the topic was created again, or the broker lost records. Export into another directory"
             )
         return begin, end
 
@@ -161,10 +161,10 @@ class _Export:
         for name, topic_id in self._identity[1].items():
             now = cluster.topic_ids.get(name, b"").hex()
             if topic_id and now and now != topic_id:
-                raise _made_anew(name, "under this export")
+                raise _recreated(name, "under this export")
         return found
 
-    def _look_again(self, staging: Path) -> None:
+    def _check_topics(self, staging: Path) -> None:
         """What was read is all of the topics that it began with, or nobody gets to see it: ids never come back."""
         cluster = Cluster(self._connection)
         try:
@@ -204,11 +204,11 @@ class _Export:
             raise PipelineError(f"{self._store.target} was begun with cluster {last.cluster_id}, this is {cluster_id}")
         for name, topic_id in topic_ids.items():
             if last.topic_ids.get(name) not in (None, "", topic_id):
-                raise _made_anew(name, "since the last export")
+                raise _recreated(name, "since the last export")
 
 
-def _made_anew(topic: str, when: str) -> PipelineError:
-    return PipelineError(f"topic {topic} was deleted and made anew {when}: export into another directory")
+def _recreated(topic: str, when: str) -> PipelineError:
+    return PipelineError(f"topic {topic} was deleted and created again {when}: export into another directory")
 
 
 def _identity(kafka: Mapping[str, Any], topics: Sequence[str]) -> tuple[str, dict[str, str]]:
@@ -252,4 +252,4 @@ def _rows(staging: Path, files: Mapping[str, int]) -> int:
 def _wait(seconds: float, stop: Callable[[], bool]) -> None:
     until = time.monotonic() + seconds
     while not stop() and (left := until - time.monotonic()) > 0:
-        time.sleep(min(left, _LOOK_SECONDS))
+        time.sleep(min(left, _POLL_SECONDS))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-_LOOK_SECONDS = 0.2
+_POLL_SECONDS = 0.2
 Advance = Callable[[int, int], None]
 
 
@@ -19,7 +19,7 @@ def watching(spark: Any, advance: Advance) -> Iterator[None]:
     began = set(tracker.getJobIdsForGroup(None))
 
     def look() -> None:
-        while not done.wait(_LOOK_SECONDS):
+        while not done.wait(_POLL_SECONDS):
             finished = total = 0
             for job in set(tracker.getJobIdsForGroup(None)) - began:
                 info = tracker.getJobInfo(job)

@@ -130,10 +130,10 @@ def test_the_strategy_says_what_becomes_of_a_time_without_a_record() -> None:
 
 
 def test_a_time_for_all_goes_before_times_and_those_before_offsets(caplog: pytest.LogCaptureFixture) -> None:
-    """The order of Spark's Kafka source; what thereby counts for nothing is told."""
+    """The order of Spark's Kafka source. A warning names the option without effect."""
     each = {"startingOffsetsByTimestamp": '{"t": {"0": 7}}', "startingOffsets": "latest"}
     assert parse(**each).starting == Bound(timestamps_ms={T0: 7})
-    assert "startingOffsetsByTimestamp goes before startingOffsets" in caplog.text
+    assert "startingOffsetsByTimestamp overrides startingOffsets" in caplog.text
     assert parse(startingTimestamp="5", **each).starting == Bound(timestamp_ms=5)
     ends = {"endingOffsets": '{"t": {"0": 9}}', "endingOffsetsByTimestamp": '{"t": {"0": 7}}'}
     assert parse(**ends).ending == Bound(timestamps_ms={T0: 7})
@@ -179,7 +179,7 @@ def test_options_that_contradict_each_other_are_refused(options: dict[str, str],
 
 @pytest.mark.parametrize("name", ["endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"])
 def test_a_stream_has_no_end(name: str) -> None:
-    with pytest.raises(OptionError, match=f"{name} does not go with a stream query"):
+    with pytest.raises(OptionError, match=f"{name} is not allowed in a streaming query"):
         parse(Mode.STREAM, **{name: "latest"})
 
 
@@ -274,8 +274,8 @@ def test_security_is_said_in_the_words_of_java_or_of_librdkafka(names: dict[str,
         ({"kafka.sasl.username": "me"}, r"SASL options need kafka\.security\.protocol"),
         ({"kafka.ssl.truststore.type": "JKS"}, "only PEM can be read"),
         ({"kafka.security.protocol": "SSL", "kafka.ssl.ca.location": "/nowhere"}, "cannot be used: No such file"),
-        ({"kafka.sasl.kerberos.service.name": "kafka"}, "GSSAPI is not spoken here"),
-        ({"kafka.sasl.oauthbearer.token.endpoint.url": "https://x"}, "tokens come from a function of yours"),
+        ({"kafka.sasl.kerberos.service.name": "kafka"}, "GSSAPI is not supported"),
+        ({"kafka.sasl.oauthbearer.token.endpoint.url": "https://x"}, "a function that returns a token"),
         (
             {"kafka.sasl.oauth.token.provider": "nowhere:token"},
             "must name a function that every worker can import, module:function",

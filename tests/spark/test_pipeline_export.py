@@ -175,7 +175,7 @@ def test_committed_records_are_exported_once_and_the_next_run_takes_up_where_it_
 
 
 @pytest.mark.spark
-def test_a_topic_that_was_made_anew_is_not_mixed_into_the_old_ones_export(
+def test_a_topic_that_was_created_again_is_not_mixed_into_the_old_ones_export(
     spark: Any, bootstrap: str, topic: str, transact: Transact, tmp_path: Path
 ) -> None:
     kafka = {"bootstrap.servers": bootstrap}
@@ -183,12 +183,12 @@ def test_a_topic_that_was_made_anew_is_not_mixed_into_the_old_ones_export(
     assert [one.rows for one in export(spark, [topic], tmp_path, kafka=kafka, shape=Shape(select="value, offset"))] == [
         1
     ]
-    make_anew(bootstrap, topic)
-    with pytest.raises(PipelineError, match="was deleted and made anew since the last export"):
+    create_again(bootstrap, topic)
+    with pytest.raises(PipelineError, match="was deleted and created again since the last export"):
         list(export(spark, [topic], tmp_path, kafka=kafka, shape=Shape(select="value, offset")))
 
 
-def make_anew(bootstrap: str, topic: str) -> None:
+def create_again(bootstrap: str, topic: str) -> None:
     """Delete it, and make another one of its name."""
     admin = pytest.importorskip("confluent_kafka.admin").AdminClient({"bootstrap.servers": bootstrap})
     admin.delete_topics([topic])[topic].result(WAIT_SECONDS)
@@ -205,7 +205,7 @@ def make_anew(bootstrap: str, topic: str) -> None:
 
 @pytest.mark.spark
 @pytest.mark.parametrize("when", ["between two batches", "while a batch is read"])
-def test_an_export_that_follows_stops_where_its_topic_is_made_anew(
+def test_an_export_that_follows_stops_where_its_topic_is_created_again(
     spark: Any,
     bootstrap: str,
     topic: str,
@@ -222,7 +222,7 @@ def test_an_export_that_follows_stops_where_its_topic_is_made_anew(
     assert next(batches).rows == 2
 
     def replace_it() -> None:
-        make_anew(bootstrap, topic)
+        create_again(bootstrap, topic)
         transact([(number % 2, b"new") for number in range(20)])
 
     if when == "between two batches":
@@ -230,14 +230,14 @@ def test_an_export_that_follows_stops_where_its_topic_is_made_anew(
     else:
         transact([(0, b"old too")])
 
-        def files_then_anew(staging: Path) -> dict[str, int]:
+        def files_then_created_again(staging: Path) -> dict[str, int]:
             found = files_of(staging)
             replace_it()
             return found
 
         files_of = exporting._files
-        monkeypatch.setattr(exporting, "_files", files_then_anew)
-    with pytest.raises(PipelineError, match=f"topic {topic} was deleted and made anew under this export"):
+        monkeypatch.setattr(exporting, "_files", files_then_created_again)
+    with pytest.raises(PipelineError, match=f"topic {topic} was deleted and created again under this export"):
         next(batches)
     assert [one.rows for one in manifests(tmp_path)] == [2], "nothing of the new one is there"
     assert not list(tmp_path.glob("_staging*"))

@@ -302,7 +302,7 @@ def test_a_topic_that_is_gone_ends_a_running_query_or_is_read_no_more() -> None:
         parts[TopicPartition("u", 0)] = Part(0, 9)
 
 
-def test_a_topic_made_anew_is_data_loss_even_where_the_new_one_is_longer(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_topic_created_again_is_data_loss_even_where_the_new_one_is_longer(caplog: pytest.LogCaptureFixture) -> None:
     """By its offsets alone it looks as if only records were added (KIP-516 brings topic ids)."""
     cluster = Numbers({T0: Part(0, 50), T1: Part(0, 50)}, topic_ids={"t": b"a" * 16})
     named = {"kafka.bootstrap.servers": "a:1", "subscribe": "t"}
@@ -314,13 +314,15 @@ def test_a_topic_made_anew_is_data_loss_even_where_the_new_one_is_longer(caplog:
         cluster.parts, cluster.topic_ids = {T0: Part(0, 80), T1: Part(0, 50)}, {"t": b"b" * 16}
         end = stream.latest()
         if told == "true":
-            with pytest.raises(DataLossError, match="topic t was deleted and made anew after t-0 was read up to 50"):
+            with pytest.raises(
+                DataLossError, match="topic t was deleted and created again after t-0 was read up to 50"
+            ):
                 stream.ranges({T0: 50, T1: 50}, end)
             continue
         for _ in range(2):  # a micro-batch may be planned once more
             assert work(stream.ranges({T0: 50, T1: 50}, end)) == [(0, 0, 80)]
         assert work(stream.ranges(end, {T0: 81, T1: 51})) == [(0, 80, 81), (1, 0, 51)]
-        assert "deleted and made anew" in caplog.text
+        assert "deleted and created again" in caplog.text
 
 
 RANGES = st.lists(st.tuples(st.integers(0, 100), st.integers(1, 2000)), min_size=1, max_size=5).map(

@@ -151,7 +151,7 @@ def test_the_planners_leader_spares_the_question_for_it() -> None:
     assert [name for name, _ in broker.asked] == ["ApiVersions", "Fetch"]
 
 
-def test_a_connection_that_breaks_is_made_anew_and_nothing_is_lost_or_doubled() -> None:
+def test_a_connection_that_breaks_is_created_again_and_nothing_is_lost_or_doubled() -> None:
     log = BatchLog()
     for number in range(12):
         log.data(b"%d" % number)
@@ -203,7 +203,7 @@ def test_records_that_retention_took_are_data_loss() -> None:
     assert read(log, fail_on_data_loss=False) == [(2, b"c")]
 
 
-def test_a_topic_made_anew_that_ends_before_the_range_is_data_loss() -> None:
+def test_a_topic_created_again_that_ends_before_the_range_is_data_loss() -> None:
     log = BatchLog().data(b"a")
     with pytest.raises(DataLossError, match="offsets 5 to 9 are gone"):
         read(log, 5, 9)

@@ -1,4 +1,4 @@
-"""The mark: what it says, and when a batch is written, was written, or cannot be told."""
+"""The commit marker: what it says, and when a batch is written, was written, or cannot be told."""
 
 import pytest
 
@@ -25,8 +25,8 @@ def test_a_mark_is_found_again_as_it_was_left_and_its_offset_is_the_next_batch()
 
 
 @pytest.mark.parametrize("note", ["", "hello", "{}", '{"format": "other/1"}', "[]"])
-def test_a_group_that_consumers_use_is_no_place_for_a_mark(note: str) -> None:
-    with pytest.raises(SinkError, match="consumers use that name"):
+def test_a_group_that_consumers_use_is_no_place_for_a_commit_marker(note: str) -> None:
+    with pytest.raises(SinkError, match="consumers use this group"):
         find_marker("g", {T0: CommittedOffset(5, -1, note)})
 
 
@@ -35,10 +35,10 @@ def test_a_group_that_consumers_use_is_no_place_for_a_mark(note: str) -> None:
     [
         (None, 0, None, False),
         (None, 5, 5, False),
-        (None, 5, None, "has no mark, although this is batch 5 .* firstBatch = 5"),
-        (None, 6, 5, "has no mark"),
+        (None, 5, None, "has no commit marker, although this is batch 5 .* firstBatch = 5"),
+        (None, 6, 5, "has no commit marker"),
         (Marker(T0, "", NO_BATCH, "me"), 0, None, False),
-        (Marker(T0, "", NO_BATCH, "me"), 5, None, "has no mark"),
+        (Marker(T0, "", NO_BATCH, "me"), 5, None, "has no commit marker"),
         (Marker(T0, "q", 4), 5, None, False),
         (Marker(T0, "q", 5), 5, None, True),
         (Marker(T0, "q", 2), 5, None, False),

@@ -39,12 +39,12 @@ def test_a_batch_write_has_a_name_of_its_own_unless_it_is_to_be_done_once() -> N
     assert (once.query_id, once.batch_id, once.transactional_id) == ("q", 7, "mine")
     for wrong, reason in [
         ({"queryId": "q"}, "go together"),
-        ({"queryId": "q", "batchId": "7"}, r"give kafka\.transactional\.id"),
+        ({"queryId": "q", "batchId": "7"}, r"need kafka\.transactional\.id"),
         ({"queryId": "q", "batchId": "x", "kafka__transactional__id": "m"}, "batchId = 'x': must be a whole number"),
     ]:
         with pytest.raises(OptionError, match=reason):
             parsed(streaming=False, **wrong)
-    with pytest.raises(OptionError, match="Id is for batch writes"):
+    with pytest.raises(OptionError, match="Id is only for batch writes"):
         parsed(queryId="q", batchId="7")
 
 
@@ -80,7 +80,7 @@ def test_tls_and_sasl_options_go_to_the_client_and_passwords_do_not_show() -> No
         ({"kafka__enable__idempotence": "false"}, r"kafka\.enable\.idempotence"),
         ({"kafka__key__serializer": "x"}, "strings or binary already"),
         ({"kafka__partitioner__class": "x"}, "a column named partition"),
-        ({"kafka__group__id": "x"}, r"named as its kafka\.transactional\.id"),
+        ({"kafka__group__id": "x"}, r"has the name of its kafka\.transactional\.id"),
         ({"kafka__sasl__mechanism": "PLAIN"}, "SASL options need"),
         ({"twoPhase": "yes"}, "twoPhase = 'yes': must be true or false"),
         ({"maxTransactionBytes": "0"}, "maxTransactionBytes = '0': must be a whole number above 0"),

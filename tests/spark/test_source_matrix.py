@@ -264,7 +264,7 @@ def test_deleted_records_are_data_loss_or_are_left_out(topic: Topic) -> None:
             strict.step()
 
 
-def test_a_topic_that_is_deleted_and_made_anew_under_a_running_query(world: World) -> None:
+def test_a_topic_that_is_deleted_and_created_again_under_a_running_query(world: World) -> None:
     topic, other = world.topic(1), world.topic(1)
     topic.commit(numbered(0, 1))
     other.commit(numbered(0, 2))
@@ -287,7 +287,7 @@ def test_a_topic_that_is_deleted_and_made_anew_under_a_running_query(world: Worl
         assert list(values(patient.all())) == [b"4"]
 
 
-def test_a_topic_made_anew_between_two_triggers_is_noticed_by_its_id(world: World) -> None:
+def test_a_topic_created_again_between_two_triggers_is_noticed_by_its_id(world: World) -> None:
     topic = world.topic(1)
     topic.commit(numbered(0, 1))
     topic.settled()
@@ -298,7 +298,7 @@ def test_a_topic_made_anew_between_two_triggers_is_noticed_by_its_id(world: Worl
         again = world.topic(1, name=topic.name)
         again.commit(numbered(0, *range(10, 15)))
         again.settled()
-        with pytest.raises(DataLossError, match="was deleted and made anew"):
+        with pytest.raises(DataLossError, match="was deleted and created again"):
             strict.step()
         assert sorted(values(patient.all())) == [b"10", b"11", b"12", b"13", b"14"]
 

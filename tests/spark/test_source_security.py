@@ -174,7 +174,7 @@ def test_a_session_that_ends_is_followed_by_a_new_connection(secure: Secure) -> 
     try:
         first = cluster.any_connection()
         assert cluster.topics([secure.topic.name]) == {secure.topic.name: (0,)}
-        until(lambda: first.worn_out, what="the session's end")
+        until(lambda: first.session_ends_soon, what="the session's end")
         assert cluster.topics([secure.topic.name]) == {secure.topic.name: (0,)}
         assert cluster.any_connection() is not first
     finally:

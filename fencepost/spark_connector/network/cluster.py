@@ -58,7 +58,7 @@ class Cluster:
         self._connections.clear()
         self._leaders.clear()
 
-    def patiently(self, attempt: Callable[[], T]) -> T:
+    def with_retries(self, attempt: Callable[[], T]) -> T:
         """Call `attempt` again after each retriable BrokerError, until the time for one operation ends."""
         deadline = time.monotonic() + self.settings.api_timeout_ms / 1000
         pause_seconds = _FIRST_PAUSE_SECONDS
@@ -77,7 +77,7 @@ class Cluster:
 
         Creates no topic. It also updates the known leaders.
         """
-        return self.patiently(lambda: self._topics(names))
+        return self.with_retries(lambda: self._topics(names))
 
     def leader_of(self, tp: TopicPartition) -> Address:
         """The leader's address. Raises BrokerError UNKNOWN_TOPIC_OR_PARTITION or LEADER_NOT_AVAILABLE."""
@@ -96,7 +96,7 @@ class Cluster:
     def connection_to(self, address: Address) -> Connection:
         """The connection to a broker. It is made on first use, and replaced before its session ends."""
         found = self._connections.get(address)
-        if found is not None and found.worn_out:
+        if found is not None and found.session_ends_soon:
             del self._connections[address]
             found.close()
             found = None
@@ -109,7 +109,7 @@ class Cluster:
 
         With READ_COMMITTED, LATEST is the last stable offset, and the search by time ends there.
         """
-        return self.patiently(lambda: self._list_offsets(asked, isolation)) if asked else {}
+        return self.with_retries(lambda: self._list_offsets(asked, isolation)) if asked else {}
 
     def open_transaction(self, tp: TopicPartition) -> OpenTransaction | None:
         """The oldest open transaction of a partition (KIP-664); None if there is none or the request fails."""

@@ -76,14 +76,14 @@ NAMES = (
 _ALSO = {"ssl_keystore_password": "ssl_key_password"}
 
 
-class Asks(Protocol):
+class RequestSender(Protocol):
     """A connection that can send requests before its authentication is complete."""
 
     def call(self, name: str, request: Any) -> Any:
         """Send a request and return its response."""
 
 
-class Refused(Exception):
+class SecurityError(Exception):
     """TLS or SASL failed. Another attempt would fail in the same way."""
 
 
@@ -167,11 +167,11 @@ def tls_transport(sock: socket.socket, config: SecurityConfig, host: str) -> Tra
     from fencepost.spark_connector.network.tls import BlockingTls
 
     transport = BlockingTls(sock, _context(config), host)
-    transport.shake_hands()
+    transport.blocking_handshake()
     return transport
 
 
-def authenticate(connection: Asks, config: SecurityConfig) -> float | None:
+def authenticate(connection: RequestSender, config: SecurityConfig) -> float | None:
     """Authenticate by SASL (KIP-43, KIP-152). Returns the session's end by `time.monotonic`, or None for no end.
 
     Raises SecurityError.
@@ -184,7 +184,7 @@ def authenticate(connection: Asks, config: SecurityConfig) -> float | None:
     began = time.monotonic()
     said = connection.call("SaslHandshake", api17_sasl_handshake.SaslHandshakeRequest(mechanism=mechanism))
     if said.error_code != ErrorCode.NONE:
-        raise Refused(_refusal(said.error_code, mechanism, said.mechanisms))
+        raise SecurityError(_reason_of_refusal(said.error_code, mechanism, said.mechanisms))
     try:
         exchange = _exchange(config, mechanism)
         message: bytes | None = exchange.first()
@@ -193,15 +193,15 @@ def authenticate(connection: Asks, config: SecurityConfig) -> float | None:
             request = api36_sasl_authenticate.SaslAuthenticateRequest(auth_bytes=message)
             answer = connection.call("SaslAuthenticate", request)
             if answer.error_code != ErrorCode.NONE:
-                raise Refused(f"{mechanism}: {answer.error_message or 'the broker refused'}")
+                raise SecurityError(f"{mechanism}: {answer.error_message or 'the broker refused'}")
             lifetime_ms = answer.session_lifetime_ms
             message = exchange.step(bytes(answer.auth_bytes))
     except (SaslError, ScramError) as error:
-        raise Refused(f"{mechanism}: {error}") from None
+        raise SecurityError(f"{mechanism}: {error}") from None
     return None if lifetime_ms <= 0 else began + lifetime_ms / 1000
 
 
-def _refusal(code: int, mechanism: str, offered: list[str]) -> str:
+def _reason_of_refusal(code: int, mechanism: str, offered: list[str]) -> str:
     if code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
         return f"the broker does not take {mechanism}, but: {', '.join(offered) or 'nothing'}"
     if code == ErrorCode.ILLEGAL_SASL_STATE:
@@ -230,4 +230,4 @@ def _token(config: SecurityConfig) -> OAuthToken:
         return given
     if isinstance(given, str):
         return OAuthToken(given)
-    raise Refused("the token provider has to return a str or an OAuthToken; nothing here awaits one")
+    raise SecurityError("the token provider has to return a str or an OAuthToken; nothing here awaits one")

@@ -7,13 +7,13 @@ import ssl
 
 from fencepost.client.errors import AuthenticationError
 from fencepost.client.network.wire import TlsWire, refusal
-from fencepost.spark_connector.network.security import Refused
+from fencepost.spark_connector.network.security import SecurityError
 
 
 class BlockingTls(TlsWire):
     """OpenSSL between two memory buffers, as in the client. One read from the socket can hold many TLS records."""
 
-    def shake_hands(self) -> None:
+    def blocking_handshake(self) -> None:
         """Do the TLS handshake, and check the broker's certificate. Raises SecurityError, OSError."""
         while True:
             try:
@@ -25,7 +25,7 @@ class BlockingTls(TlsWire):
             except ssl.SSLError as error:
                 with contextlib.suppress(OSError):
                     self.flush()  # the alert that tells the broker the reason
-                raise _told(refusal(error)) from None
+                raise _as_security_error(refusal(error)) from None
             else:
                 self.flush()
                 return
@@ -34,7 +34,7 @@ class BlockingTls(TlsWire):
         try:
             return super().recv_into(into)
         except AuthenticationError as error:
-            raise _told(error) from None
+            raise _as_security_error(error) from None
 
     def send_all(self, data: bytes | bytearray) -> None:
         """Send all bytes within the socket's timeout. Raises SecurityError, OSError."""
@@ -43,7 +43,7 @@ class BlockingTls(TlsWire):
             while rest:
                 rest = rest[self.send([rest]) :]
         except AuthenticationError as error:
-            raise _told(error) from None
+            raise _as_security_error(error) from None
 
     def close(self) -> None:
         """Send the closing alert without waiting for an answer, and close the socket."""
@@ -55,5 +55,5 @@ class BlockingTls(TlsWire):
             self.socket.close()
 
 
-def _told(error: Exception) -> Exception:
-    return Refused(str(error)) if isinstance(error, AuthenticationError) else error
+def _as_security_error(error: Exception) -> Exception:
+    return SecurityError(str(error)) if isinstance(error, AuthenticationError) else error

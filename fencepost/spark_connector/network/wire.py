@@ -17,7 +17,13 @@ from fencepost.protocol.headers import read_response_header, write_request_heade
 from fencepost.protocol.messages.api18_api_versions import ApiVersionsRequest
 from fencepost.protocol.registry import API_BY_NAME, Api
 from fencepost.protocol.schema import DecodeError
-from fencepost.spark_connector.network.security import PlainTransport, Refused, Transport, authenticate, tls_transport
+from fencepost.spark_connector.network.security import (
+    PlainTransport,
+    SecurityError,
+    Transport,
+    authenticate,
+    tls_transport,
+)
 
 if TYPE_CHECKING:
     from fencepost.client.network.security import SecurityConfig
@@ -103,7 +109,7 @@ class Connection:
         try:
             self._agree_on_versions()
             if settings.security is not None and settings.security.sasl:
-                self._prove(settings.security)
+                self._authenticate(settings.security)
         except BaseException:
             self.close()
             raise
@@ -113,7 +119,7 @@ class Connection:
         self._transport.close()
 
     @property
-    def worn_out(self) -> bool:
+    def session_ends_soon(self) -> bool:
         """Whether its session (KIP-368) ends soon and no request is in flight: a new connection must replace it."""
         return self._renew_at is not None and not self._waiting and time.monotonic() >= self._renew_at
 
@@ -139,7 +145,7 @@ class Connection:
             self._transport.send_all(_SIZE.pack(len(header) + len(body)) + header + body)
         except OSError as error:
             raise ConnectionLostError(self.address, f"sending {name}: {error}") from None
-        except Refused as error:
+        except SecurityError as error:
             raise NotTrustedError(self.address, str(error)) from None
         self._waiting.append(ticket)
         return ticket
@@ -159,7 +165,7 @@ class Connection:
             return self._decode(ticket, frame, start)
         except OSError as error:
             raise ConnectionLostError(self.address, f"waiting for {ticket.api.name}: {error}") from None
-        except Refused as error:
+        except SecurityError as error:
             raise NotTrustedError(self.address, str(error)) from None
         except DecodeError as error:
             raise ConnectionLostError(self.address, f"an answer that cannot be read: {error}") from error
@@ -178,15 +184,15 @@ class Connection:
         except OSError as error:
             sock.close()
             raise ConnectionLostError(self.address, f"no connection: {error}") from None
-        except Refused as error:
+        except SecurityError as error:
             sock.close()
             raise NotTrustedError(self.address, str(error)) from None
 
-    def _prove(self, security: SecurityConfig) -> None:
+    def _authenticate(self, security: SecurityConfig) -> None:
         began = time.monotonic()
         try:
             ends_at = authenticate(self, security)
-        except Refused as error:
+        except SecurityError as error:
             raise NotTrustedError(self.address, str(error)) from None
         if ends_at is not None:
             self._renew_at = began + _RENEWED_AT * (ends_at - began)

@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 _ATTEMPTS = 3
 _WITHOUT_A_TOPIC = TopicPartition(GROUP_TOPIC, 0)
-_HOPELESS = frozenset(
+_NOT_RETRIABLE = frozenset(
     {
         ErrorCode.MESSAGE_TOO_LARGE,
         ErrorCode.RECORD_LIST_TOO_LARGE,
@@ -68,14 +68,14 @@ def translate_client_errors(options: SinkOptions) -> Iterator[None]:
         ) from error
     except AuthorizationError as error:
         raise SinkError(
-            f"{error}. The sink needs: WRITE and READ on its topics (READ for the mark), WRITE and DESCRIBE on"
+            f"{error}. The sink needs: WRITE and READ on its topics (READ for the commit marker), WRITE and DESCRIBE on"
             f" transactional ids beginning with {options.transactional_id!r}, READ on the group of that name"
         ) from error
     except AuthenticationError as error:
         raise SinkError(f"{error}: look at kafka.security.protocol, kafka.sasl.* and kafka.ssl.*") from error
     except OutcomeUnknownError as error:
         raise SinkError(
-            "the commit was sent, and no answer came, after all retries. Start the query again: the commit marker"
+            "the commit was sent, and no response came after all retries. Start the query again: the commit marker"
             " says whether the batch was written"
         ) from error
 
@@ -97,7 +97,7 @@ def commit_batch(options: SinkOptions, parts: Sequence[Packed], batch: BatchId |
             txn.send_batches(part.topic, part.partition, part.unpacked())
 
     with translate_client_errors(options), connect(options) as kafka:
-        need_topic(kafka, options)
+        require_topic(kafka, options)
         with main_producer(kafka, options) as producer:
             if batch is None:
                 transact(producer, send)
@@ -129,7 +129,7 @@ def transact(producer: Any, send: Send, group: str = "", marker: Marker | None =
             if producer.reinitialise():
                 return
         except AbortableError as error:
-            if attempt == _ATTEMPTS or error.code in _HOPELESS:
+            if attempt == _ATTEMPTS or error.code in _NOT_RETRIABLE:
                 raise SinkError(f"the transaction was aborted: {error}") from error
             log.warning("the transaction was aborted, and is tried again: %s", error)
     raise SinkError(f"the transaction was aborted {_ATTEMPTS} times")
@@ -154,7 +154,7 @@ def marker_place(options: SinkOptions, marker: Marker | None, topics: Iterable[s
     return _WITHOUT_A_TOPIC if first is None else TopicPartition(first, 0)
 
 
-def need_topic(kafka: Any, options: SinkOptions) -> None:
+def require_topic(kafka: Any, options: SinkOptions) -> None:
     """Raise SinkError if the option `topic` names no existing topic. The client would wait for it for a minute."""
     if options.topic is not None:
         partitions_of(kafka, options, options.topic)
@@ -179,7 +179,7 @@ def too_large(options: SinkOptions, size: int) -> SinkError:
     """The error for a micro-batch that is larger than maxTransactionBytes."""
     return SinkError(
         f"a micro-batch has {size} bytes of records, and maxTransactionBytes is {options.max_transaction_bytes}: they"
-        " all pass through the driver. Make batches smaller (maxOffsetsPerTrigger at the source), compress"
-        " (kafka.compression.type), write with twoPhase = true where the broker can, or raise maxTransactionBytes"
+        " all pass through the driver. Make batches smaller (maxRecordsPerTrigger at the source), compress"
+        " (kafka.compression.type), set twoPhase = true if the broker supports it, or raise maxTransactionBytes"
         " together with spark.driver.memory and spark.driver.maxResultSize"
     )

@@ -51,8 +51,8 @@ def find_marker(group: str, offsets: Mapping[TopicPartition, CommittedOffset]) -
         marker = _parsed(place, committed)
         if marker is None:
             raise SinkError(
-                f"group {group!r} holds an offset of {place} that is no mark of this sink: consumers use that name."
-                " Give the sink another kafka.transactional.id"
+                f"group {group!r} holds an offset of {place} that is no commit marker of this sink: consumers use this"
+                " group. Give the sink another kafka.transactional.id"
             )
         found.append(marker)
     return max(found, key=lambda one: one.batch_id, default=None)
@@ -78,23 +78,24 @@ def is_done(sink: str, marker: Marker | None, batch: BatchId, first_batch: int |
         if batch.batch_id in (0, first_batch):
             return False
         raise SinkError(
-            f"the sink {sink!r} has no mark, although this is batch {batch.batch_id} of query {batch.query_id}: whether"
-            f" it was written cannot be told. The mark is gone when offsets.retention.minutes ended without a batch,"
-            f" when the topic or the group {sink!r} was deleted, or the query wrote elsewhere before. Look whether the"
-            f" topic ends with batch {batch.batch_id - 1}; if so, start once with option firstBatch = {batch.batch_id}"
+            f"the sink {sink!r} has no commit marker, although this is batch {batch.batch_id} of query"
+            f" {batch.query_id}, so it is unknown whether the batch was written. The commit marker expires after"
+            f" offsets.retention.minutes without a batch. It is also missing if the topic or the group {sink!r} was"
+            f" deleted, or if the query had another sink before. Check whether the topic ends with batch"
+            f" {batch.batch_id - 1}; if so, start once with option firstBatch = {batch.batch_id}"
         )
     if marker.query_id != batch.query_id:
         raise SinkError(
             f"the sink {sink!r} was last written by query {marker.query_id} (batch {marker.batch_id}), and this is"
             f" batch {batch.batch_id} of query {batch.query_id}: its checkpoint was deleted, or two queries share a"
-            f" name. To begin anew, and write again whatever the query reads again, delete the group {sink!r}"
-            f" (fencepost group delete, kafka-consumer-groups.sh --delete --group). Bring the old checkpoint back to"
-            f" go on where it ended. For a second query give another kafka.transactional.id"
+            f" name. To continue, restore the old checkpoint. To start again and write all records again, delete the"
+            f" group {sink!r} (fencepost group delete, kafka-consumer-groups.sh --delete --group). For a second query"
+            f" set another kafka.transactional.id"
         )
     if marker.batch_id > batch.batch_id:
         raise SinkError(
             f"the sink {sink!r} has batch {marker.batch_id} of this query already, and this is batch {batch.batch_id}:"
-            " another driver is further on, or the checkpoint is an old copy, whose batches hold other rows now."
-            " Stop the one, or bring the young checkpoint back"
+            " another driver is ahead, or the checkpoint is an old copy, whose batches hold other rows now."
+            " Stop the other driver, or restore the newer checkpoint"
         )
     return marker.batch_id == batch.batch_id

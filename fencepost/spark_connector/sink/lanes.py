@@ -29,8 +29,8 @@ from fencepost.protocol.topics import IsolationLevel, TopicPartition
 from fencepost.spark_connector.sink.commit import (
     main_producer,
     marker_place,
-    need_topic,
     read_marker,
+    require_topic,
     transact,
     translate_client_errors,
 )
@@ -40,13 +40,13 @@ from fencepost.spark_connector.sink.options import SinkOptions
 
 log = logging.getLogger(__name__)
 
-_AT_ONCE = 8
-_TRIES = 5
+_PARALLEL_COMMITS = 8
+_ATTEMPTS = 5
 _OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort")
 _MOST_LANES = 1000
 STABLE_SECONDS = 120.0
 """How long a claim waits for other sinks' open transactions. Those of dead drivers time out earlier."""
-_LOOK_SECONDS = 0.2
+_POLL_SECONDS = 0.2
 Decision = Mapping[str, str]
 """Transactional id -> "PRODUCER_ID:EPOCH" of the transaction to commit."""
 
@@ -77,7 +77,7 @@ def claim(kafka: Any, options: SinkOptions) -> Claim:
     """
     with translate_client_errors(options), main_producer(kafka, options) as producer:
         _probe(kafka, options)
-        need_topic(kafka, options)
+        require_topic(kafka, options)
         _make_decision_topic(kafka, options)
         before = read_marker(kafka, options)
         place = marker_place(options, before, ())
@@ -97,7 +97,7 @@ def clear_lanes(kafka: Any, options: SinkOptions, mine: Claim, decided: Decision
     with ExitStack() as stack:
         held = [stack.enter_context(_two_phase(kafka, options, name)) for name in left]
         if held and not is_owner(kafka, options, mine):
-            raise FencedError("somebody newer owns the sink's prepared transactions")
+            raise FencedError("a newer driver owns the sink's prepared transactions")
         for name, producer in zip(left, held, strict=True):
             if producer.prepared is not None:
                 committed = producer.complete(decided.get(name))
@@ -146,7 +146,7 @@ def decide(kafka: Any, options: SinkOptions, mine: Claim, batch: BatchId | None,
                 options.group,
                 Marker(marker.place, done.query_id, done.batch_id, mine.owner),
             )
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
+        with ThreadPoolExecutor(_PARALLEL_COMMITS) as pool:
             for finished in [pool.submit(_commit_lane, kafka, options, lane) for lane in lanes]:
                 finished.result()
     return True
@@ -170,7 +170,7 @@ def read_decision(kafka: Any, options: SinkOptions) -> Decision:
         batches = iter(consumer.batches())
         while end and consumer.position(place) < end:
             try:
-                with fail_after(_LOOK_SECONDS):
+                with fail_after(_POLL_SECONDS):
                     records = next(batches)
             except TimedOutError:
                 if time.monotonic() > until:
@@ -185,21 +185,21 @@ def read_decision(kafka: Any, options: SinkOptions) -> Decision:
 def _unstable(place: TopicPartition, position: int, end: int) -> SinkError:
     return SinkError(
         f"the last decision cannot be read: {place} could be read up to offset {position} of {end} for"
-        f" {STABLE_SECONDS:g} s. Perhaps it is held there by a transaction that is open, of another sink with the same"
-        " decisionTopic: `fencepost txn why` tells whose. Nothing is lost; start the query again then"
+        f" {STABLE_SECONDS:g} s. Another sink with the same decisionTopic may have an open transaction there:"
+        " `fencepost txn why` shows it. Nothing is lost; start the query again when that transaction has ended"
     )
 
 
 def _commit_lane(kafka: Any, options: SinkOptions, lane: PreparedLane) -> None:
     """Commit the lane's transaction if it is still the decided one. If not, another driver has committed it."""
-    for attempt in range(1, _TRIES + 1):
+    for attempt in range(1, _ATTEMPTS + 1):
         try:
             with _two_phase(kafka, options, lane.name) as producer:
                 if producer.prepared is not None and str(producer.prepared) == lane.identity:
                     producer.complete(lane.identity)
                 return
         except FencedError:  # an abandoned task attempt opened the lane meanwhile
-            if attempt == _TRIES:
+            if attempt == _ATTEMPTS:
                 raise
 
 

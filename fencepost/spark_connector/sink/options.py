@@ -13,7 +13,7 @@ from fencepost.client.errors import ConfigError
 from fencepost.client.network.security import SecurityConfig
 from fencepost.spark_connector.network import security
 from fencepost.spark_connector.option_values import (
-    OF_JAVAS_CLIENTS,
+    ONLY_FOR_JAVA,
     OptionError,
     boolean,
     canonical,
@@ -43,16 +43,16 @@ _OF_A_BATCH = ("queryId", "batchId")
 _WITHOUT_EFFECT = (
     "kafka.retries",
     "kafka.receive.buffer.bytes",
-    *OF_JAVAS_CLIENTS,
+    *ONLY_FOR_JAVA,
     *security.WITHOUT_EFFECT,
 )
 _REFUSED = {
     "kafka.key.serializer": "keys are strings or binary already; convert them with DataFrame functions",
     "kafka.value.serializer": "values are strings or binary already; convert them with DataFrame functions",
-    "kafka.interceptor.classes": "there is no Java producer that could call them",
-    "kafka.partitioner.class": "give a column named partition, or keys",
-    "kafka.group.id": "the sink's group, which keeps its mark, is named as its kafka.transactional.id",
-    "kafka.transaction.two.phase.commit.enable": "say twoPhase = true",
+    "kafka.interceptor.classes": "there is no Java producer to call them",
+    "kafka.partitioner.class": "use a column named partition, or keys",
+    "kafka.group.id": "the sink's group has the name of its kafka.transactional.id",
+    "kafka.transaction.two.phase.commit.enable": "set twoPhase = true",
 }
 _NOT_TEXT = ("partitioner", "key_serializer", "value_serializer", "bootstrap_servers")
 _OF_CLIENTS = tuple(name for name in names_of(ClientConfig) if name not in names_of(SecurityConfig))
@@ -82,7 +82,7 @@ _SPELLING = {
 class SinkOptions:
     """All options of a query's sink. Sizes are bytes.
 
-    `client` and `producer` are checked options of fencepost's client, by their long names. They may hold passwords, so
+    `client` and `producer` are checked options of fencepost's client. They may hold passwords, so
     `repr` leaves them out. With `batch_id` and `query_id` a batch write is done only once.
     """
 
@@ -115,7 +115,7 @@ def parse_sink_options(options: Mapping[str, str], *, streaming: bool) -> SinkOp
     if streaming:
         for name in _OF_A_BATCH:
             if name in given:
-                raise OptionError(f"option {name} is for batch writes: a stream has its own")
+                raise OptionError(f"option {name} is only for batch writes: Spark sets it for a stream")
     if ("queryId" in given) != ("batchId" in given):
         raise OptionError("queryId and batchId go together: the batch with that number is written once")
     if not given.get("kafka.bootstrap.servers", "").strip():
@@ -145,7 +145,9 @@ def _transactional_id(given: Mapping[str, str], streaming: bool) -> str:
     if named is not None:
         return named
     if "batchId" in given:
-        raise OptionError("with queryId and batchId give kafka.transactional.id, too: the mark is kept under that name")
+        raise OptionError(
+            "queryId and batchId need kafka.transactional.id too: it names the group of the commit marker"
+        )
     if not streaming:
         return f"fencepost-spark-{uuid.uuid4().hex[:16]}"
     place = given.get("checkpointLocation", "").strip()

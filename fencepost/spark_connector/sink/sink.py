@@ -43,13 +43,13 @@ class _Writer(QuickAckOnUnpickle):
     def _context(self) -> Any:
         context = TaskContext.get()
         if context is None:
-            raise SinkError("rows are written by Spark's tasks only")
+            raise SinkError("only Spark's tasks can write rows")
         return context
 
     def _commit(self, messages: Messages) -> None:
         written = [one for one in messages if isinstance(one, Written)]
         if len(written) != len(messages):
-            raise SinkError(f"{len(messages) - len(written)} of {len(messages)} tasks have left no message")
+            raise SinkError(f"{len(messages) - len(written)} of {len(messages)} tasks sent no message")
         if not written:
             return  # a frame without partitions: there is nothing to write and nothing to mark
         batch = _one_of({one.batch for one in written}, "batches")

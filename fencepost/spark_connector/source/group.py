@@ -42,7 +42,7 @@ class GroupPosition:
         if not offsets or offsets == self._committed:
             return
         try:
-            self._cluster.patiently(lambda: self._commit(offsets))
+            self._cluster.with_retries(lambda: self._commit(offsets))
         except BrokerError as error:
             if not error.code.retriable:
                 raise

@@ -53,7 +53,7 @@ class StreamReader(UnlimitedStreamReader, SupportsTriggerAvailableNow):
         end = self._planner.not_before(begin, end)
         if isinstance(limit, ReadAllAvailable):
             return tree_of(end)
-        if self._available_now is None and self._too_little(begin, end):
+        if self._available_now is None and self._must_wait(begin, end):
             return start
         options = self._options
         if options.max_offsets_per_trigger is not None:
@@ -75,7 +75,7 @@ class StreamReader(UnlimitedStreamReader, SupportsTriggerAvailableNow):
         """Remember the present ends. The query stops there, even if partitions grow or are added."""
         self._available_now = self._planner.latest()
 
-    def _too_little(self, begin: Offsets, end: Offsets) -> bool:
+    def _must_wait(self, begin: Offsets, end: Offsets) -> bool:
         """Whether minOffsetsPerTrigger says to wait. As in Spark's Kafka source the first trigger never waits."""
         smallest = self._options.min_offsets_per_trigger
         if smallest is None:

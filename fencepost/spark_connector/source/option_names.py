@@ -1,7 +1,7 @@
 """The options of the Spark source: those with an effect, those without, and those refused, with the reason."""
 
 from fencepost.spark_connector.network import security
-from fencepost.spark_connector.option_values import OF_JAVAS_CLIENTS
+from fencepost.spark_connector.option_values import ONLY_FOR_JAVA
 
 # The canonical spelling. Spark passes names in lower case.
 SOURCE_NAMES = (
@@ -74,18 +74,18 @@ KAFKA_WITHOUT_EFFECT = (
     "kafka.socket.connection.setup.timeout.max.ms",
     "kafka.metadata.recovery.strategy",
     "kafka.metadata.recovery.rebootstrap.trigger.ms",
-    *OF_JAVAS_CLIENTS,
+    *ONLY_FOR_JAVA,
     *security.WITHOUT_EFFECT,
 )
-_KERBEROS = "GSSAPI is not spoken here; kafka.sasl.mechanism can be PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER"
-_OAUTH = "tokens come from a function of yours: kafka.sasl.oauth.token.provider = module:function"
+_KERBEROS = "GSSAPI is not supported; kafka.sasl.mechanism can be PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER"
+_OAUTH = "set kafka.sasl.oauth.token.provider = module:function, a function that returns a token"
 REFUSED = {
     "isolation": "its name is kafka.isolation.level",
     "kafka.auto.offset.reset": "use startingOffsets; Spark keeps the position in its checkpoint",
     "kafka.enable.auto.commit": "Spark keeps the position in its checkpoint and commits nothing",
     "kafka.key.deserializer": "keys are always binary; convert them with DataFrame functions",
     "kafka.value.deserializer": "values are always binary; convert them with DataFrame functions",
-    "kafka.interceptor.classes": "there is no Java consumer that could call them",
+    "kafka.interceptor.classes": "there is no Java consumer to call them",
     "kafka.sasl.kerberos.service.name": _KERBEROS,
     "kafka.sasl.oauthbearer.token.endpoint.url": _OAUTH,
     "kafka.sasl.oauthbearer.method": _OAUTH,

@@ -118,14 +118,14 @@ class _Given:
         found = [name for name in names if name in self.values]
         if len(found) != 1:
             given = f"given are {' and '.join(found)}" if found else "none is given"
-            raise OptionError(f"say exactly one of {', '.join(names)}; {given}")
+            raise OptionError(f"set exactly one of {', '.join(names)}; {given}")
         return found[0]
 
     def first(self, names: tuple[str, ...]) -> str | None:
         """The first given name. A warning names the other given ones, which have no effect."""
         found = [name for name in names if name in self.values]
         for other in found[1:]:
-            log.warning("option %s goes before %s, which counts for nothing", found[0], other)
+            log.warning("option %s overrides %s, which has no effect", found[0], other)
         return found[0] if found else None
 
 
@@ -138,7 +138,7 @@ def parse_options(options: Mapping[str, str], mode: Mode | None = None) -> Sourc
     if mode is Mode.STREAM:
         for name in ENDS:
             if name in given.values:
-                raise OptionError(f"option {name} does not go with a stream query: a stream has no end")
+                raise OptionError(f"option {name} is not allowed in a streaming query: a stream has no end")
     if mode is Mode.BATCH:
         for name in ONLY_STREAM:
             if name in given.values:

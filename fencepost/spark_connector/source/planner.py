@@ -43,7 +43,7 @@ class Planner:
         self._invisible: dict[TopicPartition, tuple[int, int]] = {}
         """Where a scan for visible records started, and the offset of the first one."""
         self._topic_ids: dict[str, bytes] = {}
-        self._anew: dict[TopicPartition, int | None] = {}
+        self._recreated: dict[TopicPartition, int | None] = {}
         """Partitions of topics that were deleted and created again: the old position, once a plan used it."""
 
     def partitions(self, *, gone: bool = False) -> list[TopicPartition]:
@@ -105,7 +105,7 @@ class Planner:
             found = self._cluster.topic_ids[topic]
             if self._topic_ids.setdefault(topic, found) != found:
                 self._topic_ids[topic] = found
-                self._anew |= {tp: None for tp in partitions if tp.topic == topic}
+                self._recreated |= {tp: None for tp in partitions if tp.topic == topic}
         return self._list(dict.fromkeys(partitions, LATEST))
 
     def not_before(self, start: Mapping[TopicPartition, int], end: Offsets) -> Offsets:
@@ -181,13 +181,13 @@ class Planner:
         plan: list[OffsetRange] = []
         for tp in sorted(busy):
             begin = known[tp]
-            if tp in self._anew and self._anew[tp] in (None, begin):
-                self._anew[tp] = begin
+            if tp in self._recreated and self._recreated[tp] in (None, begin):
+                self._recreated[tp] = begin
                 self._invisible.pop(tp, None)
-                self._lost(f"topic {tp.topic} was deleted and made anew after {tp} was read up to {begin}")
+                self._lost(f"topic {tp.topic} was deleted and created again after {tp} was read up to {begin}")
                 begin = first[tp]
             elif begin > end[tp]:
-                self._lost(f"{tp} ends at offset {end[tp]}, but was read up to {begin}: was the topic made anew?")
+                self._lost(f"{tp} ends at offset {end[tp]}, but was read up to {begin}: was the topic created again?")
                 begin = first[tp]
             elif begin < first[tp]:
                 self._lost(f"{tp} begins at offset {first[tp]}: records from {begin} on are gone")

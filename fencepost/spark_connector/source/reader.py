@@ -81,14 +81,14 @@ class RangeReader:
         self._stop = stop
         self._settings = settings
         self._fetch_bytes = settings.fetch_bytes
-        self._under_way: _Sent | None = None
+        self._in_flight: _Sent | None = None
         self._last_progress = time.monotonic()
 
     def fetches(self) -> Iterator[Fetched]:
         """The responses up to `stop`. The next request is sent before a response is yielded."""
         while self._position < self._stop:
             try:
-                data = self._cluster.patiently(self._receive)
+                data = self._cluster.with_retries(self._receive)
             except BrokerError as error:
                 if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                     raise
@@ -99,7 +99,7 @@ class RangeReader:
                 self._position = fetched.next_offset
                 self._last_progress = time.monotonic()
                 if self._ahead and self._position < self._stop:
-                    self._ask_ahead()
+                    self._prefetch()
                 yield fetched
             del data, fetched  # otherwise this response stays in memory while the task waits for the next one
 
@@ -114,13 +114,13 @@ class RangeReader:
             yield from map(maker.batch, found)
             del fetched, found  # as in `fetches`
 
-    def _ask_ahead(self) -> None:
+    def _prefetch(self) -> None:
         # A failure loses nothing: the next _receive finds no request in flight and sends another.
         try:
-            self._under_way = self._send()
+            self._in_flight = self._send()
         except BrokerError:
             self._cluster.forget()
-            self._under_way = None
+            self._in_flight = None
 
     def _send(self) -> _Sent:
         settings = self._settings
@@ -139,7 +139,7 @@ class RangeReader:
 
     def _receive(self) -> Any:
         """The partition's part of one response; None if the position had to move. Raises BrokerError."""
-        sent, self._under_way = self._under_way or self._send(), None
+        sent, self._in_flight = self._in_flight or self._send(), None
         answer = sent.connection.receive(sent.ticket)
         if answer.error_code != ErrorCode.NONE:
             raise BrokerError(f"fetch of {self.tp}", code_of(answer.error_code))

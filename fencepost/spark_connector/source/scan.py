@@ -14,7 +14,7 @@ from fencepost.spark_connector.source.reader import FetchSettings, RangeReader
 SCAN_BYTES_MAX = 64 << 20
 """How many bytes of a partition a scan reads once it has found visible records. Beyond that it counts offsets."""
 _FETCH_BYTES = 1 << 20
-_NOTHING: frozenset[str] = frozenset()
+_NO_FIELDS: frozenset[str] = frozenset()
 
 
 class Limit(NamedTuple):
@@ -114,7 +114,7 @@ class VisibleScan:
                         [(at, header)],
                         first_offset=begin,
                         stop_offset=self._stop,
-                        fields=_NOTHING,
+                        fields=_NO_FIELDS,
                     )
                     for offset in columns.offset
                 ]
@@ -133,7 +133,7 @@ def limited_ends(
     """
     unfinished = [tp for tp in scans if not scans[tp].done]
     left = limit
-    while unfinished and _something(left):
+    while unfinished and _is_left(left):
         backlog = {tp: stops[tp] - scans[tp].end for tp in unfinished}
         total = sum(backlog.values())
         for tp in unfinished:
@@ -147,7 +147,7 @@ def limited_ends(
         unfinished, left = still, _left(limit, scans.values())
 
 
-def _something(left: Limit) -> bool:
+def _is_left(left: Limit) -> bool:
     return all(most is None or most > 0 for most in left)
 
 

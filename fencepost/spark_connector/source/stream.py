@@ -55,7 +55,9 @@ class UnlimitedStreamReader(QuickAckOnUnpickle, DataSourceStreamReader):
         back = {tp for tp, offset in self._planner.not_before(begin, stop).items() if offset != stop[tp]}
         if back:
             names = ", ".join(map(str, sorted(back)))
-            raise PlanError(f"{names}: read beyond the last stable offset before; start again when that has come along")
+            raise PlanError(
+                f"{names}: read beyond the last stable offset before; restart the query when the open transactions end"
+            )
         self._reached = stop
         return [RangePartition(work) for work in self._planner.ranges(begin, stop)]
 

@@ -87,7 +87,7 @@ class _Scan:
     def facts(self) -> Iterator[Fact]:
         piece = self._piece
         while self._position < piece.stop:
-            data = self._cluster.patiently(self._fetch)
+            data = self._cluster.with_retries(self._fetch)
             for entry in data.aborted_transactions or ():
                 if (key := (entry.producer_id, entry.first_offset)) not in self._named:
                     self._named.add(key)
