@@ -1,4 +1,4 @@
-"""Pipelines on Spark that ship: exactly-once ETL between topics, export to Parquet, and an audit that proves it."""
+"""Ready-made Spark pipelines: exactly-once ETL between topics, export to Parquet, and an audit of both."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +39,7 @@ __all__ = sorted(_PLACES)
 
 
 def __getattr__(name: str) -> Any:
-    """Loaded when asked for: the audit of a directory needs nothing of what the export needs."""
+    """Import a public name on first use. The audit of a directory needs no module of the export."""
     from importlib import import_module
 
     if name not in _PLACES:

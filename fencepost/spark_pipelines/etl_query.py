@@ -10,9 +10,9 @@ from fencepost.spark_pipelines.errors import PipelineError
 from fencepost.spark_pipelines.shape import Shape
 
 SINK_COLUMNS = {"key", "value", "headers", "partition", "topic"}
-"""What a record can be made of; only `value` has to be there."""
+"""The columns of a record. Only `value` is required."""
 PASSED_ON = ("key", "value")
-"""What of a record goes to the target where the shape does not say otherwise; and the headers, if they are read."""
+"""The columns that go to the target if the shape does not change columns. Headers follow if they are read."""
 
 
 def etl(
@@ -31,14 +31,16 @@ def etl(
     sink: Mapping[str, str] | None = None,
     name: str | None = None,
 ) -> Any:
-    """Start a streaming query that reads topics, shapes the records and writes them to `target`; returns the query.
+    """Start a streaming query that reads topics, transforms the records and writes them to `target`; returns the query.
 
-    The query and its target are one: the position in the sources is in `checkpoint`, its batch number in the same
-    transaction as the records, so that every source record counts exactly once however often the query is killed and
-    started again. `target` None takes the topic from the column `topic`. `every` ("10 seconds") goes on for ever;
-    without it the query ends with what is committed when it starts. `sink` are further options of the sink.
+    The query processes every source record exactly once, even if it is killed and started again. Its position is in
+    `checkpoint`. The number of the micro-batch is committed in the same transaction as the records.
 
-    Raises PipelineError for a shape that Spark does not take or that gives no records.
+    `target` None means that the column `topic` names each record's topic. With `every` ("10 seconds") the query runs
+    for ever. Without it the query ends after the records that were committed at its start. `max_records` limits a
+    micro-batch. `sink` holds further options of the sink.
+
+    Raises PipelineError for a shape that Spark rejects or whose columns cannot become records.
     """
     reader = spark.readStream.format("fencepost").options(**_options(kafka))
     reader = reader.option("subscribe", ",".join(sources)).option("startingOffsets", starting)
@@ -61,7 +63,7 @@ def etl(
 
 
 def require_record_columns(records: Any, target: str | None) -> None:
-    """Raises PipelineError unless the columns can become records."""
+    """Raise PipelineError unless the columns can become records."""
     columns = list(records.columns)
     unknown = [name for name in columns if name not in SINK_COLUMNS]
     if "value" not in columns or unknown:

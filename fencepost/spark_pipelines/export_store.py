@@ -1,12 +1,12 @@
-"""Where an export keeps its files: published batch by batch, each with its position, by one rename.
+"""The directory of an export. One rename publishes each batch together with its position.
 
     TARGET/batch=00000000/part-....parquet     what `spark.read.parquet(TARGET)` reads
-    TARGET/batch=00000000/_manifest.json       from which offsets to which, and the files with their sizes
-    TARGET/_staging-...                        a batch in the making; readers pass over names that begin with _
-    TARGET/_lock                               one exporter at a time
+    TARGET/batch=00000000/_manifest.json       its first and last offsets, and the files with their sizes
+    TARGET/_staging-...                        a batch that is being written; readers skip names that begin with _
+    TARGET/_lock                               allows one exporter at a time
 
-Files and position appear in the same moment or not at all, because a directory is renamed as a whole. A reader sees no
-half of a batch, and an exporter that was killed goes on behind the last batch that is there.
+A directory is renamed as a whole, so files and position appear together or not at all. A reader never sees a part of
+a batch. A killed exporter continues after the last published batch.
 """
 
 from __future__ import annotations
@@ -35,9 +35,10 @@ _FORMAT, _VERSION = "fencepost export", 1
 
 @dataclass(frozen=True)
 class Manifest:
-    """One batch. `begin` and `end` are offsets by topic and partition, `end` is the next to be read.
+    """One batch. It holds the offsets from `begin` to before `end`, by topic and partition.
 
-    `what` says which records in which shape; an export goes on only with the same. `topic_ids` are by name, in hex.
+    `what` describes the records and their shape. An export continues only with the same `what`. `topic_ids` are hex
+    strings by topic name.
     """
 
     batch: int
@@ -45,19 +46,19 @@ class Manifest:
     end: OffsetTree
     rows: int
     files: dict[str, int]
-    """Name and bytes."""
+    """File name to size in bytes."""
     what: dict[str, Any]
     cluster_id: str
     topic_ids: dict[str, str]
     written: str = ""
 
     def ends(self) -> Offsets:
-        """Where the next batch begins."""
+        """Where the next batch starts."""
         return offsets_of(self.end)
 
 
 class ExportStore:
-    """The directory of an export, locked for this process from `open` to `close`."""
+    """The directory of an export. This process holds its lock from `open` to `close`."""
 
     def __init__(self, target: Path, lock_fd: int) -> None:
         self.target = target
@@ -65,9 +66,9 @@ class ExportStore:
 
     @classmethod
     def open(cls, target: Path | str) -> ExportStore:
-        """Make the directory where there is none, lock it, and clear away what a killed exporter left.
+        """Create the directory if it does not exist, lock it, and delete the unfinished batches of killed exporters.
 
-        Raises PipelineError where it is no file system of this machine or another exporter is at work; OSError.
+        Raises PipelineError if the target is an object store or another exporter holds the lock; OSError.
         """
         if "://" in str(target):
             raise PipelineError(
@@ -87,11 +88,11 @@ class ExportStore:
         return cls(path, fd)
 
     def close(self) -> None:
-        """Let others in."""
+        """Release the lock."""
         os.close(self._lock_fd)
 
     def last(self) -> Manifest | None:
-        """The last batch that was published; None before the first. Raises PipelineError for files of somebody else."""
+        """The last published batch; None before the first. Raises PipelineError if the directory holds other files."""
         numbers = [int(found[1]) for child in self.target.iterdir() if (found := _BATCH.fullmatch(child.name))]
         if numbers:
             return read_manifest(self.target / batch_name(max(numbers)))
@@ -103,11 +104,11 @@ class ExportStore:
         return None
 
     def staging(self) -> Path:
-        """The path of a new directory, which is not made yet."""
+        """The path for a new batch. The directory does not exist yet."""
         return self.target / f"{_STAGING}{uuid.uuid4().hex}"
 
     def publish(self, staging: Path, manifest: Manifest) -> Path:
-        """Make the staged files and their position count, both at once and for good (fsync). Raises OSError."""
+        """Publish the staged files and their position durably (fsync). Raises PipelineError, OSError."""
         stamped = {**asdict(manifest), "written": datetime.now(UTC).isoformat(timespec="milliseconds")}
         document = {"format": _FORMAT, "version": _VERSION, **stamped}
         (staging / MANIFEST).write_text(json.dumps(document, indent=1), encoding="utf-8")
@@ -129,7 +130,7 @@ class ExportStore:
 
 
 def read_manifest(batch: Path) -> Manifest:
-    """The manifest of a published batch. Raises PipelineError where it is none, or a file of the batch is missing."""
+    """The manifest of a published batch. Raises PipelineError if it cannot be read."""
     try:
         tree = json.loads((batch / MANIFEST).read_text(encoding="utf-8"))
         if tree.pop("format") != _FORMAT or tree.pop("version") != _VERSION:
@@ -140,18 +141,18 @@ def read_manifest(batch: Path) -> Manifest:
 
 
 def manifests(target: Path | str) -> list[Manifest]:
-    """All batches that are there, by number. Raises PipelineError."""
+    """The manifests of all published batches, in order. Raises PipelineError."""
     batches = sorted(child for child in Path(target).iterdir() if _BATCH.fullmatch(child.name))
     return [read_manifest(batch) for batch in batches]
 
 
 def batch_name(number: int) -> str:
-    """The directory of a batch: by Spark's way of naming, a column `batch`."""
+    """The name of a batch's directory. Spark reads it as a partition column `batch`."""
     return f"batch={number:08d}"
 
 
 def next_ends(begin: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int], most: int) -> Offsets:
-    """Ends that take in `most` offsets at the utmost (one per partition at the least), shared out by what is left."""
+    """Ends for at most `most` offsets, in proportion to the backlogs, but at least one offset per partition."""
     left = {tp: max(0, end[tp] - begin[tp]) for tp in end}
     total = sum(left.values())
     if total <= most:

@@ -1,4 +1,4 @@
-"""Export of committed records to Parquet: exactly once, over kills and restarts."""
+"""Exports committed records to Parquet exactly once, also after kills and restarts."""
 
 from __future__ import annotations
 
@@ -37,16 +37,17 @@ def export(
     fail_on_data_loss: bool = True,
     advance: Advance | None = None,
 ) -> Iterator[Manifest]:
-    """Write what is committed now and not yet in `target` as Parquet; yields the manifest of each batch published.
+    """Write the committed records that are not yet in `target` as Parquet; yields the manifest of each new batch.
 
-    Each batch takes in about `batch_records` offsets. With `follow_seconds` the export goes on, looking that often
-    for more, until `stop` says so. Restarted, it goes on behind the last batch published, with the same topics and
-    shape only. `kafka`: Kafka's dotted names, "bootstrap.servers" at least. `advance` hears, from a thread, how many of
-    the present batch's tasks are done, and of how many.
+    A batch covers about `batch_records` offsets. With `follow_seconds` the export continues and looks for new records
+    in this interval, until `stop` returns true. After a restart it continues after the last published batch. It needs
+    the same topics and shape then. `kafka` holds Kafka's dotted names, at least "bootstrap.servers". A thread calls
+    `advance` with the number of finished tasks and of all tasks of the present batch.
 
-    Raises PipelineError where the target is not this export's, the cluster or a topic is not the one it began with
-    (looked at before and after each batch is read: one of which a part may be of another topic is not published), or
-    records were lost to retention before they were exported (unless `fail_on_data_loss` is false); BrokerError.
+    Raises PipelineError if the target belongs to another export, or if the cluster or a topic is another one than at
+    the start. The export checks this before and after each batch, and publishes no batch with records of two topics of
+    one name. Spark raises an error if records were deleted before their export, unless `fail_on_data_loss` is false.
+    Raises BrokerError.
     """
     if batch_records < 1:
         raise ValueError("batch_records counts records: 1 at least")
@@ -67,7 +68,7 @@ def export(
 
 
 def read_export(spark: Any, target: Path | str) -> Any:
-    """What was exported, as a DataFrame; the column `batch` is the number of the batch. Batches appear whole."""
+    """The exported records as a DataFrame. The column `batch` is the number of the batch. Batches appear whole."""
     return spark.read.parquet(Path(target).resolve().as_uri())
 
 
@@ -101,14 +102,14 @@ class _Export:
             "headers": headers,
         }
         self.more = False
-        """Whether the last batch left something for the next."""
+        """Whether offsets are left for the next batch."""
         self._identity = _identity(kafka, self._topics)
         self._last = store.last()
         if self._last is not None:
             self._same_as(self._last)
 
     def batch(self, most: int) -> Manifest | None:
-        """Read, stage and publish the next batch; None where nothing visible is left to export now."""
+        """Read, stage and publish the next batch; None if no visible record is left now."""
         begin, end = self._bounds()
         upto = next_ends(begin, end, most)
         self.more = upto != end
@@ -120,7 +121,7 @@ class _Export:
         files = _files(staging)
         rows = _rows(staging, files)
         if rows == 0 and not self.more:
-            # Aborted records and markers only: they are passed over again next time, together with what follows.
+            # Only aborted records and markers. The next batch skips them again, together with the offsets that follow.
             shutil.rmtree(staging)
             return None
         self._check_topics(staging)
@@ -132,7 +133,7 @@ class _Export:
         return manifest
 
     def _bounds(self) -> tuple[Offsets, Offsets]:
-        """Where the next batch begins, and the last stable offsets."""
+        """The start of the next batch, and the last stable offsets."""
         cluster = Cluster(self._connection)
         try:
             found = self._same_topics(cluster)
@@ -153,7 +154,7 @@ class _Export:
         return begin, end
 
     def _same_topics(self, cluster: Cluster) -> dict[str, tuple[int, ...]]:
-        """Their partitions. Raises PipelineError where one is gone, or not the one that the export began with."""
+        """The topics' partitions. Raises PipelineError if a topic is missing or was created again since the start."""
         found = cluster.topics(self._topics)
         absent = [name for name in self._topics if name not in found]
         if absent:
@@ -165,7 +166,7 @@ class _Export:
         return found
 
     def _check_topics(self, staging: Path) -> None:
-        """What was read is all of the topics that it began with, or nobody gets to see it: ids never come back."""
+        """Delete the staged batch and raise PipelineError if a topic was created again while it was read."""
         cluster = Cluster(self._connection)
         try:
             self._same_topics(cluster)
@@ -191,7 +192,7 @@ class _Export:
         return reader.options(**options).load()
 
     def _same_as(self, last: Manifest) -> None:
-        """Going on with something else would leave a directory of which nobody knows what is in it."""
+        """Raise PipelineError if topics, shape, cluster or topic ids differ from the last batch's."""
         differs = [name for name, value in self._what.items() if last.what.get(name) != value]
         if differs:
             name = differs[0]
@@ -212,7 +213,7 @@ def _recreated(topic: str, when: str) -> PipelineError:
 
 
 def _identity(kafka: Mapping[str, Any], topics: Sequence[str]) -> tuple[str, dict[str, str]]:
-    """The cluster's id, and the topics' by name; "" where the broker is too old to have them."""
+    """The cluster's id, and the topics' ids by name; "" if the broker is too old to have them."""
     import trio
 
     from fencepost.client import Client, ItemsFailedError
@@ -233,7 +234,7 @@ def _identity(kafka: Mapping[str, Any], topics: Sequence[str]) -> tuple[str, dic
 
 
 def _files(staging: Path) -> dict[str, int]:
-    """Name and size of what Spark wrote; raises PipelineError where the executors wrote somewhere else."""
+    """Names and sizes of Spark's files. Raises PipelineError if the executors wrote on other machines."""
     if not (staging / "_SUCCESS").exists():
         raise PipelineError(
             f"Spark's executors do not write to this machine's {staging.parent}: mount it on all of them"

@@ -1,4 +1,4 @@
-"""How far Spark's jobs are, told to whoever draws it."""
+"""Reports the progress of Spark's jobs to a callback."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Advance = Callable[[int, int], None]
 
 @contextmanager
 def watching(spark: Any, advance: Advance) -> Iterator[None]:
-    """While the block runs its Spark jobs, call `advance(tasks done, tasks in all)` some times a second."""
+    """While the block runs Spark jobs, call `advance(finished tasks, all tasks)` several times a second."""
     done = threading.Event()
     tracker = spark.sparkContext.statusTracker()
     began = set(tracker.getJobIdsForGroup(None))

@@ -1,4 +1,4 @@
-"""A Spark session for a pipeline, and a clear word where PySpark, Arrow or Java is missing."""
+"""The Spark session of a pipeline, and clear errors if PySpark, Arrow or Java is missing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
 
 
 def need_spark() -> None:
-    """Raises MissingPartError, with what to install, unless PySpark, Arrow and a Java that they run on are there."""
+    """Raise MissingPartError, with what to install, if PySpark, Arrow or a suitable Java is missing."""
     missing = [name for name in ("pyspark", "pyarrow", "numpy") if find_spec(name) is None]
     if missing:
         raise MissingPartError(f"{' and '.join(missing)} is not installed here. Install it with: {INSTALL_SPARK}")
@@ -37,7 +37,7 @@ def need_spark() -> None:
 
 
 def java_command() -> str | None:
-    """The java that Spark's launcher will take; None where there is none."""
+    """The java command that Spark's launcher uses; None if there is none."""
     home = os.environ.get("JAVA_HOME")
     if home:
         return shutil.which("java", path=str(Path(home) / "bin"))
@@ -45,7 +45,7 @@ def java_command() -> str | None:
 
 
 def java_version(java: str) -> int | None:
-    """Its major version; None where it does not say. Java before 9 called itself 1.x."""
+    """The major version of a java command; None if it is unknown. Java before 9 reports 1.x."""
     try:
         run = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired):
@@ -57,9 +57,9 @@ def java_version(java: str) -> int | None:
 
 
 def spark_session(name: str, *, master: str | None = None, conf: Mapping[str, str] | None = None) -> Any:
-    """The running session, or a new one; `master` None is Spark's own default, local[*]. Raises MissingPartError.
+    """The running session, or a new one. `master` None means local[*]. Raises MissingPartError.
 
-    Its Python workers are this Python, unless PYSPARK_PYTHON or `conf` says otherwise, and can import this fencepost.
+    Its workers use this Python, unless PYSPARK_PYTHON or `conf` sets another one. They can import this fencepost.
     """
     need_spark()
     from pyspark.sql import SparkSession
@@ -83,7 +83,7 @@ def spark_session(name: str, *, master: str | None = None, conf: Mapping[str, st
     if "spark.master" not in settings:
         settings["spark.master"] = master or "local[*]"
     if settings["spark.master"].startswith("local"):
-        # Nobody else is to talk to this driver, and a host name that does not resolve must not stop it.
+        # No other machine connects to this driver, and a host name without an address must not stop it.
         settings = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", **settings}
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     for key, value in settings.items():
@@ -96,10 +96,10 @@ _ERROR_LINE = re.compile(r"^(?:[\w.]*\.)?(\w+(?:Error|Exception|Fenced\w*|Loss))
 
 
 def cause_of(error: BaseException) -> str | None:
-    """The line of an error from Spark that says what happened; None for an error that did not come from Spark.
+    """The line of Spark's error that names the cause; None for an error that is not from Spark.
 
-    Spark wraps what a task or a data source raised into its own words and two stack traces; the last Python line in it
-    is what was raised.
+    Spark wraps the exception of a task or a data source in its own text and two stack traces. The last Python
+    exception in that text is the cause.
     """
     from pyspark.errors import PySparkException
 

@@ -1,4 +1,4 @@
-"""What a pipeline does with the records between source and sink: SQL, a filter, expressions, or a function."""
+"""The transformation of records between source and sink: a filter, expressions, SQL, or a function."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from typing import Any
 from fencepost.spark_pipelines.errors import PipelineError
 
 VIEW = "source"
-"""The name under which SQL finds the records."""
+"""The name of the records' table in SQL."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """In this order: `where`, then one of `select` (expressions, split at commas outside parentheses), `sql` over the
-    table `source`, and `function`, which is given the DataFrame and returns one.
+    """The transformation of a pipeline: first `where`, then at most one of `select`, `sql` and `function`.
+
+    `select` holds expressions, separated by commas. `sql` is a query on the table `source`, without `where`. `function`
+    takes a DataFrame and returns one. Raises PipelineError if the parts do not fit together.
     """
 
     where: str | None = None
@@ -35,11 +37,11 @@ class Shape:
 
     @property
     def changes_columns(self) -> bool:
-        """Whether anything but a filter is asked for."""
+        """Whether the shape is more than a filter."""
         return self.select is not None or self.sql is not None or self.function is not None
 
     def applied(self, frame: Any) -> Any:
-        """The DataFrame with all that; raises PipelineError where Spark does not understand it."""
+        """The transformed DataFrame. Raises PipelineError if Spark rejects a part of the shape."""
         from pyspark.errors import PySparkException
 
         try:
@@ -63,7 +65,7 @@ class Shape:
 
 
 def expressions(text: str) -> list[str]:
-    """`key, concat(a, b) AS value` in two: split at commas that stand in no parentheses and no quotes."""
+    """Split at commas outside of parentheses and quotes: `key, concat(a, b) AS value` gives two expressions."""
     parts, depth, quote, began = [], 0, "", 0
     for at, sign in enumerate(text):
         if quote:
@@ -85,7 +87,7 @@ def expressions(text: str) -> list[str]:
 
 
 def function_of(text: str) -> Callable[[Any], Any]:
-    """The function that `module:name` or `path/to/file.py:name` names. Raises PipelineError."""
+    """The function named by `module:name` or `path/to/file.py:name`. Raises PipelineError."""
     place, colon, name = text.rpartition(":")
     if not colon or not place or not name:
         raise PipelineError(f"{text!r} names no function: write it as MODULE:FUNCTION or FILE.py:FUNCTION")

@@ -7,8 +7,8 @@ is still the owner. A driver that was replaced therefore cannot decide for trans
 Three rules hold everywhere:
 
 - A driver commits a lane's transaction only if a decision names its producer id and epoch.
-- A driver aborts a lane's transaction only after two steps in this order: it takes the lane over, and then checks that
-  it is still the owner. The transaction is then older than its claim.
+- A driver aborts a lane's transaction only after two steps: it takes the lane over, and then checks that it is still
+  the owner. The transaction is then older than its claim.
 - A task never ends a transaction that it finds in a lane. It uses another lane.
 """
 

@@ -1,7 +1,7 @@
 """Record batches in the message of a task, compressed with LZ4 if that makes them smaller.
 
-Spark copies a task's message about eight times before the driver's Python gets it: as an Arrow column, as a row, as a
-serialised result in its block store. Every byte less saves all eight copies. Compressing it costs about one copy.
+Spark copies a task's message about eight times before the driver's Python gets it. It is an Arrow column, then a row,
+then a serialised result in the block store. Every byte less saves all eight copies. Compression costs about one copy.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A running broker, ours or Kafka's, as an audit sees it: raw batches, what is aborted, and who has something open."""
+"""Reads a running broker for an audit: raw batches, aborted transactions and open transactions."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _EMPTY_ANSWERS_MAX = 20
 
 
 def plan_cluster(connection: ConnectionSettings, topics: Collection[str], pieces_of: int) -> Plan:
-    """All partitions of the topics from their start to their high watermark, each cut into about `pieces_of` pieces.
+    """The topics' partitions from their start to their high watermark, each divided into about `pieces_of` pieces.
 
-    Raises PipelineError where a topic is not there, and BrokerError.
+    Raises PipelineError if a topic does not exist; BrokerError.
     """
     where = ",".join(str(address) for address in connection.bootstrap)
     plan = Plan(where)
@@ -39,7 +39,7 @@ def plan_cluster(connection: ConnectionSettings, topics: Collection[str], pieces
             what = f"no topic {', '.join(absent)}" if absent else "no topic"
             raise PipelineError(f"there is {what} on {where}; there are: {there}")
         partitions = [TopicPartition(name, number) for name in sorted(found) for number in found[name]]
-        # In this order: the last stable offset that the batches below `end` give lies between the two answers.
+        # In this order, the last stable offset of the batches below `end` lies between the two responses.
         before = cluster.list_offsets(dict.fromkeys(partitions, LATEST), IsolationLevel.READ_COMMITTED)
         end = cluster.list_offsets(dict.fromkeys(partitions, LATEST), IsolationLevel.READ_UNCOMMITTED)
         after = cluster.list_offsets(dict.fromkeys(partitions, LATEST), IsolationLevel.READ_COMMITTED)
@@ -67,7 +67,7 @@ def _pieces(
 
 
 def range_facts(piece: RangePiece) -> Iterator[Fact]:
-    """Every batch that begins in the range, and every aborted transaction that the broker names. Raises BrokerError."""
+    """Every batch that begins in the range, and the aborted transactions that the broker lists. Raises BrokerError."""
     cluster = Cluster(piece.connection)
     try:
         yield from _Scan(cluster, piece).facts()
@@ -102,7 +102,7 @@ class _Scan:
         part = api01_fetch.FetchPartition(
             partition=piece.tp.partition, fetch_offset=self._position, partition_max_bytes=self._fetch_bytes
         )
-        # Only read_committed answers name what is aborted, and only up to the last stable offset.
+        # Only read_committed responses list aborted transactions, and only up to the last stable offset.
         stable = self._position < piece.stable
         isolation = IsolationLevel.READ_COMMITTED if stable else IsolationLevel.READ_UNCOMMITTED
         request = api01_fetch.FetchRequest(
@@ -134,7 +134,7 @@ class _Scan:
                     return
                 if header.next_offset <= self._position:
                     continue
-                # The batch in which the range begins belongs to the range before, unless there is none.
+                # A batch that contains the start of the range belongs to the range before, if there is one.
                 if header.base_offset >= piece.start or piece.number == 0:
                     yield fact_of(*piece.tp, piece.number, header.base_offset, buffer, at, header)
                 self._position = header.next_offset
@@ -143,7 +143,7 @@ class _Scan:
             self._position = piece.stop
 
     def _mind(self, data: Any, before: int) -> None:
-        """An answer without a whole new batch: ask for more bytes, but not for ever."""
+        """The response holds no whole new batch: fetch more bytes next time, up to a limit."""
         if self._position > before:
             self._empty = 0
             return

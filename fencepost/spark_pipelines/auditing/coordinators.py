@@ -1,4 +1,4 @@
-"""What only a running cluster can tell: which topics are compacted, and whose the open transactions are."""
+"""Facts that only a running cluster knows: which topics are compacted, and the owners of open transactions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 def compacted_topics(kafka: Mapping[str, Any], topics: Collection[str]) -> set[str]:
-    """Those of the topics whose cleanup.policy contains `compact`. Raises KafkaError."""
+    """The topics whose cleanup.policy contains `compact`. Raises KafkaError."""
 
     async def talk(admin: Admin) -> set[str]:
         found = set()
@@ -30,9 +30,9 @@ def compacted_topics(kafka: Mapping[str, Any], topics: Collection[str]) -> set[s
 
 
 def explain_open(kafka: Mapping[str, Any], reports: Sequence[PartitionReport]) -> None:
-    """Ask the coordinators whose the open transactions are that the audit met, and note it in the reports.
+    """Ask the coordinators for the owners of the open transactions, and add them to the reports.
 
-    What ended since the audit read its last batch is said to have. Raises KafkaError.
+    Transactions that ended after the audit's last read are reported as ended. Raises KafkaError.
     """
     open_ones = {one.producer_id for report in reports for one in report.open}
     if not open_ones:
@@ -53,7 +53,7 @@ def explain_open(kafka: Mapping[str, Any], reports: Sequence[PartitionReport]) -
 
 
 async def _still_open(admin: Admin, report: PartitionReport) -> None:
-    """Drop what is not open any more: asked after the coordinators, it was not open for them either."""
+    """Drop transactions that are no longer open. This request follows the coordinators', so both agree."""
     partition = TopicPartition(report.topic, report.partition)
     producers = (await admin.describe_producers(partition))[partition]
     there = {(state.producer_id, state.transaction_start_offset) for state in producers}

@@ -1,4 +1,4 @@
-"""The data directory of a stopped broker as an audit sees it: segments, lists of aborted transactions, coordinators."""
+"""Reads a stopped broker's data directory for an audit: segments, lists of aborted transactions, coordinators."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from fencepost.spark_pipelines.errors import PipelineError
 
 @contextmanager
 def held(directories: Sequence[Path]) -> Iterator[None]:
-    """Keep brokers off the directories; raises PipelineError where one runs on them."""
+    """Lock the directories against brokers. Raises PipelineError if a broker runs on one of them."""
     locks = []
     try:
         for directory in directories:
@@ -51,9 +51,9 @@ def held(directories: Sequence[Path]) -> Iterator[None]:
 
 
 def plan_directories(directories: Sequence[Path], topics: Collection[str]) -> Plan:
-    """Every segment of the topics' partitions (none named: of all that are not internal). Nothing is written.
+    """Every segment of the topics' partitions. No topics means all that are not internal. Writes nothing.
 
-    Raises PipelineError where a topic is not there, or a partition is in two directories, and OSError.
+    Raises PipelineError if a topic does not exist or a partition is in two directories; OSError.
     """
     plan = Plan(", ".join(str(directory) for directory in directories), owners={})
     home: dict[TopicPartition, Path] = {}
@@ -88,7 +88,7 @@ def plan_directories(directories: Sequence[Path], topics: Collection[str]) -> Pl
 
 
 def segment_facts(piece: SegmentPiece) -> Iterator[Fact]:
-    """Every batch of a segment and every entry of its list of aborted transactions. Raises OSError."""
+    """The batches of a segment and the entries of its list of aborted transactions. Raises OSError."""
     topic, partition = piece.tp
     directory = Path(piece.directory)
     segment = ReadSegment(directory, piece.base_offset)
@@ -125,9 +125,9 @@ def _segments(tp: TopicPartition, directory: Path) -> list[SegmentPiece]:
 
 
 def _owners(directory: Path, check: DirectoryCheck) -> dict[int, Owner]:
-    """By producer id what the transaction coordinator's log said last.
+    """The last state in the transaction coordinators' logs, by producer id.
 
-    Read as far as it can be read: what is damaged there is told of by the audit of `__transaction_state` itself.
+    Unreadable parts are skipped: the audit of `__transaction_state` itself reports damage.
     """
     last: dict[str, tuple[int, Owner]] = {}
     for tp, name in sorted(check.partitions.items()):

@@ -1,4 +1,4 @@
-"""What one batch in a log says of itself: the rows that the scan writes and the rules read, also as a Spark table."""
+"""The facts of an audit: a row for each batch of a log. The scan writes them, the rules and Spark read them."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from fencepost.protocol.batch_header import BatchHeader, Buffer, CorruptBatch, c
 from fencepost.protocol.control_records import ControlType, control_type
 
 DATA, COMMIT, ABORT, CONTROL, INDEXED, DAMAGE = "data", "commit", "abort", "control", "indexed", "damage"
-"""Kinds of rows: records, the two markers, other control batches, an entry of the list of aborted transactions that
-readers are given, and bytes that are no batch."""
+"""The kinds of rows: records, the two markers, other control batches, an entry of the list of aborted transactions,
+and bytes that are no batch."""
 
 
 class Fact(NamedTuple):
-    """One row. Offsets count records; `piece` and `position` give the order in which the log holds the batches.
+    """One row. `piece` and `position` give the order of the batches in the log.
 
-    For an INDEXED row `base_offset` is where the aborted transaction begins and `last_offset` its marker, -1 where the
-    source does not tell it. `note` says what is wrong, and is None where nothing is.
+    In an INDEXED row `base_offset` is the start of the aborted transaction, and `last_offset` its marker, or -1 if the
+    source does not report it. `note` describes a fault; None means no fault.
     """
 
     topic: str
@@ -41,11 +41,11 @@ SCHEMA = (
     "records int, producer_id bigint, producer_epoch int, base_sequence int, transactional boolean, size_bytes bigint, "
     "max_timestamp_ms bigint, note string"
 )
-"""The same for Spark."""
+"""The columns of a fact, as a Spark schema."""
 
 
 def arrow_schema() -> Any:
-    """The same for Arrow."""
+    """The columns of a fact, as an Arrow schema."""
     import pyarrow as pa
 
     of = {"string": pa.string(), "int": pa.int32(), "bigint": pa.int64(), "boolean": pa.bool_()}
@@ -56,7 +56,7 @@ def arrow_schema() -> Any:
 def fact_of(
     topic: str, partition: int, piece: int, position: int, buffer: Buffer, start: int, header: BatchHeader
 ) -> Fact:
-    """The row of the batch that begins at `start`; its checksum is tried, and a marker's type is read."""
+    """The row of the batch that begins at `start`. It checks the checksum and reads the type of a marker."""
     kind, note = DATA, None
     if not check_crc(buffer, start, header):
         note = "the CRC-32C does not match its bytes"
@@ -95,5 +95,5 @@ def indexed(topic: str, partition: int, piece: int, producer_id: int, first_offs
 
 
 def damage(topic: str, partition: int, piece: int, position: int, offset: int, note: str) -> Fact:
-    """The row of bytes that are no batch; `offset` is where the next one was expected."""
+    """The row of bytes that are no batch. `offset` is the offset of the expected batch."""
     return Fact(topic, partition, piece, position, DAMAGE, offset, offset, 0, -1, -1, -1, False, 0, -1, note)

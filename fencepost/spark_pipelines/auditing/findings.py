@@ -1,4 +1,4 @@
-"""What an audit says: of each partition its counts, its faults, what explains its holes, and a strip to draw."""
+"""The result of an audit: for each partition its counts, faults, explained holes, and a strip to draw."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 
 COMMITTED, ABORTED, OPEN, MARKERS, HOLES = "committed", "aborted", "open", "markers", "holes"
 CLASSES = (COMMITTED, ABORTED, OPEN, MARKERS, HOLES)
-"""What an offset can be: committed record, aborted record, record of an open transaction, marker, nothing."""
+"""The classes of offsets: committed record, aborted record, record of an open transaction, marker, hole."""
 FAULTS_KEPT = 200
-"""Of each partition; further ones are counted only."""
+"""The number of faults that a partition's report lists. It only counts further ones."""
 
 
 class Rule(StrEnum):
-    """The rule that a fault breaks."""
+    """The rules that a fault can break."""
 
     DENSE = "offsets are dense"
     ONCE = "no (producer id, epoch, sequence) twice"
@@ -35,7 +35,7 @@ def counted(number: int, thing: str) -> str:
 
 @dataclass(frozen=True)
 class Fault:
-    """One breach of a rule, the offset where it shows, and what was found there."""
+    """One broken rule, the offset of the fault, and its description."""
 
     rule: str
     offset: int
@@ -44,7 +44,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class Hole:
-    """Offsets `first` to `last` that hold no record, and why that is right."""
+    """Offsets `first` to `last` hold no record; `why` explains them."""
 
     first: int
     last: int
@@ -53,7 +53,7 @@ class Hole:
 
 @dataclass(frozen=True)
 class OpenTransaction:
-    """A transaction without a verdict, and what its coordinator says of it."""
+    """A transaction without a marker, and its coordinator's state."""
 
     producer_id: int
     producer_epoch: int
@@ -64,7 +64,7 @@ class OpenTransaction:
 
 @dataclass
 class PartitionReport:
-    """All about one partition; offsets from `start` to before `end`."""
+    """The result for one partition, for offsets from `start` to before `end`."""
 
     topic: str
     partition: int
@@ -86,12 +86,12 @@ class PartitionReport:
     open: list[OpenTransaction] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     strip: list[dict[str, int]] = field(default_factory=list)
-    """Equal pieces of the offsets from start to end, each with how many offsets of which class."""
+    """The offsets from start to end in cells of equal size, each with its count of offsets by class."""
     cell_offsets: int = 1
-    """How many offsets each of them stands for."""
+    """The number of offsets per cell."""
 
     def fault(self, rule: Rule, offset: int, what: str) -> None:
-        """Note a fault."""
+        """Add a fault."""
         self.faults_in_all += 1
         if len(self.faults) < FAULTS_KEPT:
             self.faults.append(Fault(rule.value, offset, what))
@@ -103,16 +103,16 @@ class PartitionReport:
 
     @property
     def markers(self) -> int:
-        """Control batches that end a transaction, also those without records of theirs here."""
+        """The number of control batches that end a transaction, also of transactions without records here."""
         return self.commits + self.aborts + self.bare_markers
 
     def to_json(self) -> str:
-        """For the way from a Spark task to the driver."""
+        """The report as bytes, from a Spark task to the driver."""
         return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> PartitionReport:
-        """The other end of that way."""
+        """The report from the bytes of a task."""
         tree = json.loads(text)
         tree["faults"] = [Fault(**one) for one in tree["faults"]]
         tree["holes"] = [Hole(**one) for one in tree["holes"]]
@@ -122,7 +122,7 @@ class PartitionReport:
 
 @dataclass
 class AuditReport:
-    """What `audit` returns."""
+    """The result of `audit` for all partitions."""
 
     source: str
     partitions: list[PartitionReport]
@@ -130,24 +130,24 @@ class AuditReport:
 
     @property
     def faults(self) -> int:
-        """How many there are in all."""
+        """The number of faults in all partitions."""
         return sum(one.faults_in_all for one in self.partitions)
 
     @property
     def sound(self) -> bool:
-        """Whether nothing was found that breaks a rule."""
+        """Whether the audit found no fault."""
         return self.faults == 0
 
     def total(self, name: str) -> int:
-        """The sum of a number over the partitions."""
+        """The sum of a count over the partitions."""
         return sum(int(getattr(one, name)) for one in self.partitions)
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The report as a tree for JSON."""
         return {"sound": self.sound, "faults": self.faults, **asdict(self)}
 
     def verdict(self) -> str:
-        """One sentence."""
+        """The result in one sentence."""
         places = counted(len(self.partitions), "partition")
         if not self.sound:
             return f"NOT exactly once: {counted(self.faults, 'fault')} in {places}."
@@ -161,5 +161,5 @@ class AuditReport:
 
     @property
     def _has_gaps(self) -> bool:
-        """Whether offsets are missing behind the log's start."""
+        """Whether offsets after the log's start are missing."""
         return any(hole.first >= one.start for one in self.partitions for hole in one.holes)

@@ -1,4 +1,4 @@
-"""The audit's report as one HTML file that needs nothing else: figures, strips of offsets as SVG, faults, holes."""
+"""The audit's report as one HTML file: figures, strips of offsets as SVG, faults, holes. It loads no other file."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def html(report: AuditReport) -> str:
 
 
 def strip_svg(one: PartitionReport) -> str:
-    """The partition's offsets from left to right; each column is a stack of what is in it, faults are ticks below."""
+    """The partition's offsets from left to right. Each column stacks its classes; faults are ticks below."""
     count = max(1, len(one.strip))
     width = count * _CELL
     per_cell = one.cell_offsets

@@ -1,4 +1,4 @@
-"""What an audit has to read: pieces that tasks can take one by one, and what is known of each partition before."""
+"""The plan of an audit: the pieces that tasks read, and the known bounds of each partition."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fencepost.spark_pipelines.auditing.rules import Bounds, Owner
 
 
 class SegmentPiece(NamedTuple):
-    """One segment of a stopped broker's log. `size_bytes` is what there is to read."""
+    """One segment of a stopped broker's log. `size_bytes` is its size."""
 
     tp: TopicPartition
     number: int
@@ -21,9 +21,9 @@ class SegmentPiece(NamedTuple):
 
 
 class RangePiece(NamedTuple):
-    """Offsets `start` to before `stop` of a partition of a running broker; below `stable` the aborted ones are listed.
+    """Offsets `start` to before `stop` of a running broker's partition. The broker lists aborted ones below `stable`.
 
-    `number` counts the partition's pieces. `size_bytes` is a guess for the bar of progress: offsets, in truth.
+    `number` is the piece's number in its partition. `size_bytes` is an estimate for progress: it counts offsets.
     """
 
     tp: TopicPartition
@@ -40,7 +40,7 @@ Piece = SegmentPiece | RangePiece
 
 @dataclass
 class Plan:
-    """All pieces, and by partition the bounds. `owners`, by producer id, where it is known before: else None."""
+    """All pieces, and the bounds by partition. `owners` are by producer id; None if they are not known yet."""
 
     source: str
     pieces: list[Piece] = field(default_factory=list)
@@ -48,5 +48,5 @@ class Plan:
     owners: dict[int, Owner] | None = None
 
     def pieces_of(self, tp: TopicPartition) -> list[Piece]:
-        """One partition's, in order."""
+        """The pieces of one partition, in order."""
         return sorted((one for one in self.pieces if one.tp == tp), key=lambda one: one.number)

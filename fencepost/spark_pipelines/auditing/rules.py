@@ -1,8 +1,7 @@
-"""The rules of exactly once, folded over the batches of one partition: pure, and fed by whatever read them.
+"""The rules of exactly once, folded over the batches of one partition. No I/O: the caller reads the batches.
 
-A partition's batches come in the order in which the log holds them. What is said of sequences, epochs and markers is
-what a broker checks when it appends (idempotence, KIP-98; epochs that rise with each transaction, KIP-890), looked at
-again from the outside.
+The batches come in the order of the log. The rules for sequences, epochs and markers are those that a broker checks on
+append: idempotence (KIP-98), and epochs that rise with each transaction (KIP-890).
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from fencepost.spark_pipelines.auditing.findings import (
 from fencepost.spark_pipelines.auditing.strip import Strip
 
 _REMEMBERED = 64
-"""Batches of each producer whose places are kept, so that a duplicate can name its original."""
+"""The number of batches per producer whose offsets are kept, so that a fault can name a duplicate's original."""
 _HALF = 1 << 30
 _HOLES_KEPT = 100
 NOT_TOLD = "the source does not tell whose it is"
@@ -36,10 +35,10 @@ NOT_TOLD = "the source does not tell whose it is"
 
 @dataclass(frozen=True)
 class Bounds:
-    """What is known of a partition before its batches are read.
+    """The facts about a partition that are known before its batches are read.
 
-    The log holds `start` to before `end`; `end` is None where nobody knows. `stable` are the last stable offsets that
-    the broker told before and after it told the end. `why_start` says why offsets below `start` are gone.
+    The log holds `start` to before `end`; `end` is None if it is unknown. `stable` are the broker's last stable offsets
+    from before and after its report of the end. `why_start` explains the missing offsets below `start`.
     """
 
     start: int
@@ -48,29 +47,29 @@ class Bounds:
     compacted: bool = False
     why_start: str = "removed by retention or DeleteRecords"
     end_is_least: bool = False
-    """Whether the log may go on behind `end`, which then is only what surely was there."""
+    """Whether the log may continue after `end`. `end` is then only a lower bound."""
     durable: int | None = None
-    """From here on a bad batch is what a crash leaves and the next start cuts off; None: all has to be whole."""
+    """A bad batch from here on is the result of a crash, and recovery truncates it. None: no batch may be bad."""
     listed: int | None = None
-    """Below this offset the list of aborted transactions is complete; None: all of it is."""
+    """Below this offset the list of aborted transactions is complete. None: the whole list is complete."""
 
 
 @dataclass(frozen=True)
 class Owner:
-    """What the transaction coordinator says of a producer id: whose it is, and the state of its transaction."""
+    """The transaction coordinator's entry for a producer id: its transactional id, and the transaction's state."""
 
     transactional_id: str
     state: str
     epoch: int
     partitions: Collection[TopicPartition]
-    """Of its open transaction; none where it has none open."""
+    """The partitions of its open transaction; empty if none is open."""
 
 
 @dataclass
 class _Producer:
     epoch: int
     next_sequence: int | None
-    """None: any will do, nothing was seen of it before."""
+    """None: no batch of this producer was seen before, so any sequence is valid."""
     recent: deque[tuple[int, int, int]] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
     """First sequence, last sequence, base offset."""
 
@@ -84,7 +83,7 @@ class _Open:
 
 
 class PartitionAudit:
-    """The fold: `take` every fact, then `finish`."""
+    """The fold of one partition: call `take` for every fact, then `finish`."""
 
     def __init__(self, topic: str, partition: int, bounds: Bounds) -> None:
         self.report = PartitionReport(topic, partition, start=bounds.start)
@@ -95,13 +94,13 @@ class PartitionAudit:
         self._open: dict[int, _Open] = {}
         self._indexed: dict[tuple[int, int], int] = {}
         self._closed: dict[tuple[int, int], int] = {}
-        """Aborted ranges by (producer id, first offset): the marker's offset."""
+        """The marker's offset of each aborted range, by (producer id, first offset)."""
         self._strip = Strip(bounds.start)
         if bounds.start > 0:
             self._explain(0, bounds.start - 1, bounds.why_start, drawn=False)
 
     def take(self, fact: Fact) -> None:
-        """Go on with the next row."""
+        """Process the next row."""
         if fact.kind == INDEXED:
             self._indexed[fact.producer_id, fact.base_offset] = fact.last_offset
             return
@@ -130,13 +129,13 @@ class PartitionAudit:
         self._next = max(self._next, fact.last_offset + 1)
 
     def take_all(self, facts: Iterable[Fact]) -> PartitionReport:
-        """All of them, and the end."""
+        """Process all rows, and return the report."""
         for fact in facts:
             self.take(fact)
         return self.finish()
 
     def finish(self) -> PartitionReport:
-        """The report, once there are no more facts."""
+        """The report. Call this after the last fact."""
         report = self.report
         self._end()
         report.end = self._next
@@ -176,7 +175,7 @@ class PartitionAudit:
                 )
 
     def _cut_by_start(self, fact: Fact) -> bool:
-        """Whether it is the first batch, of which DeleteRecords left only the end."""
+        """Whether it is the first batch and DeleteRecords deleted its first records."""
         return self._next == self._bounds.start and fact.base_offset < self._bounds.start <= fact.last_offset
 
     def _missing(self, first: int, last: int) -> None:
@@ -269,7 +268,7 @@ class PartitionAudit:
             one.spans.append((first, last))
 
     def _unclosed(self, fact: Fact, one: _Open) -> None:
-        """The same producer has begun anew with another epoch, which it can do only behind a marker."""
+        """The producer continues with another epoch, which is valid only after a marker."""
         del self._open[fact.producer_id]
         what = (
             f"the transaction of producer {fact.producer_id} epoch {one.epoch} that began at offset {one.first_offset} "
@@ -321,9 +320,9 @@ class PartitionAudit:
             self.report.fault(Rule.STABLE, found, what)
 
     def _compare_index(self) -> None:
-        """Readers leave out what the list names: it must name what the markers aborted, no more and no less."""
+        """Compare the list of aborted transactions with the markers. Readers skip exactly what the list names."""
         listed = self._bounds.listed
-        # Of a transaction that began below the log's start, the batches that are left begin later than the list says.
+        # A transaction may begin below the log's start. Its remaining batches then begin later than the list says.
         cut = {producer_id for producer_id, first in self._indexed if first < self._bounds.start}
         for (producer_id, first), marker in self._closed.items():
             told = self._indexed.get((producer_id, first))
@@ -343,7 +342,7 @@ class PartitionAudit:
 
 
 def with_owners(report: PartitionReport, owners: Mapping[int, Owner]) -> None:
-    """Say of each open transaction whose it is. One that its coordinator knows to have ended lacks its marker."""
+    """Add the owner of each open transaction. If its coordinator has ended it, its marker is missing: a fault."""
     tp = TopicPartition(report.topic, report.partition)
     named = []
     for one in report.open:

@@ -1,4 +1,4 @@
-"""The audit from end to end: in this process, or with the reading spread over Spark's tasks."""
+"""The whole audit: in this process, or with Spark's tasks for the reading."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 Advance = Callable[[int, int], None]
-"""Told of progress: how much is read, and of how much (bytes, or offsets where a broker is read)."""
+"""The callback for progress: how much is read, and the total, in bytes or in a running broker's offsets."""
 
 _ROWS = 10_000
 
 
 def _silent(done: int, total: int) -> None:
-    """Nobody watches."""
+    """Ignore the progress."""
 
 
 def audit(
@@ -39,14 +39,14 @@ def audit(
     spark: Any = None,
     advance: Advance = _silent,
 ) -> AuditReport:
-    """Prove, or disprove, that topics hold each record exactly once.
+    """Check that topics hold each record exactly once.
 
-    Reads through a running broker (`kafka`: Kafka's dotted names, "bootstrap.servers" at least; ours or Apache's), or
-    from data directories of stopped brokers. No topics: all that are not internal. `spark` is a session whose tasks
-    do the reading; without one this process does it, which is quicker up to some 100 MB.
+    The audit reads from a running broker, fencepost or Apache Kafka, or from data directories of stopped brokers.
+    `kafka` holds Kafka's dotted names, at least "bootstrap.servers". No topics means all that are not internal. With
+    `spark` the session's tasks read. Without it this process reads, which is quicker up to about 100 MB.
 
-    Raises PipelineError where there is nothing to read or a broker still runs on a directory, BrokerError and
-    KafkaError where a broker does not answer, OSError.
+    Raises PipelineError if there is nothing to read or a broker runs on a directory. Raises BrokerError or KafkaError
+    if a broker does not respond; OSError.
     """
     began = time.monotonic()
     if (kafka is None) == (not directories):
@@ -71,9 +71,9 @@ def batches(
     kafka: Mapping[str, Any] | None = None,
     directories: Sequence[Path | str] = (),
 ) -> Any:
-    """A DataFrame with a row for each batch, marker and aborted transaction: what the audit reads, for your queries.
+    """The audit's input as a DataFrame: a row for each batch, marker and aborted transaction.
 
-    The columns are those of `auditing.facts.Fact`. Of directories the brokers must stay stopped while it is used.
+    The columns are those of `auditing.facts.Fact`. The brokers of directories must stay stopped while it is used.
     """
     if (kafka is None) == (not directories):
         raise ValueError("say either kafka or directories")
@@ -109,7 +109,7 @@ def _carried_out(plan: Plan, spark: Any, advance: Advance) -> AuditReport:
 
 
 def facts_of(piece: Piece) -> Iterator[Fact]:
-    """The rows of one piece."""
+    """The facts of one piece."""
     return range_facts(piece) if isinstance(piece, RangePiece) else segment_facts(piece)
 
 
@@ -135,7 +135,7 @@ def _here(plan: Plan, advance: Advance) -> list[PartitionReport]:
 
 
 def _frame(spark: Any, plan: Plan) -> Any:
-    """The facts as a DataFrame: one task reads one piece, or more where there are many."""
+    """The facts as a DataFrame. One task reads one piece, or several if there are many."""
     import pickle
 
     rows = [(pickle.dumps(piece),) for piece in plan.pieces]
@@ -145,7 +145,7 @@ def _frame(spark: Any, plan: Plan) -> Any:
 
 
 def _read_pieces(batches: Iterable[Any]) -> Iterator[Any]:
-    """Runs in a task."""
+    """The facts of a task's pieces. Runs in a task."""
     import pickle
 
     import pyarrow as pa
@@ -178,7 +178,7 @@ def _with_spark(plan: Plan, spark: Any, advance: Advance) -> list[PartitionRepor
     def folded(table: Any) -> Any:
         return _fold(table, bounds)
 
-    # As many tasks fold as there are logs, not Spark's 200 which mostly would find nothing.
+    # One task per partition log, instead of Spark's default of 200, most of which would be empty.
     facts = _frame(spark, plan).repartition(min(len(bounds), 4 * _tasks(spark)), "topic", "partition")
     grouped = facts.groupBy("topic", "partition").applyInArrow(folded, "report string")
     with watching(spark, advance):
@@ -190,7 +190,7 @@ def _with_spark(plan: Plan, spark: Any, advance: Advance) -> list[PartitionRepor
 
 
 def _fold(table: Any, bounds: Mapping[TopicPartition, Bounds]) -> Any:
-    """Runs in a task: all facts of one partition, in the order of the log, become its report."""
+    """The report of one partition, from all its facts in the order of the log. Runs in a task."""
     import pyarrow as pa
 
     table = table.sort_by([("piece", "ascending"), ("position", "ascending")])

@@ -1,4 +1,4 @@
-"""A partition's offsets as a strip of equal cells, however long the log is: each knows how much of what is in it."""
+"""A partition's offsets as a strip of a bounded number of equal cells. Each cell counts its offsets by class."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ CELLS = 240
 
 
 class Strip:
-    """Counts offsets by class in at most 2 * CELLS cells, which grow as the log does; nothing is kept per batch."""
+    """Counts offsets by class in at most 2 * CELLS cells. Cells grow with the log; memory does not."""
 
     def __init__(self, start: int) -> None:
         self._start = start
@@ -16,7 +16,7 @@ class Strip:
         self._cells: list[Counter[str]] = []
 
     def add(self, what: str, first: int, last: int) -> None:
-        """Offsets `first` to `last` are `what`."""
+        """Count the offsets `first` to `last` as class `what`."""
         first = max(first, self._start)
         while last - self._start >= self._width * 2 * CELLS:
             self._fold()
@@ -29,13 +29,13 @@ class Strip:
             first = stop + 1
 
     def cells(self, end: int) -> tuple[list[dict[str, int]], int]:
-        """The cells, CELLS of them at most, up to `end`; and how many offsets each of them is."""
+        """At most CELLS cells up to `end`, and the number of offsets per cell."""
         while end - self._start > self._width * CELLS:
             self._fold()
         return [dict(cell) for cell in self._cells], self._width
 
     def _fold(self) -> None:
-        """Two cells become one."""
+        """Merge each pair of cells."""
         self._width *= 2
         pairs = zip(self._cells[::2], [*self._cells[1::2], Counter()], strict=False)
         self._cells = [one + other for one, other in pairs]

@@ -1,4 +1,4 @@
-"""The audit's report on a terminal, with a strip of offsets for each partition; needs rich."""
+"""Prints the audit's report on a terminal, with a strip of offsets for each partition. Needs rich."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from fencepost.spark_pipelines.auditing.findings import PartitionReport as Parti
 
 _STYLES = {COMMITTED: "green", ABORTED: "yellow", OPEN: "blue", MARKERS: "bright_black", HOLES: "white"}
 _SIGNS = {COMMITTED: "█", ABORTED: "▒", OPEN: "░", MARKERS: "|", HOLES: "·"}
-"""Different signs, so that the strip can be read without colours."""
+"""A different character for each class, so that the strip is readable without colours."""
 _LISTED = 12
 
 
 def show(report: AuditReport, console: Any = None) -> None:
-    """Print it; `console` is rich's."""
+    """Print the report on rich's `console`."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -53,7 +53,7 @@ def show(report: AuditReport, console: Any = None) -> None:
 
 
 def strip(one: Partition, width: int) -> list[tuple[str, str, bool]]:
-    """Sign, style, and whether a fault is there, for each column of the strip."""
+    """For each column of the strip: its character, its style, and whether it has a fault."""
     if not one.strip:
         return []
     per_column = -(-len(one.strip) // width)
@@ -63,7 +63,7 @@ def strip(one: Partition, width: int) -> list[tuple[str, str, bool]]:
         inside: Counter[str] = Counter()
         for cell in one.strip[at : at + per_column]:
             inside.update(cell)
-        # A marker is one offset: it shows where nothing else is.
+        # A marker is one offset. It is shown only in a cell without records.
         data = {name: count for name, count in inside.items() if name != MARKERS} or dict(inside)
         most = max(data, key=lambda name: data[name]) if data else HOLES
         columns.append((_SIGNS[most], _STYLES[most], number in faults))
