@@ -9,6 +9,7 @@ GUIDES: list[dict[str, Any]] = [
     {
         "Use it": [
             {"Client": "client.md"},
+            {"Schema registry": "schema-registry.md"},
             {"Spark": "spark.md"},
             {"Test your code": "testing.md"},
             {"Commit beside a database": "recipes/two_phase_commit.md"},

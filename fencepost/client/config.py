@@ -39,11 +39,10 @@ from fencepost.client.options import (
     text,
 )
 from fencepost.client.serializers import (
-    AnySerializer,
     DeserializeCall,
     Deserializer,
+    SerializeCall,
     Serializer,
-    deserialize_call,
 )
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.topics import IsolationLevel
@@ -76,17 +75,18 @@ def _deserializer(what: str) -> Callable[[Any], DeserializeCall]:
     def convert(value: Any) -> DeserializeCall:
         if not (callable(value) or isinstance(value, Deserializer)):
             raise ValueError("must be a function, or have a method deserialize")
-        call = deserialize_call(value, what)
-        assert call is not None
-        return call
+        return DeserializeCall(value, what)
 
     return convert
 
 
-def _serializer(value: Any) -> Any:
-    if not callable(value) and not isinstance(value, Serializer):
-        raise ValueError("must be a function or have a method serialize(topic, headers, value)")
-    return value
+def _serializer(what: str) -> Callable[[Any], SerializeCall]:
+    def convert(value: Any) -> SerializeCall:
+        if not callable(value) and not isinstance(value, Serializer):
+            raise ValueError("must be a function or have a method serialize(topic, headers, value)")
+        return SerializeCall(value, what)
+
+    return convert
 
 
 def _reset(value: Any) -> ResetPolicy:
@@ -147,8 +147,8 @@ class ProducerConfig:
     partitioner_ignore_keys: bool = option(False, boolean)
     partitioner_adaptive_partitioning_enable: bool = option(True, boolean)
     partitioner_availability_timeout_ms: int = duration(0, 0)
-    key_serializer: AnySerializer[Any] | None = option(None, _serializer)
-    value_serializer: AnySerializer[Any] | None = option(None, _serializer)
+    key_serializer: SerializeCall | None = option(None, _serializer("key"))
+    value_serializer: SerializeCall | None = option(None, _serializer("value"))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

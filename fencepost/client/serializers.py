@@ -1,16 +1,18 @@
 """Keys and values that are not bytes: what turns them into bytes and back, compatible with Kafka's own Java classes.
 
 Each object here works both ways: `key_serializer=` and `value_serializer=` of a producer, `..._deserializer=` of a
-consumer. A plain function (`str.encode`, `bytes.decode`) does as well. None, Kafka's null, is never handed to a
-serializer and never comes out of a deserializer: it stays None.
+consumer. A plain function (`str.encode`, `bytes.decode`) does as well, and so do confluent-kafka's serializers with a
+schema registry. None, Kafka's null, is never handed to a serializer and never comes out of a deserializer: it stays
+None.
 """
 
 import struct
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Generic, Protocol, TypeVar, overload, runtime_checkable
 
 from fencepost.client.errors import KafkaError
+from fencepost.client.schema_registry import adapted
 
 T = TypeVar("T")
 T_in = TypeVar("T_in", contravariant=True)
@@ -42,8 +44,24 @@ AnySerializer = Serializer[T] | Callable[[T], bytes | None]
 """What an option takes: an object with `serialize`, or a function of the value alone."""
 AnyDeserializer = Deserializer[T] | Callable[[bytes], T]
 """What an option takes: an object with `deserialize`, or a function of the bytes alone."""
-SerializeCall = Callable[[str, list[Header], Any], bytes | None]
-DeserializeCall = Callable[[str, Sequence[Header], bytes], Any]
+
+
+@runtime_checkable
+class LooksUp(Protocol):
+    """A serializer or deserializer that waits for a service now and then, as those with a schema registry do.
+
+    Where something is `unknown` the client calls `look_up` in another thread, and only then what makes the bytes or the
+    value, in the event loop's thread.
+    """
+
+    def unknown(self, topic: str, headers: Sequence[Header], item: Any) -> Hashable | None:
+        """What has to be looked up first: equal for items that need the same, None where nothing has to be.
+
+        `item` is the value to serialize, or the bytes to deserialize.
+        """
+
+    def look_up(self, topic: str, headers: Sequence[Header], item: Any) -> None:
+        """Fetch and remember what is needed. Raises nothing: the call that follows raises a failure."""
 
 
 class Bytes:
@@ -154,45 +172,44 @@ class Json(Generic[T]):
         return self._decoder.decode(data)
 
 
-def serialize_call(given: AnySerializer[Any] | None, what: str) -> SerializeCall | None:
-    """What a producer calls for each `what` ("key", "value") that is not None; that raises SerializationError."""
-    if given is None:
-        return None
-    inner: Callable[..., bytes | None]
-    if isinstance(given, Serializer):
-        inner = given.serialize
-    else:
-        plain = given
+class SerializeCall:
+    """What a producer calls for each key or value that is not None."""
 
-        def inner(topic: str, headers: list[Header], value: Any) -> bytes | None:
-            return plain(value)
+    __slots__ = ("_inner", "_what", "lookup")
 
-    def call(topic: str, headers: list[Header], value: Any) -> bytes | None:
+    def __init__(self, given: AnySerializer[Any], what: str) -> None:
+        given = adapted(given, what)
+        self._inner = given.serialize if isinstance(given, Serializer) else _of_the_value(given)
+        self._what = what
+        self.lookup = given if isinstance(given, LooksUp) else None
+
+    def __call__(self, topic: str, headers: list[Header], value: Any) -> bytes | None:
+        """The bytes to send. Raises SerializationError."""
         try:
-            return inner(topic, headers, value)
+            data: bytes | None = self._inner(topic, headers, value)
+            return data
         except Exception as error:
-            raise SerializationError(f"a {what} for {topic!r} cannot be serialized: {error}") from error
-
-    return call
+            raise SerializationError(f"a {self._what} for {topic!r} cannot be serialized: {error}") from error
 
 
-def deserialize_call(given: AnyDeserializer[Any] | None, what: str) -> DeserializeCall | None:
-    """What a consumer calls for each `what` that is not None. Raises SerializationError when called."""
-    if given is None:
-        return None
-    inner: Callable[..., Any]
-    if isinstance(given, Deserializer):
-        inner = given.deserialize
-    else:
-        plain = given
+class DeserializeCall:
+    """What a consumer calls for each key or value that is not None."""
 
-        def inner(topic: str, headers: Sequence[Header], data: bytes) -> Any:
-            return plain(data)
+    __slots__ = ("_inner", "_what", "lookup")
 
-    def call(topic: str, headers: Sequence[Header], data: bytes) -> Any:
+    def __init__(self, given: AnyDeserializer[Any], what: str) -> None:
+        given = adapted(given, what)
+        self._inner = given.deserialize if isinstance(given, Deserializer) else _of_the_value(given)
+        self._what = what
+        self.lookup = given if isinstance(given, LooksUp) else None
+
+    def __call__(self, topic: str, headers: Sequence[Header], data: bytes) -> Any:
+        """The value. Raises SerializationError."""
         try:
-            return inner(topic, headers, data)
+            return self._inner(topic, headers, data)
         except Exception as error:
-            raise SerializationError(f"a {what} of {topic!r} cannot be read: {error}") from error
+            raise SerializationError(f"a {self._what} of {topic!r} cannot be read: {error}") from error
 
-    return call
+
+def _of_the_value(plain: Callable[[Any], Any]) -> Callable[..., Any]:
+    return lambda topic, headers, item: plain(item)

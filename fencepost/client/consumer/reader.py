@@ -19,6 +19,7 @@ from fencepost.client.consumer.read_errors import CorruptRecordsError, Deseriali
 from fencepost.client.core.group_types import CommittedOffset
 from fencepost.client.group.group_client import GroupClient
 from fencepost.client.key_value import K, V
+from fencepost.client.lookups import Lookups
 from fencepost.client.network.cluster import Cluster
 from fencepost.protocol.batch_header import BatchHeader, CorruptBatch
 from fencepost.protocol.records import Record, unpack_records
@@ -49,6 +50,7 @@ class Reader(Generic[K, V]):
         self.progress = committer.progress
         self.has_group = config.group_id is not None
         self.is_plain = config.key_deserializer is None and config.value_deserializer is None
+        self.lookups = Lookups(config.key_deserializer, config.value_deserializer)
         self.in_a_row = 0
         """How many single records came from the current partition, one after the other."""
         self.given = 0
@@ -109,8 +111,34 @@ class Reader(Generic[K, V]):
             runs = self.take(limit, self.in_turn())
             if runs:
                 break
+        return await self.give_batch(runs)
+
+    async def give_batch(self, runs: list[tuple[TopicPartition, list[Record]]]) -> ConsumerBatch[K, V]:
+        """The taken records, for the program, once their deserializers know the schemas. Cancelled, they come again."""
         self.give()
+        await self._look_up(runs)
         return ConsumerBatch(runs, self.config)
+
+    async def _look_up(self, runs: list[tuple[TopicPartition, list[Record]]]) -> None:
+        """Wait for what the deserializers of taken records look up. Cancelled, these records are read again."""
+        if not self.lookups:
+            return
+        states = self.fetcher.states
+        taken = {partition: (states[partition], states[partition].position) for partition, _ in runs}
+        try:
+            await self.lookups.look_up(
+                (partition.topic, headers, key, value)
+                for partition, records in runs
+                for _, _, key, value, headers in records
+            )
+        except BaseException:
+            for partition, records in runs:
+                self.fetcher.metrics.records_consumed -= len(records)
+                state, position = taken[partition]
+                if state.position == position:  # the program has sought nowhere else meanwhile
+                    state.jump(records[0].offset)
+            self.fetcher.wake()
+            raise
 
     async def done_with_last(self) -> None:
         """The program asks for more: what it had is done with."""
@@ -148,12 +176,13 @@ class Reader(Generic[K, V]):
                 self.in_a_row += 1
                 self.give()
                 self.progress.gave_one = True
+                self.fetcher.metrics.records_consumed += 1
+                await self._look_up([(state.partition, [record])])
                 return self._told(state, record)
             await self.wait_available(1)
 
     def _told(self, state: PartitionState, record: Record) -> ConsumerRecord[K, V]:
         """The record for the program; if it cannot be deserialized, it is the next one again."""
-        self.fetcher.metrics.records_consumed += 1
         try:
             return deserialized(state.partition, record, self.config)
         except DeserializationError:

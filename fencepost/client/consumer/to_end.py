@@ -48,8 +48,7 @@ class BatchesToEnd(AsyncIterator[ConsumerBatch[K, V]]):
                 continue
             runs = self._cut(reader.take(self._limit, unfinished))
             if runs:
-                reader.give()
-                return ConsumerBatch(runs, reader.config)
+                return await reader.give_batch(runs)
 
     async def _find_ends(self) -> None:
         """Where the partitions end that have come since: the last stable offset for read_committed."""

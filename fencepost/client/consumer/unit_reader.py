@@ -30,7 +30,7 @@ from fencepost.client.network.cluster import Cluster
 from fencepost.protocol.batch_header import BatchHeader, CorruptBatch, read_header
 from fencepost.protocol.control_records import ControlType, control_type
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.records import decode_records
+from fencepost.protocol.records import Record, decode_records
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
 
 _LOG = logging.getLogger(__name__)
@@ -93,6 +93,8 @@ class UnitReader(Generic[K, V]):
             await self._follow_assignment()
             too_large = self._feed_waiting()
             await self._ask_for_ends()
+            if reader.lookups:
+                await self._look_up()
             await anyio.lowlevel.checkpoint()
             await reader.group.let_act()
             reader.progress.check()
@@ -285,12 +287,25 @@ class UnitReader(Generic[K, V]):
             for piece in share.pieces:
                 self._spill.free(piece.held)
 
+    async def _look_up(self) -> None:
+        """Wait for what the deserializers of the next unit look up. Cancelled, it is the next unit still."""
+        unit = self._assembler.next_unit() if self._all_placed() else None
+        if unit is not None:
+            await self._reader.lookups.look_up(
+                (piece.partition.topic, headers, key, value)
+                for share in unit.shares
+                for piece in share.pieces
+                for _, _, key, value, headers in self._packed_records(piece)
+            )
+
     def _records(self, piece: Piece) -> Iterator[ConsumerRecord[K, V]]:
+        for record in self._packed_records(piece):
+            yield deserialized(piece.partition, record, self._reader.config)
+
+    def _packed_records(self, piece: Piece) -> Iterator[Record]:
         data = self._spill.get(piece.held)
         start = self._begun.get(piece.partition, 0)  # where reading began: its first batch may begin before
-        for record in decode_records(data, 0, read_header(data)):
-            if record.offset >= start:
-                yield deserialized(piece.partition, record, self._reader.config)
+        return (record for record in decode_records(data, 0, read_header(data)) if record.offset >= start)
 
     # -- what a consumer asks of it
 

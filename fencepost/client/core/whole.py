@@ -280,11 +280,15 @@ class Assembler:
 
     # -- what is complete
 
-    def ready(self) -> Unit | None:
-        """The next unit, or None. It counts as given from now on."""
+    def next_unit(self) -> Unit | None:
+        """The unit that `ready` will give, or None."""
         if not self._units:
             self._complete()
-        if not self._units:
+        return self._units[0] if self._units else None
+
+    def ready(self) -> Unit | None:
+        """The next unit, or None. It counts as given from now on."""
+        if self.next_unit() is None:
             return None
         unit = self._units.popleft()
         self.held_bytes -= unit.size_bytes

@@ -96,6 +96,8 @@ class Appender:
         self._handed_in += 1
         if self._handed_in % _FAIRNESS == 0:
             await anyio.lowlevel.checkpoint()
+        if self._serializer.looks_up:
+            await self._serializer.look_up(topic, value, key, headers)
         record = self._serializer.record(topic, value, key, headers, timestamp_ms)
         if self.sender is None or self.sender.fatal is not None:
             self.refuse_if_broken()
@@ -119,6 +121,8 @@ class Appender:
         """`enqueue` without waiting. Raises anyio.WouldBlock where that would wait."""
         self._cluster.check_loop()
         self.refuse_if_broken()
+        if self._serializer.would_wait(topic, value, key, headers):
+            raise anyio.WouldBlock
         record = self._serializer.record(topic, value, key, headers, timestamp_ms)
         batch = self._put(topic, record, partition, linger_s)
         if batch is None:
@@ -150,6 +154,8 @@ class Appender:
                     if at == len(pairs):
                         break
                 key, value = pairs[at]
+                if self._serializer.looks_up:
+                    await self._serializer.look_up(topic, value, key, NO_HEADERS)
                 record = self._serializer.record(topic, value, key, NO_HEADERS, now_ms)
                 batch = self._put(topic, record, partition, linger_s)
                 if batch is None:

@@ -5,8 +5,8 @@ from operator import index
 from typing import Any
 
 from fencepost.client.config import ProducerConfig
+from fencepost.client.lookups import Lookups
 from fencepost.client.producer.accumulator import NewRecord
-from fencepost.client.serializers import serialize_call
 
 _LAST_MS = 2**63 - 1
 NO_HEADERS: tuple[tuple[str, bytes | None], ...] = ()
@@ -18,11 +18,22 @@ class RecordSerializer:
     """Serializes keys and values, checks headers and timestamps."""
 
     def __init__(self, config: ProducerConfig, wall_clock: Callable[[], float]) -> None:
-        self._key = serialize_call(config.key_serializer, "key")
-        self._value = serialize_call(config.value_serializer, "value")
+        self._key = config.key_serializer
+        self._value = config.value_serializer
+        self._lookups = Lookups(self._key, self._value)
+        self.looks_up = bool(self._lookups)
+        """Whether `look_up` has to come before `record`."""
         self._wall_clock = wall_clock
         self.is_plain = self._key is None and self._value is None
         """Whether keys and values are bytes already."""
+
+    async def look_up(self, topic: str, value: Any, key: Any, headers: Headers) -> None:
+        """Have the serializers look up what `record` needs, in another thread. Raises TypeError for a wrong header."""
+        await self._lookups.look_up([(topic, _checked_headers(headers), key, value)])
+
+    def would_wait(self, topic: str, value: Any, key: Any, headers: Headers) -> bool:
+        """Whether `look_up` has to wait first."""
+        return self.looks_up and bool(self._lookups.missing([(topic, _checked_headers(headers), key, value)]))
 
     def record(self, topic: str, value: Any, key: Any, headers: Headers, timestamp_ms: int | None) -> NewRecord:
         """The record as it is sent. Raises SerializationError, TypeError, ValueError."""

@@ -4,6 +4,8 @@ import json
 import uuid
 from typing import Any, assert_type
 
+from confluent_kafka.schema_registry.avro import AvroDeserializer
+
 import fencepost
 from fencepost import sync
 from fencepost.client.serializers import Integer, Json, Uuid
@@ -25,6 +27,14 @@ async def what_a_consumer_is(kafka: fencepost.Client) -> None:
     assert_type(kafka.consumer("t", key_deserializer=Uuid()), fencepost.Consumer[uuid.UUID, bytes])
     kafka.consumer("t", value_deserializer=7)  # refused
     kafka.consumer("t", value_deserializer=str.encode)  # refused
+
+
+async def with_a_schema_registry(kafka: fencepost.Client, avro: AvroDeserializer) -> None:
+    async with kafka.consumer("t", value_deserializer=avro) as consumer:
+        async for record in consumer:
+            assert_type(record.key, bytes | None)
+            order = record.value
+            assert isinstance(order, dict)
 
 
 async def bytes_may_be_null(consumer: fencepost.Consumer) -> None:

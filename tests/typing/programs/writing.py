@@ -3,6 +3,8 @@
 import uuid
 from typing import Any, assert_type
 
+from confluent_kafka.schema_registry.avro import AvroSerializer
+
 import fencepost
 from fencepost import sync
 from fencepost.client.serializers import Bytes, Double, Integer, Json, Long, Serializer, String, Uuid
@@ -40,6 +42,12 @@ async def what_a_producer_is(kafka: fencepost.Client) -> None:
     )
     kafka.producer(value_serializer=7)  # refused
     kafka.producer(value_serializer=int)  # refused
+
+
+async def with_a_schema_registry(kafka: fencepost.Client, avro: AvroSerializer) -> None:
+    async with kafka.producer(key_serializer=String(), value_serializer=avro) as producer:
+        await producer.send("t", {"id": 7}, key="k")
+        await producer.send("t", {"id": 7}, key=7)  # refused
 
 
 async def records(kafka: fencepost.Client, order: Order) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import fencepost
-from fencepost.client.serializers import Double, Integer, Json, Long, SerializationError, String, Uuid, deserialize_call
+from fencepost.client.serializers import DeserializeCall, Double, Integer, Json, Long, SerializationError, String, Uuid
 from tests.kit.scripted_broker import ScriptedBroker
 
 Script = Callable[..., Any]
@@ -67,7 +67,6 @@ def test_serializers_write_what_javas_write_and_read_it_again(kind: Any, value: 
 
 
 def test_bytes_of_another_length_are_no_number() -> None:
-    read = deserialize_call(Long(), "key")
-    assert read is not None
+    read = DeserializeCall(Long(), "key")
     with pytest.raises(SerializationError, match="8 are needed"):
         read("t", [], b"123")

@@ -1,0 +1,178 @@
+"""confluent-kafka's serializers with a schema registry (Avro, Protobuf, JSON Schema), made to fit this client.
+
+They send HTTP requests to the registry, and wait for them, when they meet a schema for the first time. This client may
+not wait in the event loop's thread. So a serializer is called in another thread for the first record of a topic, and a
+deserializer for the first record with a schema id; both remember what the registry says.
+"""
+
+import sys
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+Header = tuple[str, bytes | None]
+
+_CONFLUENT = "confluent_kafka.serialization"
+_ID_IN_PAYLOAD = {0: 5, 1: 17}
+"""By magic byte: how many bytes it and the id behind it have. 0: a number, 1: a GUID."""
+_REFUSED = (401, 403)
+_NOT_FOUND = 404
+_CONFLICT = 409
+
+
+def adapted(given: Any, field: str) -> Any:
+    """`given` with this client's methods if it is a serializer or deserializer of confluent-kafka; else `given` itself.
+
+    `field` is "key" or "value". Raises ValueError for its classes for asyncio.
+    """
+    confluent = sys.modules.get(_CONFLUENT)  # not imported: no object of it can be given
+    if confluent is None or not isinstance(given, confluent.Serializer | confluent.Deserializer):
+        return given
+    kind = type(given)
+    if any(base.__name__.startswith("Async") for base in kind.__mro__):
+        raise ValueError(f"must not be {kind.__name__}: give confluent-kafka's class without Async, under asyncio too")
+    return _Deserializer(given, field) if isinstance(given, confluent.Deserializer) else _Serializer(given, field)
+
+
+class _Adapted:
+    """What both directions share: which schemas are known, and why others are not."""
+
+    def __init__(self, inner: Callable[..., Any], field: str) -> None:
+        from confluent_kafka.serialization import MessageField, SerializationContext
+
+        self._inner = inner
+        self._field = MessageField(field)
+        self._context = SerializationContext
+        self._known: set[Hashable] = set()
+        self._failed: dict[Hashable, tuple[str, Exception]] = {}
+        self._asks_again = _asks_again(inner)
+
+    def _call(self, topic: str, headers: list[Any], item: Any) -> Any:
+        return self._inner(item, self._context(topic, self._field, headers))
+
+    def _unless_known(self, schema: Hashable) -> Hashable | None:
+        return None if schema in self._known and not self._asks_again else schema
+
+    def _try(self, schema: Hashable, topic: str, headers: Sequence[Header], item: Any) -> None:
+        """Call in this thread, for what the registry says. A failure of the registry is raised by the next call."""
+        try:
+            self._call(topic, list(headers), item)
+        except Exception as error:  # noqa: BLE001 - the call that follows raises it again, for its record
+            why = explained(error, schema)
+            if why is not None:
+                self._failed[schema] = why, error.with_traceback(None)
+            return
+        self._known.add(schema)
+        self._failed.pop(schema, None)
+
+    def _refuse_if_failed(self, schema: Hashable) -> None:
+        failed = self._failed.get(schema)
+        if failed is not None:
+            raise ValueError(failed[0]) from failed[1]
+
+
+class _Serializer(_Adapted):
+    """A serializer of confluent-kafka. It finds or registers its schema once for each topic."""
+
+    def unknown(self, topic: str, headers: Sequence[Header], item: Any) -> Hashable | None:
+        """See `LooksUp`."""
+        return self._unless_known(topic)
+
+    def look_up(self, topic: str, headers: Sequence[Header], item: Any) -> None:
+        """See `LooksUp`."""
+        self._try(topic, topic, headers, item)
+
+    def serialize(self, topic: str, headers: list[Header], value: Any) -> Any:
+        """The bytes, with the id of their schema in front or in a header. Raises ValueError, or what `inner` raises."""
+        self._refuse_if_failed(topic)
+        return self._call(topic, headers, value)
+
+
+class _Deserializer(_Adapted):
+    """A deserializer of confluent-kafka. It fetches each schema once, by its id."""
+
+    def unknown(self, topic: str, headers: Sequence[Header], item: bytes) -> Hashable | None:
+        """See `LooksUp`. What has no schema id is refused without a request."""
+        schema_id = self._id_of(headers, item)
+        return None if schema_id is None else self._unless_known((topic, schema_id))
+
+    def look_up(self, topic: str, headers: Sequence[Header], item: bytes) -> None:
+        """See `LooksUp`."""
+        self._try((topic, self._id_of(headers, item)), topic, headers, item)
+
+    def deserialize(self, topic: str, headers: Sequence[Header], data: bytes) -> Any:
+        """The value behind `data`. Raises ValueError, or what `inner` raises."""
+        schema_id = self._id_of(headers, data)
+        if schema_id is None:
+            raise ValueError(
+                "its bytes do not begin with magic byte 0 and a schema id, and no header has the id. It was not "
+                "written with a schema registry: use the deserializer of its own format"
+            )
+        self._refuse_if_failed((topic, schema_id))
+        return self._call(topic, list(headers), data)
+
+    def _id_of(self, headers: Sequence[Header], data: bytes) -> bytes | None:
+        """The schema id with its magic byte, from the header that newer serializers write, or from the data."""
+        for name, content in headers:
+            if content is not None and name == f"__{self._field.value}_schema_id":
+                return content[: _ID_IN_PAYLOAD[1]]
+        size = _ID_IN_PAYLOAD.get(data[0]) if data else None
+        return None if size is None or len(data) < size else data[:size]
+
+
+def _asks_again(inner: Any) -> bool:
+    """Whether it asks for the latest version anew when `cache.latest.ttl.sec` is over; nothing public tells when."""
+    latest = getattr(inner, "_use_latest_version", False) or getattr(inner, "_use_latest_with_metadata", None)
+    registry = getattr(inner, "_registry", None)
+    return bool(latest) and registry is not None and registry.config().get("cache.latest.ttl.sec") is not None
+
+
+def explained(error: BaseException, schema: Hashable) -> str | None:
+    """What a registry's failure means and what to do; None where the record or the program is at fault.
+
+    `schema` is the topic of what is written, or (topic, schema id) of what is read.
+    """
+    from confluent_kafka.schema_registry.error import OAuthTokenError, SchemaRegistryError
+
+    at: BaseException | None = error
+    while at is not None:
+        if isinstance(at, SchemaRegistryError):
+            return _answered(at, schema)
+        if isinstance(at, OAuthTokenError):
+            return f"no OAuth token for the schema registry: {at}. Check bearer.auth.* of the SchemaRegistryClient"
+        if type(at).__module__.partition(".")[0] in ("httpx", "httpx2"):
+            # Their errors have the request, unless it could not be made.
+            request = getattr(at, "_request", None)
+            where = f" at {request.url.scheme}://{request.url.netloc.decode()}" if request is not None else ""
+            return f"the schema registry{where} does not answer ({at}). Start it or correct its URL, and try again"
+        at = at.__cause__ or at.__context__
+    return None
+
+
+def _answered(error: Any, schema: Hashable) -> str:
+    status, message = error.http_status_code, str(error.error_message).rstrip(".")
+    if status in _REFUSED:
+        return (
+            f"the schema registry refuses this client (HTTP {status}: {message}). Check basic.auth.user.info or "
+            "bearer.auth.* of the SchemaRegistryClient"
+        )
+    if status == _CONFLICT:
+        return (
+            f"the schema registry rejects the schema: it is incompatible with an earlier version ({message}). Change "
+            "the schema, or the compatibility level of its subject"
+        )
+    if status == _NOT_FOUND and isinstance(schema, tuple):
+        name = _shown(schema[1])
+        return (
+            f"the schema registry does not have schema {name} ({message}). Check that the producer uses the "
+            "same registry, and that the schema was not deleted there"
+        )
+    if status == _NOT_FOUND:
+        return (
+            f"the schema registry does not have the schema ({message}), and the serializer does not register it. "
+            "Register the schema, or set auto.register.schemas"
+        )
+    return f"the schema registry answered HTTP {status}: {message}. Its log tells more"
+
+
+def _shown(schema_id: bytes) -> str:
+    return str(int.from_bytes(schema_id[1:])) if schema_id[0] == 0 else schema_id[1:].hex()
