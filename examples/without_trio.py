@@ -22,7 +22,7 @@ def main(address: str) -> None:
             for batch in consumer.batches(max_records=500):
                 try:
                     with producer.transaction() as txn:  # Ctrl-C in here aborts
-                        txn.send_many(TARGET, ((record.key, record.value + b"!") for record in batch))
+                        txn.send_many(TARGET, ((record.key, (record.value or b"") + b"!") for record in batch))
                         txn.send_offsets(consumer)
                 except AbortableError:
                     continue  # the same records come again

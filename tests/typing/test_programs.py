@@ -1,4 +1,4 @@
-"""What mypy and pyright say to programs that use the client: they take the right lines and refuse the wrong ones.
+"""What mypy and pyright say to programs that use the client, the examples among them.
 
 A line of a program that ends with `# refused` is wrong. Both checkers must report it, and no other line.
 """
@@ -11,7 +11,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PROGRAMS = sorted((ROOT / "tests/typing/programs").glob("*.py"))
+UNTYPED = {"arrow_table.py"}
+"""Examples about pyarrow, which has no types."""
+EXAMPLES = sorted(path for path in (ROOT / "examples").glob("*.py") if path.name not in UNTYPED)
+PROGRAMS = [*sorted((ROOT / "tests/typing/programs").glob("*.py")), *EXAMPLES]
 Lines = set[tuple[str, int]]
 
 
