@@ -43,7 +43,7 @@ ELSEWHERE = {
     "transactional_id": "the id is the first argument of Client.transactional_producer",
     "consumer_timeout_ms": "Consumer.read_to_end ends where the partitions end; the event loop's timeouts end any wait",
     "enable_partition_eof": "Consumer.read_to_end ends where the partitions end",
-    "timeout": "transaction_timeout bounds a transaction; a call has the event loop's or sync.Client's",
+    "timeout": "transaction_timeout bounds a transaction; a call has the event loop's timeouts or sync.Client's",
     "retries": "retries end with delivery_timeout and default_api_timeout",
 }
 """What this client has under another form than an option."""

@@ -46,7 +46,7 @@ def subscription_to(topics: Iterable[Topics], pattern: str | re.Pattern[str] | N
     for one in topics:
         if isinstance(one, re.Pattern):
             patterns.append(one)
-        elif isinstance(one, str):
+        elif isinstance(one, str) or not isinstance(one, Iterable):
             names.append(one)
         else:
             names += one
