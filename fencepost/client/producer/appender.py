@@ -97,7 +97,7 @@ class Appender:
         if self._handed_in % _FAIRNESS == 0:
             await anyio.lowlevel.checkpoint()
         if self._serializer.looks_up:
-            await self._serializer.look_up(topic, value, key, headers)
+            await self._serializer.look_up(topic, [(key, value)], headers)
         record = self._serializer.record(topic, value, key, headers, timestamp_ms)
         if self.sender is None or self.sender.fatal is not None:
             self.refuse_if_broken()
@@ -143,6 +143,8 @@ class Appender:
         source = iter(records)
         while pairs := list(islice(source, _CHUNK)):
             await anyio.lowlevel.checkpoint()
+            if self._serializer.looks_up:
+                await self._serializer.look_up(topic, pairs, NO_HEADERS)
             self.refuse_if_broken()
             if check is not None:
                 check()
@@ -154,8 +156,6 @@ class Appender:
                     if at == len(pairs):
                         break
                 key, value = pairs[at]
-                if self._serializer.looks_up:
-                    await self._serializer.look_up(topic, value, key, NO_HEADERS)
                 record = self._serializer.record(topic, value, key, NO_HEADERS, now_ms)
                 batch = self._put(topic, record, partition, linger_s)
                 if batch is None:

@@ -27,9 +27,13 @@ class RecordSerializer:
         self.is_plain = self._key is None and self._value is None
         """Whether keys and values are bytes already."""
 
-    async def look_up(self, topic: str, value: Any, key: Any, headers: Headers) -> None:
-        """Have the serializers look up what `record` needs, in another thread. Raises TypeError for a wrong header."""
-        await self._lookups.look_up([(topic, _checked_headers(headers), key, value)])
+    async def look_up(self, topic: str, pairs: Iterable[tuple[Any, Any]], headers: Headers) -> None:
+        """Have the serializers look up what `record` needs for (key, value) pairs, in another thread.
+
+        Raises TypeError for a wrong header.
+        """
+        checked = _checked_headers(headers)
+        await self._lookups.look_up((topic, checked, key, value) for key, value in pairs)
 
     def would_wait(self, topic: str, value: Any, key: Any, headers: Headers) -> bool:
         """Whether `look_up` has to wait first."""
