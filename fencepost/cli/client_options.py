@@ -1,4 +1,4 @@
-"""How commands come to trust a broker: --command-config FILE and -X NAME=VALUE, under Kafka's own names."""
+"""Options for the connection to a broker: --command-config FILE and -X NAME=VALUE, with Kafka's names."""
 
 import re
 from collections.abc import Callable
@@ -17,7 +17,7 @@ _FILE, _SINGLE = "fencepost.command_config", "fencepost.properties"
 
 
 def trust_options(command: F) -> F:
-    """--command-config and -X. They are not given to the command: `properties` has what they say."""
+    """--command-config and -X. The command does not get them: `properties` returns their content."""
     for option in (
         click.option(
             "-X",
@@ -47,7 +47,7 @@ def trust_options(command: F) -> F:
 
 
 def bootstrap_option(command: F) -> F:
-    """--bootstrap; where it is not given, the properties may name the broker."""
+    """--bootstrap; without it, the properties may name the broker."""
     option = click.option(
         "--bootstrap",
         "-b",
@@ -62,19 +62,19 @@ def bootstrap_option(command: F) -> F:
 
 
 def properties(context: click.Context) -> dict[str, Any]:
-    """What the file says, and over it what stands on the command line."""
+    """The properties of the file, overridden by those of the command line."""
     _, values = context.meta.get(_FILE, (None, {}))
     return {**values, **context.meta.get(_SINGLE, {})}
 
 
 def config_file(context: click.Context) -> Path | None:
-    """The file of properties, if one was named."""
+    """The properties file, if the command line names one."""
     path, _ = context.meta.get(_FILE, (None, {}))
     return path  # type: ignore[no-any-return]
 
 
 def is_default(context: click.Context, name: str) -> bool:
-    """Whether nobody gave a parameter."""
+    """Whether a parameter has its default value."""
     return context.get_parameter_source(name) is ParameterSource.DEFAULT
 
 
@@ -110,5 +110,5 @@ def _bootstrap(context: click.Context, parameter: click.Parameter, value: str) -
 
 
 def _with_port(server: str) -> str:
-    """`localhost` as `localhost:9092`; what names a port, or is no address, stays as it is."""
+    """`localhost` as `localhost:9092`; other values stay as they are."""
     return f"{server}:{DEFAULT_PORT}" if _WITHOUT_PORT.fullmatch(server) else server

@@ -1,4 +1,4 @@
-"""What commands share that talk to a running broker: the options, the client, and errors that say what to do next."""
+"""The shared part of commands that talk to a broker: options, the client, and errors that say what to do next."""
 
 import functools
 import json
@@ -28,16 +28,16 @@ EXIT_INTERRUPTED = 130
 
 
 class Broker(NamedTuple):
-    """The broker that a command asks, for how long, and in which form it answers the person."""
+    """The broker that a command talks to, the timeout, and the form of the output."""
 
     bootstrap: str
     timeout_s: float
     as_json: bool
 
     def ask(self, talk: "Callable[[Admin], Awaitable[Any]]") -> Any:
-        """Run `talk` with an admin client and return what it returns; what goes wrong ends the process with code 1.
+        """Run `talk` with an admin client and return its result; an error ends the process with exit code 1.
 
-        The client's id is `fencepost-` and the command's noun: by it a broker tells tools from newcomers.
+        The client id is `fencepost-` and the command's group (`fencepost-txn`): brokers recognize tools by it.
         """
         import trio
 
@@ -57,10 +57,10 @@ class Broker(NamedTuple):
         except BaseExceptionGroup as group:
             if group.split(KeyboardInterrupt)[1] is not None:
                 raise
-            sys.exit(EXIT_INTERRUPTED)  # it met a task of the client's
+            sys.exit(EXIT_INTERRUPTED)  # Ctrl-C arrived in a task of the client
 
     def tell(self, as_object: Any, text: str) -> None:
-        """Print the one or the other, as --json says."""
+        """Print the object with --json, otherwise the text."""
         if self.as_json:
             tell_json(as_object)
         else:
@@ -68,7 +68,7 @@ class Broker(NamedTuple):
 
 
 def broker_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """--bootstrap, --command-config, -X, --timeout and --json: the command is given them as `broker`."""
+    """--bootstrap, --command-config, -X, --timeout and --json; the command gets them as `broker`."""
 
     @functools.wraps(command)
     def call(bootstrap: str, timeout_s: float, as_json: bool, **more: Any) -> Any:
@@ -84,7 +84,7 @@ def broker_options(command: Callable[..., Any]) -> Callable[..., Any]:
             default=15.0,
             show_default=True,
             metavar="DURATION",
-            help="Give up after so many seconds, or after a duration such as 2m.",
+            help="Give up after this many seconds, or a duration such as 2m.",
         ),
         bootstrap_option,
     ):
@@ -100,7 +100,7 @@ async def _talk(config: dict[str, Any], talk: "Callable[[Admin], Awaitable[Any]]
 
 
 def client_config(bootstrap: str, timeout_s: float, client_id: str) -> dict[str, Any]:
-    """What the client is made of, under Kafka's dotted names: the properties, and the command's own over them."""
+    """The client's configuration, under Kafka's names: the properties, overridden by the command's own options."""
     context = click.get_current_context()
     given = {name: value for name, value in properties(context).items() if name not in BOOTSTRAP_NAMES}
     timeout_ms = round(timeout_s * 1000)
@@ -111,9 +111,9 @@ def client_config(bootstrap: str, timeout_s: float, client_id: str) -> dict[str,
 
 
 def fail(message: str, *hints: str, error: str | None = None, exit_code: int = EXIT_FAILED) -> NoReturn:
-    """Say on standard error what is wrong and what to do, as --json wants it, and end with the exit code.
+    """Print to standard error what is wrong and what to do, as JSON with --json, and exit with the exit code.
 
-    `error` is the Kafka name of an error that a broker sent.
+    `error` is the Kafka name of the broker's error.
     """
     context = click.get_current_context(silent=True)
     if context is not None and context.params.get("as_json"):
@@ -135,12 +135,12 @@ def fail_with(error: "KafkaError", bootstrap: str, *hints: str) -> NoReturn:
 
 
 def tell_json(value: Any) -> None:
-    """One JSON document on standard output."""
+    """Print one JSON document to standard output."""
     click.echo(json.dumps(value, indent=2))
 
 
 def command_for(bootstrap: str, *words: str) -> str:
-    """A command to copy, for the same broker. What came by -X is not repeated: it may be secret."""
+    """A command to copy, for the same broker. It leaves out -X, whose values may be secret."""
     from shlex import join
 
     more = [] if bootstrap == DEFAULT_BOOTSTRAP else ["--bootstrap", bootstrap]

@@ -1,4 +1,4 @@
-"""An error that a broker sent: what went wrong in one sentence, and what to do about it."""
+"""Errors of brokers: what went wrong, in one sentence, and what to do about it."""
 
 import re
 from collections.abc import Iterable
@@ -8,41 +8,41 @@ from fencepost.client import AuthenticationError, KafkaError
 from fencepost.client.admin import ItemsFailedError
 from fencepost.protocol.errors import ErrorCode
 
-_RIGHTS = "this needs rights that your user has not"
+_RIGHTS = "your user is not authorized for this request"
 _LOADING = "the coordinator is loading, or its log is damaged (the broker's log says which); try with --timeout 60"
 _HINTS: Final = {
     ErrorCode.NETWORK_EXCEPTION: "is a broker running at {bootstrap}? Name another with --bootstrap HOST:PORT;"
-    " one that wants TLS needs --command-config FILE",
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "there is no such partition or topic; `fencepost topic list` shows what"
-    " there is, and partitions are numbered from 0",
+    " a broker with TLS needs --command-config FILE",
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "the topic or partition does not exist; `fencepost topic list` shows the"
+    " topics, and partitions are numbered from 0",
     ErrorCode.UNKNOWN_TOPIC_ID: "`fencepost topic list --json` shows the topics with their ids",
     ErrorCode.TOPIC_ALREADY_EXISTS: "`fencepost topic describe NAME` shows it; --if-not-exists accepts it",
     ErrorCode.INVALID_TOPIC_EXCEPTION: "a name has up to 249 letters, digits, '.', '_' and '-'; '.' and '_' count"
     " as the same",
-    ErrorCode.INVALID_CONFIG: "`fencepost config get KIND NAME --all --explain` shows the settings there are",
-    ErrorCode.INVALID_PARTITIONS: "partitions can be added, and never taken away",
-    ErrorCode.INVALID_REPLICATION_FACTOR: "there can be as many replicas as brokers; `fencepost cluster brokers` shows"
-    " them",
+    ErrorCode.INVALID_CONFIG: "`fencepost config get KIND NAME --all --explain` shows all settings",
+    ErrorCode.INVALID_PARTITIONS: "partitions can be added, but not removed",
+    ErrorCode.INVALID_REPLICATION_FACTOR: "there can be at most as many replicas as brokers; `fencepost cluster"
+    " brokers` shows the brokers",
     ErrorCode.TOPIC_DELETION_DISABLED: "the broker runs with delete.topic.enable=false",
     ErrorCode.OFFSET_OUT_OF_RANGE: "`fencepost topic offsets TOPIC` shows where its partitions begin and end",
-    ErrorCode.POLICY_VIOLATION: "the broker's rules forbid it; its message says which",
-    ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: "no such transactional id, or it was forgotten unused; `fencepost txn list`"
-    " shows those that are known",
-    ErrorCode.GROUP_ID_NOT_FOUND: "`fencepost group list` shows the groups there are",
+    ErrorCode.POLICY_VIOLATION: "a policy of the broker forbids it; the broker's message says which",
+    ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: "the transactional id does not exist, or it expired; `fencepost txn list`"
+    " shows the transactional ids",
+    ErrorCode.GROUP_ID_NOT_FOUND: "`fencepost group list` shows all groups",
     ErrorCode.UNKNOWN_MEMBER_ID: "a member has joined the group: stop its members first",
     ErrorCode.UNSTABLE_OFFSET_COMMIT: "wait until that transaction has ended; `fencepost txn list --state Ongoing`"
-    " shows which are open",
-    ErrorCode.INVALID_REGULAR_EXPRESSION: "the pattern must match the whole id, as in 'orders-.*'",
-    ErrorCode.UNSUPPORTED_VERSION: "this broker does not know that request, or is too old for one of its filters",
+    " shows the open ones",
+    ErrorCode.INVALID_REGULAR_EXPRESSION: "the pattern must match the whole id, for example 'orders-.*'",
+    ErrorCode.UNSUPPORTED_VERSION: "the broker does not support this request, or one of its filters",
     ErrorCode.COORDINATOR_NOT_AVAILABLE: _LOADING,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: _LOADING,
-    ErrorCode.NOT_CONTROLLER: "the metadata log takes nothing now; the broker's log says why, and trying again is safe",
-    ErrorCode.SECURITY_DISABLED: "the broker runs without an authorizer: it keeps no access rules",
+    ErrorCode.NOT_CONTROLLER: "the metadata log accepts no writes now; the broker's log says why; try again",
+    ErrorCode.SECURITY_DISABLED: "the broker runs without an authorizer, so it has no access rules",
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: _RIGHTS,
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: _RIGHTS,
     ErrorCode.GROUP_AUTHORIZATION_FAILED: _RIGHTS,
 }
-_TRUST = "how this broker is to be trusted stands in a file: --command-config FILE (security.protocol, sasl.*, ssl.*)"
+_TRUST = "name a file with the broker's security settings: --command-config FILE (security.protocol, sasl.*, ssl.*)"
 
 
 _UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
@@ -76,7 +76,7 @@ def hints_for(errors: Iterable[KafkaError], bootstrap: str) -> list[str]:
 
 
 def hint_for(error: KafkaError, bootstrap: str) -> str | None:
-    """What to do next; None where the error says all there is."""
+    """What to do next; None if the error itself says it."""
     if isinstance(error, AuthenticationError):
         return _TRUST
     hint = _HINTS.get(error.code) if error.code is not None else None

@@ -1,4 +1,4 @@
-"""The `fencepost` command: a group whose commands are imported only when they are asked for."""
+"""The `fencepost` command: a group that imports a command when it runs."""
 
 import importlib
 

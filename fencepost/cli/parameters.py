@@ -34,7 +34,7 @@ SETTING = SettingType()
 
 
 def as_mapping(settings: Iterable[Setting]) -> dict[str, str]:
-    """Settings by name. Raises UsageError where one is given twice."""
+    """Settings by name. Raises UsageError for a setting that is given twice."""
     found: dict[str, str] = {}
     for name, value in settings:
         if name in found:
@@ -75,7 +75,7 @@ DURATION = re.compile(
 
 
 class MomentType(click.ParamType):  # type: ignore[type-arg]
-    """A date and time, in UTC where no zone is given; ms since 1970."""
+    """A date and time, in UTC without a time zone, as ms since 1970."""
 
     name = "datetime"
 
@@ -90,12 +90,12 @@ class MomentType(click.ParamType):  # type: ignore[type-arg]
 
 
 class DurationType(click.ParamType):  # type: ignore[type-arg]
-    """How long ago; ms."""
+    """A duration, as ms."""
 
     name = "duration"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Read `2h30m`, `7d`, `2w`, or ISO 8601's P1DT2H, as Kafka's tool has it."""
+        """Read `2h30m`, `7d`, `2w`, or ISO 8601's P1DT2H, as Kafka's tools take it."""
         seconds = _seconds(str(value))
         if seconds is None:
             self.fail(f"{value!r} is no duration; write 90m, 2h30m, 7d, 2w, or PT2H30M", param, ctx)
@@ -124,7 +124,7 @@ class SecondsType(click.ParamType):  # type: ignore[type-arg]
 
 
 def _seconds(text: str) -> float | None:
-    """The seconds that a duration means, None if the text is none."""
+    """A duration in seconds; None if the text is not a duration."""
     found = DURATION.fullmatch(text)
     parts = {name[-1]: float(number) for name, number in (found.groupdict() if found else {}).items() if number}
     if not parts:

@@ -1,4 +1,4 @@
-"""The partitions that a command line means."""
+"""The partitions that a command line names."""
 
 from typing import TYPE_CHECKING
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 
 def chosen_of(places: "Iterable[Place]", partitions: "Collection[TopicPartition]") -> "list[TopicPartition]":
-    """Those of the partitions that the places mean."""
+    """Those of the partitions that the places name."""
     wanted = {*places}
     return [p for p in sorted(partitions) if Place(p.topic, None) in wanted or Place(p.topic, p.partition) in wanted]
 
 
 async def partitions_of(admin: "Admin", places: "tuple[Place, ...]") -> "list[TopicPartition]":
-    """The partitions meant. Raises KafkaError (UNKNOWN_TOPIC_OR_PARTITION)."""
+    """The partitions that the places name. Raises KafkaError (UNKNOWN_TOPIC_OR_PARTITION)."""
     from fencepost.client.admin.client import parts_of
     from fencepost.client.admin.why import check_exists
 

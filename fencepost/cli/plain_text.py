@@ -10,14 +10,14 @@ from typing import Any
 from fencepost.protocol.topics import TopicPartition
 
 CELL_MAX = 249
-"""The longest name a topic can have: such a name is worth nothing cut off."""
+"""The longest name of a topic: a shortened name is useless."""
 
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Columns under their heads, as wide as needed; numbers stand right. What has no head (a remark) may lack."""
+    """Columns under their heads, as wide as needed; numbers are right-aligned. A column without a head may be empty."""
     rows = list(rows)
     texts = [[cell(value) if value or name else "" for name, value in zip(head, row, strict=True)] for row in rows]
     numbers = [all(isinstance(row[i], int) for row in rows) for i in range(len(head))]
@@ -33,7 +33,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def cell(value: object) -> str:
-    """A value on one line: what clients chose may hold anything."""
+    """A value on one line: names that clients choose may contain any character."""
     text = "-" if value is None or value == "" else str(value)
     if not text.isprintable():
         text = text.encode("unicode_escape").decode("ascii")
@@ -56,7 +56,7 @@ def age(seconds: float) -> str:
 
 
 def size(count: int) -> str:
-    """`17 B`, `4.0 KiB`, `1.5 GiB`; a dash where it is not known."""
+    """`17 B`, `4.0 KiB`, `1.5 GiB`; a dash if it is unknown."""
     if count < 0:
         return "-"
     amount, unit = float(count), 0
@@ -91,7 +91,7 @@ def counted(number: int, thing: str) -> str:
 
 
 def places(partitions: Iterable[TopicPartition]) -> str:
-    """`orders:0, orders:3`, as the commands want them."""
+    """`orders:0, orders:3`, as the commands take them."""
     return ", ".join(f"{cell(topic)}:{number}" for topic, number in sorted(partitions))
 
 

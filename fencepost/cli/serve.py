@@ -1,4 +1,4 @@
-"""`fencepost serve`: run one broker until it is asked to stop."""
+"""`fencepost serve`: run one broker until a signal stops it."""
 
 import gc
 import logging
@@ -115,7 +115,7 @@ def _listener(address: str) -> str:
 
 def run_broker(config: "BrokerConfig") -> int:
     """Run a broker in this process; return its exit code."""
-    gc.disable()  # what start-up makes stays; `_tune_collector` looks once when all is there, and goes on from that
+    gc.disable()  # objects of the start stay alive; `_tune_collector` runs the collector once after the start
     import trio
 
     try:
@@ -133,7 +133,7 @@ def run_broker(config: "BrokerConfig") -> int:
 
 
 def _explains_itself(error: BaseException) -> bool:
-    """Whether the text says it all: what the system refused, and what we raise on purpose; a traceback adds nothing."""
+    """Whether the text is enough, without a traceback: errors of the system, and errors that we raise on purpose."""
     return isinstance(error, OSError) or type(error).__module__.startswith("fencepost.")
 
 
@@ -182,7 +182,7 @@ def _tune_collector() -> None:
 
 
 def _process_age_seconds() -> float:
-    """How long this process lives, imports included; where the system does not tell, the CPU time it took so far."""
+    """The age of this process, imports included; its CPU time if the system does not report the age."""
     try:
         fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
         began = int(fields[_START_TIME_FIELD]) / os.sysconf("SC_CLK_TCK")

@@ -1,4 +1,4 @@
-"""Changing settings of topics, brokers and groups, and showing what held before and what holds now."""
+"""Changes of settings of topics, brokers and groups, with the values before and after."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 AT_ONCE = 200
 """How many resources one request names; a topic's settings with their documentation are some 20 KB."""
 WITHOUT_EFFECT = "No effect here"
-"""How a fencepost broker begins to explain a setting that it takes for Kafka's sake only."""
+"""The beginning of a fencepost broker's documentation of a setting that has no effect there."""
 
 
 class Step(NamedTuple):
-    """One setting of one subject: what held, what holds now, and what the broker says that has no effect there."""
+    """One changed setting: the values before and after, and a remark."""
 
     subject: str
     name: str
@@ -34,7 +34,7 @@ class Step(NamedTuple):
 
 
 async def settings_of(admin: "Admin", subject: Mapping[str, Any]) -> "dict[str, ConfigEntry]":
-    """All settings, with what they mean where the broker tells it. Raises KafkaError."""
+    """All settings, with their documentation if the broker supports it. Raises KafkaError."""
     try:
         return await admin.describe_configs(**subject, documentation=True)
     except KafkaError as error:
@@ -46,7 +46,7 @@ async def settings_of(admin: "Admin", subject: Mapping[str, Any]) -> "dict[str, 
 async def settings_of_several(
     admin: "Admin", resources: "Sequence[ConfigResource]"
 ) -> "dict[ConfigResource, dict[str, ConfigEntry]]":
-    """As `settings_of` for many resources, some hundred with each request; without topics deleted meanwhile.
+    """As `settings_of` for many resources, some hundred in each request; without topics deleted meanwhile.
 
     Raises KafkaError.
     """
@@ -83,7 +83,7 @@ async def changed(
     subtract: Mapping[str, str] | None = None,
     dry_run: bool = False,
 ) -> list[Step]:
-    """Change settings of one subject and look before and after. Raises KafkaError."""
+    """Change settings of one resource and return the values before and after. Raises KafkaError."""
     before = await settings_of(admin, subject)
     await admin.incremental_alter_configs(changes, append=append, subtract=subtract, validate_only=dry_run, **subject)
     names = [*changes, *(append or {}), *(subtract or {})]
@@ -107,7 +107,7 @@ def _planned(
     append: Mapping[str, str],
     subtract: Mapping[str, str],
 ) -> str | None:
-    """What holds with the change made, as far as the client can tell: a list's parts, a value, what stands behind."""
+    """The value after the change, as far as the client can know it: a list, a value, or that of the next source."""
     entry = before.get(name)
     if name in append or name in subtract:
         parts = [part for part in ((entry.value if entry else None) or "").split(",") if part]
@@ -127,7 +127,7 @@ def _shown(subject: Mapping[str, Any]) -> str:
 
 
 def is_without_effect(entry: "ConfigEntry") -> bool:
-    """Whether the broker says of a setting that it is taken and does nothing there."""
+    """Whether the broker accepts a setting without effect."""
     return (entry.documentation or "").startswith(WITHOUT_EFFECT)
 
 
@@ -138,13 +138,13 @@ def shown_value(value: str | None, sensitive: bool) -> str:
 
 
 def tell_steps(steps: Sequence[Step], dry_run: bool, as_json: bool) -> None:
-    """Print what was set, or would be."""
+    """Print the changes, or those of a dry run."""
     if as_json:
         tell_json([step_json(step, dry_run) for step in steps])
         return
     click.echo(steps_text(steps))
     if dry_run:
-        click.echo("Nothing was changed; without --dry-run it would be.", err=True)
+        click.echo("Nothing was changed (--dry-run).", err=True)
 
 
 def steps_text(steps: Sequence[Step]) -> str:

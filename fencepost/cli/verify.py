@@ -35,19 +35,19 @@ def verify(directory: Path, topic: str | None, partition: int | None, shallow: b
       indexes      .index, .timeindex, .txnindex and .seal against the batches
       snapshots    producers and open transactions against a replay of the log
       small files  checkpoints, partition.metadata, meta.properties
-      the rest     what a crash or somebody else has left
+      other files  files that a crash or another program left
 
     Each finding is a line: how much it matters, file, byte and offset, what is wrong, what follows from it and what
     to do.
 
     \b
-      damage    something durable is hurt, or is not what was written: exit code 1
-      warning   not as it should be, nothing is lost by it
-      note      what kill -9 or a power cut leaves; the next start clears it up
+      damage    durable data is damaged, or differs from what was written: exit code 1
+      warning   a defect that loses no data
+      note      what kill -9 or a power cut leaves; the next start repairs it
 
     \b
-    A torn end of a log that was not closed in order is a note, as long as it lies above the recovery point: nobody
-    was ever told that it is there. Exit code 0: no damage; 1: damage; 2: wrong usage, no data directory, or one in use.
+    An incomplete end of a log after a crash is a note if it lies above the recovery point: no client got an
+    acknowledgement for it. Exit code 0: no damage; 1: damage; 2: wrong usage, no data directory, or one in use.
 
     \b
     Examples:

@@ -170,13 +170,13 @@ def test_watch_shows_the_open_ones(broker: BrokerProcess, wire: Wire) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "hint"),
     [
-        (("describe", "nobody"), 1, "`fencepost txn list` shows those that are known"),
-        (("why", "nowhere:0"), 1, "there is no such partition"),
+        (("describe", "nobody"), 1, "`fencepost txn list` shows the transactional ids"),
+        (("why", "nowhere:0"), 1, "the topic or partition does not exist"),
         (("why", "orders"), 2, "write it as TOPIC:PARTITION"),
         (("list", "--pattern", "("), 1, "the pattern must match the whole id"),
         (("hanging", "--partition", "0"), 2, "--partition needs --topic"),
         (("list", "--state", "Sleeping"), 2, "preparecommit"),
-        (("producers", "nowhere:0"), 1, "there is no such partition"),
+        (("producers", "nowhere:0"), 1, "the topic or partition does not exist"),
     ],
 )
 def test_errors_say_what_to_do_next(broker: BrokerProcess, words: tuple[str, ...], code: int, hint: str) -> None:

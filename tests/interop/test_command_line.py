@@ -185,7 +185,9 @@ def test_commands_log_in_as_a_file_says(start_kafka: StartKafka, tmp_path: Path,
     guest = Commands(address, "--command-config", str(librdkafka))
     guest.until(lambda found: [one["name"] for one in found] == [name], "topic", "list", f"{name}*")
     denied = guest.run("topic", "delete", name)
-    assert (denied.exit_code, "this needs rights that your user has not" in denied.stderr) == (1, True), denied.output
+    assert (denied.exit_code, "your user is not authorized for this request" in denied.stderr) == (1, True), (
+        denied.output
+    )
     wrong = guest.run("topic", "list", "-X", "sasl.password=wrong")
     assert (wrong.exit_code, "--command-config FILE" in wrong.stderr) == (1, True), wrong.output
     from_file = CliRunner().invoke(cli, ["topic", "list", "--command-config", str(java), "--timeout", "100"])

@@ -28,7 +28,7 @@ def cluster() -> None:
       fencepost cluster set-feature transaction.version 2 --dry-run
     Where are the bytes?
       fencepost cluster log-dirs --by-topic
-    Who leads, what moves?
+    Elect leaders, show reassignments:
       fencepost cluster elect-leaders --all
       fencepost cluster reassignments
 
@@ -40,7 +40,7 @@ def cluster() -> None:
 @cluster.command("describe", short_help="Show the cluster: id, controller, brokers, features, quorum.")
 @broker_options
 def describe_command(broker: Broker) -> None:
-    """Show the cluster: its id, its controller, its brokers, its features, and who keeps the metadata log.
+    """Show the cluster: its id, its controller, its brokers, its features, and the quorum of the metadata log.
 
     \b
     Example:
@@ -57,7 +57,7 @@ def describe_command(broker: Broker) -> None:
 
 
 async def _quorum(admin: "Admin") -> Any:
-    """The quorum of the metadata log, None where the broker tells of none."""
+    """The quorum of the metadata log; None if the broker does not report one."""
     try:
         return await admin.describe_quorum()
     except KafkaError as error:

@@ -18,7 +18,7 @@ ALL_BROKERS = "all"
 
 
 class Subject(NamedTuple):
-    """Whose settings: a topic, a broker by id or all of them, a group."""
+    """A thing with settings: a topic, a broker by id, all brokers, or a group."""
 
     kind: str
     name: str
@@ -33,7 +33,7 @@ class Subject(NamedTuple):
 
 def _subject(kind: str, name: str) -> Subject:
     if kind == "broker" and name != ALL_BROKERS and not (name.isascii() and name.isdigit()):
-        raise click.UsageError(f"{name!r} is no broker; write its id, or `broker all` for what holds for every one")
+        raise click.UsageError(f"{name!r} is not a broker id; give an id, or `broker all` for all brokers")
     return Subject(kind, name)
 
 
@@ -53,7 +53,7 @@ def config() -> None:
       fencepost config set topic orders retention.ms=86400000
       fencepost config set broker all log.retention.ms=86400000 --dry-run
       fencepost config unset group billing consumer.session.timeout.ms
-    What is set anywhere, and what else could be?
+    What is set anywhere, and which settings exist?
       fencepost config list
       fencepost config list --kind broker --all --explain
 
@@ -74,7 +74,7 @@ def get_command(
 ) -> None:
     """Show settings with the place each comes from. KIND is topic, broker or group; `broker all` is every broker.
 
-    Without SETTING it shows what somebody set, with --all every setting. A SETTING may hold * and ?. FROM says where
+    Without SETTING it shows what is set, with --all every setting. A SETTING may hold * and ?. FROM says where
     the value was set: on the topic, on the broker or all brokers at run time, at the broker's start, or nowhere
     (default).
 
@@ -99,7 +99,7 @@ def get_command(
         click.echo(config_text.explained_text(shown) if explain else config_text.entries_text(shown))
     missing = [one for one in settings if "*" not in one and "?" not in one and one not in found]
     if missing:
-        fail(f"{missing[0]!r} is no setting of a {kind}{config_text.nearest(missing[0], found)}")
+        fail(f"{missing[0]!r} is not a setting of a {kind}{config_text.nearest(missing[0], found)}")
 
 
 def _chosen(found: "Mapping[str, ConfigEntry]", names: tuple[str, ...], everything: bool) -> "list[ConfigEntry]":
@@ -188,8 +188,8 @@ def _change(
 def list_command(kinds: tuple[str, ...], everything: bool, explain: bool, broker: Broker) -> None:
     """List the settings of all topics, brokers and groups, with the place each comes from (Kafka 4.1).
 
-    Without --all list what somebody set on a topic, a broker or a group itself, or gave a broker at its start. `get`
-    shows the settings of one of them.
+    Without --all it lists settings of the topics, brokers and groups themselves, and those that a broker was started
+    with. `get` shows the settings of one of them.
 
     \b
     Examples:
@@ -217,7 +217,7 @@ def list_command(kinds: tuple[str, ...], everything: bool, explain: bool, broker
 async def _listed(
     admin: "Admin", kinds: "Sequence[str]", everything: bool
 ) -> "list[tuple[Subject, list[ConfigEntry]]]":
-    """Everything that has settings to show, with those settings."""
+    """All resources with settings to show, with those settings."""
     from fencepost.cli.setting_changes import settings_of_several
     from fencepost.client.admin import ConfigResource, ConfigSource
     from fencepost.client.admin.plan_types import own_source

@@ -1,4 +1,4 @@
-"""`fencepost group`: what consumer groups read, how far they are, and how to move or forget their positions."""
+"""`fencepost group`: show consumer groups, and move or delete their committed offsets."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -29,17 +29,17 @@ TYPES = ("classic", "consumer")
 def group() -> None:
     """Show consumer groups, and move or delete their committed offsets.
 
-    A group is a name under which consumers share the partitions of their topics; its committed offsets say where they
-    go on after a restart.
+    The consumers of a group share the partitions of their topics. After a restart they continue at the committed
+    offsets.
 
     \b
-    Is somebody behind?
-      fencepost group lag billing            records still to come, partition by partition
-    Who reads what?
+    How far behind is a group?
+      fencepost group lag billing            records still to read, by partition
+    Which member reads which partitions?
       fencepost group describe billing
-    Read it all again, or leave something out?
+    Read records again, or skip some?
       fencepost group reset billing orders --to-earliest --dry-run
-    What is there, and what is nobody's any more?
+    Which groups have no members?
       fencepost group list --state Empty
 
     All commands speak Kafka's protocol and work with Apache Kafka too. Exit code 0: done; 1: failed or refused; 2:
@@ -54,8 +54,8 @@ def group() -> None:
 def list_command(states: tuple[str, ...], types: tuple[str, ...], broker: Broker) -> None:
     """List groups with their state.
 
-    Empty means that nobody reads under that name now: its offsets are kept for offsets.retention.minutes (a week),
-    and it can be reset or deleted.
+    A group is Empty when it has no members: the broker keeps its offsets for offsets.retention.minutes (a week). You
+    can reset or delete it.
 
     \b
     Examples:
@@ -137,7 +137,7 @@ def delete_command(group_ids: tuple[str, ...], places: tuple[Place, ...], dry_ru
 
 
 async def _delete(admin: "Admin", group_id: str, dry_run: bool) -> tuple[str, str | None]:
-    """Delete one group; what went, and why it did not."""
+    """Delete one group; returns its description and, if it stays, the reason."""
     try:
         described = await known(admin, group_id)
         count = len(await admin.list_group_offsets(group_id, require_stable=False))
@@ -148,9 +148,9 @@ async def _delete(admin: "Admin", group_id: str, dry_run: bool) -> tuple[str, st
             await admin.delete_groups(group_id)
     except KafkaError as error:
         if error.code is ErrorCode.GROUP_ID_NOT_FOUND:
-            return f"group {cell(group_id)!r}", "there is no such group"
+            return f"group {cell(group_id)!r}", "it does not exist"
         if error.code is ErrorCode.NON_EMPTY_GROUP:
-            return f"group {cell(group_id)!r}", "somebody has joined it"
+            return f"group {cell(group_id)!r}", "a member has joined it"
         raise
     return what, None
 
@@ -158,7 +158,7 @@ async def _delete(admin: "Admin", group_id: str, dry_run: bool) -> tuple[str, st
 async def _delete_offsets(
     admin: "Admin", group_id: str, places: "Iterable[Place]", dry_run: bool
 ) -> list[tuple[str, str | None]]:
-    """Forget some positions; per partition what went, and why it did not."""
+    """Delete committed offsets; returns a description of each and, if it stays, the reason."""
     from fencepost.client.admin import ItemsFailedError
 
     await known(admin, group_id)
@@ -176,7 +176,7 @@ async def _delete_offsets(
         errors = some.errors
     why = {
         ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "members of the group read this topic",
-        ErrorCode.UNSTABLE_OFFSET_COMMIT: "an open transaction holds it; come again when that has ended",
+        ErrorCode.UNSTABLE_OFFSET_COMMIT: "an open transaction holds it; try again when that has ended",
     }
     done = []
     for partition in sorted(chosen):

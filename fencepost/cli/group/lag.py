@@ -1,4 +1,4 @@
-"""`fencepost group lag`: how many records a group has still to get, counted, not guessed."""
+"""`fencepost group lag`: the number of records that a group has still to read."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -28,14 +28,14 @@ MIB = 1 << 20
 )
 @broker_options
 def lag(group_ids: tuple[str, ...], everyone: bool, read_mib: float, broker: Broker) -> None:
-    """Show how many records a group has still to get, by partition.
+    """Show how many records a group has still to read, by partition.
 
-    LAG counts visible committed records only: what a read_committed reader will be given. Transaction markers, aborted
-    records and offsets that compaction has emptied are not counted, though they have offsets. To know that, the batches
-    in between are read, up to --read MiB for each group, the shortest ways first; where that did not suffice, LAG is
-    the number of offsets, an upper bound, written as <=N.
+    LAG counts the records that a read_committed consumer will get. It does not count transaction markers, aborted
+    records and offsets without a record. The command reads the batches to count them, up to --read MiB for each group,
+    the partitions with the smallest lag first. LAG of the other partitions is the number of offsets, an upper bound,
+    written as <=N.
 
-    HELD BACK are offsets that an open transaction keeps from everybody: fencepost txn why TOPIC:PARTITION says whose.
+    HELD BACK are the offsets that an open transaction holds back: fencepost txn why TOPIC:PARTITION names it.
 
     \b
     Examples:
@@ -60,11 +60,9 @@ def lag(group_ids: tuple[str, ...], everyone: bool, read_mib: float, broker: Bro
         return
     if not any(found.values()):
         names = ", ".join(repr(name) for name in found)
-        why = f"{names} has committed nothing and reads nothing" if names else "there is no group"
+        why = f"{names} has committed nothing and reads nothing" if names else "no group exists"
         click.echo(f"No positions: {why}.")
         return
     click.echo(group_text.lag_text(found, read_mib))
     if any(one.lost for lags in found.values() for one in lags):
-        fail(
-            "records were deleted before their group had read them (LOST); retention is shorter than the group is slow"
-        )
+        fail("records were deleted before their group read them (LOST): the group is slower than the topic's retention")

@@ -1,4 +1,4 @@
-"""`fencepost group reset`: let a group go on somewhere else."""
+"""`fencepost group reset`: move the committed offsets of a group."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -91,7 +91,7 @@ def reset(
 
 
 def _one_way(how: dict[str, Any]) -> tuple[str, int]:
-    """The one way that was chosen, with its number."""
+    """The chosen option, with its number."""
     given = [(name, int(value)) for name, value in how.items() if value is not None and value is not False]
     if len(given) != 1:
         names = ", ".join(f"--{name.replace('_', '-')}" for name in how)
@@ -100,7 +100,7 @@ def _one_way(how: dict[str, Any]) -> tuple[str, int]:
 
 
 async def _refuse_if_read(admin: "Admin", group_id: str, bootstrap: str) -> None:
-    """Members would go on where they are, and commit over it. A group that is not there yet may be given a place."""
+    """Refuse a group with members: they would commit their own offsets again. A new group is allowed."""
     found = (await admin.describe_groups(group_id))[group_id]
     if found.members or found.state not in ("Empty", "Dead"):
         from fencepost.cli.plain_text import counted

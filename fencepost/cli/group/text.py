@@ -1,4 +1,4 @@
-"""What `fencepost group` prints about groups, their members, their lag and where they shall go on."""
+"""The output of `fencepost group`: groups, members, lag and new offsets."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -27,7 +27,7 @@ class HistoryText:
         self._rules: dict[bytes, str] = {}
 
     def lines(self, one: "Moment") -> Iterator[str]:
-        """One moment; nothing where it never counted, or has nothing to do with the path that was asked for."""
+        """One moment; nothing if it was not committed, or does not concern the path."""
         entries = [(entry.offset, *self._entry(one, entry.entry)) for entry in one.entries]
         if one.verdict.value != "committed" and not self._everything:
             return
@@ -163,7 +163,7 @@ def moment_json(one: "Moment") -> dict[str, Any]:
 
 
 def _open(record: Any) -> dict[str, Any]:
-    """What a record holds, without what nobody may see."""
+    """The content of a record, without secrets."""
     fields = {name: value for name, value in plain(record).items() if name not in _SECRET}
     if isinstance(record, types.ConfigRecord):
         fields["value"] = open_value(record.name, record.value)

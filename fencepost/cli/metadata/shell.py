@@ -28,23 +28,23 @@ HISTORY = "history"
 @click.option(
     "--at", "offset", type=click.IntRange(min=0), metavar="OFFSET", help="As it was at this offset of the log."
 )
-@click.option("--follow", is_flag=True, help="Go on, and show what changes; without COMMAND, the history.")
+@click.option("--follow", is_flag=True, help="Keep running and show changes; without COMMAND, the history.")
 @click.option("--json", "as_json", is_flag=True, help="history: one JSON object a line.")
 def metadata_shell(directory: Path, words: tuple[str, ...], offset: int | None, follow: bool, as_json: bool) -> None:
     """Walk through the metadata in a data directory: topics, settings, features, access rules, as folders and values.
 
-    DIR is a broker's data directory, or a metadata log's own; of fencepost or of Apache Kafka (KRaft). It is only read,
-    so a broker may run on it. What is seen is what was committed: of a metadata transaction all or nothing, never a
-    part, and nothing of one that is open or was aborted.
+    DIR is a data directory or a metadata log's own directory, of fencepost or of Apache Kafka (KRaft). The command only
+    reads it, so a broker may run on it. It shows committed metadata: a metadata transaction as a whole or not at all,
+    and nothing of open or aborted ones.
 
     \b
       ls [-l] [PATH]...          names; -l also shows values
       cat PATH...                a value, or all of a folder as JSON
       find [PATH] [PATTERN]      paths; PATTERN may hold * and ?
       tree [PATH] [--depth N]    folders and values, drawn
-      history [PATH] [--all]     what changed, by transaction; --all: also what never counted
+      history [PATH] [--all]     what changed, by transaction; --all: also what was not committed
 
-    Without COMMAND it asks for commands, one a line; then there are cd, pwd, at OFFSET, at end, help and exit, too.
+    Without COMMAND it reads commands, one a line; cd, pwd, at OFFSET, at end, help and exit are available too.
 
     \b
     Examples:
@@ -55,7 +55,7 @@ def metadata_shell(directory: Path, words: tuple[str, ...], offset: int | None, 
       fencepost metadata-shell ./data history /topics/orders
       fencepost metadata-shell ./data --follow
 
-    Exit code 0: done; 1: there is no such path or offset, or the log is damaged; 2: wrong usage.
+    Exit code 0: done; 1: the path or offset does not exist, or the log is damaged; 2: wrong usage.
     """
     from fencepost.broker.metadata.reader import MetadataReader, NoMetadataLog
     from fencepost.cli.metadata.tree import NoSuchPath
@@ -82,7 +82,7 @@ def metadata_shell(directory: Path, words: tuple[str, ...], offset: int | None, 
     except MetadataCorrupt as error:
         fail(f"the metadata log is damaged: {error}", f"all that is wrong with it: fencepost verify {directory}")
     except BrokenPipeError:
-        raise  # whoever read the output has enough
+        raise  # the reader of the output closed it
     except OSError as error:
         fail(f"{directory} cannot be read: {error}")
     except KeyboardInterrupt:
@@ -125,7 +125,7 @@ class Shell:
                 self._follower.poll(self._offset)
                 return self._follower.image
             except (NoMetadataLog, MetadataCorrupt, FileNotFoundError):
-                self._follower = None  # the log does not go on from there any more, or is damaged: begin anew to tell
+                self._follower = None  # the log does not continue there, or is damaged: read it again
         self._follower = self._reader.follow_image(self._offset)
         return self._follower.image
 
@@ -162,7 +162,7 @@ class Shell:
         return HistoryText(absolute(self._here, paths[0] if paths else "."), ALL in flags), ALL in flags
 
     def follow(self, words: list[str]) -> None:
-        """Show what a command has to tell, and again whenever that changes; of the history, what is new."""
+        """Print the output of a command, again after each change; of the history, only what is new."""
         if words[0] == HISTORY:
             self._follow_history(words[1:])
         self._check(words)
@@ -207,7 +207,7 @@ class Shell:
         if is_terminal:
             with suppress(ImportError):
                 import readline  # noqa: F401 - lines can be edited then
-            click.echo("The committed metadata, read-only. help tells the commands, exit ends.")
+            click.echo("The committed metadata, read-only. Type help for the commands, exit to end.")
         while True:
             try:
                 line = input(self._prompt()) if is_terminal else _next_line()

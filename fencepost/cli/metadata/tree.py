@@ -24,7 +24,7 @@ Leaf = str | int | float | bool | list[Any] | dict[str, Any] | None
 
 
 class Folder(NamedTuple):
-    """Something with names in it; a child is made when it is asked for, so that large topics cost nothing."""
+    """A folder of names; it creates a child on first use, so that large topics cost nothing."""
 
     names: Callable[[], Iterable[str]]
     child: Callable[[str], "Folder | Leaf"]
@@ -35,7 +35,7 @@ Node = Folder | Leaf
 
 
 class NoSuchPath(Exception):
-    """There is nothing of that name at that offset."""
+    """The name does not exist at that offset."""
 
 
 def spelt(name: str) -> str:
@@ -97,7 +97,7 @@ def _settings(configs: Mapping[str, str]) -> Folder:
 
 
 def open_value(name: str, value: str | None) -> str | None:
-    """A setting's value; Kafka keeps passwords in its metadata as they are, and nobody needs to see them."""
+    """A setting's value, without passwords: Kafka stores them as plain text in its metadata."""
     return HIDDEN if value is not None and is_secret(name, None) else value
 
 

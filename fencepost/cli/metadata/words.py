@@ -17,7 +17,7 @@ WIDE = 100
 
 
 class BadCommand(Exception):
-    """A command that does not exist, or with words that it does not know; the text says what it takes."""
+    """An unknown command or unknown arguments; the text says what is valid."""
 
 
 USAGES = {
@@ -25,7 +25,7 @@ USAGES = {
     "cat": "cat PATH...                        a value, or all of a folder as JSON",
     "find": "find [PATH] [PATTERN]              paths; PATTERN may hold * and ?, and means the name or the whole path",
     "tree": "tree [PATH] [--depth N]            folders and values, drawn",
-    "history": "history [PATH] [--all]             what changed, by transaction; --all: also what never counted",
+    "history": "history [PATH] [--all]             what changed, by transaction; --all: also what was not committed",
 }
 
 

@@ -1,4 +1,4 @@
-"""`fencepost topic`: what topics there are, and how to make, change, empty and remove them."""
+"""`fencepost topic`: show, create, change, trim and delete topics."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -28,15 +28,15 @@ def topic() -> None:
     """Create, show, change, trim and delete topics.
 
     \b
-    What is there?
+    Show topics:
       fencepost topic list
-      fencepost topic describe orders        partitions, leaders, what is set on it
-      fencepost topic offsets orders         where each partition begins and ends
-    A new one?
+      fencepost topic describe orders        partitions, leaders and settings
+      fencepost topic offsets orders         first and last offset of each partition
+    Create a topic:
       fencepost topic create orders --partitions 12 --set retention.ms=86400000
-    Many at once, from a file, all or none?
+    Change many topics at once, from a file, all or none:
       fencepost topic apply topics.toml --dry-run
-    Too much in it?
+    Delete old records:
       fencepost topic trim orders --before 2026-11-01T00:00:00 --dry-run
 
     All commands speak Kafka's protocol and work with Apache Kafka too. Exit code 0: done; 1: failed or refused; 2:
@@ -51,7 +51,7 @@ def topic() -> None:
 def list_command(pattern: str | None, internal: bool, broker: Broker) -> None:
     """List topics, or only those whose names match PATTERN, which may hold * and ?.
 
-    SIZE is what all replicas of a topic take on the brokers' disks; a dash where the brokers do not tell.
+    SIZE is what all replicas of a topic take on the brokers' disks; a dash if the brokers do not report it.
 
     \b
     Examples:
@@ -73,7 +73,7 @@ def list_command(pattern: str | None, internal: bool, broker: Broker) -> None:
 
 
 async def _sizes(admin: "Admin", topics: "Sequence[TopicDescription]") -> dict[str, int]:
-    """Bytes of all replicas by topic; empty where the brokers do not tell."""
+    """Bytes of all replicas by topic; empty if the brokers do not report them."""
     partitions = [TopicPartition(one.name, number) for one in topics for number in range(len(one.partitions))]
     if not partitions:
         return {}
@@ -128,9 +128,9 @@ def describe_command(names: tuple[str, ...], ids: tuple[str, ...], broker: Broke
 
 
 def references(names: "Sequence[str]", ids: "Sequence[str]") -> "list[str | bytes]":
-    """Names as they are, and the ids that are spelt out. Raises UsageError."""
+    """The names, and the ids as bytes. Raises UsageError."""
     if not names and not ids:
-        raise click.UsageError("name a topic, or say --id ID")
+        raise click.UsageError("name a topic, or give --id ID")
     try:
         return [*names, *map(id_of, ids)]
     except ValueError as error:
@@ -239,7 +239,7 @@ def delete_command(
 
 
 def _report(outcomes: "Sequence[Any]", done: str, dry_run: bool, as_json: bool, bootstrap: str) -> None:
-    """Say what became of each topic; exit code 1 where one was refused."""
+    """Print the outcome for each topic; exit code 1 if one was refused."""
     errors = [one.error for one in outcomes if one.error is not None]
     if as_json:
         tell_json([topic_text.outcome_json(one, done, dry_run) for one in outcomes])

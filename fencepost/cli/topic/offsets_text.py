@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Cut(NamedTuple):
-    """A partition whose beginning moves; `error` is why it did not."""
+    """A partition whose log start moves; `error` is why it did not."""
 
     partition: "TopicPartition"
     first: int
@@ -21,7 +21,7 @@ class Cut(NamedTuple):
 
 
 class Extent(NamedTuple):
-    """Where one partition begins and ends; `late` is the first record of a time that was asked for."""
+    """Where one partition begins and ends; `late` is the first record of the requested time or later."""
 
     partition: "TopicPartition"
     first: int

@@ -1,4 +1,4 @@
-"""`fencepost topic offsets` and `trim`: where the records of partitions begin and end, and dropping the oldest."""
+"""`fencepost topic offsets` and `trim`: first and last offsets of partitions, and deletion of the oldest records."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -29,9 +29,9 @@ NONE_SO_LATE = -1
 def offsets(places: tuple[Place, ...], moment: int | None, broker: Broker) -> None:
     """Show where partitions begin and end.
 
-    FIRST is the first offset there is, LSO the last stable offset: read_committed readers get what is below it; END is
-    the high watermark, behind the last record. HELD BACK are offsets between the two, which an open transaction keeps:
-    fencepost txn why says whose. OFFSETS counts from FIRST to END; markers and compacted records count, too.
+    FIRST is the first offset. LSO is the last stable offset: read_committed consumers get the records below it. END is
+    the high watermark, after the last record. HELD BACK are the offsets between LSO and END: fencepost txn why names
+    the transaction that holds them. OFFSETS counts from FIRST to END, with markers and compacted records.
 
     \b
     Examples:
@@ -74,7 +74,7 @@ def trim(
 ) -> None:
     """Delete the oldest records of partitions: all before an offset or a time. This cannot be undone.
 
-    A time deletes everything before the first record of that time or later, and all records where none is as late. A
+    A time deletes all records before the first record of that time or later; if no record is that late, all records. A
     topic that is only compacted is refused. The request is Kafka's DeleteRecords.
 
     \b
@@ -85,7 +85,7 @@ def trim(
     """
     ways = [way for way in (offset, True if everything else None, moment, age_ms) if way is not None]
     if len(ways) != 1:
-        raise click.UsageError("say what goes, by exactly one of --to, --all, --before and --older-than")
+        raise click.UsageError("give exactly one of --to, --all, --before and --older-than")
 
     async def talk(admin: "Admin") -> Any:
         since = moment if age_ms is None else now_ms() - age_ms
@@ -97,9 +97,9 @@ def trim(
     else:
         click.echo(text.cuts_text(cuts))
         if dry_run:
-            click.echo("Nothing was dropped; without --dry-run it would be.", err=True)
+            click.echo("Nothing was deleted (--dry-run).", err=True)
     if any(cut.error for cut in cuts):
-        fail("some partitions were not trimmed; `fencepost topic offsets TOPIC` shows where they begin and end")
+        fail("some partitions were not trimmed; `fencepost topic offsets TOPIC` shows their offsets")
 
 
 async def _trim(

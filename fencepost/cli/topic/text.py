@@ -46,7 +46,7 @@ def _replicas(one: "TopicDescription") -> int:
 
 
 def _lacking(one: "TopicDescription") -> int:
-    """Partitions that nobody leads, or whose replicas are not all in sync."""
+    """Partitions without a leader, or whose replicas are not all in sync."""
     return sum(p.leader < 0 or len(p.isr) < len(p.replicas) for p in one.partitions)
 
 
@@ -121,7 +121,7 @@ def _ids(brokers: "Sequence[int]") -> str:
 
 
 def creation(name: str, made: "CreatedTopic | None", error: "KafkaError | None", lenient: bool) -> Outcome:
-    """What became of a topic that was to be created."""
+    """The outcome of the creation of a topic."""
     if made is not None:
         much = "" if made.partitions < 0 else f" with {counted(made.partitions, 'partition')}"
         return Outcome(name, f"{cell(name)!r}{much}")
@@ -134,7 +134,7 @@ def creation(name: str, made: "CreatedTopic | None", error: "KafkaError | None",
 def deletion(
     ref: str | bytes, there: "Mapping[str, TopicDescription]", error: "KafkaError | None", lenient: bool
 ) -> Outcome:
-    """What became of a topic that was to go."""
+    """The outcome of the deletion of a topic."""
     shown = shown_id(ref) if isinstance(ref, bytes) else ref
     found = next((one for one in there.values() if ref in (one.name, one.topic_id)), None)
     name = shown if found is None else found.name

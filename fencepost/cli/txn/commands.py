@@ -1,4 +1,4 @@
-"""`fencepost txn`: look into transactions, find out who holds readers back, and end what has to be ended."""
+"""`fencepost txn`: show transactions, find those that hold readers back, and abort them."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -39,15 +39,15 @@ def txn() -> None:
     """Show transactions, and end those that hold readers back.
 
     \b
-    A read_committed reader stands still?
-      fencepost txn why orders:3        who holds it back, and what to do about it
-    A producer was fenced, or heard INVALID_PRODUCER_EPOCH?
-      fencepost txn describe ID         who took its identity, when, with which request
-    What is going on at all?
-      fencepost txn watch               a view that renews itself
+    A read_committed consumer makes no progress?
+      fencepost txn why orders:3        which transaction holds it back, and what to do
+    A producer was fenced, or got INVALID_PRODUCER_EPOCH?
+      fencepost txn describe ID         which client fenced it, when, with which request
+    Which transactions are open?
+      fencepost txn watch               a view that refreshes itself
 
-    All commands speak Kafka's protocol and work against Apache Kafka, too; what only fencepost knows (client addresses,
-    causes of fencing) is missing there. Exit code 0: done, 1: it failed or was refused, 2: wrong usage.
+    All commands speak Kafka's protocol and work with Apache Kafka too. Only fencepost reports client addresses and the
+    causes of fencing. Exit code 0: done; 1: failed or refused; 2: wrong usage.
     """
 
 
@@ -66,7 +66,7 @@ def txn() -> None:
     "seconds",
     type=SecondsType(),
     metavar="DURATION",
-    help="Show only transactions open for so many seconds, or for a duration such as 5m.",
+    help="Show only transactions open for this many seconds, or for a duration such as 5m.",
 )
 @broker_options
 def list_command(
@@ -120,7 +120,7 @@ def describe_command(transactional_id: str, broker: Broker) -> None:
 @click.option("--open", "only_open", is_flag=True, help="Show only producers with an open transaction.")
 @broker_options
 def producers_command(partition: "TopicPartition", only_open: bool, broker: Broker) -> None:
-    """Show the producers that a partition remembers, and where their open transactions begin.
+    """Show the producers that a partition knows, and the first offsets of their open transactions.
 
     \b
     Example:
@@ -145,9 +145,9 @@ def producers_command(partition: "TopicPartition", only_open: bool, broker: Brok
 def why_command(partition: "TopicPartition", broker: Broker) -> None:
     """Show which transaction holds a partition's last stable offset, which groups wait, and what to do.
 
-    read_committed readers stop at the first offset of the oldest open transaction. This names that transaction: its
-    producer, its client, how long it is open, what its coordinator says of it; the groups that wait; and the safe
-    remedy as a command to copy.
+    read_committed consumers stop at the first offset of the oldest open transaction. The command shows that
+    transaction: its producer, its client, its age and its coordinator's state. It also shows the groups that wait, and
+    the safe remedy as a command to copy.
 
     \b
     Example:

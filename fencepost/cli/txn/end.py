@@ -1,4 +1,4 @@
-"""`fencepost txn abort` and `fencepost txn hanging`: end transactions by force, never one that lives unasked."""
+"""`fencepost txn abort` and `fencepost txn hanging`: abort transactions, on request only."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -27,8 +27,8 @@ LIVES = "refused: its producer is alive, or the transaction has ended"
 def abort(transactional_id: str, dry_run: bool, even_two_phase: bool, broker: Broker) -> None:
     """Abort the open transaction of a transactional id, and fence its producer.
 
-    The command raises the epoch (InitProducerId). All partitions get an ABORT marker, committed offsets of groups go
-    back, and the old producer is fenced: restart it. A transaction whose outcome is decided cannot be aborted.
+    The command raises the epoch (InitProducerId). All partitions get an ABORT marker, offsets in the transaction are
+    discarded, and the old producer is fenced: restart it. A transaction whose outcome is decided cannot be aborted.
 
     For a transaction that no coordinator knows: fencepost txn hanging --repair.
 
@@ -87,11 +87,11 @@ def hanging(topic: str | None, partition: int | None, seconds: float | None, rep
     """Find hanging transactions, and with --repair abort them.
 
     A transaction hangs when a partition holds it open, it is older than any transaction may get, and its coordinator
-    does not know it, or not with this partition. It holds up read_committed readers for ever. The broker looks for them
-    by itself (transaction.hanging.check.interval.ms) and reports them in its log.
+    does not know it, or not with this partition. It holds read_committed consumers back for ever. A fencepost broker
+    looks for hanging transactions (transaction.hanging.check.interval.ms) and reports them in its log.
 
-    A fencepost broker checks the proof once more in the moment in which it writes the marker, and refuses where a
-    coordinator still owns the transaction: a living one is never aborted. Apache Kafka does not check.
+    A fencepost broker checks again when it writes the marker, and rejects the request if a coordinator owns the
+    transaction. So a live transaction is never aborted. Apache Kafka does not check.
     """
     if partition is not None and topic is None:
         raise click.UsageError("--partition needs --topic")
@@ -124,7 +124,7 @@ def hanging(topic: str | None, partition: int | None, seconds: float | None, rep
         if not repair:
             click.echo(f"To abort them: {_repair_command(broker.bootstrap, topic, partition, seconds)}")
     if any(refused):
-        fail("some were not aborted; `fencepost txn why TOPIC:PARTITION` tells more of each")
+        fail("some were not aborted; `fencepost txn why TOPIC:PARTITION` explains each")
 
 
 async def _places(admin: "Admin", topic: str | None, partition: int | None) -> Any:
@@ -137,7 +137,7 @@ async def _places(admin: "Admin", topic: str | None, partition: int | None) -> A
 
 
 async def _repair(admin: "Admin", one: Any, seconds: float | None) -> str | None:
-    """Abort one, if it hangs still; why it was refused, or None."""
+    """Abort one if it still hangs; returns the reason if it was rejected, otherwise None."""
     try:
         if one not in await admin.find_hanging_transactions([one.partition], older_than=seconds):
             return LIVES

@@ -1,4 +1,4 @@
-"""What `fencepost txn` prints about transactions and those who wait for them."""
+"""The output of `fencepost txn`: transactions, producers and the groups that wait."""
 
 from typing import TYPE_CHECKING
 
@@ -32,12 +32,12 @@ def times_out(listing: "TransactionDescription", now_ms: int) -> str:
 
 
 def open_for(started: "datetime | None", now_ms: int) -> str:
-    """How long ago a transaction began; a dash where none is open."""
+    """The age of an open transaction; a dash if none is open."""
     return "-" if started is None else age(now_ms / 1000 - started.timestamp())
 
 
 def client_of(history: "TransactionHistory | None") -> str:
-    """Whose transaction it is."""
+    """The client of a transaction."""
     if history is None:
         return NO_HISTORY
     host, client_id = history.writer_host or history.owner_host, history.writer_client_id or history.owner_client_id
@@ -98,12 +98,12 @@ def producers_text(producers: "list[ProducerState]", now_ms: int) -> str:
 
 
 def why_text(described: "LastStableOffsetInfo", now_ms: int, bootstrap: str) -> str:
-    """Who holds the last stable offset, and what to do."""
+    """The transaction that holds the last stable offset, and what to do."""
     place = f"{described.partition.topic}:{described.partition.partition}"
     behind = described.high_watermark - described.last_stable_offset
     lines = [f"{place}: last stable offset {described.last_stable_offset}, high watermark {described.high_watermark}"]
     if not described.holders:
-        rest = "nothing holds readers back." if not behind else "what held it back has just ended; ask again."
+        rest = "nothing holds readers back." if not behind else "the last one has just ended; run the command again."
         return "\n".join([*lines, f"No transaction is open here: {rest}"])
     lines.append(f"read_committed readers are held back by {counted(behind, 'offset')}.")
     holder = described.holders[0]
@@ -149,7 +149,7 @@ def _holder(holder: "Holder", now_ms: int) -> list[str]:
 
 
 def _remedy(described: "LastStableOffsetInfo", holder: "Holder", now_ms: int, bootstrap: str) -> list[str]:
-    """What may be done, the safest first, with the command to copy."""
+    """The remedies, the safest first, with the command to copy."""
     topic, partition = described.partition
     known = holder.transaction
     again = command_for(bootstrap, "txn", "why", f"{topic}:{partition}")
@@ -162,7 +162,7 @@ def _remedy(described: "LastStableOffsetInfo", holder: "Holder", now_ms: int, bo
             ]
         case Verdict.UNOWNED:
             return [
-                "The coordinator does not own it, and it is young: it may be ending now. Check again:",
+                "The coordinator does not own it, and it is recent: it may be ending now. Check again:",
                 f"  {again}",
             ]
         case Verdict.COMPLETING:

@@ -1,4 +1,4 @@
-"""`fencepost txn watch`: the open transactions of a cluster, oldest first, in a view that renews itself."""
+"""`fencepost txn watch`: the open transactions of a cluster, oldest first, in a view that refreshes itself."""
 
 import json
 from collections import Counter
@@ -21,7 +21,7 @@ OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort")
 
 
 class View(NamedTuple):
-    """What one look found."""
+    """The state at one refresh."""
 
     now_ms: int
     states: dict[str, int]
@@ -38,9 +38,7 @@ class View(NamedTuple):
     metavar="DURATION",
     help="Refresh this often.",
 )
-@click.option(
-    "--count", type=click.IntRange(min=1), help="Stop after this many refreshes. [default: go on until Ctrl-C]"
-)
+@click.option("--count", type=click.IntRange(min=1), help="Stop after this many refreshes. [default: until Ctrl-C]")
 @click.option(
     "--limit",
     type=click.IntRange(min=1),
@@ -50,7 +48,7 @@ class View(NamedTuple):
 )
 @broker_options
 def watch(interval: float, count: int | None, limit: int, broker: Broker) -> None:
-    """Watch the open transactions: how many ids are in which state, and the oldest of those that are open.
+    """Watch the open transactions: the number of ids in each state, and the oldest open transactions.
 
     With --json each refresh is one line. Press Ctrl-C to stop.
     """

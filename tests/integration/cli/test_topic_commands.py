@@ -97,7 +97,7 @@ def test_errors_are_json_where_json_is_asked_for(broker: BrokerProcess) -> None:
     assert json.loads(absent.stderr) == {
         "error": "UNKNOWN_TOPIC_OR_PARTITION",
         "message": "topic 'nowhere' does not exist (UNKNOWN_TOPIC_OR_PARTITION)",
-        "hint": "there is no such partition or topic; `fencepost topic list` shows what there is, and partitions are"
+        "hint": "the topic or partition does not exist; `fencepost topic list` shows the topics, and partitions are"
         " numbered from 0",
     }
     away = CliRunner().invoke(cli, ["topic", "list", "--json", "--timeout", "0.5s", "--bootstrap", "127.0.0.1:1"])
@@ -158,7 +158,7 @@ def test_partitions_grow_and_never_shrink(broker: BrokerProcess) -> None:
     assert topic(broker, "add-partitions", "growing", "--to", "6").exit_code == 0
     refused = topic(broker, "add-partitions", "growing", "--to", "3")
     assert (refused.exit_code, "INVALID_PARTITIONS" in refused.stderr) == (1, True)
-    assert "partitions can be added, and never taken away" in refused.stderr
+    assert "partitions can be added, but not removed" in refused.stderr
     assert len(told(broker, "describe", "growing")[0]["partitions"]) == 6
 
 
@@ -245,7 +245,7 @@ def test_trim_drops_what_is_old_and_nothing_else(broker: BrokerProcess, wire: Wi
         (("trim", "t", "--all", "--to", "3"), "exactly one of"),
         (("describe", "--id", "short"), "is no topic id"),
         (("describe", "--id", "-0xkD3nQSGmvTAAxPcXQAA", "--id", "-"), "'-' is no topic id"),
-        (("delete",), "name a topic, or say --id ID"),
+        (("delete",), "name a topic, or give --id ID"),
         (("offsets", "t:x"), "write TOPIC or TOPIC:PARTITION"),
     ],
 )
