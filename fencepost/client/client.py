@@ -1,5 +1,6 @@
 """The client: one cluster, one nursery, and everything that is opened from it."""
 
+import asyncio
 import random as random_module
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -26,6 +27,7 @@ from fencepost.client.keywords import ClientOptions, ConsumerOptions, ProducerOp
 from fencepost.client.network.cluster import Cluster
 from fencepost.client.network.security import ssl_context
 from fencepost.client.network.wire import Dial, open_socket
+from fencepost.client.own_task import OwnTask
 
 if TYPE_CHECKING:
     from fencepost.client.admin import Admin
@@ -113,7 +115,8 @@ class Client:
             raise FatalError(_NEEDS_LOOP) from None
         if self._opened_cluster is not None:
             raise RuntimeError("a Client can be opened only once")
-        self._nursery_manager = anyio.create_task_group()
+        in_asyncio = anyio.get_cancelled_exc_class() is asyncio.CancelledError
+        self._nursery_manager = OwnTask() if in_asyncio else anyio.create_task_group()
         nursery = await self._nursery_manager.__aenter__()
         self._background = Background(nursery)
         self._opened_cluster = Cluster(

@@ -210,6 +210,7 @@ class AdminRequests:
 
     async def retry(self, attempt: Callable[[], Awaitable[T]], what: str) -> T:
         """Repeat `attempt` while it raises RetriableError, until `default_api_timeout` ends."""
+        self.cluster.check_loop()
         return await self.cluster.policy.run(attempt, what=what)
 
     @property

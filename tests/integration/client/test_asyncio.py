@@ -1,51 +1,16 @@
-"""The client under asyncio: the same classes, with asyncio's cancellation, timeouts and ends."""
+"""The client under asyncio: the same classes, with asyncio's cancellation and timeouts."""
 
 import asyncio
-import contextvars
-import gc
-import os
 import random
-import threading
-from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import pytest
-import trio
 
 from fencepost import AbortableError, Client, Consumer, KafkaError, TopicPartition
+from tests.integration.client.asyncio_kit import WAIT_S, committed_values, create, run
 from tests.kit.broker_process import BrokerProcess
 
-WAIT_S = 100.0
 FEW_MS = 0.004
-
-
-def run(main: Coroutine[Any, Any, Any]) -> None:
-    """Run it to its end, with a deadline, and see that neither a task nor a socket is left."""
-
-    async def bounded() -> None:
-        async with asyncio.timeout(WAIT_S):
-            await main
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-
-    gc.collect()
-    before = len(os.listdir("/proc/self/fd")) if os.path.exists("/proc/self/fd") else 0
-    asyncio.run(bounded())
-    gc.collect()
-    assert not before or len(os.listdir("/proc/self/fd")) <= before
-
-
-async def create(kafka: Client, *topics: str, partitions: int = 1) -> None:
-    async with kafka.admin() as admin:
-        for topic in topics:
-            await admin.create_topic(topic, partitions=partitions)
-
-
-async def committed_values(kafka: Client, topic: str) -> list[bytes | None]:
-    found: list[bytes | None] = []
-    async with kafka.consumer(topic) as consumer:
-        async for batch in consumer.read_to_end():
-            found += [record.value for record in batch]
-    return found
 
 
 def test_all_classes(address: str, name: str) -> None:
@@ -55,7 +20,7 @@ def test_all_classes(address: str, name: str) -> None:
             await create(kafka, source, target, partitions=2)
             async with kafka.admin() as admin:
                 assert {source, target} <= set(await admin.list_topics())
-                assert await admin.group_lag(name) is not None
+                assert await admin.describe_group_lag(name) is not None
             async with kafka.producer() as producer:
                 place = await producer.send(source, b"0", key=b"0")
                 assert place.offset == 0
@@ -144,8 +109,10 @@ def test_a_transaction_that_is_cancelled_is_whole_or_gone(address_of_both: str, 
                             await txn.send(name, b"%d" % number)
 
                     task = asyncio.create_task(one())
-                    await asyncio.sleep(chance.random() * FEW_MS)
-                    asked = task.cancel()
+                    asked = False
+                    if number % 5:
+                        await asyncio.sleep(chance.random() * FEW_MS)
+                        asked = task.cancel()
                     again = asked and chance.random() < 0.5
                     if again:
                         await asyncio.sleep(0)
@@ -162,6 +129,7 @@ def test_a_transaction_that_is_cancelled_is_whole_or_gone(address_of_both: str, 
             found = await committed_values(kafka, name)
         assert sorted(int(value or b"") for value in found) == sorted([*known, *known])
         assert cancelled > 10
+        assert len(known) >= 30
 
     run(main())
 
@@ -213,97 +181,6 @@ def test_errors_are_the_same_and_stand_alone(address: str, name: str) -> None:
     run(main())
 
 
-def test_what_fails_in_the_background_ends_the_block(address: str) -> None:
-    async def fail() -> None:
-        raise ZeroDivisionError
-
-    async def main() -> None:
-        with pytest.raises(ZeroDivisionError):  # noqa: PT012 - as a program has it
-            async with Client(address) as kafka:
-                kafka._tasks.start_soon(fail)
-                await asyncio.sleep(WAIT_S)
-        assert asyncio.current_task().cancelling() == 0  # type: ignore[union-attr]
-
-    run(main())
-
-
-def test_a_client_is_for_the_loop_that_opened_it(address: str, name: str) -> None:
-    told: list[str] = []
-
-    async def use(*calls: Callable[[], Awaitable[Any]]) -> None:
-        for call in calls:
-            with pytest.raises(
-                RuntimeError, match=r"opened in another event loop.*`from fencepost import Client`"
-            ) as wrong:
-                await call()
-            told.append(str(wrong.value))
-
-    async def main() -> None:
-        async with Client(address) as kafka:
-            await create(kafka, name)
-            async with (
-                kafka.producer() as producer,
-                kafka.consumer(name) as consumer,
-                kafka.admin() as admin,
-                kafka.transactional_producer(name) as sender,
-                sender.transaction() as txn,
-            ):
-                calls: list[Callable[[], Awaitable[Any]]] = [
-                    lambda: producer.send(name, b"x"),
-                    lambda: producer.send_many(name, [(None, b"x")]),
-                    lambda: txn.send(name, b"x"),
-                    lambda: anext(consumer.batches()),
-                    lambda: anext(aiter(consumer)),
-                    admin.list_topics,
-                    lambda: kafka.producer().__aenter__(),
-                ]
-                await asyncio.to_thread(asyncio.run, use(*calls))
-                await asyncio.to_thread(trio.run, use, *calls)
-            assert await committed_values(kafka, name) == []
-
-    run(main())
-    assert len(told) == 14
-    assert all("`from fencepost import Client`" in one for one in told)
-
-
-def test_a_trio_client_says_so_under_asyncio(address: str) -> None:
-    async def main() -> None:
-        async with Client(address) as kafka, kafka.admin() as admin:
-
-            async def other() -> None:
-                with pytest.raises(RuntimeError, match="opened in another event loop"):
-                    await admin.list_topics()
-
-            await trio.to_thread.run_sync(asyncio.run, other())
-
-    trio.run(main)
-
-
-def test_several_clients_and_context_variables(address: str, name: str) -> None:
-    who = contextvars.ContextVar("who", default="nobody")
-    seen: list[str] = []
-
-    def serialize(value: str) -> bytes:
-        seen.append(who.get())
-        return value.encode()
-
-    async def main() -> None:
-        async with Client(address) as one, Client(address) as other:
-            await create(one, name)
-            async with one.producer(value_serializer=serialize) as first, other.producer() as second:
-
-                async def send(me: str) -> None:
-                    who.set(me)
-                    await first.send(name, me)
-                    await second.send(name, me.encode())
-
-                await asyncio.gather(send("ann"), send("bob"))
-        assert sorted(seen) == ["ann", "bob"]
-        assert threading.active_count() == 1 or not [t for t in threading.enumerate() if "fencepost" in t.name]
-
-    run(main())
-
-
 def test_callbacks_are_awaited(address: str, name: str) -> None:
     given: list[frozenset[TopicPartition]] = []
 
@@ -321,35 +198,6 @@ def test_callbacks_are_awaited(address: str, name: str) -> None:
 
     run(main())
     assert given == [frozenset({TopicPartition(name, 0)})]
-
-
-def test_a_loop_that_ends_lets_the_client_abort(address: str, name: str) -> None:
-    async def main() -> None:
-        opened = asyncio.Event()
-
-        async def work() -> None:
-            async with (
-                Client(address) as kafka,
-                kafka.transactional_producer(name) as producer,
-                producer.transaction() as txn,
-            ):
-                await txn.send(name, b"never")
-                opened.set()
-                await asyncio.sleep(WAIT_S)
-
-        async with Client(address) as kafka:
-            await create(kafka, name)
-        main.task = asyncio.create_task(work())  # type: ignore[attr-defined] # asyncio.run cancels it with the rest
-        await opened.wait()
-
-    async def look() -> None:
-        async with Client(address) as kafka, kafka.admin() as admin:
-            [left] = [one for one in await admin.list_transactions() if one.transactional_id == name]
-            assert left.state in ("CompleteAbort", "PrepareAbort", "Empty")
-            assert await committed_values(kafka, name) == []
-
-    asyncio.run(main())
-    run(look())
 
 
 def test_the_broker_is_killed_and_comes_back(tmp_path: Any, name: str) -> None:

@@ -18,8 +18,8 @@ SAYS = {
     "administration": r"INVALID_TOPIC_EXCEPTION\ncreated: admin-orders, admin-payments\n(.*\n)*cleaned up\n",
     "without_trio": r"2000 records there and back, and no more\n",
 }
-OTHERS = {"__init__", "two_phase_commit"}
-"""The latter is a library, and has tests of its own."""
+OTHERS = {"__init__", "fastapi_service", "two_phase_commit"}
+"""A service and a library, which have tests of their own."""
 
 
 @pytest.fixture(scope="module")
