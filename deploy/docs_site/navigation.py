@@ -9,6 +9,7 @@ GUIDES: list[dict[str, Any]] = [
     {
         "Use it": [
             {"Client": "client.md"},
+            {"Example programs": "examples.md"},
             {"Schema registry": "schema-registry.md"},
             {"Spark": "spark.md"},
             {"Test your code": "testing.md"},

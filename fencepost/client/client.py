@@ -126,7 +126,7 @@ class Client:
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool:
+    ) -> None:
         assert self._opened_cluster is not None
         assert self._background is not None
         assert self._nursery_manager is not None
@@ -135,15 +135,15 @@ class Client:
         cancelled = error is not None and _only_cancelled(error)
         try:
             if cancelled:
-                return bool(await self._nursery_manager.__aexit__(kind, error, trace))
-            await self._nursery_manager.__aexit__(None, None, None)
+                await self._nursery_manager.__aexit__(kind, error, trace)
+            else:
+                await self._nursery_manager.__aexit__(None, None, None)
         except BaseExceptionGroup as group:
             if error is not None and not cancelled:
                 raise BaseExceptionGroup("the program and its client failed", [error, group]) from None
             if len(group.exceptions) == 1 and not isinstance(group.exceptions[0], BaseExceptionGroup):
                 raise group.exceptions[0] from None
             raise
-        return False
 
     @property
     def _cluster(self) -> Cluster:

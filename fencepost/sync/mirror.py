@@ -122,12 +122,12 @@ def _enter(self: Mirror) -> Any:
 
 def _exit(
     self: Mirror, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-) -> bool | None:
+) -> None:
     """Close it; an exception of the block, Ctrl-C too, ends it as the async one is ended."""
     try:
         if error is None and isinstance(self._entered, Mirror):
             self._entered._settle()
-        return _leave(self, kind, error, trace)
+        _leave(self, kind, error, trace)
     except BaseException as wrong:
         if not self._ending:  # what was handed over last is wrong, or Ctrl-C came before the end had begun
             _leave(self, type(wrong), wrong, wrong.__traceback__)
@@ -139,13 +139,12 @@ def _exit(
 
 def _leave(
     self: Mirror, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-) -> bool:
-    async def leave() -> bool | None:
+) -> None:
+    async def leave() -> None:
         self._ending = True
-        swallowed: bool | None = await self._inner.__aexit__(kind, error, trace)
-        return swallowed
+        await self._inner.__aexit__(kind, error, trace)
 
-    return bool(self._loop.call(leave))
+    self._loop.call(leave)
 
 
 def _iterate(self: Mirror) -> "Stream":

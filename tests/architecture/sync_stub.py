@@ -213,7 +213,7 @@ def class_text(writer: Writer, name: str, kind: type) -> str:
         body += f"\n    def __enter__(self) -> {'Self' if own else enters}: ..."
         body += (
             "\n    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,"
-            " trace: TracebackType | None) -> bool | None: ..."
+            " trace: TracebackType | None) -> None: ..."
         )
     if iterates is not None:
         body += f"\n    def __iter__(self) -> {iterates}: ..."
