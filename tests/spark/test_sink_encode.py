@@ -115,7 +115,7 @@ def test_batches_are_filled_up_to_their_size_and_a_larger_record_goes_alone() ->
     parts = encoded(encoder("value", partitions=1, batch_size=5000), frame(value=values))
     assert [part.records for part in parts] == [2, 2, 2, 2, 2, 1, 1]
     assert all(len(part.data) < 5000 for part in parts if part.records == 2)
-    packed = encoded(encoder("value", partitions=1, compression_type="zstd"), frame(value=values))
+    packed = encoded(encoder("value", partitions=1, compression="zstd"), frame(value=values))
     assert sum(len(part.data) for part in packed) < 2000
     assert [record.value for _, _, record in records_of(packed)] == values.to_pylist()
 

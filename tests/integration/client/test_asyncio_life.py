@@ -167,10 +167,15 @@ def test_a_loop_that_ends_under_a_client_commits_nothing(address: str, name: str
 
 
 OPEN = """
-import asyncio, sys
+import asyncio, signal, sys
 from fencepost import Client
 
+def show_tasks():
+    for task in asyncio.all_tasks():
+        task.print_stack()
+
 async def main(address, name):
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, show_tasks)
     async with Client(address) as kafka, kafka.consumer(name, group=name) as consumer:
         async with kafka.transactional_producer(name) as producer, producer.transaction() as txn:
             await txn.send(name, b"never")
@@ -180,6 +185,17 @@ async def main(address, name):
 
 asyncio.run(main(*sys.argv[1:]))
 """
+
+
+def ended(program: "subprocess.Popen[str]") -> str:
+    """What the program wrote to stderr until it ended. A program that does not end shows its tasks and is killed."""
+    try:
+        return program.communicate(timeout=WAIT_S)[1]
+    except subprocess.TimeoutExpired:
+        program.send_signal(signal.SIGUSR1)
+        time.sleep(1)
+        program.kill()
+        pytest.fail(f"the program did not end within {WAIT_S} s; its tasks: {program.communicate()[1]}")
 
 
 def test_ctrl_c_aborts_and_leaves(address: str, name: str) -> None:
@@ -203,7 +219,7 @@ def test_ctrl_c_aborts_and_leaves(address: str, name: str) -> None:
         assert program.stdout is not None
         assert program.stdout.readline() == "open\n"
         program.send_signal(signal.SIGINT)
-        _, said = program.communicate(timeout=WAIT_S)
+        said = ended(program)
     assert said.rstrip().endswith("KeyboardInterrupt")
     assert "destroyed" not in said
     assert "ResourceWarning" not in said
