@@ -170,6 +170,8 @@ OPEN = """
 import asyncio, signal, sys
 from fencepost import Client
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's job in the background inherits "ignore"
+
 def show_tasks():
     for task in asyncio.all_tasks():
         task.print_stack()
