@@ -69,12 +69,18 @@ async def shielded(seconds: float, work: Callable[[], Awaitable[Any]]) -> BaseEx
         await run()
         return None
     task = asyncio.create_task(run())
-    cancelled: BaseException | None = None
+    cancelled = await wait_in_spite_of_cancellation(task)
+    task.result()
+    return cancelled
+
+
+async def wait_in_spite_of_cancellation(task: "asyncio.Task[None]") -> asyncio.CancelledError | None:
+    """Wait until an asyncio task is done. Returns the last cancellation meanwhile, for the caller to raise."""
+    cancelled: asyncio.CancelledError | None = None
     while not task.done():
         try:
             with anyio.CancelScope(shield=True):
                 await asyncio.wait([task])
         except asyncio.CancelledError as error:
             cancelled = error
-    task.result()
     return cancelled

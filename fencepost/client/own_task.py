@@ -9,6 +9,8 @@ from types import TracebackType
 import anyio
 from anyio.abc import TaskGroup
 
+from fencepost.client.background import wait_in_spite_of_cancellation
+
 
 class OwnTask:
     """`async with OwnTask() as group`. What fails in it cancels the task that entered, and the block raises it."""
@@ -34,13 +36,7 @@ class OwnTask:
         """Wait for all tasks of the group. Raises what they raised, or else the cancellation that came meanwhile."""
         assert self._task is not None
         self._leave.set()
-        cancelled: BaseException | None = None
-        while not self._task.done():
-            try:
-                with anyio.CancelScope(shield=True):
-                    await asyncio.wait([self._task])
-            except asyncio.CancelledError as again:
-                cancelled = again
+        cancelled = await wait_in_spite_of_cancellation(self._task)
         if self._has_cancelled and self._owner is not None:
             self._owner.uncancel()
         self._task.result()
