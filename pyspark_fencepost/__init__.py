@@ -1,4 +1,4 @@
-"""Lets Spark find the data source "fencepost" by itself: it looks into every module whose name begins with pyspark_."""
+"""Registers the data source "fencepost" with Spark, which imports every module whose name begins with pyspark_."""
 
 from fencepost.spark_connector.data_source import FencepostDataSource as DefaultSource
 

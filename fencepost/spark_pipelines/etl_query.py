@@ -37,8 +37,8 @@ def etl(
     `checkpoint`. The number of the micro-batch is committed in the same transaction as the records.
 
     `target` None means that the column `topic` names each record's topic. With `every` ("10 seconds") the query runs
-    for ever. Without it the query ends after the records that were committed at its start. `max_records` limits a
-    micro-batch. `sink` holds further options of the sink.
+    until it is stopped. Without it the query ends after the records that were committed at its start. `max_records`
+    limits a micro-batch. `sink` holds further options of the sink.
 
     Raises PipelineError for a shape that Spark rejects or whose columns cannot become records.
     """
@@ -67,13 +67,13 @@ def require_record_columns(records: Any, target: str | None) -> None:
     columns = list(records.columns)
     unknown = [name for name in columns if name not in SINK_COLUMNS]
     if "value" not in columns or unknown:
-        what = f"column {unknown[0]} is none of a record's" if unknown else "there is no column value"
+        what = f"a record has no column {unknown[0]}" if unknown else "the column value is missing"
         raise PipelineError(
-            f"{what}: the shape gives {', '.join(columns) or 'nothing'}. A record is made of value and, if you like,"
-            " key, headers, partition and topic; to_json(struct(...)) AS value makes one of several columns"
+            f"{what}: the shape returns {', '.join(columns) or 'no column'}. A record needs value; key, headers,"
+            " partition and topic are optional. to_json(struct(...)) AS value makes one column of several"
         )
     if target is None and "topic" not in columns:
-        raise PipelineError("where to? Name a target topic, or give a column topic")
+        raise PipelineError("the records have no target: name a topic, or add a column topic")
 
 
 def _options(kafka: Mapping[str, Any]) -> dict[str, str]:

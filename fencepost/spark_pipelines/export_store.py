@@ -99,7 +99,7 @@ class ExportStore:
         others = sorted(child.name for child in self.target.iterdir() if not child.name.startswith(("_", ".")))
         if others:
             raise PipelineError(
-                f"{self.target} holds {others[0]}, which is none of an export's files: name an empty directory"
+                f"{self.target} holds {others[0]}, which is not a file of an export: name an empty directory"
             )
         return None
 

@@ -42,15 +42,15 @@ def export(
     A batch covers about `batch_records` offsets. With `follow_seconds` the export continues and looks for new records
     in this interval, until `stop` returns true. After a restart it continues after the last published batch. It needs
     the same topics and shape then. `kafka` holds Kafka's dotted names, at least "bootstrap.servers". A thread calls
-    `advance` with the number of finished tasks and of all tasks of the present batch.
+    `advance` with the number of finished tasks and of all tasks of the current batch.
 
     Raises PipelineError if the target belongs to another export, or if the cluster or a topic is another one than at
-    the start. The export checks this before and after each batch, and publishes no batch with records of two topics of
-    one name. Spark raises an error if records were deleted before their export, unless `fail_on_data_loss` is false.
-    Raises BrokerError.
+    the start. The export checks this before and after each batch, and publishes no batch with records of two topics
+    with one name. Spark raises an error if records were deleted before their export, unless `fail_on_data_loss` is
+    false. Raises BrokerError.
     """
     if batch_records < 1:
-        raise ValueError("batch_records counts records: 1 at least")
+        raise ValueError("batch_records must be at least 1")
     store = ExportStore.open(target)
     try:
         work = _Export(spark, store, topics, dict(kafka), shape or Shape(), headers, fail_on_data_loss)
@@ -106,7 +106,7 @@ class _Export:
         self._identity = _identity(kafka, self._topics)
         self._last = store.last()
         if self._last is not None:
-            self._same_as(self._last)
+            self._check_unchanged(self._last)
 
     def batch(self, most: int) -> Manifest | None:
         """Read, stage and publish the next batch; None if no visible record is left now."""
@@ -166,7 +166,7 @@ class _Export:
         return found
 
     def _check_topics(self, staging: Path) -> None:
-        """Delete the staged batch and raise PipelineError if a topic was created again while it was read."""
+        """Delete the staged batch and raise PipelineError if a topic was created again while the batch was read."""
         cluster = Cluster(self._connection)
         try:
             self._same_topics(cluster)
@@ -191,18 +191,21 @@ class _Export:
         }
         return reader.options(**options).load()
 
-    def _same_as(self, last: Manifest) -> None:
+    def _check_unchanged(self, last: Manifest) -> None:
         """Raise PipelineError if topics, shape, cluster or topic ids differ from the last batch's."""
         differs = [name for name, value in self._what.items() if last.what.get(name) != value]
         if differs:
             name = differs[0]
             raise PipelineError(
-                f"{self._store.target} was begun with {name} = {last.what.get(name)!r}, and now it is"
-                f" {self._what[name]!r}: go on with the same, or export into another directory"
+                f"{self._store.target} was started with {name} = {last.what.get(name)!r}, but this export has"
+                f" {self._what[name]!r}: use the first value again, or export into another directory"
             )
         cluster_id, topic_ids = self._identity
         if last.cluster_id != cluster_id:
-            raise PipelineError(f"{self._store.target} was begun with cluster {last.cluster_id}, this is {cluster_id}")
+            raise PipelineError(
+                f"{self._store.target} was started with cluster {last.cluster_id}, but this is cluster {cluster_id}:"
+                " export into another directory"
+            )
         for name, topic_id in topic_ids.items():
             if last.topic_ids.get(name) not in (None, "", topic_id):
                 raise _recreated(name, "since the last export")
@@ -218,8 +221,8 @@ def _identity(kafka: Mapping[str, Any], topics: Sequence[str]) -> tuple[str, dic
 
     from fencepost.client import Client, ItemsFailedError
 
-    async def ask() -> list[tuple[str, dict[str, str]]]:
-        answers = []
+    async def describe() -> list[tuple[str, dict[str, str]]]:
+        found = []
         async with Client.from_config(dict(kafka)) as client, client.admin() as admin:
             cluster_id = (await admin.describe_cluster()).cluster_id
             try:
@@ -227,10 +230,10 @@ def _identity(kafka: Mapping[str, Any], topics: Sequence[str]) -> tuple[str, dic
             except* ItemsFailedError as group:
                 raise PipelineError(f"{group.exceptions[0]}") from None
             ids = {name: one.topic_id.hex() if any(one.topic_id) else "" for name, one in described.items()}
-            answers.append((cluster_id or "", ids))
-        return answers
+            found.append((cluster_id or "", ids))
+        return found
 
-    return trio.run(ask)[0]
+    return trio.run(describe)[0]
 
 
 def _files(staging: Path) -> dict[str, int]:

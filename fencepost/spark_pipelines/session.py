@@ -14,7 +14,7 @@ from typing import Any
 
 from fencepost.spark_pipelines.errors import INSTALL_SPARK, MissingPartError
 
-LEAST_JAVA = 17
+MIN_JAVA = 17
 _VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
 
 
@@ -26,13 +26,13 @@ def need_spark() -> None:
     java = java_command()
     if java is None:
         raise MissingPartError(
-            f"Spark needs Java {LEAST_JAVA} or newer, and there is none: neither JAVA_HOME nor java on the PATH.\n"
+            f"Spark needs Java {MIN_JAVA} or newer, and there is none: neither JAVA_HOME nor java on the PATH.\n"
             "  Debian, Ubuntu: apt install openjdk-17-jre-headless;  macOS: brew install openjdk@17"
         )
     found = java_version(java)
-    if found is not None and found < LEAST_JAVA:
+    if found is not None and found < MIN_JAVA:
         raise MissingPartError(
-            f"Spark needs Java {LEAST_JAVA} or newer, but {java} is Java {found}: set JAVA_HOME to a newer one"
+            f"Spark needs Java {MIN_JAVA} or newer, but {java} is Java {found}: set JAVA_HOME to a newer one"
         )
 
 
@@ -107,7 +107,7 @@ def cause_of(error: BaseException) -> str | None:
         return None
     lines = [line.strip() for line in str(error).splitlines()]
     raised = [found for line in lines if (found := _ERROR_LINE.match(line)) and not _TRACE.match(line)]
-    ours = [found for found in raised if not found[0].startswith(("org.apache", "java.", "py4j"))]
-    if ours:
-        return f"{ours[-1][2]}"
+    python_errors = [found for found in raised if not found[0].startswith(("org.apache", "java.", "py4j"))]
+    if python_errors:
+        return f"{python_errors[-1][2]}"
     return next((line for line in lines if line), type(error).__name__)

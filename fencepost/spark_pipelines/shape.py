@@ -33,7 +33,7 @@ class Shape:
         if len(given) > 1:
             raise PipelineError(f"say one of select, sql and function; given are {' and '.join(given)}")
         if self.sql is not None and self.where is not None:
-            raise PipelineError("say the condition within the SQL: where does not go with sql")
+            raise PipelineError("where cannot be combined with sql: write the condition in the SQL")
 
     @property
     def changes_columns(self) -> bool:
@@ -55,11 +55,11 @@ class Shape:
         except PySparkException as error:
             columns = ", ".join(frame.columns)
             first = str(error).partition("\n")[0]
-            raise PipelineError(f"Spark does not take this: {first}\n  The columns are: {columns}") from None
+            raise PipelineError(f"Spark rejects the shape: {first}\n  The columns are: {columns}") from None
         if self.function is not None:
             shaped = self.function(frame)
             if not hasattr(shaped, "columns"):
-                raise PipelineError(f"the function returned {type(shaped).__name__}, a DataFrame is needed")
+                raise PipelineError(f"the function returned {type(shaped).__name__}, but it must return a DataFrame")
             return shaped
         return frame
 
@@ -67,16 +67,16 @@ class Shape:
 def expressions(text: str) -> list[str]:
     """Split at commas outside of parentheses and quotes: `key, concat(a, b) AS value` gives two expressions."""
     parts, depth, quote, began = [], 0, "", 0
-    for at, sign in enumerate(text):
+    for at, char in enumerate(text):
         if quote:
-            quote = "" if sign == quote and text[at - 1] != "\\" else quote
-        elif sign in "'\"`":
-            quote = sign
-        elif sign in "([{":
+            quote = "" if char == quote and text[at - 1] != "\\" else quote
+        elif char in "'\"`":
+            quote = char
+        elif char in "([{":
             depth += 1
-        elif sign in ")]}":
+        elif char in ")]}":
             depth -= 1
-        elif sign == "," and depth == 0:
+        elif char == "," and depth == 0:
             parts.append(text[began:at])
             began = at + 1
     parts.append(text[began:])
@@ -90,7 +90,7 @@ def function_of(text: str) -> Callable[[Any], Any]:
     """The function named by `module:name` or `path/to/file.py:name`. Raises PipelineError."""
     place, colon, name = text.rpartition(":")
     if not colon or not place or not name:
-        raise PipelineError(f"{text!r} names no function: write it as MODULE:FUNCTION or FILE.py:FUNCTION")
+        raise PipelineError(f"{text!r} is not the name of a function: write it as MODULE:FUNCTION or FILE.py:FUNCTION")
     if place.endswith(".py"):
         path = Path(place).resolve()
         if not path.is_file():
@@ -103,9 +103,9 @@ def function_of(text: str) -> Callable[[Any], Any]:
     try:
         module = importlib.import_module(module_name)
     except ImportError as error:
-        raise PipelineError(f"{place} cannot be imported: {error}; modules are looked for in {folder}, too") from error
+        raise PipelineError(f"{place} cannot be imported: {error}; {folder} is searched, too") from error
     function = getattr(module, name, None)
     if not callable(function):
-        there = ", ".join(key for key, value in vars(module).items() if callable(value) and not key.startswith("_"))
-        raise PipelineError(f"{place} has no function {name}; there are: {there or 'none'}")
+        known = ", ".join(key for key, value in vars(module).items() if callable(value) and not key.startswith("_"))
+        raise PipelineError(f"{place} has no function {name}; its functions are: {known or 'none'}")
     return function  # type: ignore[no-any-return]

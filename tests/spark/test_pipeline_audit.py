@@ -132,18 +132,18 @@ def old_epoch_again(log: TakenApart) -> None:
 @pytest.mark.parametrize(
     ("spoil", "expected", "says"),
     [
-        (twice_as_it_was, {Rule.DENSE, Rule.ONCE}, "stands here again; it was written at offset"),
+        (twice_as_it_was, {Rule.DENSE, Rule.ONCE}, "is here a second time; the first is at offset"),
         (written_twice, {Rule.ONCE}, "sequence 2 of producer"),
         (commit_marker_cut_out, {Rule.DENSE, Rule.CLOSED}, "has no marker, yet epoch"),
         (abort_marker_never_written, {Rule.CLOSED}, "has no marker, yet epoch"),
-        (abort_marker_cut_out, {Rule.DENSE, Rule.CLOSED}, "but no marker does"),
-        (batch_cut_out, {Rule.DENSE}, "are missing, and nothing explains it"),
+        (abort_marker_cut_out, {Rule.DENSE, Rule.CLOSED}, "but no marker says so"),
+        (batch_cut_out, {Rule.DENSE}, "are missing, without an explanation"),
         (batch_never_written, {Rule.GAPLESS}, "where 0 was expected"),
         (byte_flipped, {Rule.WHOLE}, "the CRC-32C does not match"),
         (abort_not_listed, {Rule.INDEX}, "are aborted, but not in the list"),
         (listed_but_committed, {Rule.CLOSED}, "the list says that producer"),
         (end_cut_off, {Rule.DENSE, Rule.CLOSED}, "offsets 53 to 55 are missing"),
-        (old_epoch_again, {Rule.FENCED}, "it was to be fenced"),
+        (old_epoch_again, {Rule.FENCED}, "it should have been fenced"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
@@ -176,7 +176,7 @@ def test_a_torn_end_is_what_a_crash_leaves_but_not_after_a_shutdown_in_order(
             file.write(b"\x01" * 70)
         part = one(audit(directories=[target]), SPOILT)
         assert bool(part.faults) is faults, part.faults
-        assert any("a crash tore the log" in note for note in part.notes) is not faults
+        assert any("a crash damaged the log" in note for note in part.notes) is not faults
 
 
 def test_what_can_not_be_audited_is_said_and_what_to_do(

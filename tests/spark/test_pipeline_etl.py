@@ -73,12 +73,12 @@ def test_an_etl_that_is_killed_with_9_and_started_again_has_written_each_record_
 @pytest.mark.parametrize(
     ("shape", "target", "says"),
     [
-        (Shape(select="offset"), "t", "column offset is none of a record's"),
-        (Shape(select="key"), "t", "there is no column value"),
-        (Shape(select="key, value"), None, "where to"),
-        (Shape(where="valu = 'a'"), "t", r"Spark does not take this: .*(?s:.*)The columns are: key, value"),
-        (Shape(sql="SELECT * FROM nowhere"), "t", "Spark does not take this: .*nowhere"),
-        (Shape(function=lambda frame: 7), "t", "the function returned int, a DataFrame is needed"),
+        (Shape(select="offset"), "t", "a record has no column offset"),
+        (Shape(select="key"), "t", "the column value is missing"),
+        (Shape(select="key, value"), None, "the records have no target"),
+        (Shape(where="valu = 'a'"), "t", r"Spark rejects the shape: .*(?s:.*)The columns are: key, value"),
+        (Shape(sql="SELECT * FROM nowhere"), "t", "Spark rejects the shape: .*nowhere"),
+        (Shape(function=lambda frame: 7), "t", "the function returned int, but it must return a DataFrame"),
     ],
 )
 def test_a_shape_that_gives_no_records_is_refused_before_anything_runs(
@@ -91,7 +91,7 @@ def test_a_shape_that_gives_no_records_is_refused_before_anything_runs(
 def test_shapes_that_contradict_themselves_are_refused() -> None:
     with pytest.raises(PipelineError, match="say one of select, sql and function"):
         Shape(select="value", sql="SELECT value FROM source")
-    with pytest.raises(PipelineError, match="where does not go with sql"):
+    with pytest.raises(PipelineError, match="where cannot be combined with sql"):
         Shape(where="true", sql="SELECT value FROM source")
 
 
@@ -111,7 +111,7 @@ def test_functions_are_found_in_modules_and_files_and_what_is_missing_is_named(
     for text, says in (
         ("nothing", "write it as MODULE:FUNCTION or FILE.py:FUNCTION"),
         (f"{tmp_path}/missing.py:f", "there is no file"),
-        (f"{tmp_path}/shaping_of_test.py:invoice", "has no function invoice; there are: invoices"),
+        (f"{tmp_path}/shaping_of_test.py:invoice", "has no function invoice; its functions are: invoices"),
         ("no_such_module_here:f", "cannot be imported"),
     ):
         with pytest.raises(PipelineError, match=says):

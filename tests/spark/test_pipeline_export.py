@@ -109,7 +109,7 @@ def test_two_exports_into_one_directory_are_refused(tmp_path: Path) -> None:
 def test_directories_of_others_and_damaged_manifests_are_refused(tmp_path: Path) -> None:
     (tmp_path / "photo.jpg").touch()
     store = ExportStore.open(tmp_path)
-    with pytest.raises(PipelineError, match=r"holds photo\.jpg, which is none of an export's files"):
+    with pytest.raises(PipelineError, match=r"holds photo\.jpg, which is not a file of an export"):
         store.last()
     batch = tmp_path / "batch=00000003"
     batch.mkdir()
@@ -167,10 +167,10 @@ def test_committed_records_are_exported_once_and_the_next_run_takes_up_where_it_
     assert [one.begin for one in manifests(target)][1:] == [one.end for one in manifests(target)][:-1]
     assert spark.read.parquet(str(target)).count() == 91, "any reader of Parquet sees just that"
 
-    with pytest.raises(PipelineError, match="was begun with where = None, and now it is 'partition = 0'"):
+    with pytest.raises(PipelineError, match="was started with where = None, but this export has 'partition = 0'"):
         list(export(spark, [topic], target, kafka=kafka, shape=Shape(where="partition = 0")))
     other = new_topic(bootstrap, f"{topic}-other")
-    with pytest.raises(PipelineError, match="was begun with topics"):
+    with pytest.raises(PipelineError, match="was started with topics"):
         list(export(spark, [other], target, kafka=kafka))
 
 

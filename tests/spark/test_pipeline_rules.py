@@ -115,7 +115,7 @@ def test_what_a_producer_writes_beside_its_open_transaction_is_a_fault() -> None
 def test_offsets_that_go_back_and_an_end_that_is_missing_are_faults() -> None:
     assert broken(audited([data(0, 5), data(3, 2)])) == {Rule.DENSE.value}
     assert broken(audited([data(0, 5)], Bounds(0, 9))) == {Rule.DENSE.value}
-    assert audited([data(0, 5)], Bounds(0, 4)).notes == ["the log went on to offset 5 while it was read"]
+    assert audited([data(0, 5)], Bounds(0, 4)).notes == ["the log grew to offset 5 during the audit"]
 
 
 def test_a_report_survives_its_way_from_a_task() -> None:

@@ -20,11 +20,11 @@ from fencepost.spark_pipelines.errors import PipelineError
 
 _FETCH_BYTES = 4 << 20
 _MAX_FETCH_BYTES = 1 << 30
-_EMPTY_ANSWERS_MAX = 20
+_EMPTY_RESPONSES_MAX = 20
 
 
-def plan_cluster(connection: ConnectionSettings, topics: Collection[str], pieces_of: int) -> Plan:
-    """The topics' partitions from their start to their high watermark, each divided into about `pieces_of` pieces.
+def plan_cluster(connection: ConnectionSettings, topics: Collection[str], pieces_per_partition: int) -> Plan:
+    """The topics' partitions from their start to their high watermark, each divided into pieces.
 
     Raises PipelineError if a topic does not exist; BrokerError.
     """
@@ -49,7 +49,7 @@ def plan_cluster(connection: ConnectionSettings, topics: Collection[str], pieces
     for tp in partitions:
         stable = (before[tp], after[tp])
         plan.bounds[tp] = Bounds(start=start[tp], end=end[tp], stable=stable, listed=before[tp])
-        plan.pieces += _pieces(tp, start[tp], end[tp], before[tp], connection, pieces_of)
+        plan.pieces += _pieces(tp, start[tp], end[tp], before[tp], connection, pieces_per_partition)
     return plan
 
 
@@ -81,7 +81,7 @@ class _Scan:
         self._piece = piece
         self._position = piece.start
         self._fetch_bytes = _FETCH_BYTES
-        self._named: set[tuple[int, int]] = set()
+        self._listed: set[tuple[int, int]] = set()
         self._empty = 0
 
     def facts(self) -> Iterator[Fact]:
@@ -89,12 +89,12 @@ class _Scan:
         while self._position < piece.stop:
             data = self._cluster.with_retries(self._fetch)
             for entry in data.aborted_transactions or ():
-                if (key := (entry.producer_id, entry.first_offset)) not in self._named:
-                    self._named.add(key)
+                if (key := (entry.producer_id, entry.first_offset)) not in self._listed:
+                    self._listed.add(key)
                     yield indexed(*piece.tp, piece.number, entry.producer_id, entry.first_offset, -1)
             before = self._position
             yield from self._batches(memoryview(data.records or b""))
-            self._mind(data, before)
+            self._handle_empty(data, before)
 
     def _fetch(self) -> Any:
         piece = self._piece
@@ -112,14 +112,14 @@ class _Scan:
             isolation_level=int(isolation),
             topics=[api01_fetch.FetchTopic(topic=piece.tp.topic, partitions=[part])],
         )
-        answer = connection.call("Fetch", request)
-        if answer.error_code != ErrorCode.NONE:
-            raise BrokerError(f"fetch of {piece.tp}", code_of(answer.error_code))
-        found = answer.responses[0].partitions[0]
+        response = connection.call("Fetch", request)
+        if response.error_code != ErrorCode.NONE:
+            raise BrokerError(f"fetch of {piece.tp}", code_of(response.error_code))
+        found = response.responses[0].partitions[0]
         if found.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             raise PipelineError(
-                f"{piece.tp}: offset {self._position} is gone, retention is quicker than the audit;"
-                " audit a copy of the data directory instead"
+                f"{piece.tp}: offset {self._position} was deleted: retention is faster than the audit."
+                " Audit a copy of the data directory instead"
             )
         if found.error_code != ErrorCode.NONE:
             raise BrokerError(f"fetch of {piece.tp} at offset {self._position}", code_of(found.error_code))
@@ -142,8 +142,8 @@ class _Scan:
             yield damage(*piece.tp, piece.number, self._position, self._position, str(error))
             self._position = piece.stop
 
-    def _mind(self, data: Any, before: int) -> None:
-        """The response holds no whole new batch: fetch more bytes next time, up to a limit."""
+    def _handle_empty(self, data: Any, before: int) -> None:
+        """If the response held no whole new batch, fetch more bytes next time, up to a limit."""
         if self._position > before:
             self._empty = 0
             return
@@ -151,7 +151,7 @@ class _Scan:
             self._fetch_bytes *= 2
             return
         self._empty += 1
-        if self._empty > _EMPTY_ANSWERS_MAX:
+        if self._empty > _EMPTY_RESPONSES_MAX:
             where = f"last stable offset {data.last_stable_offset}, high watermark {data.high_watermark}"
             what = f"{self._piece.tp}: nothing can be read at offset {self._position} ({where})"
             raise BrokerError(what, ErrorCode.REQUEST_TIMED_OUT)

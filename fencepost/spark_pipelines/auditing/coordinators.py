@@ -18,7 +18,7 @@ T = TypeVar("T")
 def compacted_topics(kafka: Mapping[str, Any], topics: Collection[str]) -> set[str]:
     """The topics whose cleanup.policy contains `compact`. Raises KafkaError."""
 
-    async def talk(admin: Admin) -> set[str]:
+    async def use(admin: Admin) -> set[str]:
         found = set()
         for topic in sorted(topics):
             policy = (await admin.describe_configs(topic=topic)).get("cleanup.policy")
@@ -26,7 +26,7 @@ def compacted_topics(kafka: Mapping[str, Any], topics: Collection[str]) -> set[s
                 found.add(topic)
         return found
 
-    return _ask(kafka, talk)
+    return _with_admin(kafka, use)
 
 
 def explain_open(kafka: Mapping[str, Any], reports: Sequence[PartitionReport]) -> None:
@@ -34,36 +34,36 @@ def explain_open(kafka: Mapping[str, Any], reports: Sequence[PartitionReport]) -
 
     Transactions that ended after the audit's last read are reported as ended. Raises KafkaError.
     """
-    open_ones = {one.producer_id for report in reports for one in report.open}
-    if not open_ones:
+    open_ids = {one.producer_id for report in reports for one in report.open}
+    if not open_ids:
         return
 
-    async def talk(admin: Admin) -> None:
+    async def use(admin: Admin) -> None:
         owners: dict[int, Owner] = {}
-        for one in (await admin.describe_transactions(producer_ids=open_ones)).values():
+        for one in (await admin.describe_transactions(producer_ids=open_ids)).values():
             owners[one.producer_id] = Owner(
                 one.transactional_id, one.state, one.producer_epoch, frozenset(one.partitions)
             )
         for report in reports:
             if report.open:
-                await _still_open(admin, report)
+                await _drop_ended(admin, report)
                 with_owners(report, owners)
 
-    _ask(kafka, talk)
+    _with_admin(kafka, use)
 
 
-async def _still_open(admin: Admin, report: PartitionReport) -> None:
-    """Drop transactions that are no longer open. This request follows the coordinators', so both agree."""
+async def _drop_ended(admin: Admin, report: PartitionReport) -> None:
+    """Drop transactions that are no longer open. This request follows the coordinators' responses, so both agree."""
     partition = TopicPartition(report.topic, report.partition)
     producers = (await admin.describe_producers(partition))[partition]
     there = {(state.producer_id, state.transaction_start_offset) for state in producers}
     gone = [one for one in report.open if (one.producer_id, one.first_offset) not in there]
     if gone:
-        report.notes.append(f"{len(gone)} of the transactions that were open ended while the audit ran")
+        report.notes.append(f"{len(gone)} of the open transactions ended while the audit ran")
         report.open[:] = [one for one in report.open if one not in gone]
 
 
-def _ask(kafka: Mapping[str, Any], talk: Callable[[Admin], Awaitable[T]]) -> T:
+def _with_admin(kafka: Mapping[str, Any], use: Callable[[Admin], Awaitable[T]]) -> T:
     import trio
 
     from fencepost.client import Client
@@ -71,7 +71,7 @@ def _ask(kafka: Mapping[str, Any], talk: Callable[[Admin], Awaitable[T]]) -> T:
     async def run() -> list[T]:
         found = []
         async with Client.from_config(dict(kafka)) as client, client.admin() as admin:
-            found.append(await talk(admin))
+            found.append(await use(admin))
         return found
 
     return trio.run(run)[0]

@@ -31,7 +31,7 @@ from fencepost.spark_pipelines.errors import PipelineError
 
 
 @contextmanager
-def held(directories: Sequence[Path]) -> Iterator[None]:
+def locked(directories: Sequence[Path]) -> Iterator[None]:
     """Lock the directories against brokers. Raises PipelineError if a broker runs on one of them."""
     locks = []
     try:
@@ -151,13 +151,13 @@ def _fold_owners(last: dict[str, tuple[int, Owner]], header: BatchHeader, data: 
     if not check_crc(data, 0, header):
         raise CorruptBatch("the CRC-32C does not match")
     for record in decode_records(data, 0, header):
-        told = codec.decode(record.key, record.value)
-        if told is None:
+        entry = codec.decode(record.key, record.value)
+        if entry is None:
             continue
-        state = told.state
+        state = entry.state
         if isinstance(state, Dead):
-            last.pop(told.transactional_id, None)
+            last.pop(entry.transactional_id, None)
             continue
         where = state.partitions if isinstance(state, Ongoing | PrepareCommit | PrepareAbort) else ()
-        owner = Owner(told.transactional_id, type(state).__name__, state.producer.epoch, where)
-        last[told.transactional_id] = (state.producer.producer_id, owner)
+        owner = Owner(entry.transactional_id, type(state).__name__, state.producer.epoch, where)
+        last[entry.transactional_id] = (state.producer.producer_id, owner)

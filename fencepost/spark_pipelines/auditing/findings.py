@@ -19,12 +19,12 @@ class Rule(StrEnum):
 
     DENSE = "offsets are dense"
     ONCE = "no (producer id, epoch, sequence) twice"
-    GAPLESS = "no sequence left out"
-    FENCED = "a producer's epoch never falls"
+    GAPLESS = "no sequence is missing"
+    FENCED = "a producer's epoch never decreases"
     CLOSED = "every transaction is closed by a marker"
-    INDEX = "the list of aborted transactions is that of the markers"
+    INDEX = "the list of aborted transactions matches the markers"
     STABLE = "the last stable offset is where the oldest open transaction begins"
-    WHOLE = "every batch is as it was written"
+    WHOLE = "every batch is unchanged since it was written"
 
 
 def counted(number: int, thing: str) -> str:
@@ -107,12 +107,12 @@ class PartitionReport:
         return self.commits + self.aborts + self.bare_markers
 
     def to_json(self) -> str:
-        """The report as bytes, from a Spark task to the driver."""
+        """The report as JSON, which a Spark task sends to the driver."""
         return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> PartitionReport:
-        """The report from the bytes of a task."""
+        """The report from the JSON of a task."""
         tree = json.loads(text)
         tree["faults"] = [Fault(**one) for one in tree["faults"]]
         tree["holes"] = [Hole(**one) for one in tree["holes"]]

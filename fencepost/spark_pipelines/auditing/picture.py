@@ -66,7 +66,7 @@ def html(report: AuditReport) -> str:
         f'<p class="{verdict}"><b>{escape(report.verdict())}</b></p>',
         f'<p class="quiet">{counted(report.total("batches"), "batch")},'
         f" {report.total('size_bytes') / (1 << 20):,.1f} MiB, {report.seconds:.1f} s."
-        f" Looked at: {escape('; '.join(rule.value for rule in Rule))}.</p>",
+        f" Checked rules: {escape('; '.join(rule.value for rule in Rule))}.</p>",
         _table(_HEAD, rows),
         f'<p class="key">{key}<span style="background:{FAULT}"></span>fault</p>',
         *(_partition(one) for one in report.partitions),
@@ -88,8 +88,8 @@ def strip_svg(one: PartitionReport) -> str:
     for number, cell in enumerate(one.strip):
         total = sum(cell.values())
         first = one.start + number * per_cell
-        told = ", ".join(f"{cell[name]:,} {name}" for name in CLASSES if cell.get(name))
-        parts.append(f"<g><title>from offset {first:,}: {told}</title>")
+        counts = ", ".join(f"{cell[name]:,} {name}" for name in CLASSES if cell.get(name))
+        parts.append(f"<g><title>from offset {first:,}: {counts}</title>")
         top = float(_HEIGHT)
         for name in CLASSES:
             if cell.get(name):
@@ -115,7 +115,7 @@ def _partition(one: PartitionReport) -> str:
     lines += _list("Faults", (f"offset {f.offset:,}: {f.what} ({f.rule})" for f in one.faults), "broken")
     if one.faults_in_all > len(one.faults):
         lines.append(f'<p class="broken">and {one.faults_in_all - len(one.faults):,} more</p>')
-    lines += _list("Holes, explained", (f"{h.first:,} to {h.last:,}: {h.why}" for h in one.holes))
+    lines += _list("Explained holes", (f"{h.first:,} to {h.last:,}: {h.why}" for h in one.holes))
     lines += _list(
         "Open transactions",
         (
@@ -129,8 +129,8 @@ def _partition(one: PartitionReport) -> str:
 
 
 def _list(title: str, items: Iterable[str], kind: str = "quiet") -> list[str]:
-    told = [f"<li>{escape(item)}</li>" for item in items]
-    return [f'<div class="{kind}">{title}<ul>{"".join(told)}</ul></div>'] if told else []
+    entries = [f"<li>{escape(item)}</li>" for item in items]
+    return [f'<div class="{kind}">{title}<ul>{"".join(entries)}</ul></div>'] if entries else []
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

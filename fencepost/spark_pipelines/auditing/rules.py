@@ -30,7 +30,7 @@ _REMEMBERED = 64
 """The number of batches per producer whose offsets are kept, so that a fault can name a duplicate's original."""
 _HALF = 1 << 30
 _HOLES_KEPT = 100
-NOT_TOLD = "the source does not tell whose it is"
+OWNER_UNKNOWN = "the source does not report its transactional.id"
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Bounds:
     """The facts about a partition that are known before its batches are read.
 
     The log holds `start` to before `end`; `end` is None if it is unknown. `stable` are the broker's last stable offsets
-    from before and after its report of the end. `why_start` explains the missing offsets below `start`.
+    from before and after it reported the end. `why_start` explains the missing offsets below `start`.
     """
 
     start: int
@@ -89,7 +89,7 @@ class PartitionAudit:
         self.report = PartitionReport(topic, partition, start=bounds.start)
         self._bounds = bounds
         self._next = bounds.start
-        self._begun = self._torn = False
+        self._started = self._truncated = False
         self._producers: dict[int, _Producer] = {}
         self._open: dict[int, _Open] = {}
         self._indexed: dict[tuple[int, int], int] = {}
@@ -104,14 +104,16 @@ class PartitionAudit:
         if fact.kind == INDEXED:
             self._indexed[fact.producer_id, fact.base_offset] = fact.last_offset
             return
-        if self._torn:
+        if self._truncated:
             return
         report = self.report
         if fact.note is not None:
             durable = self._bounds.durable
             if durable is not None and self._next >= durable:
-                self._torn = True
-                report.notes.append(f"a crash tore the log at offset {self._next}: the next start cuts it off there")
+                self._truncated = True
+                report.notes.append(
+                    f"a crash damaged the log at offset {self._next}: the broker's next start truncates it there"
+                )
                 return
             report.fault(Rule.WHOLE, fact.base_offset, f"at offset {fact.base_offset}: {fact.note}")
         if fact.kind == DAMAGE:
@@ -153,12 +155,12 @@ class PartitionAudit:
 
     def _density(self, fact: Fact) -> None:
         first, expected = fact.base_offset, self._next
-        if not self._begun:
-            self._begun = True
+        if not self._started:
+            self._started = True
             expected = max(expected, min(first, self._bounds.start))
         if first < expected and fact.last_offset >= self._bounds.start and not self._cut_by_start(fact):
             self.report.fault(
-                Rule.DENSE, first, f"a batch of offsets {first} to {fact.last_offset} where {expected} was to come"
+                Rule.DENSE, first, f"a batch of offsets {first} to {fact.last_offset} where {expected} was expected"
             )
         elif first > expected:
             self._missing(expected, first - 1)
@@ -175,7 +177,7 @@ class PartitionAudit:
                 )
 
     def _cut_by_start(self, fact: Fact) -> bool:
-        """Whether it is the first batch and DeleteRecords deleted its first records."""
+        """Whether this is the first batch, and DeleteRecords deleted its first records."""
         return self._next == self._bounds.start and fact.base_offset < self._bounds.start <= fact.last_offset
 
     def _missing(self, first: int, last: int) -> None:
@@ -185,7 +187,7 @@ class PartitionAudit:
         self._strip.add(HOLES, first, last)
         count = last - first + 1
         what = f"offset {first} is" if count == 1 else f"offsets {first} to {last} are"
-        self.report.fault(Rule.DENSE, first, f"{what} missing, and nothing explains it")
+        self.report.fault(Rule.DENSE, first, f"{what} missing, without an explanation")
 
     def _explain(self, first: int, last: int, why: str, *, drawn: bool = True) -> None:
         if drawn:
@@ -206,7 +208,7 @@ class PartitionAudit:
             self._missing(self._next, end - 1)
             self._next = end
         elif not self._bounds.end_is_least:
-            self.report.notes.append(f"the log went on to offset {self._next} while it was read")
+            self.report.notes.append(f"the log grew to offset {self._next} during the audit")
 
     # Producers
 
@@ -214,11 +216,11 @@ class PartitionAudit:
         if fact.producer_id < 0 or fact.base_sequence < 0:
             return
         known = self._producers.get(fact.producer_id)
-        who = f"producer {fact.producer_id} epoch {fact.producer_epoch}"
+        producer = f"producer {fact.producer_id} epoch {fact.producer_epoch}"
         if known is None:
             known = self._producers[fact.producer_id] = _Producer(fact.producer_epoch, None)
         elif fact.producer_epoch < known.epoch:
-            what = f"{who} writes after epoch {known.epoch} of the same producer: it was to be fenced"
+            what = f"{producer} writes after epoch {known.epoch} of the same producer: it should have been fenced"
             self.report.fault(Rule.FENCED, fact.base_offset, what)
             return
         elif fact.producer_epoch > known.epoch:
@@ -229,18 +231,18 @@ class PartitionAudit:
         if expected is not None and fact.base_sequence != expected:
             behind = (expected - fact.base_sequence) & 0x7FFFFFFF
             if behind < _HALF:
-                self._twice(fact, known, who)
+                self._duplicate(fact, known, producer)
                 return
             if not self._bounds.compacted:
-                what = f"{who} continues with sequence {fact.base_sequence} where {expected} was expected"
+                what = f"{producer} continues with sequence {fact.base_sequence} where {expected} was expected"
                 self.report.fault(Rule.GAPLESS, fact.base_offset, what)
         known.next_sequence = advance(fact.base_sequence, count)
         known.recent.append((fact.base_sequence, known.next_sequence, fact.base_offset))
 
-    def _twice(self, fact: Fact, known: _Producer, who: str) -> None:
+    def _duplicate(self, fact: Fact, known: _Producer, producer: str) -> None:
         at = next((offset for first, _, offset in known.recent if first == fact.base_sequence), None)
-        where = "before" if at is None else f"at offset {at}"
-        what = f"sequence {fact.base_sequence} of {who} stands here again; it was written {where}"
+        where = "earlier" if at is None else f"at offset {at}"
+        what = f"sequence {fact.base_sequence} of {producer} is here a second time; the first is {where}"
         self.report.fault(Rule.ONCE, fact.base_offset, what)
 
     # Transactions
@@ -251,7 +253,10 @@ class PartitionAudit:
         visible = max(0, min(fact.records, last - first + 1))
         if not fact.transactional:
             if one is not None and fact.producer_id >= 0:
-                what = f"producer {fact.producer_id} writes outside its open transaction of offset {one.first_offset}"
+                what = (
+                    f"producer {fact.producer_id} writes outside its transaction, which is open since offset"
+                    f" {one.first_offset}"
+                )
                 self.report.fault(Rule.CLOSED, fact.base_offset, what)
             self.report.committed += visible
             self._strip.add(COMMITTED, first, last)
@@ -275,7 +280,7 @@ class PartitionAudit:
             f"has no marker, yet epoch {fact.producer_epoch} continues at offset {fact.base_offset}"
         )
         self.report.fault(Rule.CLOSED, one.first_offset, what)
-        self._decided(one, OPEN)
+        self._draw(one, OPEN)
         self.report.open_records += one.records
 
     def _marker(self, fact: Fact) -> None:
@@ -285,7 +290,7 @@ class PartitionAudit:
             known.epoch, known.next_sequence = fact.producer_epoch, 0
             known.recent.clear()
         elif known is not None and fact.producer_epoch < known.epoch:
-            what = f"a marker of producer {fact.producer_id} epoch {fact.producer_epoch} behind epoch {known.epoch}"
+            what = f"a marker of producer {fact.producer_id} epoch {fact.producer_epoch} after epoch {known.epoch}"
             self.report.fault(Rule.FENCED, fact.base_offset, what)
         one = self._open.pop(fact.producer_id, None)
         if one is None:
@@ -294,21 +299,21 @@ class PartitionAudit:
         if fact.kind == COMMIT:
             self.report.commits += 1
             self.report.committed += one.records
-            self._decided(one, COMMITTED)
+            self._draw(one, COMMITTED)
             return
         self.report.aborts += 1
         self.report.aborted += one.records
-        self._decided(one, ABORTED)
+        self._draw(one, ABORTED)
         self._closed[fact.producer_id, one.first_offset] = fact.base_offset
 
-    def _decided(self, one: _Open, what: str) -> None:
+    def _draw(self, one: _Open, what: str) -> None:
         for first, last in one.spans:
             self._strip.add(what, first, last)
 
     def _still_open(self, producer_id: int, one: _Open) -> None:
-        self._decided(one, OPEN)
+        self._draw(one, OPEN)
         self.report.open_records += one.records
-        self.report.open.append(OpenTransaction(producer_id, one.epoch, one.first_offset, one.records, NOT_TOLD))
+        self.report.open.append(OpenTransaction(producer_id, one.epoch, one.first_offset, one.records, OWNER_UNKNOWN))
 
     def _stable(self) -> None:
         if self._bounds.stable is None or self._bounds.end is None or self.report.end != self._bounds.end:
@@ -316,7 +321,7 @@ class PartitionAudit:
         before, after = self._bounds.stable
         found = self.report.last_stable_offset
         if not before <= found <= max(before, after):
-            what = f"the broker says {before}, by the batches it is {found}"
+            what = f"the broker reports {before}, but the batches give {found}"
             self.report.fault(Rule.STABLE, found, what)
 
     def _compare_index(self) -> None:
@@ -325,19 +330,19 @@ class PartitionAudit:
         # A transaction may begin below the log's start. Its remaining batches then begin later than the list says.
         cut = {producer_id for producer_id, first in self._indexed if first < self._bounds.start}
         for (producer_id, first), marker in self._closed.items():
-            told = self._indexed.get((producer_id, first))
-            if told is None:
+            listed_end = self._indexed.get((producer_id, first))
+            if listed_end is None:
                 if producer_id not in cut and (listed is None or first < listed) and marker >= self._bounds.start:
                     what = f"offsets {first} to {marker} of producer {producer_id} are aborted, but not in the list"
                     self.report.fault(Rule.INDEX, first, what)
-            elif told not in (-1, marker):
-                what = f"the list ends the aborted range of offset {first} at {told}, its marker stands at {marker}"
+            elif listed_end not in (-1, marker):
+                what = f"the list ends the aborted range from {first} at {listed_end}, but its marker is at {marker}"
                 self.report.fault(Rule.INDEX, first, what)
         for (producer_id, first), marker in self._indexed.items():
             if (producer_id, first) in self._closed or first < self._bounds.start:
                 continue
             to = f" to {marker}" if marker >= 0 else ""
-            what = f"the list says that producer {producer_id} aborted offsets {first}{to}, but no marker does"
+            what = f"the list says that producer {producer_id} aborted offsets {first}{to}, but no marker says so"
             self.report.fault(Rule.CLOSED, first, what)
 
 

@@ -12,7 +12,7 @@ from fencepost.protocol.topics import TopicPartition
 from fencepost.spark_connector.source.options import parse_options
 from fencepost.spark_pipelines.auditing.cluster import plan_cluster, range_facts
 from fencepost.spark_pipelines.auditing.coordinators import compacted_topics, explain_open
-from fencepost.spark_pipelines.auditing.directories import held, plan_directories, segment_facts
+from fencepost.spark_pipelines.auditing.directories import locked, plan_directories, segment_facts
 from fencepost.spark_pipelines.auditing.facts import SCHEMA, Fact, arrow_schema
 from fencepost.spark_pipelines.auditing.findings import AuditReport, PartitionReport
 from fencepost.spark_pipelines.auditing.plan import Piece, Plan, RangePiece
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 Advance = Callable[[int, int], None]
-"""The callback for progress: how much is read, and the total, in bytes or in a running broker's offsets."""
+"""The callback for progress: what is read and the total, in bytes of directories or in offsets of a broker."""
 
 _ROWS = 10_000
 
 
-def _silent(done: int, total: int) -> None:
+def _ignore(done: int, total: int) -> None:
     """Ignore the progress."""
 
 
@@ -37,7 +37,7 @@ def audit(
     kafka: Mapping[str, Any] | None = None,
     directories: Sequence[Path | str] = (),
     spark: Any = None,
-    advance: Advance = _silent,
+    advance: Advance = _ignore,
 ) -> AuditReport:
     """Check that topics hold each record exactly once.
 
@@ -50,14 +50,14 @@ def audit(
     """
     began = time.monotonic()
     if (kafka is None) == (not directories):
-        raise ValueError("say either kafka or directories: one of them is audited")
+        raise ValueError("set either kafka or directories")
     if kafka is not None:
         report = _of_cluster(topics, kafka, spark, advance)
     else:
         paths = [Path(one) for one in directories]
-        with held(paths):
+        with locked(paths):
             plan = plan_directories(paths, topics)
-            report = _carried_out(plan, spark, advance)
+            report = _execute(plan, spark, advance)
         for one in report.partitions:
             with_owners(one, plan.owners or {})
     report.seconds = time.monotonic() - began
@@ -76,7 +76,7 @@ def batches(
     The columns are those of `auditing.facts.Fact`. The brokers of directories must stay stopped while it is used.
     """
     if (kafka is None) == (not directories):
-        raise ValueError("say either kafka or directories")
+        raise ValueError("set either kafka or directories")
     if kafka is not None:
         plan = plan_cluster(_connection(kafka), topics, _tasks(spark))
     else:
@@ -85,11 +85,11 @@ def batches(
 
 
 def _of_cluster(topics: Sequence[str], kafka: Mapping[str, Any], spark: Any, advance: Advance) -> AuditReport:
-    pieces_of = 1 if spark is None else _tasks(spark)
-    plan = plan_cluster(_connection(kafka), topics, pieces_of)
+    pieces_per_partition = 1 if spark is None else _tasks(spark)
+    plan = plan_cluster(_connection(kafka), topics, pieces_per_partition)
     compacted = compacted_topics(kafka, {tp.topic for tp in plan.bounds})
     plan.bounds = {tp: replace(bounds, compacted=tp.topic in compacted) for tp, bounds in plan.bounds.items()}
-    report = _carried_out(plan, spark, advance)
+    report = _execute(plan, spark, advance)
     explain_open(kafka, report.partitions)
     return report
 
@@ -103,8 +103,8 @@ def _tasks(spark: Any) -> int:
     return int(spark.sparkContext.defaultParallelism)
 
 
-def _carried_out(plan: Plan, spark: Any, advance: Advance) -> AuditReport:
-    reports = _here(plan, advance) if spark is None else _with_spark(plan, spark, advance)
+def _execute(plan: Plan, spark: Any, advance: Advance) -> AuditReport:
+    reports = _in_process(plan, advance) if spark is None else _with_spark(plan, spark, advance)
     return AuditReport(plan.source, sorted(reports, key=lambda one: (one.topic, one.partition)))
 
 
@@ -116,7 +116,7 @@ def facts_of(piece: Piece) -> Iterator[Fact]:
 # In this process
 
 
-def _here(plan: Plan, advance: Advance) -> list[PartitionReport]:
+def _in_process(plan: Plan, advance: Advance) -> list[PartitionReport]:
     total, done = sum(piece.size_bytes for piece in plan.pieces), 0
     advance(done, total)
     reports = []
@@ -172,7 +172,7 @@ def _with_spark(plan: Plan, spark: Any, advance: Advance) -> list[PartitionRepor
     from fencepost.spark_pipelines.progress import watching
 
     if not plan.pieces:
-        return _here(plan, advance)
+        return _in_process(plan, advance)
     bounds = dict(plan.bounds)
 
     def folded(table: Any) -> Any:
