@@ -44,10 +44,12 @@ if TYPE_CHECKING:
         TwoPhaseProducer,
         WholeTransaction,
     )
+    from fencepost.protocol.compression import Compression
     from fencepost.protocol.errors import ErrorCode
     from fencepost.protocol.topics import IsolationLevel, TopicPartition
 
 _ELSEWHERE = {
+    "Compression": "protocol.compression",
     "ErrorCode": "protocol.errors",
     "IsolationLevel": "protocol.topics",
     "TopicPartition": "protocol.topics",
@@ -62,6 +64,7 @@ __all__ = [
     "Client",
     "ClientOptions",
     "CommittedOffset",
+    "Compression",
     "ConfigError",
     "Consumer",
     "ConsumerBatch",

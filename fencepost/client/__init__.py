@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from fencepost.client.client import Client as Client
     from fencepost.client.consumer.consumed import ConsumerBatch as ConsumerBatch
     from fencepost.client.consumer.consumed import ConsumerRecord as ConsumerRecord
+    from fencepost.client.consumer.consumed import Record as Record
     from fencepost.client.consumer.consumer import Consumer as Consumer
     from fencepost.client.consumer.metrics import ConsumerMetrics as ConsumerMetrics
     from fencepost.client.consumer.positions import OffsetAndTimestamp as OffsetAndTimestamp
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from fencepost.client.consumer.whole_transactions import WholeTransactions as WholeTransactions
     from fencepost.client.core.group_types import CommittedOffset as CommittedOffset
     from fencepost.client.core.group_types import GroupMetadata as GroupMetadata
+    from fencepost.client.core.partitioner import PartitionFunction as PartitionFunction
     from fencepost.client.core.partitions import PartitionInfo as PartitionInfo
     from fencepost.client.core.sasl import OAuthToken as OAuthToken
     from fencepost.client.errors import AbortableError as AbortableError
@@ -38,18 +40,29 @@ if TYPE_CHECKING:
     from fencepost.client.errors import OutcomeUnknownError as OutcomeUnknownError
     from fencepost.client.errors import RetriableError as RetriableError
     from fencepost.client.group.subscription import Subscription as Subscription
+    from fencepost.client.group.subscription import Topics as Topics
     from fencepost.client.keywords import BlockingConsumerOptions as BlockingConsumerOptions
+    from fencepost.client.keywords import BlockingRebalanceCallback as BlockingRebalanceCallback
     from fencepost.client.keywords import ClientOptions as ClientOptions
+    from fencepost.client.keywords import CompressionName as CompressionName
     from fencepost.client.keywords import ConsumerOptions as ConsumerOptions
+    from fencepost.client.keywords import Duration as Duration
+    from fencepost.client.keywords import Isolation as Isolation
     from fencepost.client.keywords import ProducerOptions as ProducerOptions
+    from fencepost.client.keywords import RebalanceCallback as RebalanceCallback
     from fencepost.client.keywords import TransactionalProducerOptions as TransactionalProducerOptions
+    from fencepost.client.network.security import TokenProvider as TokenProvider
+    from fencepost.client.network.wire import Dial as Dial
     from fencepost.client.producer.deliveries import Delivery as Delivery
     from fencepost.client.producer.deliveries import RecordMetadata as RecordMetadata
     from fencepost.client.producer.metrics import ProducerMetrics as ProducerMetrics
     from fencepost.client.producer.producer import Producer as Producer
+    from fencepost.client.producer.producer import ProducerBatch as ProducerBatch
+    from fencepost.client.producer.record_serializer import Headers as Headers
     from fencepost.client.serializers import SerializationError as SerializationError
     from fencepost.client.transactions.open_transaction import PreparedTransaction as PreparedTransaction
     from fencepost.client.transactions.producer import TransactionalProducer as TransactionalProducer
+    from fencepost.client.transactions.producer import TransactionBlock as TransactionBlock
     from fencepost.client.transactions.transaction import Transaction as Transaction
     from fencepost.client.transactions.two_phase import TwoPhaseProducer as TwoPhaseProducer
 
@@ -59,9 +72,11 @@ _HOME = {
     "AuthenticationError": "errors",
     "AuthorizationError": "errors",
     "BlockingConsumerOptions": "keywords",
+    "BlockingRebalanceCallback": "keywords",
     "Client": "client",
     "ClientOptions": "keywords",
     "CommittedOffset": "core.group_types",
+    "CompressionName": "keywords",
     "ConfigError": "errors",
     "ConnectionLostError": "errors",
     "Consumer": "consumer.consumer",
@@ -73,9 +88,13 @@ _HOME = {
     "Delivery": "producer.deliveries",
     "DeliveryError": "errors",
     "DeserializationError": "consumer.read_errors",
+    "Dial": "network.wire",
+    "Duration": "keywords",
     "FatalError": "errors",
     "FencedError": "errors",
     "GroupMetadata": "core.group_types",
+    "Headers": "producer.record_serializer",
+    "Isolation": "keywords",
     "ItemsFailedError": "admin",
     "KafkaError": "errors",
     "LogTruncatedError": "consumer.read_errors",
@@ -83,19 +102,26 @@ _HOME = {
     "OffsetAndTimestamp": "consumer.positions",
     "OffsetOutOfRangeError": "consumer.read_errors",
     "OutcomeUnknownError": "errors",
+    "PartitionFunction": "core.partitioner",
     "PartitionInfo": "core.partitions",
     "PreparedTransaction": "transactions.open_transaction",
     "Producer": "producer.producer",
+    "ProducerBatch": "producer.producer",
     "ProducerMetrics": "producer.metrics",
     "ProducerOptions": "keywords",
     "ReadError": "consumer.read_errors",
+    "RebalanceCallback": "keywords",
+    "Record": "consumer.consumed",
     "RecordMetadata": "producer.deliveries",
     "RetriableError": "errors",
     "SerializationError": "serializers",
     "Subscription": "group.subscription",
+    "TokenProvider": "network.security",
+    "Topics": "group.subscription",
     "Transaction": "transactions.transaction",
     "TransactionalProducer": "transactions.producer",
     "TransactionalProducerOptions": "keywords",
+    "TransactionBlock": "transactions.producer",
     "TransactionTooLargeError": "consumer.unit_reader",
     "TwoPhaseProducer": "transactions.two_phase",
     "WholeTransaction": "consumer.whole_transaction",

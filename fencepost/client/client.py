@@ -1,10 +1,10 @@
 """The client: one cluster, one nursery, and everything that is opened from it."""
 
 import asyncio
-import random as random_module
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
+from random import Random
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Unpack
 
@@ -20,7 +20,6 @@ from fencepost.client.config import (
     from_dotted,
     parse,
 )
-from fencepost.client.core.partitioner import Random
 from fencepost.client.errors import FatalError
 from fencepost.client.key_value import K, V
 from fencepost.client.keywords import ClientOptions, ConsumerOptions, ProducerOptions, TransactionalProducerOptions
@@ -77,7 +76,7 @@ class Client:
         self._config = config
         self._defaults = defaults
         self._tls = ssl_context(config)
-        self._random: Random = random if random is not None else random_module.Random()
+        self._random: Random = random if random is not None else Random()
         self._wall_clock = wall_clock
         self._dial = dial
         self._background: Background | None = None

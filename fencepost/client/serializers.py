@@ -14,10 +14,29 @@ from typing import Any, Generic, Protocol, TypeVar, overload, runtime_checkable
 from fencepost.client.errors import KafkaError
 from fencepost.client.schema_registry import adapted
 
+__all__ = [
+    "AnyDeserializer",
+    "AnySerializer",
+    "Bytes",
+    "Deserializer",
+    "Double",
+    "Float",
+    "Header",
+    "Integer",
+    "Json",
+    "Long",
+    "SerializationError",
+    "Serializer",
+    "Short",
+    "String",
+    "Uuid",
+]
+
 T = TypeVar("T")
 T_in = TypeVar("T_in", contravariant=True)
 T_out = TypeVar("T_out", covariant=True)
 Header = tuple[str, bytes | None]
+"""A header's name and value."""
 
 
 class SerializationError(KafkaError, ValueError):
@@ -64,7 +83,12 @@ class LooksUp(Protocol):
         """Fetch and remember what is needed. Raises nothing: the call that follows raises a failure."""
 
 
-class Bytes:
+class _Named:
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"
+
+
+class Bytes(_Named):
     """Bytes as they are: Java's ByteArraySerializer."""
 
     def serialize(self, topic: str, headers: list[Header], value: bytes) -> bytes:
@@ -76,7 +100,7 @@ class Bytes:
         return data
 
 
-class String:
+class String(_Named):
     """Text: Java's StringSerializer, UTF-8 unless told otherwise."""
 
     def __init__(self, encoding: str = "utf-8") -> None:
@@ -91,7 +115,7 @@ class String:
         return data.decode(self._encoding)
 
 
-class _Packed(Generic[T]):
+class _Packed(_Named, Generic[T]):
     """A number of fixed size, big-endian."""
 
     _layout: struct.Struct
@@ -138,7 +162,7 @@ class Double(_Packed[float]):
     _layout = struct.Struct(">d")
 
 
-class Uuid:
+class Uuid(_Named):
     """Java's UUIDSerializer: the text with hyphens."""
 
     def serialize(self, topic: str, headers: list[Header], value: uuid.UUID) -> bytes:
@@ -150,7 +174,7 @@ class Uuid:
         return uuid.UUID(data.decode())
 
 
-class Json(Generic[T]):
+class Json(_Named, Generic[T]):
     """JSON by msgspec: `Json(Order)` for a type that is checked when read, `Json()` for anything."""
 
     @overload

@@ -30,7 +30,7 @@ class Record(NamedTuple):
     timestamp_ms: int
     key: bytes | None
     value: bytes | None
-    headers: Headers = ()
+    headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
 def unpack_records(buffer: Buffer, start: int, header: BatchHeader, max_bytes: int | None = None) -> bytes | bytearray:

@@ -8,9 +8,9 @@ from fencepost.sync.client import Admin, Client
 from fencepost.sync.consumer import Consumer, WholeTransactions
 from fencepost.sync.loop import TimedOutError, fail_after
 from fencepost.sync.sending import (
-    Batch,
     Delivery,
     Producer,
+    ProducerBatch,
     Transaction,
     TransactionalProducer,
     TransactionBlock,
@@ -19,11 +19,11 @@ from fencepost.sync.sending import (
 
 __all__ = [
     "Admin",
-    "Batch",
     "Client",
     "Consumer",
     "Delivery",
     "Producer",
+    "ProducerBatch",
     "TimedOutError",
     "Transaction",
     "TransactionBlock",

@@ -9,9 +9,9 @@ from typing import Any
 
 from fencepost.client.producer.deliveries import Delivery as AsyncDelivery
 from fencepost.client.producer.producer import Producer as AsyncProducer
-from fencepost.client.producer.producer import SendMany
+from fencepost.client.producer.producer import ProducerBatch as AsyncProducerBatch
 from fencepost.client.transactions.producer import TransactionalProducer as AsyncTransactionalProducer
-from fencepost.client.transactions.producer import TransactionContext
+from fencepost.client.transactions.producer import TransactionBlock as AsyncTransactionBlock
 from fencepost.client.transactions.transaction import Transaction as AsyncTransaction
 from fencepost.client.transactions.two_phase import TwoPhaseProducer as AsyncTwoPhaseProducer
 from fencepost.sync.loop import Loop
@@ -87,10 +87,8 @@ class Sending(Mirror):
             records.popleft()
 
 
-class Batch(Sending, Opened, of=SendMany):
-    """Many records: the end of the block waits for all acknowledgements.
-
-    See fencepost.client.producer.producer.SendMany.
+class ProducerBatch(Sending, Opened, of=AsyncProducerBatch):
+    """Many records: the end of the block waits for all acknowledgements, as fencepost.client.ProducerBatch.
 
     If the block ends with an exception, what has not crossed to the client's thread yet is not sent.
     """
@@ -117,7 +115,7 @@ class HasPositions(Mirror):
         raise NotImplementedError
 
 
-class TransactionBlock(Opened, of=TransactionContext):
+class TransactionBlock(Opened, of=AsyncTransactionBlock):
     """What `transaction()` returns: begins with the `with`, commits at its end, aborts on any exception and Ctrl-C."""
 
 

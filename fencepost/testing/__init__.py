@@ -8,21 +8,35 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fencepost.testing.broker import Broker as Broker
+    from fencepost.testing.exactly_once import By as By
     from fencepost.testing.faults import Fault as Fault
+    from fencepost.testing.faults import Moment as Moment
+    from fencepost.testing.faults import Step as Step
+    from fencepost.testing.faults import Then as Then
+    from fencepost.testing.inspection import GroupView as GroupView
     from fencepost.testing.log_view import Batch as Batch
     from fencepost.testing.log_view import LoggedRecord as LoggedRecord
     from fencepost.testing.log_view import LogView as LogView
+    from fencepost.testing.log_view import Verdict as Verdict
     from fencepost.testing.loop_thread import BrokerGoneError as BrokerGoneError
+    from fencepost.testing.lso_holders import HeldPartition as HeldPartition
     from fencepost.testing.lso_holders import OpenTransaction as OpenTransaction
 
 _HOME = {
     "Batch": "log_view",
     "Broker": "broker",
     "BrokerGoneError": "loop_thread",
+    "By": "exactly_once",
     "Fault": "faults",
+    "GroupView": "inspection",
+    "HeldPartition": "lso_holders",
     "LogView": "log_view",
     "LoggedRecord": "log_view",
+    "Moment": "faults",
     "OpenTransaction": "lso_holders",
+    "Step": "faults",
+    "Then": "faults",
+    "Verdict": "log_view",
 }
 
 __all__ = sorted(_HOME)

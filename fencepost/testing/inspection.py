@@ -2,21 +2,21 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
+from fencepost.client.options import isolation_level
 from fencepost.coordinator.metadata.commands import NewTopic, TopicRef
 from fencepost.coordinator.metadata.topic_names import is_internal
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.topics import TopicPartition
+from fencepost.protocol.topics import IsolationLevel, TopicPartition
 from fencepost.testing.faulty_node import FaultyNode
 from fencepost.testing.loop_thread import BrokerGoneError, LoopThread
 
 if TYPE_CHECKING:  # imported on first use, so that the first broker of a process is ready sooner
+    from fencepost.client.keywords import Isolation
     from fencepost.testing.exactly_once import By
     from fencepost.testing.log_view import LoggedRecord, LogView
     from fencepost.testing.lso_holders import OpenTransaction
-
-Isolation = Literal["read_committed", "read_uncommitted"]
 
 
 @dataclass(frozen=True)
@@ -72,12 +72,14 @@ class Inspection:
         """A partition's log with its control batches. Raises LookupError if there is no such partition."""
         return self._loop.call(_view, TopicPartition(topic, partition))
 
-    def records(self, topic: str, *, isolation: Isolation = "read_committed") -> "list[LoggedRecord]":
+    def records(self, topic: str, *, isolation: "Isolation" = "read_committed") -> "list[LoggedRecord]":
         """The records of a topic that consumers with that isolation level get now, by partition, in order."""
-        if isolation not in ("read_committed", "read_uncommitted"):
-            raise ValueError(f"isolation={isolation!r} is neither read_committed nor read_uncommitted")
+        try:
+            committed = isolation_level(isolation) is IsolationLevel.READ_COMMITTED
+        except ValueError as error:
+            raise ValueError(f"isolation={isolation!r} {error}") from None
         views = self._loop.call(_views, topic)
-        return [r for view in views for r in (view.committed if isolation == "read_committed" else view.records)]
+        return [r for view in views for r in (view.committed if committed else view.records)]
 
     def committed(self, topic: str) -> "list[LoggedRecord]":
         """The records of a topic that consumers with isolation.level=read_committed get now."""

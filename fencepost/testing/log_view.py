@@ -12,7 +12,7 @@ from fencepost.broker.log.storage.store import FileRegion, Piece
 from fencepost.protocol.batch_header import CONTROL_BIT, BatchHeader, iter_headers
 from fencepost.protocol.control_records import ControlType, control_type
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.records import Headers, decode_records
+from fencepost.protocol.records import decode_records
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
 
 Verdict = Literal["plain", "committed", "aborted", "open", "COMMIT", "ABORT", "control"]
@@ -33,7 +33,7 @@ class LoggedRecord:
     offset: int
     key: bytes | None
     value: bytes | None
-    headers: Headers
+    headers: tuple[tuple[str, bytes | None], ...]
     timestamp_ms: int
     verdict: Verdict
 

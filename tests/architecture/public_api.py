@@ -9,10 +9,11 @@ import enum
 import inspect
 from collections.abc import Iterable, Iterator
 from importlib import import_module
+from typing import get_origin
 
 from tests.architecture.project_files import ROOT
 from tests.architecture.public_names import BETWEEN_PARTS, PACKAGES, public_classes
-from tests.architecture.sync_stub import STUB, class_body, definitions_of, tree_of
+from tests.architecture.sync_stub import STUB, class_body, definitions_of, home_of, tree_of
 
 LIST = ROOT / "docs/public-api.txt"
 HEAD = """\
@@ -21,8 +22,8 @@ HEAD = """\
 SPOKEN = {"__init__", "__aenter__", "__aiter__", "__anext__", "__enter__", "__iter__", "__next__", "__len__"}
 """Special methods that belong to the API."""
 HANDED_OUT = {
-    "Admin", "Consumer", "ConsumerBatch", "Delivery", "Fault", "LogView", "Producer", "Transaction",
-    "TransactionalProducer", "TwoPhaseProducer", "WholeTransaction", "WholeTransactions",
+    "Admin", "Consumer", "ConsumerBatch", "Delivery", "Fault", "LogView", "Producer", "ProducerBatch", "Transaction",
+    "TransactionBlock", "TransactionalProducer", "TwoPhaseProducer", "WholeTransaction", "WholeTransactions",
 }  # fmt: skip
 """Classes whose objects come from a method: programs do not call their constructors."""
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -70,54 +71,78 @@ def own_bases(kind: type) -> list[type]:
     return [owner for owner in ours if not any(issubclass(base, owner) for base in set(ours) & public)]
 
 
-def field_lines(kind: type) -> Iterator[str]:
-    """The fields of a tuple or data class, the values of an enum, the attributes that a constructor sets."""
-    if issubclass(kind, enum.Enum):
-        yield from (f"{name} = {member.value!r}" for name, member in kind.__members__.items())
-        return
+def fields_of(kind: type) -> Iterator[tuple[str, str, ast.expr | None, ast.expr | None]]:
+    """(module, name, type, default) of a tuple's or data class's fields and of what a constructor sets."""
+    found: list[tuple[str, ast.expr | None, ast.expr | None]]
+    hidden = BETWEEN_PARTS.get(kind.__name__, set())
     for owner in own_bases(kind):
         for node in class_body(owner.__module__, owner.__name__):
-            if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and is_public(node.target.id):
-                default = "" if node.value is None else f" = {ast.unparse(node.value)}"
-                yield f"{node.target.id}: {type_text(node.annotation)}{default}"
+            if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                found = [(node.target.id, node.annotation, node.value)]
             elif isinstance(node, ast.FunctionDef) and node.name == "__init__":
-                yield from attribute_lines(node)
+                found = [(name, annotation, None) for name, annotation in attributes_of(node)]
+            else:
+                continue
+            yield from ((owner.__module__, *one) for one in found if is_public(one[0]) and one[0] not in hidden)
 
 
-def attribute_lines(constructor: ast.FunctionDef) -> Iterator[str]:
-    """The public attributes that a constructor sets, with their types where it says them."""
+def attributes_of(constructor: ast.FunctionDef) -> Iterator[tuple[str, ast.expr | None]]:
+    """The attributes that a constructor sets, with their types where it says them."""
     types = {one.arg: one.annotation for one in [*constructor.args.args, *constructor.args.kwonlyargs]}
     for node in ast.walk(constructor):
         target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
         if not isinstance(node, ast.Assign | ast.AnnAssign) or not isinstance(target, ast.Attribute):
             continue
-        if ast.unparse(target.value) == "self" and is_public(target.attr):
+        if ast.unparse(target.value) == "self":
             found = node.annotation if isinstance(node, ast.AnnAssign) else None
             if isinstance(node.value, ast.Name):
                 found = found or types.get(node.value.id)
-            yield target.attr if found is None else f"{target.attr}: {type_text(found)}"
+            yield target.attr, found
 
 
-def method_lines(kind: type) -> Iterator[str]:
-    """The methods and properties of a class and of its bases."""
+def methods_of(kind: type) -> Iterator[tuple[str, Function]]:
+    """(module, definition) of the methods and properties of a class and of its bases."""
     hidden = BETWEEN_PARTS.get(kind.__name__, set()) | ({"__init__"} if kind.__name__ in HANDED_OUT else set())
     own = {name for owner in own_bases(kind) for name in vars(owner)}
-    for _, nodes in definitions_of(kind):
+    for module, nodes in definitions_of(kind):
         if is_public(nodes[0].name) and nodes[0].name in own - hidden:
-            yield from map(function_line, nodes)
+            yield from ((module, node) for node in nodes)
+
+
+def field_lines(kind: type) -> Iterator[str]:
+    """The fields of a class, or the values of an enum."""
+    if issubclass(kind, enum.Enum):
+        yield from (f"{name} = {member.value!r}" for name, member in kind.__members__.items())
+        return
+    lines: dict[str, str] = {}
+    for _, name, annotation, value in fields_of(kind):
+        default = "" if value is None else f" = {ast.unparse(value)}"
+        line = name if annotation is None else f"{name}: {type_text(annotation)}{default}"
+        lines.setdefault(name, line)  # a class that declares a field may set it in its constructor as well
+    yield from lines.values()
 
 
 def class_lines(name: str, kind: type) -> list[str]:
     """A class with all that programs may use of it."""
-    bases = ", ".join(
-        base.__name__ for base in kind.__bases__ if base not in (object, tuple) and base.__name__[0] != "_"
-    )
-    hidden = BETWEEN_PARTS.get(kind.__name__, set())
-    fields: dict[str, str] = {}
-    for line in field_lines(kind):  # a class that declares a field may set it in its constructor as well
-        fields.setdefault(line.partition(":")[0], line)
-    shown = [line for field, line in fields.items() if field not in hidden]
-    return [f"class {name}({bases})" if bases else f"class {name}", *indented([*shown, *sorted(method_lines(kind))])]
+    bases = ", ".join(base.__name__ for base in kind.__bases__ if base not in (object, tuple) and is_shown(base))
+    methods = sorted(function_line(node) for _, node in methods_of(kind))
+    return [f"class {name}({bases})" if bases else f"class {name}", *indented([*field_lines(kind), *methods])]
+
+
+def is_shown(base: type) -> bool:
+    """Whether a base class is named: one of ours that is not public is not, its members count as the class's own."""
+    return base.__module__.partition(".")[0] != "fencepost" or base in public_classes().values()
+
+
+def alias_value(package: str, name: str) -> tuple[str, ast.expr]:
+    """Where a public alias of a type is defined, and as what."""
+    home = home_of(package, name) or package
+    [value] = [
+        node.value
+        for node in tree_of(home).body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name
+    ]
+    return home, value
 
 
 def indented(lines: Iterable[str]) -> list[str]:
@@ -154,6 +179,8 @@ def public_api() -> str:
                 [node] = [n for n in tree_of(thing.__module__).body if getattr(n, "name", None) == thing.__name__]
                 assert isinstance(node, Function)
                 lines.append(function_line(node).replace(f"def {name}(", f"def {full}("))
+            elif get_origin(thing) is not None:
+                lines.append(f"{full} = {type_text(alias_value(package, name)[1])}")
             else:
                 lines.append(f"{full}: {type(thing).__name__}")
     return "\n".join([HEAD.strip(), *lines]) + "\n"

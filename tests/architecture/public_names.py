@@ -6,13 +6,15 @@
 import enum
 import inspect
 from importlib import import_module
+from typing import get_origin
 
 from tests.architecture.project_files import ROOT
 
 GUIDE = ROOT / "docs/client.md"
 BEGIN, END = "<!-- public names: written by tests/architecture/public_names.py -->", "<!-- end of public names -->"
-PACKAGES = ("fencepost", "fencepost.client", "fencepost.client.admin", "fencepost.sync")
+PACKAGES = ("fencepost", "fencepost.client", "fencepost.client.admin", "fencepost.client.serializers", "fencepost.sync")
 BETWEEN_PARTS: dict[str, set[str]] = {
+    "Fault": {"action", "api", "awaited", "client_id", "held", "matches", "meet"},
     "ItemsFailedError": {"derive"},
 }
 """By class: names without an underscore that the client's own parts call one another by. No program needs them."""
@@ -37,6 +39,12 @@ def public_functions() -> dict[str, object]:
         module = import_module(package)
         found |= {name: getattr(module, name) for name in module.__all__ if inspect.isfunction(getattr(module, name))}
     return found
+
+
+def public_aliases() -> list[str]:
+    """Every name of a public package that stands for a type with parts, such as a union."""
+    modules = [import_module(package) for package in PACKAGES]
+    return sorted(name for module in modules for name in module.__all__ if get_origin(getattr(module, name)))
 
 
 def members_of(name: str, kind: type) -> list[str]:
@@ -74,6 +82,8 @@ def table() -> str:
             *rows,
             "",
             f"Values, errors and numbers: {', '.join(sorted(plain))}.",
+            "",
+            f"Types, for annotations of your own: {', '.join(f'`{name}`' for name in public_aliases())}.",
             "",
             f"`fencepost.sync` has the same, as {', '.join(f'`{name}`' for name in own)}, and {', '.join(functions)}.",
         ]

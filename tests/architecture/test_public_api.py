@@ -4,6 +4,7 @@ import re
 
 from tests.architecture.public_api import LIST, public_api
 from tests.architecture.public_names import PACKAGES, members_of, public_classes, public_functions
+from tests.architecture.public_types import private_types
 
 TEXT = public_api()
 
@@ -37,3 +38,7 @@ def test_a_line_has_the_whole_signature() -> None:
     assert "property done: bool" in lines
     assert "topic_id: bytes" in lines
     assert "TOPIC_ALREADY_EXISTS = 36" in lines
+
+
+def test_a_program_can_import_every_type_of_a_signature() -> None:
+    assert private_types() == set(), "export it from fencepost.client or fencepost.testing, or write the type out"

@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from fencepost import testing
 from tests.architecture.public_names import (
     BEGIN,
     BETWEEN_PARTS,
@@ -66,10 +67,11 @@ def test_the_table_names_nothing_that_is_gone() -> None:
 
 
 def test_what_is_left_out_is_there() -> None:
+    sources = {name: inspect.getsource(getattr(testing, name, CLASSES.get(name))) for name in BETWEEN_PARTS}
     gone = [
         f"{name}.{member}"
         for name, some in BETWEEN_PARTS.items()
         for member in some
-        if not hasattr(CLASSES[name], member)
+        if f"def {member}(" not in sources[name] and f"self.{member}" not in sources[name]
     ]
     assert gone == []

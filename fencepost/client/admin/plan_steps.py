@@ -10,7 +10,6 @@ from fencepost.client.admin.plan_types import (
     Applied,
     ClusterPlan,
     PlannedChange,
-    Settings,
     WantedConfigs,
     WantedTopic,
     own_source,
@@ -227,7 +226,11 @@ def _own(found: Mapping[str, ConfigEntry], source: int) -> dict[str, str]:
 
 
 def _differences(
-    kind: str, name: str, before: Settings, wanted: Settings, secret: Collection[str] = ()
+    kind: str,
+    name: str,
+    before: Mapping[str, str | None],
+    wanted: Mapping[str, str | None],
+    secret: Collection[str] = (),
 ) -> list[PlannedChange]:
     """What is not as wanted. A secret that is set may be another one, and is set again."""
     return [

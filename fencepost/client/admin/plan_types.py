@@ -8,9 +8,6 @@ from typing import Any, NamedTuple
 from fencepost.client.admin.security_types import Acl
 from fencepost.protocol.admin_enums import ConfigSource
 
-Settings = Mapping[str, str | None]
-NOTHING: Settings = MappingProxyType({})
-
 
 class WantedTopic(NamedTuple):
     """A wanted topic. A number of -1 keeps the present number; a new topic gets the broker's default.
@@ -22,7 +19,7 @@ class WantedTopic(NamedTuple):
     name: str
     partitions: int = -1
     replication_factor: int = -1
-    configs: Settings = NOTHING
+    configs: Mapping[str, str | None] = MappingProxyType({})
     absent: bool = False
 
 
@@ -34,7 +31,7 @@ class WantedConfigs(NamedTuple):
 
     kind: str
     name: str
-    configs: Settings
+    configs: Mapping[str, str | None]
 
 
 class WantedAcl(NamedTuple):

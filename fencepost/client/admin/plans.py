@@ -1,9 +1,10 @@
 """Plans, applied by one metadata transaction."""
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from fencepost.client.admin.item_errors import ItemsFailedError
-from fencepost.client.admin.plan_types import Applied, ClusterPlan, PlannedChange, Settings, WantedAcl, shown_rule
+from fencepost.client.admin.plan_types import Applied, ClusterPlan, PlannedChange, WantedAcl, shown_rule
 from fencepost.client.admin.requests import AdminRequests, failure
 from fencepost.client.admin.topics import TopicAdmin
 from fencepost.client.errors import FatalError, KafkaError, RetriableError
@@ -92,7 +93,7 @@ def _on_the_wire(plan: ClusterPlan) -> Any:
     )
 
 
-def _settings(configs: Settings) -> list[Any]:
+def _settings(configs: Mapping[str, str | None]) -> list[Any]:
     return [PlannedSetting(name=name, value=value) for name, value in configs.items()]
 
 

@@ -8,7 +8,7 @@ from fencepost.client.config import ConsumerConfig
 from fencepost.client.consumer.read_errors import DeserializationError
 from fencepost.client.key_value import K, V
 from fencepost.client.serializers import SerializationError
-from fencepost.protocol.records import Record
+from fencepost.protocol.records import Record as Record  # public: a program sees it in `runs`
 from fencepost.protocol.topics import TopicPartition
 
 

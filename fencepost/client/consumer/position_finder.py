@@ -129,7 +129,9 @@ class PositionFinder:
             elif state.chunks:
                 state.drop_buffered()  # it may be of the part that is gone: the position itself is looked at next
             elif (reset := self._config.auto_offset_reset.timestamp(self._now_ms())) is None:
-                state.trouble = LogTruncatedError(partition, state.position or 0, cut, self._cluster.leader(partition))
+                epoch = None if cut.end is None else cut.epoch
+                node = self._cluster.leader(partition)
+                state.trouble = LogTruncatedError(partition, state.position or 0, cut.end, epoch, node)
             elif cut.end is not None:
                 state.start_at(cut.end, cut.epoch)
                 state.back.point = min(state.back.point or 0, cut.end)

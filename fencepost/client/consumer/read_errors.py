@@ -1,6 +1,5 @@
 """What a reader meets in the log that its program has to decide about; `seek` goes on after each of them."""
 
-from fencepost.client.core.reset import Truncation
 from fencepost.client.errors import KafkaError
 from fencepost.client.serializers import SerializationError
 from fencepost.protocol.errors import ErrorCode
@@ -44,8 +43,16 @@ class LogTruncatedError(ReadError):
     epoch before it; both None where the broker knows nothing of the epoch. Raised where `auto_offset_reset` is "none".
     """
 
-    def __init__(self, partition: TopicPartition, position: int, found: Truncation, node: int | None) -> None:
-        where = "its epoch is not known" if found.end is None else f"the log differs from offset {found.end} on"
+    def __init__(
+        self,
+        partition: TopicPartition,
+        position: int,
+        divergent_offset: int | None,
+        divergent_epoch: int | None,
+        node: int | None,
+    ) -> None:
+        differs = f"the log differs from offset {divergent_offset} on"
+        where = "its epoch is not known" if divergent_offset is None else differs
         super().__init__(
             f"{partition}: the log was truncated below position {position}: {where}",
             partition,
@@ -53,8 +60,8 @@ class LogTruncatedError(ReadError):
             code=ErrorCode.OFFSET_OUT_OF_RANGE,
             node=node,
         )
-        self.divergent_offset = found.end
-        self.divergent_epoch = None if found.end is None else found.epoch
+        self.divergent_offset = divergent_offset
+        self.divergent_epoch = divergent_epoch
 
 
 class CorruptRecordsError(ReadError):

@@ -177,9 +177,9 @@ class Producer(Generic[K, V]):
         async with self.batch() as batch:
             await batch.send_many(topic, records, partition=partition)
 
-    def batch(self) -> "SendMany[K, V]":
+    def batch(self) -> "ProducerBatch[K, V]":
         """A context for many records at once: `async with producer.batch() as b: await b.send(...)`."""
-        return SendMany(self._appender)
+        return ProducerBatch(self._appender)
 
     async def flush(self) -> None:
         """Send what lingers, and return when everything handed in so far is acknowledged or has failed.
@@ -194,7 +194,7 @@ class Producer(Generic[K, V]):
     metrics = delegate("_appender", Appender.metrics)
 
 
-class SendMany(Generic[K, V]):
+class ProducerBatch(Generic[K, V]):
     """Many records: `send` waits only for buffer space; the end of the block waits for all acknowledgements.
 
     What failed is raised there as one ExceptionGroup of KafkaErrors (at most 100 of them), one per failed batch.
@@ -210,7 +210,7 @@ class SendMany(Generic[K, V]):
     def __repr__(self) -> str:
         return "<batch of a Producer>"
 
-    async def __aenter__(self) -> "SendMany[K, V]":
+    async def __aenter__(self) -> "ProducerBatch[K, V]":
         await anyio.lowlevel.checkpoint()
         return self
 

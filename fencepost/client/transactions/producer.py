@@ -38,13 +38,13 @@ class TransactionalProducer(Generic[K, V]):
     ) -> None:
         await self._manager.close()
 
-    def transaction(self, *, consumer: Consumer[Any, Any] | None = None) -> "TransactionContext[K, V]":
+    def transaction(self, *, consumer: Consumer[Any, Any] | None = None) -> "TransactionBlock[K, V]":
         """A transaction as an async context. Only one at a time.
 
         A `consumer` is tied to it from the start: on abort it goes back to where it last committed, also when
         `send_offsets` was not reached. Without one, that is the consumer whose batch this task works on.
         """
-        return TransactionContext(
+        return TransactionBlock(
             self._manager, reader_of(consumer).committer if consumer is not None else committer_in_hand()
         )
 
@@ -54,7 +54,7 @@ class TransactionalProducer(Generic[K, V]):
     metrics = delegate("_appender", Appender.metrics)
 
 
-class TransactionContext(Generic[K, V]):
+class TransactionBlock(Generic[K, V]):
     """What `producer.transaction()` returns: begins, and at the end commits, or aborts on error and on cancel."""
 
     def __init__(self, manager: TransactionManager, committer: Committer | None) -> None:

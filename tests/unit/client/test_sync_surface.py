@@ -13,8 +13,8 @@ from fencepost import sync
 from fencepost.client.consumer.whole_transactions import WholeTransactions
 from fencepost.client.core.partitions import PartitionInfo
 from fencepost.client.producer.deliveries import Delivery
-from fencepost.client.producer.producer import SendMany
-from fencepost.client.transactions.producer import TransactionContext
+from fencepost.client.producer.producer import ProducerBatch
+from fencepost.client.transactions.producer import TransactionBlock
 from fencepost.client.transactions.transaction import Transaction
 from fencepost.sync.loop import Loop
 from fencepost.sync.mirror import Mirror, Stream, view
@@ -22,11 +22,11 @@ from fencepost.sync.mirror import Mirror, Stream, view
 PAIRS: list[tuple[type, type]] = [
     (fencepost.Client, sync.Client),
     (fencepost.Producer, sync.Producer),
-    (SendMany, sync.Batch),
+    (ProducerBatch, sync.ProducerBatch),
     (Delivery, sync.Delivery),
     (fencepost.TransactionalProducer, sync.TransactionalProducer),
     (fencepost.TwoPhaseProducer, sync.TwoPhaseProducer),
-    (TransactionContext, sync.TransactionBlock),
+    (TransactionBlock, sync.TransactionBlock),
     (Transaction, sync.Transaction),
     (fencepost.Consumer, sync.Consumer),
     (WholeTransactions, sync.WholeTransactions),
