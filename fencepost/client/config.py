@@ -52,7 +52,7 @@ T = TypeVar("T")
 _NEAR = 0.8
 """How alike two names must be, as difflib counts, for one to be a misspelling of the other."""
 
-_IDEMPOTENT = "producers are always idempotent here, and that needs acks=all"
+_IDEMPOTENT = "fencepost's producers are always idempotent, and idempotence needs acks=all"
 
 
 def _compression(value: Any) -> Compression:
@@ -280,7 +280,7 @@ def from_dotted(config: Mapping[str, Any]) -> dict[str, Any]:
             if entry.name in long:
                 _converted(entry, long)
     if left_out:
-        _LOG.warning("options that have no meaning for this client were left out: %s", ", ".join(left_out))
+        _LOG.warning("ignored options that this client does not have: %s", ", ".join(left_out))
     return long
 
 

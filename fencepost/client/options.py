@@ -53,7 +53,7 @@ def seconds(value: Any) -> float:
     if isinstance(value, timedelta):
         return value.total_seconds()
     if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
-        raise ValueError(f"{value!r} is no duration: give seconds, or a timedelta")
+        raise ValueError(f"{value!r} is not a duration: give seconds or a timedelta")
     return value
 
 

@@ -177,7 +177,7 @@ class _Alone:
 
     def __enter__(self) -> Self:
         if not self._free and not self._lock.acquire(blocking=False):
-            raise RuntimeError("a consumer is for one thread at a time, and another one uses it now")
+            raise RuntimeError("another thread is using this consumer, and only one thread may use it at a time")
         return self
 
     def __exit__(

@@ -221,7 +221,7 @@ class Loop:
             if not self._asked_to_end:  # it ends by itself, and what it ends with is worth the wait
                 self._thread.join(_END_S)
             raise self._gone()
-        raise TimedOutError("the call took longer than it was given")
+        raise TimedOutError("the call took longer than its timeout")
 
     def _context(self) -> contextvars.Context:
         """The calling thread's own, in which all its calls run one after the other."""

@@ -42,7 +42,7 @@ def read_plan(path: str | PathLike[str]) -> ClusterPlan:
     try:
         return parse_plan(place.read_text("utf-8"), json_named=place.suffix.lower() == ".json", place=str(place))
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{place} is no text in UTF-8: {error}") from error
+        raise ConfigError(f"{place} is not UTF-8 text: {error}") from error
 
 
 def parse_plan(text: str, *, json_named: bool = False, place: str = "the plan") -> ClusterPlan:
@@ -53,14 +53,14 @@ def parse_plan(text: str, *, json_named: bool = False, place: str = "the plan") 
     try:
         content = json.loads(text, object_pairs_hook=_once) if is_json else tomllib.loads(text)
     except _Twice as error:
-        raise ConfigError(f"{place}: the key {str(error)!r} is there more than once in the same object") from error
+        raise ConfigError(f"{place}: the key {str(error)!r} appears more than once in the same object") from error
     except ValueError as error:  # what both raise is one
         hint = (
             "" if is_json or not place.endswith((".yaml", ".yml")) else "; a plan is written in TOML or JSON, not YAML"
         )
-        raise ConfigError(f"{place} is no {'JSON' if is_json else 'TOML'}: {error}{hint}") from error
+        raise ConfigError(f"{place} is not valid {'JSON' if is_json else 'TOML'}: {error}{hint}") from error
     if not isinstance(content, dict):
-        raise ConfigError(f"{place}: a plan is an object with some of {', '.join(_SECTIONS)}")
+        raise ConfigError(f"{place}: a plan must be an object with one or more of {', '.join(_SECTIONS)}")
     return plan_of(content)
 
 
@@ -99,7 +99,7 @@ def _topic(name: str, given: Any) -> WantedTopic:
     _known(place, given, _TOPIC_KEYS)
     if _absent(place, given):
         if set(given) != {"state"}:
-            raise ConfigError(f"{place}: a topic with state absent takes no other keys")
+            raise ConfigError(f"{place}: a topic with state absent must have no other keys")
         return WantedTopic(name, absent=True)
     return WantedTopic(
         name,
@@ -119,7 +119,7 @@ def _brokers(given: Mapping[str, Any]) -> list[WantedConfigs]:
         elif written.isascii() and written.isdigit() and len(written.lstrip("0")) < _DIGITS:
             name = str(int(written))
         else:
-            raise ConfigError(f"{place}: a broker is named by its id, or {ALL_BROKERS!r} for every one")
+            raise ConfigError(f"{place}: name a broker by its id, or {ALL_BROKERS!r} for all brokers")
         if name in found:
             raise ConfigError(f"{place}: broker {name} is named more than once")
         found[name] = _configs("broker", place, name, one)
@@ -144,7 +144,7 @@ def _settings(place: str, given: Mapping[str, Any]) -> dict[str, str | None]:
         if key in found:
             raise ConfigError(f"{place}: {key} is both set and unset")
         if unset.count(key) > 1:
-            raise ConfigError(f"{place}.unset: {key} is there more than once")
+            raise ConfigError(f"{place}.unset: {key} appears more than once")
     return {**found, **dict.fromkeys(unset)}
 
 
@@ -153,7 +153,7 @@ def _flat(place: str, table: Mapping[str, Any], prefix: str = "") -> Iterable[tu
     for key, value in table.items():
         if isinstance(value, dict):
             if not value:
-                raise ConfigError(f"{place}.{prefix}{key}: has nothing in it")
+                raise ConfigError(f"{place}.{prefix}{key}: must not be empty")
             yield from _flat(place, value, f"{prefix}{key}.")
         else:
             yield prefix + key, value
@@ -175,7 +175,7 @@ def _count(place: str, given: Mapping[str, Any], key: str) -> int:
     value = given.get(key, -1)
     most = _MOST[key]
     if key in given and (isinstance(value, bool) or not isinstance(value, int) or not 0 < value <= most):
-        raise ConfigError(f"{place}.{key}: must be a whole number from 1 to {most}, and is {value!r}")
+        raise ConfigError(f"{place}.{key}: must be a whole number from 1 to {most}, not {value!r}")
     return int(value)
 
 
@@ -184,7 +184,7 @@ def _acls(place: str, given: Any) -> list[WantedAcl]:
     given = _object(place, given)
     for one, several in _SINGULAR.items():
         if one in given and several in given:
-            raise ConfigError(f"{place}: {one} and {several} exclude each other")
+            raise ConfigError(f"{place}: give {one} or {several}, not both")
     given = {"hosts": ["*"], **{_SINGULAR.get(key, key): value for key, value in given.items()}}
     _known(place, given, _ACL_KEYS)
     named = [key for key in _RESOURCES if key in given]
@@ -193,7 +193,7 @@ def _acls(place: str, given: Any) -> list[WantedAcl]:
     resource = given[named[0]]
     if named[0] == "cluster":
         if resource is not True:
-            raise ConfigError(f"{place}.cluster: can only be true")
+            raise ConfigError(f"{place}.cluster: must be true")
         resource = CLUSTER_NAME
     if not isinstance(resource, str) or not resource:
         raise ConfigError(f"{place}.{named[0]}: must be a name, or * for all")
@@ -229,7 +229,7 @@ def _member(place: str, word: Any, kind: type[E]) -> E:
     found = by_word.get(str(word).replace("_", "").upper())
     if found is None:
         names = ", ".join(one.name.lower() for one in by_word.values())
-        raise ConfigError(f"{place}: {word!r} is none of {names}")
+        raise ConfigError(f"{place}: {word!r} must be one of {names}")
     return found
 
 
@@ -240,7 +240,7 @@ def _known(place: str, given: Mapping[str, Any], known: Sequence[str]) -> None:
     for key in given:
         if key not in known:
             close = difflib.get_close_matches(str(key), known, n=1, cutoff=0.4)
-            hint = f"the nearest is {close[0]!r}" if close else f"there are {', '.join(known)}"
+            hint = f"the nearest is {close[0]!r}" if close else f"known keys are {', '.join(known)}"
             raise ConfigError(f"{place + ': ' if place else ''}unknown key {key!r}; {hint}")
 
 
@@ -250,7 +250,7 @@ def _table(section: str, content: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _object(place: str, given: Any) -> Mapping[str, Any]:
     if not isinstance(given, dict):
-        raise ConfigError(f"{place}: must be a table, and is {given!r}")
+        raise ConfigError(f"{place}: must be a table, not {given!r}")
     for key in given:
         if not isinstance(key, str):  # of a program's mapping; a file cannot have it
             raise ConfigError(f"{place}: {key!r} must be a string")
@@ -267,5 +267,5 @@ def _words(place: str, given: Any) -> list[str]:
 def _absent(place: str, given: Mapping[str, Any]) -> bool:
     state = given.get("state", "present")
     if state not in _STATES:
-        raise ConfigError(f"{place}.state: must be {' or '.join(_STATES)}, and is {state!r}")
+        raise ConfigError(f"{place}.state: must be {' or '.join(_STATES)}, not {state!r}")
     return bool(state == "absent")

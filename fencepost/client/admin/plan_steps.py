@@ -170,7 +170,7 @@ def _torn(plan: ClusterPlan) -> dict[str, KafkaError]:
     why = {subject: "the plan names it more than once" for subject, count in named.items() if count > 1}
     absent = {one.rule for one in plan.acls if one.absent}
     both = [one.rule for one in plan.acls if not one.absent and one.rule in absent]
-    why |= {f"acl {shown_rule(rule)}": "the plan wants it to be there, and not to be there" for rule in both}
+    why |= {f"acl {shown_rule(rule)}": "the plan has it both as present and as absent" for rule in both}
     return {subject: KafkaError(f"{subject}: {text}", code=ErrorCode.INVALID_REQUEST) for subject, text in why.items()}
 
 
@@ -189,7 +189,7 @@ async def _there(admin: AdminParts, names: list[str]) -> Mapping[str, TopicDescr
 def _impossible(wanted: WantedTopic, there: TopicDescription) -> KafkaError | None:
     count = len(there.partitions)
     if 0 < wanted.partitions < count:
-        why = f"it has {count} partitions, and they cannot become {wanted.partitions}"
+        why = f"it has {count} partitions, and a topic cannot shrink to {wanted.partitions}"
         return KafkaError(f"topic {wanted.name!r}: {why}", code=ErrorCode.INVALID_PARTITIONS)
     factor = max(len(one.replicas) for one in there.partitions)
     if wanted.replication_factor > 0 and wanted.replication_factor != factor:

@@ -42,7 +42,7 @@ class PlanAdmin:
             answer = await self._rpc.ask(node, request, at_least=TAGS_SINCE)
             if answer.plan is None:
                 return FatalError(
-                    "this broker cannot change several things at once, as it is no fencepost; atomic=False does it"
+                    "this broker is not fencepost and cannot apply a plan atomically; give atomic=False to apply it"
                     " step by step",
                     code=ErrorCode.UNSUPPORTED_VERSION,
                     api="CreateTopics",
@@ -120,7 +120,7 @@ def _subject(plan: ClusterPlan, one: Any) -> str:
 def _error(subject: str, one: Any, node: int | None) -> KafkaError:
     final = frozenset(ErrorCode) if one.kind else ()
     error = failure(one, subject, ApiKey.CREATE_TOPICS, node, final=final)
-    return error or KafkaError(f"{subject}: refused without a reason", api="CreateTopics", node=node)
+    return error or KafkaError(f"{subject}: the broker rejected it without a reason", api="CreateTopics", node=node)
 
 
 def _change(plan: ClusterPlan, one: Any) -> PlannedChange:

@@ -86,7 +86,9 @@ class Committer:
         async def attempt() -> None:
             if any(self._fetcher.states.get(partition) is not state for partition, state in held.items()):
                 raise KafkaError(
-                    "the group has given partitions away", code=ErrorCode.ILLEGAL_GENERATION, api="OffsetCommit"
+                    "the group has revoked partitions of this commit",
+                    code=ErrorCode.ILLEGAL_GENERATION,
+                    api="OffsetCommit",
                 )
             group = self._group.metadata()
             if self._group.membership is not None and not self._group.membership.is_member:
@@ -126,7 +128,7 @@ class Committer:
             self._fetcher.fail(error)
         except KafkaError as error:
             name = self._group.group_id
-            logger.warning("group %s: offsets were not committed, their records come again: %s", name, error)
+            logger.warning("group %s: committing offsets failed, so their records may be read again: %s", name, error)
 
     async def commit_if_due(self) -> None:
         """Commit what the program is done with, once in `auto_commit_interval`."""
@@ -155,10 +157,10 @@ class Committer:
         """
         progress = self.progress
         if progress.void:
-            raise RuntimeError("the last commit's outcome is unknown: read the records again instead of retrying them")
+            raise RuntimeError("the last commit's outcome is unknown: do not retry its records, read them again")
         if progress.lost:
             raise AbortableError(
-                "the group has given this batch's partitions away", code=ErrorCode.ILLEGAL_GENERATION, api="Heartbeat"
+                "the group has revoked partitions of this batch", code=ErrorCode.ILLEGAL_GENERATION, api="Heartbeat"
             )
         units = progress.units
         return self._group.metadata(), units.offsets() if units is not None else progress.uncommitted()
@@ -179,13 +181,13 @@ class Committer:
         """
         if self._lost_at > since:
             raise AbortableError(
-                "the group has taken partitions away since the transaction began, whose records were not committed",
+                "the group has revoked partitions with uncommitted records since the transaction began",
                 code=ErrorCode.ILLEGAL_GENERATION,
                 api="Heartbeat",
             )
         if offsets and self._group.membership is not None and not self._group.membership.is_member:
             raise AbortableError(
-                "this consumer is no member of its group now", code=ErrorCode.UNKNOWN_MEMBER_ID, api="Heartbeat"
+                "this consumer is not a member of its group now", code=ErrorCode.UNKNOWN_MEMBER_ID, api="Heartbeat"
             )
 
     def promise(self, offsets: Mapping[TopicPartition, int]) -> "Promise":

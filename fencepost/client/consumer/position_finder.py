@@ -142,7 +142,7 @@ class PositionFinder:
                 state.reset = reset
         self._judge({partition: doubted[partition] for partition in failed}, failed)
         if any(s.position is None or self.suspect(s) for s in self._states().values() if s.trouble is None):
-            raise RetriableError("more positions are in doubt")
+            raise RetriableError("more positions must be compared with the log")
 
     def _stands(self, state: PartitionState, turn: int) -> bool:
         return state.turn == turn and self._states().get(state.partition) is state

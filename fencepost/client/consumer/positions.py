@@ -69,7 +69,7 @@ class Positions:
         unless records were given before that are not committed: then to where those began.
         """
         if offset < 0:
-            raise ValueError(f"offset {offset}: seek_to_beginning and seek_to_end have names of their own")
+            raise ValueError(f"offset {offset} is negative: use seek_to_beginning() or seek_to_end()")
         state = self._state(partition)
         state.start_at(offset)
         self._progress.note_seek(state, CommittedOffset(offset))
@@ -92,7 +92,7 @@ class Positions:
         Of all partitions if none is named. Raises ValueError for a negative time.
         """
         if timestamp_ms < 0:
-            raise ValueError(f"{timestamp_ms} ms is before 1970")
+            raise ValueError(f"timestamp {timestamp_ms} is negative: give milliseconds since 1970")
         self._seek_to(partitions, timestamp_ms)
 
     def _seek_to(self, partitions: Collection[TopicPartition], timestamp: int) -> None:
@@ -205,7 +205,7 @@ class Positions:
         Nothing above the last stable offset is found for read_committed (row I6). Raises ValueError for negative times.
         """
         if any(timestamp < 0 for timestamp in times.values()):
-            raise ValueError("times are milliseconds since 1970")
+            raise ValueError("a timestamp is negative: give milliseconds since 1970")
         found = await self._offsets({TopicPartition(*p): timestamp for p, timestamp in times.items()}, None)
         return {p: OffsetAndTimestamp(*place) if place[0] >= 0 else None for p, place in found.items()}
 

@@ -51,8 +51,8 @@ class LogTruncatedError(ReadError):
         divergent_epoch: int | None,
         node: int | None,
     ) -> None:
-        differs = f"the log differs from offset {divergent_offset} on"
-        where = "its epoch is not known" if divergent_offset is None else differs
+        differs = f"the log differs from offset {divergent_offset}"
+        where = "the broker does not know its epoch" if divergent_offset is None else differs
         super().__init__(
             f"{partition}: the log was truncated below position {position}: {where}",
             partition,

@@ -198,7 +198,9 @@ class Subscriber:
                 return
         for name, code in refused.items():
             if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                _LOG.warning("subscribed to what is not there: %s. It is read once it exists", topic_error(name, code))
+                _LOG.warning(
+                    "%s. This consumer has subscribed to it, and reads it once it exists", topic_error(name, code)
+                )
 
     async def _follow_topics(self) -> None:
         """Without a group: all partitions of the topics, also those that come later."""

@@ -47,7 +47,9 @@ class UnitReader(Generic[K, V]):
         if overflow not in ("error", "spill"):
             raise ConfigError(f"overflow: {overflow!r} must be 'error' or 'spill'")
         if reader.config.enable_auto_commit:
-            raise ConfigError("transactions() needs enable_auto_commit off: commit when you have dealt with one")
+            raise ConfigError(
+                "transactions() needs enable_auto_commit=False: call commit() after you have processed a transaction"
+            )
         self._policy = cluster.policy
         self._reader = reader
         self._limit = max_bytes
@@ -248,7 +250,11 @@ class UnitReader(Generic[K, V]):
     def _tell_of_cut_ones(self, partition: TopicPartition, offset: int) -> None:
         if self._assembler.left_out > self._told_of:
             self._told_of = self._assembler.left_out
-            _LOG.warning("%s: skipped the transaction that ends at offset %d: its begin is not read", partition, offset)
+            _LOG.warning(
+                "%s: skipped the transaction that ends at offset %d: it began before the start position",
+                partition,
+                offset,
+            )
 
     def _hold(self, data: memoryview, header: BatchHeader, partition: TopicPartition) -> Any:
         try:
@@ -259,8 +265,8 @@ class UnitReader(Generic[K, V]):
             if largest is not None:
                 who, where, first = (largest.producer_id, largest.epoch), largest.partition, largest.first_offset
             raise TransactionTooLargeError(
-                f"more than {self._limit} bytes wait for their transactions to be complete: producer {who[0]} epoch"
-                f" {who[1]} has the most of it, in {where} from offset {first}"
+                f"incomplete transactions have more than {self._limit} bytes (max_bytes): most are of producer {who[0]}"
+                f" epoch {who[1]}, in {where} from offset {first}. Raise max_bytes, or give overflow='spill'"
             ) from None
 
     async def _ask_for_ends(self) -> None:
@@ -328,8 +334,8 @@ class UnitReader(Generic[K, V]):
         for partition, place in self._offered.items():
             if len(place.note) > MOST_NOTE_BYTES:
                 raise KafkaError(
-                    f"{partition}: too many transactions have ended while one from offset {place.offset} is open: their"
-                    f" note has {len(place.note)} bytes",
+                    f"{partition}: too many transactions have ended while one from offset {place.offset} is open. The"
+                    f" note on them has {len(place.note)} bytes, over {MOST_NOTE_BYTES}: commit when that one ends",
                     code=ErrorCode.OFFSET_METADATA_TOO_LARGE,
                 )
             state = self._known[partition][0]

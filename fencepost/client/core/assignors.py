@@ -139,16 +139,16 @@ def strategy_names(written: Any) -> tuple[str, ...]:
     try:
         return tuple(assignor.name for assignor in strategies([_JAVA_NAMES.get(name, name) for name in short]))
     except ConfigError as wrong:
-        raise ValueError(f"is not right: {wrong}") from None
+        raise ValueError(f"is not accepted: {wrong}") from None
 
 
 def strategies(names: Sequence[str]) -> tuple[Assignor, ...]:
     """The assignors of these names, the preferred one first. Raises ConfigError for none, and for one named twice."""
     if not names or len(set(names)) != len(names):
-        raise ConfigError(f"{', '.join(names) or 'nothing'!r} does not name assignors, each once")
+        raise ConfigError(f"{', '.join(names) or 'nothing'!r} must name one or more assignors, each only once")
     unknown = [name for name in names if name not in ASSIGNORS]
     if unknown:
-        raise ConfigError(f"there is no assignor {unknown[0]!r}; there are {', '.join(ASSIGNORS)}")
+        raise ConfigError(f"unknown assignor {unknown[0]!r}; choose from {', '.join(ASSIGNORS)}")
     return tuple(ASSIGNORS[name] for name in names)
 
 

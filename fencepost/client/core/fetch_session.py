@@ -97,7 +97,7 @@ class FetchSession:
         session: what the two sides hold is not the same any more. Its data is good for what was asked.
         """
         asked, self._asked = self._asked, None
-        assert asked is not None, "nothing was asked"
+        assert asked is not None, "no request is under way"
         if code is not ErrorCode.NONE:
             if code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
                 self._session_id = NO_SESSION

@@ -43,7 +43,7 @@ class PlainExchange:
 
     def __init__(self, username: str, password: str) -> None:
         if "\0" in username + password:
-            raise SaslError("a user name or a password cannot hold a zero byte")
+            raise SaslError("the user name and the password must not contain a zero byte")
         self._message = f"\0{username}\0{password}".encode()
 
     def first(self) -> bytes:
@@ -72,10 +72,10 @@ class OAuthExchange:
 
     def __init__(self, token: OAuthToken) -> None:
         if not _TOKEN.fullmatch(token.value):
-            raise SaslError("the token is empty, or holds what a bearer token cannot hold (RFC 6750)")
+            raise SaslError("the token is empty or contains characters that a bearer token must not contain (RFC 6750)")
         for name, value in token.extensions.items():
             if name == "auth" or not _EXTENSION_NAME.fullmatch(name) or not _EXTENSION_VALUE.fullmatch(value):
-                raise SaslError(f"the SASL extension {name!r} has a name or a value that cannot be (RFC 7628)")
+                raise SaslError(f"the SASL extension {name!r} has an invalid name or value (RFC 7628)")
         fields = [f"auth=Bearer {token.value}", *(f"{name}={value}" for name, value in token.extensions.items())]
         self._message = ("n,," + "".join(_SEPARATOR + one for one in fields) + _SEPARATOR * 2).encode()
         self._refused: bytes | None = None
@@ -86,7 +86,7 @@ class OAuthExchange:
     def step(self, challenge: bytes) -> bytes | None:
         """None if it was taken; else the broker told why in JSON, and wants to be acknowledged before it says no."""
         if self._refused is not None:
-            raise SaslError(f"the broker refused the token: {self._refused.decode(errors='replace')}")
+            raise SaslError(f"the broker rejected the token: {self._refused.decode(errors='replace')}")
         if not challenge:
             return None
         self._refused = challenge[:500]
@@ -101,6 +101,6 @@ def exchange_for(
         return PlainExchange(username, password)
     if mechanism == OAUTHBEARER:
         if token is None:
-            raise SaslError("there is no token")
+            raise SaslError("no token was given: set sasl_oauth_token_provider")
         return OAuthExchange(token)
     return ScramExchange(mechanism, username, password, nonce)

@@ -47,13 +47,15 @@ class Scram:
     def _prove(self, challenge: bytes) -> bytes:
         said = _attributes(challenge, "rsi")
         if not said["r"].startswith(self._nonce) or said["r"] == self._nonce:
-            raise ScramError("the broker's nonce does not continue ours")
+            raise ScramError("the broker's nonce does not begin with the client's nonce")
         try:
             salt, iterations = base64.b64decode(said["s"], validate=True), int(said["i"])
         except (ValueError, binascii.Error):
             raise ScramError("the broker's salt or number of iterations cannot be read") from None
         if not FEWEST_ITERATIONS <= iterations <= MOST_ITERATIONS:
-            raise ScramError(f"{iterations} iterations, which is not {FEWEST_ITERATIONS} to {MOST_ITERATIONS}")
+            raise ScramError(
+                f"the broker asks for {iterations} iterations; accepted are {FEWEST_ITERATIONS} to {MOST_ITERATIONS}"
+            )
         salted = hashlib.pbkdf2_hmac(self._hash, self._password, salt, iterations)
         client_key = self._hmac(salted, b"Client Key")
         stored_key = hashlib.new(self._hash, client_key).digest()
@@ -70,13 +72,13 @@ class Scram:
         assert self._expected is not None
         said = _attributes(challenge, "")
         if "e" in said:
-            raise ScramError(f"the broker refused: {said['e']}")
+            raise ScramError(f"the broker rejected it: {said['e']}")
         try:
             signature = base64.b64decode(said.get("v", ""), validate=True)
         except (ValueError, binascii.Error):
             signature = b""
         if not hmac.compare_digest(signature, self._expected):
-            raise ScramError("the broker could not prove that it knows the password: this may be somebody else")
+            raise ScramError("the broker did not prove that it knows the password: it may be an impostor")
         self.finished = True
         return b""
 
@@ -99,5 +101,7 @@ def _attributes(message: bytes, needed: str) -> dict[str, str]:
         raise ScramError("the broker demands an unknown SCRAM extension")
     for name in needed:
         if name not in found:
-            raise ScramError(f"the broker refused: {found['e']}" if "e" in found else f"the broker sent no {name!r}")
+            raise ScramError(
+                f"the broker rejected it: {found['e']}" if "e" in found else f"the broker sent no {name!r}"
+            )
     return found

@@ -179,7 +179,7 @@ def _answered(state: TxnState, answer: Answer) -> tuple[TxnState, Then]:
         case Phase.COMPLETING:
             return _completed(state, answer)
         case _:
-            raise Misuse(state.phase, "an answer")
+            raise Misuse(state.phase, "a response")
 
 
 def _initialised(state: TxnState, answer: Answer) -> tuple[TxnState, Then]:
@@ -269,7 +269,7 @@ def _unanswered(state: TxnState, sent: bool) -> tuple[TxnState, Then]:
         case Phase.COMPLETING:
             return state, AskEnd(state.producer, state.commit, tv2=True)
         case _:
-            raise Misuse(state.phase, "a lost answer")
+            raise Misuse(state.phase, "a lost response")
 
 
 def _gave_up(state: TxnState) -> tuple[TxnState, Then]:

@@ -35,11 +35,11 @@ class Outcome(enum.Enum):
     ABORTED = "aborted"
     EXPIRED = "aborted by the coordinator, or never known to it"
     REFUSED = "the commit was refused: abort"
-    UNKNOWN = "a commit was sent and not answered"
-    FENCED = "somebody newer has the transactional id"
-    FORBIDDEN = "a right is missing"
+    UNKNOWN = "a commit was sent and no response came"
+    FENCED = "a newer producer has the transactional id"
+    FORBIDDEN = "a permission is missing"
     FATAL = "this client and this broker cannot work together"
-    FAILED = "nothing was reached; the same may be asked again"
+    FAILED = "no broker was reached; the same request may be sent again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +95,9 @@ class Event(enum.Enum):
 
     OPEN = "initialise for the first time"
     WROTE = "a request that begins the transaction at the coordinator leaves now"
-    DOUBTED = "such a request got no answer: it may still arrive"
+    DOUBTED = "such a request got no response: it may still arrive"
     COMMIT = "everything is acknowledged: commit"
-    ABORT = "take everything back"
+    ABORT = "abort the transaction"
     PREPARE = "everything is acknowledged: wait for the outside decision"
     RECOVER = "make sure that a transaction can begin"
     GIVE_UP = "the deadline is over, or the caller was cancelled"

@@ -148,7 +148,11 @@ class ConsumerMembership(Membership[ConsumerMember]):
             self._waits_since = anyio.current_time()
         elif anyio.current_time() - self._waits_since > self._cluster.config.default_api_timeout_ms / 1000:
             code = ErrorCode.UNRELEASED_INSTANCE_ID
-            self._give_way(FencedError(message or "the static place is taken", code=code, api="ConsumerGroupHeartbeat"))
+            self._give_way(
+                FencedError(
+                    message or "another member has this group_instance_id", code=code, api="ConsumerGroupHeartbeat"
+                )
+            )
 
     async def _say_goodbye(self, reason: str) -> None:
         bye = self._machine.goodbye()

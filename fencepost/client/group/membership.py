@@ -188,7 +188,7 @@ class Membership(ABC, Generic[M]):
                 self._machine.taken(step.partitions)
                 self._happened()
             case Fail(code, api):
-                self._reader.fail(error_for(code, f"group {self.group_id!r} refused the member", api=api))
+                self._reader.fail(error_for(code, f"group {self.group_id!r} rejected this member", api=api))
                 return False
             case _:
                 await self._do(step)
@@ -257,7 +257,11 @@ class Membership(ABC, Generic[M]):
     async def _go_missing(self) -> None:
         """The program is not there: leave, so that others read on, and come back when it does."""
         reason = f"the program has not asked for records for {self._config.max_poll_interval_ms} ms"
-        logger.warning("group %s: this member leaves: %s (max_poll_interval)", self.group_id, reason)
+        logger.warning(
+            "group %s: this member leaves, because %s (max_poll_interval). It joins again at the next read",
+            self.group_id,
+            reason,
+        )
         sign = self._reader.sign_of_life()
         await self._say_goodbye(reason)
         self._expel(reason)
@@ -306,10 +310,18 @@ class Membership(ABC, Generic[M]):
         try:
             answer = await self._ask(request, purpose=self._purpose)
         except (RetriableError, FatalError) as error:
-            logger.debug("group %s: the farewell did not arrive, the session's end will tell: %s", self.group_id, error)
+            logger.debug(
+                "group %s: leaving failed; the broker removes this member when its session ends: %s",
+                self.group_id,
+                error,
+            )
             return
         if answer.error_code:
-            logger.debug("group %s: the farewell was answered %s", self.group_id, code_of(answer.error_code).name)
+            logger.debug(
+                "group %s: the broker answered the request to leave with %s",
+                self.group_id,
+                code_of(answer.error_code).name,
+            )
 
 
 def _code_in(answer: Any) -> int:

@@ -60,7 +60,9 @@ async def fetch_committed(
     answer = await cluster.ask_coordinator(GROUP, group_id, request, _fetch_code, purpose=purpose, at_most=BY_NAME)
     code = code_of(_fetch_code(answer))
     if member is not None and code in STALE_MEMBER:
-        raise RetriableError(f"this member is behind its group {group_id!r}", code=code, api="OffsetFetch")
+        raise RetriableError(
+            f"this member does not have the current epoch of its group {group_id!r}", code=code, api="OffsetFetch"
+        )
     if code is not ErrorCode.NONE:
         raise error_for(code, f"committed offsets of group {group_id!r}", api="OffsetFetch")
     found: dict[TopicPartition, CommittedOffset] = {}

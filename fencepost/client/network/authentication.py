@@ -60,7 +60,7 @@ async def keep_authenticated(
         try:
             lifetime_s = await authenticate(connection, config, timeout_s)
         except KafkaError as error:
-            connection.close(f"its session could not be renewed: {error}", _lasting(error))
+            connection.close(f"its SASL session could not be renewed: {error}", _lasting(error))
             return
         finally:
             connection.release()
@@ -99,7 +99,7 @@ async def _token(config: SecurityConfig) -> OAuthToken:
         return given
     if isinstance(given, str):
         return OAuthToken(given)
-    raise AuthenticationError("sasl_oauth_token_provider has to return a str or an OAuthToken")
+    raise AuthenticationError("sasl_oauth_token_provider must return a str or an OAuthToken")
 
 
 async def _handshake(connection: Connection, mechanism: str, timeout_s: float) -> None:
@@ -110,11 +110,11 @@ async def _handshake(connection: Connection, mechanism: str, timeout_s: float) -
     if code is ErrorCode.NONE:
         return
     if code is ErrorCode.UNSUPPORTED_SASL_MECHANISM:
-        why = f"the broker does not take {mechanism}, but: {', '.join(answer.mechanisms) or 'nothing'}"
+        why = f"the broker does not support {mechanism}; it supports {', '.join(answer.mechanisms) or 'no mechanism'}"
     elif code is ErrorCode.ILLEGAL_SASL_STATE:
-        why = "the broker wants no SASL on this listener: security_protocol has to be 'plaintext' or 'ssl'"
+        why = "this listener does not use SASL: set security_protocol to 'plaintext' or 'ssl'"
     else:
-        why = "the broker refused SASL"
+        why = "the broker rejected SASL"
     raise AuthenticationError(why, code=code, api="SaslHandshake", node=connection.node)
 
 
@@ -130,7 +130,7 @@ async def _step(exchange: Exchange, mechanism: str, challenge: Any, connection: 
 
 def _refused(connection: Connection, mechanism: str, answer: SaslAuthenticateResponse) -> KafkaError:
     code = code_of(answer.error_code)
-    why = f"{mechanism}: {answer.error_message or 'the broker refused'}"
+    why = f"{mechanism}: {answer.error_message or 'the broker rejected the authentication'}"
     kind = RetriableError if code.retriable else AuthenticationError
     words = answer.error_message or None
     return kind(why, code=code, api="SaslAuthenticate", node=connection.node, broker_message=words)

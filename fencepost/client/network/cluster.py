@@ -140,10 +140,10 @@ class Cluster:
         """Forget where the brokers were, and begin with the bootstrap servers (KIP-1102)."""
         if self.config.metadata_recovery_strategy == "none":
             return
-        _LOG.warning("beginning with the bootstrap servers again: %s", why)
+        _LOG.warning("connecting to the bootstrap servers again: %s", why)
         self.brokers.clear()
         self._coordinators.clear()
-        self._connections.close(f"beginning with the bootstrap servers again: {why}")
+        self._connections.close(f"connecting to the bootstrap servers again: {why}")
         self._told_at = anyio.current_time()
 
     async def ask(
@@ -182,7 +182,7 @@ class Cluster:
             self._give_up_on_brokers()
             raise
         if answer.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:
-            self._bootstrap_again("the broker says that this is another cluster now")
+            self._bootstrap_again("the broker reports that it belongs to another cluster now")
             raise RetriableError("no metadata", code=ErrorCode.REBOOTSTRAP_REQUIRED, api="Metadata")
         if answer.error_code:
             raise error_for(code_of(answer.error_code), "no metadata", api="Metadata")
@@ -226,7 +226,7 @@ class Cluster:
                     self._wanted.update({name: used[name] for name in old if name in self._wanted})
                 backoff.reset()
             except KafkaError as error:
-                _LOG.info("no fresh metadata: %s", error)  # whoever needs it asks, and is told
+                _LOG.info("metadata could not be refreshed, the client tries again: %s", error)
                 await anyio.sleep(max(max_age_s / 10, backoff.next_delay()))
         self._tending = False
 

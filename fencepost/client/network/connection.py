@@ -118,9 +118,9 @@ class Connection:
             api = api.with_unstable()
         best = min(api.served[1], high, at_most)
         if best < max(low, api.served[0], at_least):
-            speaks = f"speaks {api.name} {low}..{high}" if high >= 0 else f"does not speak {api.name} at all"
+            speaks = f"supports {api.name} {low} to {high}" if high >= 0 else f"does not support {api.name}"
             raise FatalError(
-                f"the broker {speaks}, needed is {max(api.served[0], at_least)}..{min(api.served[1], at_most)}",
+                f"the broker {speaks}; needed is {max(api.served[0], at_least)} to {min(api.served[1], at_most)}",
                 code=ErrorCode.UNSUPPORTED_VERSION,
                 api=api.name,
                 node=self.node,
@@ -141,10 +141,10 @@ class Connection:
         oldest = next(iter(self._pending.values()), None)
         if oldest is not None and oldest.overdue(now):
             # Whoever asked was cancelled, so nobody was left to notice that this broker answers nothing any more.
-            self.close("no answer in time")
-            raise ConnectionLostError("no answer in time", sent=False, api=api.name, node=self.node)
+            self.close("no response in time")
+            raise ConnectionLostError("no response in time", sent=False, api=api.name, node=self.node)
         if len(self._pending) >= MOST_PENDING or self._unsent_bytes > MOST_UNSENT_BYTES:
-            raise RetriableError("too much is on its way to this broker", api=api.name, node=self.node)
+            raise RetriableError("too many requests or bytes wait for this broker", api=api.name, node=self.node)
         correlation = self._next_correlation
         self._next_correlation = (correlation + 1) & 0x7FFFFFFF
         body = api.request.encode(request, version)
@@ -299,10 +299,10 @@ class Connection:
 
     def _refuse_frame(self, size: int, start: bytes) -> None:
         if start == _TLS_ALERT and not self.answers:
-            why = "the broker speaks TLS: security_protocol has to be 'ssl' or 'sasl_ssl'"
+            why = "this listener uses TLS: set security_protocol to 'ssl' or 'sasl_ssl'"
             self.close(why, AuthenticationError(why, node=self.node))
         else:
-            self.close(f"a frame of {size} bytes")
+            self.close(f"the broker sent a frame of {size} bytes, which is not allowed")
 
     async def _receive_all(self, into: memoryview) -> bool:
         done = 0
@@ -329,7 +329,7 @@ class Connection:
                 return 0
             if not count:
                 self.hung_up = True
-                self.close("the broker closed it")
+                self.close("the broker closed the connection")
                 return 0
             self._reads += 1
             if self._reads % _FAIRNESS == 0:
@@ -341,12 +341,12 @@ class Connection:
         (correlation,) = _SIZE.unpack_from(frame, 0)
         pending = self._pending.pop(correlation, None)
         if pending is None:
-            self.close(f"an answer with the unknown correlation id {correlation}")
+            self.close(f"the broker sent a response with the unknown correlation id {correlation}")
             return False
         try:
             _, start = read_response_header(pending.api, pending.version, frame)
         except DecodeError as wrong:
-            self.close(f"an answer whose header cannot be read: {wrong}")
+            self.close(f"the broker sent a response whose header cannot be read: {wrong}")
             pending.lose(str(wrong), None)
             return False
         self.answers += 1
@@ -367,10 +367,10 @@ class Connection:
             try:
                 answer = ApiVersionsResponse.decode(frame, version, start)
             except DecodeError as wrong:
-                raise KafkaError(f"this is no Kafka broker: {wrong}", api="ApiVersions", node=self.node) from wrong
+                raise KafkaError(f"this is not a Kafka broker: {wrong}", api="ApiVersions", node=self.node) from wrong
         if answer.error_code != ErrorCode.NONE:
             raise KafkaError(
-                "the broker does not tell its versions",
+                "the broker did not return its API versions",
                 code=code_of(answer.error_code),
                 api="ApiVersions",
                 node=self.node,

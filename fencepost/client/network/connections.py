@@ -117,7 +117,9 @@ class Connections:
         await anyio.sleep(max(0.0, min(due_s, _SOON_S)))
         if due_s > _SOON_S:
             raise ConnectionLostError(
-                f"{address[0]}:{address[1]}: {reach.last}; not tried again yet", sent=False, node=node
+                f"{address[0]}:{address[1]}: {reach.last}; the next attempt is not due yet",
+                sent=False,
+                node=node,
             )
 
     async def _judge(self, ended: Connection, reach: Reach) -> None:
@@ -132,7 +134,7 @@ class Connections:
 
         It may as well be away, with a proxy in its place: that is for the retries.
         """
-        reach.failed("the broker closed the connection without a word")
+        reach.failed("the broker closed the connection without a response")
         reach.mute_ends += 1
         proved = any(other[0] == address and connection.proved for other, connection in self._open.items())
         if reach.ever or proved or reach.mute_ends < _MUTE_ENDS:
@@ -141,7 +143,7 @@ class Connections:
         spoken = await security_protocol_of(self._dial, address, self._config.client_id)
         if spoken is not None and spoken != self._config.security_protocol:
             raise AuthenticationError(
-                f"the listener {address[0]}:{address[1]} is one of {spoken.upper()}, and security_protocol is"
+                f"the listener {address[0]}:{address[1]} uses {spoken.upper()}, but security_protocol is"
                 f" {self._config.security_protocol!r}"
             )
 
@@ -156,7 +158,7 @@ class Connections:
         except ConnectionLostError as error:
             reach.failed(error.args[0].removeprefix(f"{address[0]}:{address[1]}: "))
             raise
-        reach.failed(f"not set up within {timeout_s:g} s")
+        reach.failed(f"the connection was not set up within {timeout_s:g} s")
         raise ConnectionLostError(f"{address[0]}:{address[1]}: {reach.last}", sent=False, node=node)
 
     async def _set_up(self, address: Address, node: int | None, timeout_s: float) -> Connection:
@@ -173,7 +175,7 @@ class Connections:
             await self._introduce(made, timeout_s)
         except BaseException:
             if made is not None:
-                made.close("it could not be set up")
+                made.close("the connection could not be set up")
             wire.close()
             raise
         made.ready = True
@@ -189,7 +191,7 @@ class Connections:
         except ConnectionLostError as error:
             if made.hung_up:
                 where = f"{made.address[0]}:{made.address[1]}"
-                raise HandshakeEndedError(f"{where}: the broker closed it before it was set up") from error
+                raise HandshakeEndedError(f"{where}: the broker closed the connection before it was set up") from error
             raise
         if lifetime_s is not None:
             self._background.start_soon(
@@ -200,7 +202,7 @@ class Connections:
 
     def release(self, purpose: str) -> None:
         for key in [key for key in self._open if key[1] == purpose]:
-            self._open.pop(key).close("its owner was closed")
+            self._open.pop(key).close("the producer or consumer was closed")
         for key in [key for key in self._connecting if key[1] == purpose]:
             del self._connecting[key]
 
@@ -228,7 +230,7 @@ class Connections:
             await anyio.sleep_until(max(oldest + most_s, anyio.current_time() + most_s / 100))
             for key, connection in list(self._open.items()):
                 if connection.idle and connection.last_used + most_s <= anyio.current_time():
-                    connection.close("it was idle")
+                    connection.close("the connection was idle")
                     del self._open[key]
                     if connection.proved and key[0] in self._reach:
                         self._reach[key[0]].worked()

@@ -55,7 +55,7 @@ async def _wants_sasl(dial: Dial, address: tuple[str, int], client_id: str, cont
                     return False
                 answer = await connection.ask(SaslHandshakeRequest(mechanism=_NO_MECHANISM), _PATIENCE_S)
             finally:
-                connection.close("enough was heard")
+                connection.close("the listener's protocol is known")
         return bool(answer.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM)
     except BaseExceptionGroup as group:
         raise group.exceptions[0] from None

@@ -65,7 +65,7 @@ class Pending(Generic[R]):
         if self._lost is not None:
             raise self._lost
         if self._frame is None:
-            why = f"no answer within {timeout_s:g} s"
+            why = f"no response within {timeout_s:g} s"
             self.connection.close(why)
             raise ConnectionLostError(why, sent=self.sent, api=self.api.name, node=self.connection.node)
         return self._frame
@@ -91,9 +91,9 @@ class Pending(Generic[R]):
         try:
             answer = cast("R", self.api.response.decode(frame, self.version, start))
         except DecodeError as wrong:
-            self.connection.close(f"an answer that cannot be read: {wrong}")
+            self.connection.close(f"a response that cannot be read: {wrong}")
             raise KafkaError(
-                f"the answer cannot be read: {wrong}", api=self.api.name, node=self.connection.node
+                f"the response cannot be read: {wrong}", api=self.api.name, node=self.connection.node
             ) from wrong
         throttle_ms = getattr(answer, "throttle_time_ms", 0)
         if throttle_ms > 0:

@@ -60,7 +60,7 @@ class RetryWarnings:
         self._warned_at = {name: at for name, at in self._warned_at.items() if now - at < _NEXT_WARNING_S}
         self._warned_at[subject] = now
         left = "until it succeeds" if ends == math.inf else f"for {max(ends - now, 0.0):.0f} s more"
-        _LOG.warning("%s has failed for %.0f s, because: %s. It is tried again %s", what, now - since, error, left)
+        _LOG.warning("%s has failed for %.0f s: %s. The client tries again %s", what, now - since, error, left)
 
 
 class RetryLoop(Backoff):
@@ -131,7 +131,7 @@ class RetryPolicy:
                     self.warnings.failed(what, since, error, ends)
                 await backoff.pause()
         if last is None:
-            raise RetriableError(f"{what} got no answer within {limit_ms / 1000:g} s")
+            raise RetriableError(f"{what} got no response within {limit_ms / 1000:g} s")
         raise gave_up(last, what, limit_ms / 1000)
 
 

@@ -79,7 +79,7 @@ class SecurityConfig:
         if not self.tls and (self.ssl_context or self.ssl_cafile or self.ssl_ca_pem or self.ssl_certfile):
             raise ConfigError("ssl options need security_protocol 'ssl' or 'sasl_ssl'")
         if (self.ssl_keyfile or self.ssl_key_pem) and not (self.ssl_certfile or self.ssl_certificate_pem):
-            raise ConfigError("a client's key needs its certificate, too: ssl_certfile or ssl_certificate_pem")
+            raise ConfigError("a client's key needs its certificate: give ssl_certfile or ssl_certificate_pem")
 
 
 def ssl_context(config: SecurityConfig) -> ssl.SSLContext | None:
@@ -113,7 +113,7 @@ def _load_own_certificate(context: ssl.SSLContext, config: SecurityConfig) -> No
 
     def password() -> str:
         if config.ssl_key_password is None:
-            raise ConfigError("the client's key is encrypted, and there is no ssl_key_password")
+            raise ConfigError("the client's key is encrypted: give ssl_key_password")
         return str(config.ssl_key_password)
 
     with _told("ssl_certfile and ssl_keyfile, or their PEM strings"):
@@ -188,17 +188,15 @@ def translated(dotted: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in dotted.items():
         if name in ("ssl.truststore.type", "ssl.keystore.type"):
             if str(value).upper() != "PEM":
-                raise ConfigError(
-                    f"{name}: only PEM can be read; `openssl pkcs12 -nodes` or `keytool` converts {value}"
-                )
+                raise ConfigError(f"{name}: must be PEM; convert {value} with `openssl pkcs12 -nodes` or `keytool`")
         elif name == "ssl.endpoint.identification.algorithm":
             if str(value).lower() not in ("", "none", "https"):
-                raise ConfigError(f"{name}: must be https, or none")
+                raise ConfigError(f"{name}: must be https or none")
             result["ssl.check.hostname"] = str(value).lower() == "https"
         elif name == "sasl.jaas.config":
             found = {key: re.sub(r"\\(.)", r"\1", said) for key, said in _JAAS.findall(str(value))}
             if set(found) != {"username", "password"}:
-                raise ConfigError(f'{name}: only username="..." and password="..." are understood')
+                raise ConfigError(f'{name}: must contain username="..." and password="..."')
             result.update({f"sasl.{key}": said for key, said in found.items()})
         else:
             result[name] = value

@@ -103,7 +103,9 @@ class TlsWire:
                 await anyio.wait_readable(self.socket)
             else:
                 if ended:
-                    raise HandshakeEndedError("it was closed during the TLS handshake: is that listener one of TLS?")
+                    raise HandshakeEndedError(
+                        "the broker closed the connection during the TLS handshake: does this listener use TLS?"
+                    )
 
     def recv_into(self, into: Any) -> int:
         while True:
@@ -192,21 +194,21 @@ def refusal(error: ssl.SSLError) -> Exception:
         return AuthenticationError(f"the broker's certificate is not trusted: {error.verify_message}")
     if reason in _NOT_TLS:
         return AuthenticationError(
-            "the broker does not answer in TLS: its listener is another one than security_protocol says"
+            "this listener does not use TLS: set security_protocol to 'plaintext' or 'sasl_plaintext'"
         )
     if "ALERT" in reason or reason in _NO_COMMON:
         said = reason.replace("TLSV13_ALERT_", "").replace("TLSV1_ALERT_", "").replace("SSLV3_ALERT_", "")
-        return AuthenticationError(f"TLS was refused: {said.replace('_', ' ').lower()}{_ALERTS.get(said, '')}")
+        return AuthenticationError(f"the TLS handshake failed: {said.replace('_', ' ').lower()}{_ALERTS.get(said, '')}")
     return OSError(error.errno or 0, f"TLS failed: {reason or error}")
 
 
 _ALERTS = {
-    "CERTIFICATE_REQUIRED": "; the broker wants a client certificate (ssl_certfile, ssl_keyfile)",
-    "BAD_CERTIFICATE": "; the broker does not take our certificate, or wants one (ssl_certfile, ssl_keyfile)",
-    "CERTIFICATE_UNKNOWN": "; the broker does not take our certificate",
-    "UNKNOWN_CA": "; the broker does not know the CA that signed our certificate",
-    "HANDSHAKE_FAILURE": "; no common cipher, or the broker wants a client certificate",
-    "PROTOCOL_VERSION": "; no common version of TLS (ssl_enabled_protocols)",
+    "CERTIFICATE_REQUIRED": "; the broker requires a client certificate: give ssl_certfile and ssl_keyfile",
+    "BAD_CERTIFICATE": "; the broker rejected the client certificate, or requires one: see ssl_certfile, ssl_keyfile",
+    "CERTIFICATE_UNKNOWN": "; the broker rejected the client certificate",
+    "UNKNOWN_CA": "; the broker does not trust the CA that signed the client certificate",
+    "HANDSHAKE_FAILURE": "; there is no common cipher, or the broker requires a client certificate",
+    "PROTOCOL_VERSION": "; there is no common TLS version: see ssl_enabled_protocols",
 }
 
 

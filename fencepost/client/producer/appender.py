@@ -297,7 +297,7 @@ class Appender:
             return size
         raise RetriableError(
             f"no room in the buffer for {size} bytes within {self._block_ms / 1000:g} s (max_block):"
-            f" {self._memory.used} of {self._memory.limit} bytes are taken"
+            f" {self._memory.used} of {self._memory.limit} bytes (buffer_memory) are in use"
         )
 
     def _find_route(self, topic: str) -> Route | None:
@@ -327,7 +327,9 @@ class Appender:
         limit, name = self._config.max_request_size, "max_request_size"
         if size + _LARGEST_OVERHEAD <= limit:
             limit, name = self._memory.limit, "buffer_memory"
-        return KafkaError(f"a record of {size} bytes is over {name} ({limit})", code=ErrorCode.MESSAGE_TOO_LARGE)
+        return KafkaError(
+            f"a record of {size} bytes is larger than {name} allows ({limit})", code=ErrorCode.MESSAGE_TOO_LARGE
+        )
 
     def refuse_if_broken(self) -> None:
         """Raise RuntimeError where the producer is not open, and what has broken it."""

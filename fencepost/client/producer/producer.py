@@ -63,7 +63,7 @@ class OwnIdentity:
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=2**31 - 1)
         answer = await self._cluster.ask(None, request)
         if answer.error_code:
-            raise error_for(code_of(answer.error_code), "no producer id", api="InitProducerId")
+            raise error_for(code_of(answer.error_code), "getting a producer id failed", api="InitProducerId")
         return answer.producer_id, answer.producer_epoch
 
     def bump(self) -> bool:

@@ -16,11 +16,11 @@ def whole_batches(batches: Buffer) -> list[tuple[bytearray, int]]:
             if header.is_control:
                 raise ValueError(f"the batch at byte {start} is a control batch, which only brokers write")
             if not header.record_count or header.record_count != header.last_offset_delta + 1:
-                raise ValueError(f"the batch at byte {start}: {header.record_count} records, or holes between them")
+                raise ValueError(f"the batch at byte {start} has no records, or gaps between its offsets")
             if not check_crc(view, start, header):
-                raise CorruptBatch(f"batch at byte {start}: the CRC does not fit")
+                raise CorruptBatch(f"the batch at byte {start} has a wrong CRC")
             end = start + header.size_bytes
             found.append((bytearray(view[start:end]), header.record_count))
         if end != len(view):
-            raise CorruptBatch(f"{len(view) - end} bytes behind the last whole batch")
+            raise CorruptBatch(f"{len(view) - end} bytes follow the last complete batch")
     return found

@@ -46,7 +46,7 @@ class RecordSerializer:
         elif type(timestamp_ms) is not int:
             timestamp_ms = _whole_ms(timestamp_ms)
         if not 0 <= timestamp_ms <= _LAST_MS:
-            raise ValueError(f"a timestamp of {timestamp_ms} ms: it must not be negative, nor beyond 64 bits")
+            raise ValueError(f"a timestamp must be from 0 to {_LAST_MS} ms since 1970, not {timestamp_ms}")
         pairs = NO_HEADERS if not headers else _checked_headers(headers)
         if self._key is not None or self._value is not None:
             more = list(pairs)
@@ -83,7 +83,7 @@ def _whole_ms(timestamp_ms: Any) -> int:
     try:
         return index(timestamp_ms)
     except TypeError:
-        raise TypeError(f"a timestamp must be int, ms since 1970, not {type(timestamp_ms).__name__}") from None
+        raise TypeError(f"a timestamp must be an int (ms since 1970), not {type(timestamp_ms).__name__}") from None
 
 
 def _bytes_of(value: Any, what: str) -> bytes:

@@ -383,7 +383,7 @@ class Sender:
                 try:
                     batch.queue.replace(batch, batch.split())
                 except CorruptBatch as wrong:  # it was handed in ready-made, and nobody had looked into it yet
-                    unfit = KafkaError(f"a batch that is too large cannot be read: {wrong}", code=code, api="Produce")
+                    unfit = KafkaError(f"a batch is too large and cannot be split: {wrong}", code=code, api="Produce")
                     self._accumulator.finish(batch, unfit, release=batch.queue.give_up(batch))
             case Verdict.AGAIN:
                 batch.trouble = error

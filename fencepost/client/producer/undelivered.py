@@ -26,7 +26,7 @@ def too_late(seconds: float, last: KafkaError | None, *, may_be_written: bool) -
 def place_lost(partition: TopicPartition, last: KafkaError | None) -> KafkaError:
     """The broker has forgotten this producer while nobody knew whether the batch was written."""
     return DeliveryError(
-        f"{partition} has lost this producer's place, and cannot tell whether a batch was written",
+        f"the leader of {partition} has lost this producer's state: a batch may or may not have been written",
         may_be_written=True,
         code=last.code if last is not None else None,
         api="Produce",
@@ -44,7 +44,7 @@ def unanswered(partition: TopicPartition) -> KafkaError:
 def refusal(partition: TopicPartition, node: int, code: ErrorCode, told: Any, *, in_transaction: bool) -> KafkaError:
     """What a broker's answer means, with the records that it found fault with as notes (row L15)."""
     words = None if told is None else told.error_message or None
-    message = words or f"{partition} refused a batch"
+    message = words or f"the leader of {partition} rejected a batch"
     error: KafkaError
     if in_transaction and TABLE["Produce"][code] is not Meaning.DONE:
         error = error_of(code, message, "Produce", node)

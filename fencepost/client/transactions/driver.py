@@ -120,7 +120,7 @@ class TransactionDriver:
             try:
                 event = answer = await self.link.ask(asking)
                 if answer.code is not ErrorCode.NONE:
-                    self.last = error_of(answer.code, f"{api} was not carried out", api, self.link.node)
+                    self.last = error_of(answer.code, f"{api} failed", api, self.link.node)
             except KafkaError as error:
                 event, self.last = _heard(asking, error), error
             except anyio.get_cancelled_exc_class():
@@ -158,15 +158,16 @@ def error_for_outcome(told: Told, last: KafkaError | None, what: str) -> KafkaEr
         return last
     match told.outcome:
         case Outcome.FENCED:
-            error = FencedError(f"{what}: somebody newer has the transactional id", code=code, api=api, node=node)
+            error = FencedError(
+                f"{what} failed: a newer producer has the transactional id", code=code, api=api, node=node
+            )
         case Outcome.FORBIDDEN:
-            error = AuthorizationError(f"{what} was refused", code=code, api=api, node=node)
+            error = AuthorizationError(f"{what} was rejected", code=code, api=api, node=node)
         case Outcome.UNKNOWN:
-            error = OutcomeUnknownError("a commit was sent and not answered", code=code, api="EndTxn", node=node)
+            error = OutcomeUnknownError("a commit was sent and no response came", code=code, api="EndTxn", node=node)
         case Outcome.EXPIRED:
             error = AbortableError(
-                "the coordinator has aborted the transaction, perhaps because it stood open for longer than its"
-                " timeout",
+                "the coordinator has aborted the transaction, perhaps because it was open for longer than its timeout",
                 code=code,
                 api=api,
                 node=node,
@@ -174,11 +175,11 @@ def error_for_outcome(told: Told, last: KafkaError | None, what: str) -> KafkaEr
         case Outcome.REFUSED if last is not None:
             return abortable(last)
         case Outcome.REFUSED:
-            error = AbortableError(f"{what} was refused", code=code, api="EndTxn", node=node)
+            error = AbortableError(f"{what} was rejected", code=code, api="EndTxn", node=node)
         case Outcome.FAILED if last is not None:
             return last
         case _:
-            error = FatalError(f"{what} was refused", code=code, api=api, node=node)
+            error = FatalError(f"{what} was rejected", code=code, api=api, node=node)
     error.__cause__ = last
     return error
 

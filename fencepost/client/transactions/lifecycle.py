@@ -94,7 +94,7 @@ class TransactionManager:
         if phase in (Phase.OPEN, Phase.COMMITTING, Phase.ABORTING, Phase.PREPARED, Phase.COMPLETING):
             raise RuntimeError("a transaction is open")
         self._refuse_when_gone()
-        told = await self._driver.drive(Event.RECOVER, "finding out what became of the transaction")
+        told = await self._driver.drive(Event.RECOVER, "finding the outcome of the transaction")
         transaction, self._in_doubt = self._in_doubt, None
         for committer in transaction.committers if transaction is not None else ():
             committer.progress.forget_positions()
@@ -107,7 +107,7 @@ class TransactionManager:
             return None
         if self._driver.state.phase is Phase.UNKNOWN:
             self._in_doubt = transaction
-        raise self._lost(told, "finding out what became of the transaction")
+        raise self._lost(told, "finding the outcome of the transaction")
 
     async def _initialise(self) -> None:
         what = f"initialising the transactional id {self.transactional_id!r}"
@@ -125,7 +125,7 @@ class TransactionManager:
             broken_by = error
             if told.outcome is Outcome.UNKNOWN:
                 broken_by = FencedError(
-                    "somebody newer has the transactional id", code=error.code, api=error.api, node=error.node
+                    "a newer producer has the transactional id", code=error.code, api=error.api, node=error.node
                 )
             self._break(broken_by)
         return error
@@ -174,9 +174,9 @@ class TransactionManager:
             if not (state.tv2 or state.bumps):
                 # No epoch will hold off what is still unanswered: the abort has to come after it, to take it along.
                 await self._sender.quiet.wait()
-            told = await self._driver.drive(Event.RECOVER, "making ready for the next transaction")
+            told = await self._driver.drive(Event.RECOVER, "recovering for the next transaction")
             if told.outcome is not Outcome.READY:
-                raise self._lost(told, "making ready for the next transaction")
+                raise self._lost(told, "recovering for the next transaction")
             self._mend_sequences()
             self._refuse_when_gone()
         spoken = self._link.spoken_now()
@@ -278,7 +278,9 @@ class TransactionManager:
         """Take nothing more, and return when everything is acknowledged; raises what keeps it from being so."""
         transaction.ending = True
         if transaction.offsets_under_way:
-            raise RuntimeError("another task still sends offsets in this transaction")
+            raise RuntimeError(
+                "another task is still sending offsets in this transaction: wait for it before the block ends"
+            )
         began = anyio.current_time()
         self.appender.accumulator.flush()
         await transaction.tracker.wait()
@@ -358,8 +360,8 @@ class TransactionManager:
             if broken:
                 self._break(
                     FatalError(
-                        f"records for {', '.join(broken)} were given up, and a broker before Kafka 2.5 gives no new"
-                        " epoch to go on with: open a new producer",
+                        f"records for {', '.join(broken)} were not sent, and a broker before Kafka 2.5 cannot give this"
+                        " producer a new epoch: open a new producer",
                         code=ErrorCode.UNSUPPORTED_VERSION,
                     )
                 )

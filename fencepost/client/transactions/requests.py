@@ -159,7 +159,9 @@ class TransactionLink:
             keep_prepared_txn=True,
         )
         answer, node = await self._send(TRANSACTION, self._id, request, at_least=TWO_PHASE_SINCE)
-        raise_for(code_of(answer.error_code), f"{self._id!r} could not be taken over", "InitProducerId", node)
+        raise_for(
+            code_of(answer.error_code), f"taking over the transactional id {self._id!r} failed", "InitProducerId", node
+        )
         ongoing = (answer.ongoing_txn_producer_id, answer.ongoing_txn_producer_epoch)
         return (answer.producer_id, answer.producer_epoch), ongoing
 
@@ -197,7 +199,7 @@ class TransactionLink:
             ),
         )
         code = code_of(answer.error_code)
-        raise_for(code, f"offsets of {group_id!r} could not join the transaction", "AddOffsetsToTxn", node)
+        raise_for(code, f"offsets of group {group_id!r} could not be added to the transaction", "AddOffsetsToTxn", node)
 
     async def commit_offsets(
         self, producer: Producer, group: GroupMetadata, offsets: Mapping[TopicPartition, CommittedOffset], *, tv2: bool
@@ -225,8 +227,8 @@ class TransactionLink:
             if member != group and not self._warned:
                 self._warned = True
                 _LOG.warning(
-                    "the broker is older than Kafka 2.5: offsets of group %r go into transactions of %r unguarded, so a"
-                    " member that the group has given up can still commit (KIP-447)",
+                    "the broker is older than Kafka 2.5: offsets of group %r in transactions of %r are not checked, so"
+                    " a member that the group has removed can still commit (KIP-447)",
                     group.group_id,
                     self._id,
                 )

@@ -57,7 +57,7 @@ class TwoPhaseManager(TransactionManager):
         if transaction is None:
             return
         if not commit and transaction.error is None:
-            transaction.fail(AbortableError("it was decided to abort the transaction"))
+            transaction.fail(AbortableError("the decision was to abort the transaction"))
         self._close(transaction, committed=commit)
 
     async def _initialise(self) -> None:
@@ -77,7 +77,7 @@ class TwoPhaseManager(TransactionManager):
             self._driver.note(Event.ABORT)
             self._close(transaction, committed=False)
             raise FatalError(
-                "two-phase commit needs transaction.version 2: before, all transactions of a producer look alike",
+                "two-phase commit needs transaction.version 2: earlier versions do not tell transactions apart",
                 code=ErrorCode.UNSUPPORTED_VERSION,
             )
         return transaction
@@ -103,9 +103,7 @@ class TwoPhaseManager(TransactionManager):
         if self.prepared is None:
             await super().abort(transaction, cause)
         else:
-            cause.add_note(
-                f"the transaction {self.prepared} stays prepared: look up the decision, then call complete()"
-            )
+            cause.add_note(f"the transaction {self.prepared} stays prepared: find the decision, then call complete()")
 
 
 class TwoPhaseProducer(TransactionalProducer[K, V]):

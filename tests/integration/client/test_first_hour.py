@@ -18,9 +18,8 @@ async def test_a_group_that_subscribes_to_an_unknown_topic_says_so_once(
             await anext(consumer.batches())
         warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
         assert [text for text in warnings if f"topic '{name}' does not exist" in text] == [
-            f"subscribed to what is not there: topic '{name}' does not exist;"
-            f" `fencepost topic create {name}` creates it"
-            " (UNKNOWN_TOPIC_OR_PARTITION, Metadata). It is read once it exists"
+            f"topic '{name}' does not exist; `fencepost topic create {name}` creates it"
+            " (UNKNOWN_TOPIC_OR_PARTITION, Metadata). This consumer has subscribed to it, and reads it once it exists"
         ]
         await admin.create_topic(name)
         async with kafka.producer() as producer:

@@ -65,10 +65,10 @@ async def test_a_transaction_does_not_commit_beside_partitions_that_went_with_it
                                 nursery.start_soon(shared)
                                 await anext(batches)
                         await until(lambda: len(one.assignment) == 1, "the first has its own")
-                        with pytest.raises(AbortableError, match="taken partitions away"):
+                        with pytest.raises(AbortableError, match="revoked partitions"):
                             await txn.send_offsets(one)
 
-            with pytest.raises(AbortableError, match="taken partitions away"):
+            with pytest.raises(AbortableError, match="revoked partitions"):
                 await spans()
             assert set((await one.committed(*(TopicPartition(name, n) for n in (0, 1)))).values()) == {None}
 

@@ -74,8 +74,8 @@ async def test_what_is_no_whole_batch_is_refused_and_the_transaction_goes_on(add
             async with producer.transaction() as txn:
                 for bad, reason in [
                     (wrong_crc, "CRC"),
-                    (good[:-1], "behind the last"),
-                    (good + b"x", "behind the last"),
+                    (good[:-1], "follow the last"),
+                    (good + b"x", "follow the last"),
                 ]:
                     with pytest.raises(CorruptBatch, match=reason):
                         await txn.send_batches(name, 0, bad)
@@ -105,6 +105,6 @@ def test_control_batches_and_batches_with_holes_are_refused() -> None:
     control = bytes(build_batch([(0, b"k", b"v", ())], extra_attributes=0x20))
     with pytest.raises(ValueError, match="control"):
         whole_batches(control)
-    with pytest.raises(ValueError, match="holes"):
+    with pytest.raises(ValueError, match="gaps"):
         whole_batches(bytes(build_batch([(0, None, b"v", ())], last_offset_delta=5)))
     assert whole_batches(b"") == []

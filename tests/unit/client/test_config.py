@@ -162,8 +162,8 @@ def test_kafkas_name_for_a_keyword_is_refused_with_the_keyword(name: str) -> Non
         (TransactionalProducerConfig, {"timeout": 30}, "transaction_timeout bounds a transaction"),
         (ClientConfig, {"sasl_plain_username": "ann"}, "its name here is 'sasl_username'$"),
         (ProducerConfig, {"max_in_flight_requests_per_connection": 6}, "from 1 to 5"),
-        (ProducerConfig, {"acks": "1"}, "one of all, -1: producers are always idempotent here"),
-        (ProducerConfig, {"enable_idempotence": "false"}, "must be true: producers"),
+        (ProducerConfig, {"acks": "1"}, "one of all, -1: fencepost's producers are always idempotent"),
+        (ProducerConfig, {"enable_idempotence": "false"}, "must be true: fencepost's producers"),
         (ProducerConfig, {"compression": "brotli"}, "none, gzip, snappy, lz4, zstd"),
         (ConsumerConfig, {"enable_auto_commit": "yes"}, "true or false"),
         (ConsumerConfig, {"auto_offset_reset": "smallest"}, "earliest, latest, none"),
@@ -188,8 +188,8 @@ def test_dotted_names_serve_migrants() -> None:
 @pytest.mark.parametrize(
     ("option", "why"),
     [
-        ({"acks": "1"}, "option 'acks': '1' must be one of all, -1: producers are always idempotent here"),
-        ({"enable.idempotence": False}, "option 'enable_idempotence': False must be true: producers are"),
+        ({"acks": "1"}, "option 'acks': '1' must be one of all, -1: fencepost's producers are always idempotent"),
+        ({"enable.idempotence": False}, "option 'enable_idempotence': False must be true: fencepost's producers are"),
         ({"max.in.flight": 1_000_000}, "from 1 to 5"),
         ({"partitioner": "consistent"}, "option 'partitioner': 'consistent' must be a function"),
         ({"transactional.id": "x"}, r"first argument of Client\.transactional_producer"),
@@ -219,7 +219,7 @@ def test_a_dictionary_for_confluent_kafka_carries_over(caplog: pytest.LogCapture
         }
     )
     assert [record.getMessage() for record in caplog.records] == [
-        "options that have no meaning for this client were left out:"
+        "ignored options that this client does not have:"
         " enable.auto.offset.store, queue.buffering.max.messages, statistics.interval.ms, error_cb"
     ]
 

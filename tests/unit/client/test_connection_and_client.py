@@ -92,7 +92,7 @@ async def test_a_version_that_both_do_not_speak_is_told(script: Script) -> None:
     broker = await script()
     broker.highest = {"Produce": 2}
     async with client(broker) as kafka, kafka.producer() as producer:
-        with pytest.raises(fencepost.FatalError, match=r"speaks Produce 3\.\.2"):
+        with pytest.raises(fencepost.FatalError, match=r"supports Produce 3 to 2"):
             await producer.send("t", b"x")
         with pytest.raises(fencepost.FatalError):
             await producer.send("t", b"x")
@@ -200,5 +200,5 @@ async def test_retrying_stops_at_what_can_not_be_retried(autojump_clock: trio.te
 
 async def test_a_call_that_hangs_ends_at_the_deadline(autojump_clock: trio.testing.MockClock) -> None:
     policy = RetryPolicy(10, 1000, 5000, random.Random(1))
-    with pytest.raises(RetriableError, match="no answer within 5 s"):
+    with pytest.raises(RetriableError, match="no response within 5 s"):
         await policy.run(trio.sleep_forever, what="the call")

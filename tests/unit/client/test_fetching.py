@@ -211,7 +211,7 @@ async def test_a_truncated_log_is_told_with_the_divergent_offset(start: Start, c
         consumer.assign([T0])
         consumer.seek(T0, 0)
         await unclean_election(broker, cluster, consumer, end=7)
-        with pytest.raises(LogTruncatedError, match="differs from offset 7 on") as told:
+        with pytest.raises(LogTruncatedError, match="differs from offset 7") as told:
             await read(consumer, 1)
         assert (told.value.position, told.value.divergent_offset, told.value.divergent_epoch) == (10, 7, 0)
         consumer.seek(T0, 7)

@@ -105,18 +105,18 @@ def test_json_says_the_same_and_null_takes_away(tmp_path: Path) -> None:
     [
         ("[topic.a]", "unknown key 'topic'; the nearest is 'topics'"),
         ("[topics.a]\npartition = 3", "topics.a: unknown key 'partition'; the nearest is 'partitions'"),
-        ("[topics.a]\npartitions = 0", "topics.a.partitions: must be a whole number from 1 to 2147483647, and is 0"),
+        ("[topics.a]\npartitions = 0", "topics.a.partitions: must be a whole number from 1 to 2147483647, not 0"),
         ("[topics.a]\npartitions = '3'", "topics.a.partitions: must be a whole number"),
         ("[topics.a]\npartitions = true", "topics.a.partitions: must be a whole number"),
         ("[topics.a]\nstate = 'gone'", "topics.a.state: must be present or absent"),
-        ("[topics.a]\nstate = 'absent'\npartitions = 2", "topics.a: a topic with state absent takes no other keys"),
-        ("topics = 3", "topics: must be a table, and is 3"),
+        ("[topics.a]\nstate = 'absent'\npartitions = 2", "topics.a: a topic with state absent must have no other keys"),
+        ("topics = 3", "topics: must be a table, not 3"),
         ("[topics]\na = 3", "topics.a: must be a table"),
         ("[topics.a]\nunset = [3]", "topics.a.unset: must be a string or a list of strings"),
         ("[topics.a]\nconfigs = {x = 1}\nunset = 'x'", "topics.a: x is both set and unset"),
         ("[topics.a]\nconfigs = {x = [1]}", "topics.a.configs.x: must be a string, a number, true or false"),
         ("[topics.a]\nconfigs = {x = 2026-11-22}", "topics.a.configs.x: must be a string"),
-        ("[brokers.some]", "brokers.some: a broker is named by its id, or 'all'"),
+        ("[brokers.some]", "brokers.some: name a broker by its id, or 'all'"),
         ("acls = {}", "acls: must be a list of rules"),
         ("[[acls]]\nprincipal = 'User:a'", "acls, rule 1: name exactly one of topic, group, cluster"),
         ("[[acls]]\ntopic = 't'\ngroup = 'g'", "acls, rule 1: name exactly one of"),
@@ -125,37 +125,37 @@ def test_json_says_the_same_and_null_takes_away(tmp_path: Path) -> None:
         ("[[acls]]\ntopic = 't'\nprincipal = 'a'\noperation = 'read'", "'a' must be of the form User:NAME"),
         (
             "[[acls]]\ntopic = 't'\nprincipal = 'User:a'\noperation = 'reed'",
-            "acls, rule 1.operations: 'reed' is none of",
+            "acls, rule 1.operations: 'reed' must be one of",
         ),
         ("[[acls]]\ntopic = ''\nprincipal = 'User:a'\noperation = 'read'", "acls, rule 1.topic: must be a name"),
-        ("[[acls]]\ncluster = false\nprincipal = 'User:a'\noperation = 'read'", "cluster: can only be true"),
+        ("[[acls]]\ncluster = false\nprincipal = 'User:a'\noperation = 'read'", "cluster: must be true"),
         (
             "[[acls]]\ntopic = 't'\nprincipal = 'User:a'\nprincipals = ['User:b']\noperation = 'read'",
-            "acls, rule 1: principal and principals exclude each other",
+            "acls, rule 1: give principal or principals, not both",
         ),
         (
             "[[acls]]\ntopic = 't'\nprincipal = 'User:a'\noperation = 'read'\noperations = ['write']",
-            "acls, rule 1: operation and operations exclude each other",
+            "acls, rule 1: give operation or operations, not both",
         ),
         (
             "[[acls]]\ntopic = 't'\nprincipal = 'User:a'\noperation = 'read'\nhosts = ['h']\nhost = 'i'",
-            "acls, rule 1: host and hosts exclude each other",
+            "acls, rule 1: give host or hosts, not both",
         ),
         (
             "[topics.a.configs]\nretention.ms = 1\n'retention.ms' = 2",
             "topics.a.configs: retention.ms is set more than once",
         ),
-        ("[topics.a]\nunset = ['x', 'y', 'x']", "topics.a.unset: x is there more than once"),
+        ("[topics.a]\nunset = ['x', 'y', 'x']", "topics.a.unset: x appears more than once"),
         ("[brokers.1]\n[brokers.01]", "brokers.01: broker 1 is named more than once"),
-        ('{"topics": {"a": {}, "a": {"partitions": 3}}}', "the plan: the key 'a' is there more than once"),
-        ('{"topics": {"a": {"configs": {"x": 1, "x": 2}}}}', "the plan: the key 'x' is there more than once"),
+        ('{"topics": {"a": {}, "a": {"partitions": 3}}}', "the plan: the key 'a' appears more than once"),
+        ('{"topics": {"a": {"configs": {"x": 1, "x": 2}}}}', "the plan: the key 'x' appears more than once"),
         ("[topics.a]\npartitions = 3000000000", "topics.a.partitions: must be a whole number from 1 to 2147483647"),
         ("[topics.a]\nreplication_factor = 32768", "a.replication_factor: must be a whole number from 1 to 32767"),
-        ("[brokers.99999999999]", "brokers.99999999999: a broker is named by its id, or 'all'"),
+        ("[brokers.99999999999]", "brokers.99999999999: name a broker by its id, or 'all'"),
         ("[[acls]]\ntopic = 't'\nprincipal = 'User:a'\noperation = 'read'\nhosts = []", "hosts must be given"),
-        ("[topics.a.configs.retention]", "topics.a.configs.retention: has nothing in it"),
-        ("[topics.a\n", "the plan is no TOML"),
-        ("{", "the plan is no JSON"),
+        ("[topics.a.configs.retention]", "topics.a.configs.retention: must not be empty"),
+        ("[topics.a\n", "the plan is not valid TOML"),
+        ("{", "the plan is not valid JSON"),
     ],
 )
 def test_a_mistake_is_named_with_its_place(text: str, says: str) -> None:
@@ -171,13 +171,13 @@ def test_names_are_strings(section: str) -> None:
 
 
 def test_what_is_no_object_and_what_is_no_text_is_told(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="a plan is an object"):
+    with pytest.raises(ConfigError, match="a plan must be an object"):
         parse_plan("[]", json_named=True)
     (tmp_path / "plan.yaml").write_text("topics:\n  a: {}\n")
     with pytest.raises(ConfigError, match="TOML or JSON, not YAML"):
         ClusterPlan.read(tmp_path / "plan.yaml")
     (tmp_path / "plan.toml").write_bytes(b"\xff\xfe")
-    with pytest.raises(ConfigError, match="no text in UTF-8"):
+    with pytest.raises(ConfigError, match="not UTF-8 text"):
         ClusterPlan.read(tmp_path / "plan.toml")
     with pytest.raises(FileNotFoundError):
         ClusterPlan.read(tmp_path / "nowhere.toml")

@@ -86,7 +86,7 @@ async def test_a_broker_that_accepts_and_says_nothing_is_given_up_in_time(
     dial = Dialled()
     dial.brokers[FIRST] = broker
     async with client(dial, socket_connection_setup_timeout=0.15, default_api_timeout=0.5) as kafka:
-        with pytest.raises(RetriableError, match=r"no answer within|not set up within"):
+        with pytest.raises(RetriableError, match=r"no response within|not set up within"):
             await kafka._cluster.policy.run(kafka._cluster.refresh)
         assert all(one.closed for one in kafka._cluster._connections._open.values())
 
@@ -226,7 +226,7 @@ async def test_a_connection_that_nobody_uses_is_closed(script: Script, autojump_
         assert connection is not None
         with trio.fail_after(100):
             await connection.ended.wait()
-        assert connection.closed_because == "it was idle"
+        assert connection.closed_because == "the connection was idle"
         await kafka._cluster.refresh(["t"])
 
 

@@ -39,8 +39,8 @@ async def test_a_broker_that_is_down_is_one_warning_for_all_calls(
         await trio.sleep(3)
         [first] = warnings_in(caplog)
         assert first.startswith("looking for topic ")
-        assert "has failed for 1 s, because: one.example:9092: refused" in first
-        assert first.endswith("It is tried again for 29 s more")
+        assert "has failed for 1 s: one.example:9092: refused" in first
+        assert first.endswith("The client tries again for 29 s more")
         await trio.sleep(26)
         assert len(warnings_in(caplog)) == 3
 

@@ -63,14 +63,14 @@ async def test_a_consumer_takes_a_list_and_durations_as_timedelta(cluster: Scrip
         assert await consumer.end_offsets(T0, isolation="read_uncommitted") == {T0: 5}
         with pytest.raises(ValueError, match="read_committed or read_uncommitted"):
             await consumer.end_offsets(T0, isolation="uncommitted")  # type: ignore[arg-type]
-        with pytest.raises(ValueError, match="'soon' is no duration: give seconds, or a timedelta"):
+        with pytest.raises(ValueError, match="'soon' is not a duration: give seconds or a timedelta"):
             consumer.batches(max_wait="soon")  # type: ignore[arg-type]
 
 
 def test_a_deadline_of_the_blocking_client_may_be_a_timedelta() -> None:
     with sync.fail_after(timedelta(minutes=1)), sync.fail_after(1):
         pass
-    with pytest.raises(ValueError, match="is no duration"), sync.fail_after("1"):  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="is not a duration"), sync.fail_after("1"):  # type: ignore[arg-type]
         pass
-    with pytest.raises(ValueError, match="is no duration"):
+    with pytest.raises(ValueError, match="is not a duration"):
         sync.Client("a:1", timeout="30")  # type: ignore[arg-type]

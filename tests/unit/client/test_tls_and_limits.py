@@ -198,7 +198,7 @@ async def test_only_so_much_is_on_its_way(script: Script, monkeypatch: pytest.Mo
         monkeypatch.setattr(connection_module, "MOST_PENDING", 5)
         for _ in range(5):
             connection.post(9, METADATA.request(topics=[]))
-        with pytest.raises(RetriableError, match="too much"):
+        with pytest.raises(RetriableError, match="too many requests"):
             connection.post(9, METADATA.request(topics=[]))
         monkeypatch.setattr(connection_module, "MOST_PENDING", 1000)
         monkeypatch.setattr(connection_module, "MOST_UNSENT_BYTES", 100)
@@ -206,7 +206,7 @@ async def test_only_so_much_is_on_its_way(script: Script, monkeypatch: pytest.Mo
         for _ in range(9):
             if connection._unsent_bytes <= 100:
                 connection.post(9, METADATA.request(topics=[]))
-        with pytest.raises(RetriableError, match="too much"):
+        with pytest.raises(RetriableError, match="too many requests"):
             connection.post(9, METADATA.request(topics=[]))
 
 
