@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,8 +67,7 @@ def audit_command(
     page: Path | None,
     as_json: bool,
     bootstrap: str,
-    master: str | None,
-    conf: dict[str, str],
+    start_spark: Callable[[str], Any],
 ) -> None:
     """Prove that topics hold each record exactly once, or say where they do not.
 
@@ -89,12 +89,12 @@ def audit_command(
       fencepost spark audit --data ./data --html audit.html
       fencepost spark audit --data ./data --local --json | jq .faults
     """
-    from fencepost.spark_pipelines import audit, spark_session
+    from fencepost.spark_pipelines import audit
 
     if not as_json:
         need_rich()
     with report_errors(bootstrap):
-        session = None if local else spark_session("audit", master=master, conf=conf)
+        session = None if local else start_spark("audit")
         where: dict[str, Any] = {"directories": directories} if directories else {"kafka": kafka_settings(bootstrap)}
         with bar("auditing") as advance:
             report = audit(topics, spark=session, advance=advance, **where)
@@ -152,8 +152,7 @@ def export_command(
     sql: str | None,
     function: str | None,
     bootstrap: str,
-    master: str | None,
-    conf: dict[str, str],
+    start_spark: Callable[[str], Any],
 ) -> None:
     """Write committed records as Parquet, each exactly once.
 
@@ -170,11 +169,11 @@ def export_command(
       fencepost spark export orders --into ./lake/big --where "length(value) > 1000" --follow 30
       fencepost spark export orders --into ./lake/json --select "offset, from_json(cast(value as string), 'id INT').*"
     """
-    from fencepost.spark_pipelines import export, spark_session
+    from fencepost.spark_pipelines import export
 
     with report_errors(bootstrap):
         shape = shape_of(where, select, sql, function)
-        session = spark_session("export", master=master, conf=conf)
+        session = start_spark("export")
         rows = count = 0
         with bar("exporting") as advance:
             for manifest in export(

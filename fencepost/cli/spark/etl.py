@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,14 +29,13 @@ def run_etl(
     sql: str | None,
     function: str | None,
     bootstrap: str,
-    master: str | None,
-    conf: dict[str, str],
+    start_spark: Callable[[str], Any],
 ) -> None:
     """Start the query and stay until it ends; raises what ended it."""
-    from fencepost.spark_pipelines import etl, spark_session
+    from fencepost.spark_pipelines import etl
 
     shape = shape_of(where, select, sql, function)
-    session = spark_session("etl", master=master, conf=conf)
+    session = start_spark("etl")
     query = etl(
         session,
         sources,

@@ -14,6 +14,7 @@ import click
 from fencepost.cli.client_options import BOOTSTRAP_NAMES, bootstrap_option, properties, trust_options
 from fencepost.cli.connect import EXIT_INTERRUPTED, fail, fail_with
 from fencepost.cli.parameters import SecondsType
+from fencepost.cli.spark.quiet import command_session
 
 if TYPE_CHECKING:
     from fencepost.spark_pipelines.shape import Shape
@@ -39,18 +40,19 @@ SETTING = Setting()
 
 
 def spark_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """--master, --conf and --verbose: the command is given `master`, and all settings of Spark as `conf`.
+    """--master, --conf and --verbose: the command gets `start_spark`, which takes a name and returns the session.
 
-    Without --verbose Spark's log is off: of its 200 lines for an error, `report_errors` prints the cause.
+    Without --verbose Spark is silent: of its 200 lines for an error, `report_errors` prints the cause.
     """
 
     @functools.wraps(command)
-    def call(conf: tuple[tuple[str, str], ...], verbose: bool, **more: Any) -> Any:
-        return command(conf={"spark.log.level": "WARN" if verbose else "OFF", **dict(conf)}, **more)
+    def call(master: str | None, conf: tuple[tuple[str, str], ...], verbose: bool, **more: Any) -> Any:
+        start_spark = functools.partial(command_session, master=master, conf=dict(conf), verbose=verbose)
+        return command(start_spark=start_spark, **more)
 
     options = call
     for option in (
-        click.option("--verbose", is_flag=True, help="Show Spark's log, with its stack traces."),
+        click.option("--verbose", is_flag=True, help="Show what Spark's processes print, with their stack traces."),
         click.option(
             "--conf",
             "conf",
