@@ -220,6 +220,7 @@ def _identity(kafka: Mapping[str, Any], topics: Sequence[str]) -> tuple[str, dic
     import trio
 
     from fencepost.client import Client, ItemsFailedError
+    from fencepost.protocol.errors import ErrorCode
 
     async def describe() -> list[tuple[str, dict[str, str]]]:
         found = []
@@ -227,8 +228,11 @@ def _identity(kafka: Mapping[str, Any], topics: Sequence[str]) -> tuple[str, dic
             cluster_id = (await admin.describe_cluster()).cluster_id
             try:
                 described = await admin.describe_topics(topics)
-            except* ItemsFailedError as group:
-                raise PipelineError(f"{group.exceptions[0]}") from None
+            except ItemsFailedError as failed:
+                topic, error = next(iter(failed.errors.items()))
+                if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    raise PipelineError(f"topic {topic} cannot be exported: {error}") from None
+                raise PipelineError(f"topic {topic} does not exist: check its name, or create it first") from None
             ids = {name: one.topic_id.hex() if any(one.topic_id) else "" for name, one in described.items()}
             found.append((cluster_id or "", ids))
         return found
