@@ -4,13 +4,20 @@ import os
 from fnmatch import fnmatch
 
 SHARED = (
+    ("spark/test_own_spark*", "Sparks of their own"),
+    ("spark/test_sink_kills*", "Sparks of their own"),
+    ("spark/test_installed_clone*", "Sparks of their own"),
+    ("spark/test_example_etl*", "Sparks of their own"),
     ("spark/*", "Spark"),
     ("interop/test_own_client_[cgopt]*", "Kafka"),
     ("interop/java/test_own_client_[aqs]*", "Kafka"),
     ("interop/java/test_real_kafka*", "Kafka"),
     ("interop/java/*", "Kafka's tools"),
 )
-"""What is started once for all tests of a group: Spark's JVM, a real Kafka, a JVM with Kafka's tools."""
+"""What is started once for all tests of a group: Spark's JVM, a real Kafka, a JVM with Kafka's tools.
+
+Tests that start a Spark of their own are another group, one after the other: each takes a core and a gigabyte.
+"""
 
 ALONE = "simulation/*"
 """Worlds share nothing, and some take minutes: each test of these files is a group of its own."""
@@ -19,6 +26,7 @@ FIRST = (
     "Spark",
     "simulation/test_whole_world.py",
     "simulation/test_group_world.py",
+    "Sparks of their own",
     "property/test_messages.py",
 )
 """What takes longest, by file or group; what waits most beside what reckons most."""
