@@ -103,7 +103,7 @@ class FencepostDataSource(DataSource):
 
 
 class BatchReader(QuickAckOnUnpickle, DataSourceReader):
-    """Reads what is stable when the query is planned."""
+    """Reads up to the last stable offsets of the moment when the query is planned."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options

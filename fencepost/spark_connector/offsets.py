@@ -35,7 +35,7 @@ def offsets_of(tree: Any, lowest: int = 0) -> Offsets:
     for topic, partitions in tree.items():
         for number, offset in partitions.items():
             if type(offset) is not int or offset < lowest:
-                raise ValueError(f"{topic}-{number}: {offset!r} is no whole number from {lowest} on")
+                raise ValueError(f"{topic}-{number}: {offset!r} must be a whole number, {lowest} or above")
             offsets[TopicPartition(topic, _partition_number(topic, number))] = offset
     return offsets
 
@@ -50,7 +50,7 @@ def tree_of(offsets: Mapping[TopicPartition, int]) -> OffsetTree:
 
 def _partition_number(topic: str, text: str) -> int:
     if not text.isascii() or not text.isdigit():
-        raise ValueError(f"{text!r} is no partition of {topic}")
+        raise ValueError(f"{text!r} is not a partition number of {topic}")
     return int(text)
 
 

@@ -21,7 +21,7 @@ class OptionError(ValueError):
 
 
 def canonical(
-    options: Mapping[str, str], spelling: Mapping[str, str], refused: Mapping[str, str], to_whom: str = ""
+    options: Mapping[str, str], spelling: Mapping[str, str], refused: Mapping[str, str], suffix: str = ""
 ) -> dict[str, str]:
     """Options under their canonical names; `spelling` maps lower-case names to these.
 
@@ -33,7 +33,7 @@ def canonical(
         if known is None:
             near = difflib.get_close_matches(name.lower(), spelling, n=1, cutoff=0.5)
             hint = f"; did you mean {spelling[near[0]]}?" if near else ""
-            raise OptionError(f"option {name} is not known{to_whom}{hint}")
+            raise OptionError(f"option {name} is not known{suffix}{hint}")
         if known in refused:
             raise OptionError(f"option {known} cannot be set: {refused[known]}")
         given[known] = value

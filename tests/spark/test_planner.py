@@ -100,7 +100,7 @@ def test_asking_for_more_than_is_stable_is_answered_at_once_with_who_holds_it() 
         planner(parts, holder=OpenTransaction(7000, 51), **asks).batch()
     with pytest.raises(PlanError, match="up to 60, but its last stable offset is 50: an open transaction"):
         planner(parts, **asks).batch()
-    with pytest.raises(PlanError, match="up to 90, but it is written only up to 80"):
+    with pytest.raises(PlanError, match="up to 90, but its high watermark is 80"):
         planner(parts, endingOffsets='{"t": {"0": 90}}').batch()
     assert work(planner(parts, endingOffsets='{"t": {"0": 50}}').batch()) == [(0, 0, 50)]
     assert work(planner(parts, **UNCOMMITTED, **asks).batch()) == [(0, 0, 60)]
@@ -119,7 +119,7 @@ def test_a_batch_that_starts_among_undecided_records_is_empty_and_beyond_them_is
 
 def test_offsets_must_name_the_partitions_that_are_read_and_no_others() -> None:
     parts = {T0: Part(0, 5), T1: Part(0, 5)}
-    with pytest.raises(PlanError, match="startingOffsets leaves out t-1; startingOffsets names t-2"):
+    with pytest.raises(PlanError, match="startingOffsets lacks t-1; startingOffsets names t-2"):
         planner(parts, startingOffsets='{"t": {"0": 1, "2": 1}}').batch()
     marks = planner(parts, startingOffsets='{"t": {"0": -2, "1": 3}}', endingOffsets='{"t": {"0": 4, "1": -1}}')
     assert work(marks.batch()) == [(0, 0, 4), (1, 3, 5)]
@@ -150,7 +150,7 @@ def test_times_are_turned_into_the_first_record_that_is_as_young() -> None:
 
 def test_without_a_record_that_young_the_strategy_decides() -> None:
     parts = {T0: Part(0, 50, times=((100, 10),))}
-    with pytest.raises(PlanError, match=r"no record is as young as the starting time in t-0 \(101\)"):
+    with pytest.raises(PlanError, match=r"no record has the starting time or a later one in t-0 \(101\)"):
         planner(parts, startingTimestamp="101").starting()
     found = planner(parts, startingTimestamp="101", startingOffsetsByTimestampStrategy="latest").starting()
     assert found == {T0: 50}
@@ -182,10 +182,16 @@ def test_new_partitions_are_read_from_their_first_record_on() -> None:
 @pytest.mark.parametrize(
     ("parts", "start", "end", "reason", "rest"),
     [
-        ({T0: Part(20, 50)}, {T0: 10}, {T0: 50}, "begins at offset 20: records from 10 on are gone", [(0, 20, 50)]),
+        ({T0: Part(20, 50)}, {T0: 10}, {T0: 50}, "begins at offset 20: records from 10 on were deleted", [(0, 20, 50)]),
         ({T0: Part(60, 70)}, {T0: 10}, {T0: 50}, "begins at offset 60", []),
         ({T0: Part(0, 5)}, {T0: 10}, {T0: 5}, "ends at offset 5, but was read up to 10", [(0, 0, 5)]),
-        ({T0: Part(0, 5)}, {T0: 0, T1: 9}, {T0: 5}, "t-1 is gone; it was read up to offset 9", [(0, 0, 5)]),
+        (
+            {T0: Part(0, 5)},
+            {T0: 0, T1: 9},
+            {T0: 5},
+            "t-1 does not exist any more; it was read up to offset 9",
+            [(0, 0, 5)],
+        ),
         ({T0: Part(0, 5), T1: Part(3, 8)}, {T0: 5}, {T0: 5, T1: 8}, "new, but begins at offset 3", [(1, 3, 8)]),
     ],
 )
@@ -294,7 +300,7 @@ def test_a_topic_that_is_gone_ends_a_running_query_or_is_read_no_more() -> None:
         end = stream.latest()
         assert end == {T0: 50}
         if expected is None:
-            with pytest.raises(DataLossError, match="u-0 is gone; it was read up to offset 5"):
+            with pytest.raises(DataLossError, match="u-0 does not exist any more; it was read up to offset 5"):
                 stream.ranges(start, end)
         else:
             assert work(stream.ranges(start, end)) == expected

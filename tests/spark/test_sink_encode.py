@@ -141,10 +141,10 @@ def test_topic_and_partition_columns_say_where_a_row_goes() -> None:
         (
             "partition value",
             {"partition": pa.array([3], pa.int32()), "value": ["0"]},
-            "has 3 partitions, and a row is for 3",
+            "has 3 partitions, but a row has partition 3",
         ),
-        ("partition value", {"partition": pa.array([-1], pa.int32()), "value": ["0"]}, "a row is for -1"),
-        ("value", {"value": ["x" * 5000]}, r"over kafka\.max\.request\.size \(4096\)"),
+        ("partition value", {"partition": pa.array([-1], pa.int32()), "value": ["0"]}, "a row has partition -1"),
+        ("value", {"value": ["x" * 5000]}, r"larger than kafka\.max\.request\.size \(4096\)"),
         ("value headers", {"value": ["x"], "headers": [[{"key": None, "value": b""}]]}, "a header has no key"),
     ],
 )
@@ -164,7 +164,7 @@ def test_columns_are_found_by_name_and_checked_by_type() -> None:
     assert "topic" not in sink_columns(schema, "fixed"), "the option counts more, as with Spark's Kafka sink"
     for wrong, reason in [
         ([("key", "string")], "needs a column named value"),
-        ([("value", "int")], "column value is int, but the sink takes string or binary"),
+        ([("value", "int")], "column value is int, but the sink needs string or binary"),
         ([("value", "string"), ("headers", "map<string,binary>")], "column headers is map<string,binary>"),
         ([("value", "string"), ("VALUE", "string")], "two columns are named value"),
         ([("value", "string"), ("partition", "bigint")], "column partition is bigint"),

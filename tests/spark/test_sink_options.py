@@ -27,7 +27,7 @@ def test_a_stream_needs_an_address_and_a_name_that_stays() -> None:
     assert options.transactional_id != parsed(checkpointlocation="/data/other").transactional_id
     assert options.transactional_id == parsed(checkpointlocation="/data/ck/").transactional_id
     assert parsed(kafka__transactional__id="mine").transactional_id == "mine"
-    with pytest.raises(OptionError, match="a name that stays"):
+    with pytest.raises(OptionError, match="a stable name"):
         parse_sink_options({"kafka.bootstrap.servers": "a:1"}, streaming=True)
     with pytest.raises(OptionError, match=r"kafka\.bootstrap\.servers is missing"):
         parse_sink_options({"checkpointlocation": "/x"}, streaming=True)
@@ -38,7 +38,7 @@ def test_a_batch_write_has_a_name_of_its_own_unless_it_is_to_be_done_once() -> N
     once = parsed(streaming=False, queryId="q", batchId="7", kafka__transactional__id="mine")
     assert (once.query_id, once.batch_id, once.transactional_id) == ("q", 7, "mine")
     for wrong, reason in [
-        ({"queryId": "q"}, "go together"),
+        ({"queryId": "q"}, "set queryId and batchId together"),
         ({"queryId": "q", "batchId": "7"}, r"need kafka\.transactional\.id"),
         ({"queryId": "q", "batchId": "x", "kafka__transactional__id": "m"}, "batchId = 'x': must be a whole number"),
     ]:

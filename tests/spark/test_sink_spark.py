@@ -93,7 +93,7 @@ def test_a_frame_is_written_with_keys_headers_and_places_and_aborted_as_a_whole(
         assert [(header.key, bytes(header.value)) for header in row.headers] == [("n", b"%d" % number)]
 
     half = rows.selectExpr("value", "topic", "if(value = '89', 7, 0) AS partition")
-    with pytest.raises(Exception, match="has 2 partitions, and a row is for 7"):
+    with pytest.raises(Exception, match="has 2 partitions, but a row has partition 7"):
         half.write.format("fencepost").options(**compressed).mode("append").save()
     assert len(values(bootstrap, output)) == 90
 
@@ -112,7 +112,7 @@ def test_foreach_batch_writes_each_batch_once(
     writer = writer.option("checkpointLocation", str(tmp_path / "each")).trigger(availableNow=True)
     assert patiently(lambda: writer.start().awaitTermination(200))
     assert values(bootstrap, output) == numbered(0, 60)
-    with pytest.raises(ValueError, match="which query is this"):
+    with pytest.raises(ValueError, match="the query's id is unknown"):
         write_exactly_once(spark.range(1), 0, transactional_id="x", options=options)
 
 
@@ -120,7 +120,7 @@ def test_foreach_batch_writes_each_batch_once(
     ("columns", "options", "reason"),
     [
         ("cast(id AS string) AS value", {"topik": "t"}, r"did you mean topic\?"),
-        ("id AS value", {"topic": "t"}, "column value is bigint, but the sink takes string or binary"),
+        ("id AS value", {"topic": "t"}, "column value is bigint, but the sink needs string or binary"),
         ("cast(id AS string) AS value", {}, "needs a topic"),
         ("cast(id AS string) AS value", {"topic": "nowhere"}, "topic nowhere does not exist: create the topic first"),
         (

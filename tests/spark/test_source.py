@@ -207,7 +207,7 @@ def test_a_spark_that_tells_no_start_is_not_led_back_behind_it(broker: FakeBroke
     broker.logs[T0].stable = 3
     reader = stream(startingTimestamp="0")
     start = {"t": {"0": 4, "1": 2}}
-    with pytest.raises(PlanError, match="t-0: read beyond the last stable offset before"):
+    with pytest.raises(PlanError, match="t-0: the query has read beyond the last stable offset"):
         reader.partitions(start, reader.latestOffset())
     assert reader.partitions(start, start) == []
     assert reader.latestOffset() == start, "now it knows"

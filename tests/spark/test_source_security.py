@@ -148,11 +148,11 @@ def test_a_client_certificate_with_an_encrypted_key_is_shown(secure: Secure) -> 
         ("SASL", "SASL_SSL", {"sasl_mechanism": "PLAIN", "sasl_username": USER, "sasl_password": "no"},
          "PLAIN: Authentication failed"),
         ("BARE", "SASL_PLAINTEXT", {"sasl_mechanism": "SCRAM-SHA-256", "sasl_username": USER, "sasl_password": "x"},
-         "does not take SCRAM-SHA-256, but: PLAIN"),
+         "does not support SCRAM-SHA-256; it supports PLAIN"),
         ("TLS", "SSL", {"ssl_ca_location": ""}, "certificate is not trusted"),
-        ("TLS", "PLAINTEXT", {}, "it speaks TLS: security.protocol has to be"),
-        ("MUTUAL", "SSL", {}, "wants a client certificate|or wants one"),
-        ("PLAINTEXT", "SSL", {}, "does not answer in TLS|closed during the TLS handshake"),
+        ("TLS", "PLAINTEXT", {}, "this listener uses TLS: set security.protocol to"),
+        ("MUTUAL", "SSL", {}, "requires a client certificate|or requires one"),
+        ("PLAINTEXT", "SSL", {}, "does not use TLS|closed during the TLS handshake"),
     ],
 )  # fmt: skip
 def test_what_can_not_be_trusted_is_told(
@@ -202,5 +202,5 @@ def test_a_password_that_is_wrong_is_told_by_the_sink(secure: Secure) -> None:
     said = {"sasl_mechanism": "PLAIN", "sasl_username": USER, "sasl_password": "no"}
     given = {**secure.options("BARE", "SASL_PLAINTEXT", **said), "topic": secure.topic.name}
     rows = pa.RecordBatch.from_pydict({"value": ["one"]})
-    with pytest.raises(SinkError, match=r"Authentication failed.*look at kafka\.security\.protocol, kafka\.sasl"):
+    with pytest.raises(SinkError, match=r"Authentication failed.*check kafka\.security\.protocol, kafka\.sasl"):
         Task(parse_sink_options(given, streaming=False), {"value": 0}, None, FirstAttempt()).run([rows])

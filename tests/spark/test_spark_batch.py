@@ -161,7 +161,7 @@ def test_deleted_records_are_data_loss_unless_the_query_reads_on(
     (deleted,) = admin.delete_records([confluent.TopicPartition(topic, 0, 4)]).values()
     deleted.result(WAIT_SECONDS)
     start = {"startingOffsets": f'{{"{topic}": {{"0": 0, "1": 0, "2": 0}}}}'}
-    with pytest.raises(Exception, match="begins at offset 4: records from 0 on are gone"):
+    with pytest.raises(Exception, match="begins at offset 4: records from 0 on were deleted"):
         load(spark, bootstrap, topic, **start).collect()
     assert values(load(spark, bootstrap, topic, failOnDataLoss="false", **start)) == [b"2", b"3", b"4"]
     assert values(load(spark, bootstrap, topic)) == [b"2", b"3", b"4"]

@@ -22,7 +22,7 @@ from fencepost.spark_connector.offsets import Offsets
 T = TypeVar("T")
 
 _FIRST_PAUSE_SECONDS = 0.05
-_LONGEST_PAUSE_SECONDS = 1.0
+_MAX_PAUSE_SECONDS = 1.0
 _CONSUMER = -1
 
 
@@ -37,8 +37,8 @@ class Cluster:
     """Connections to the brokers of one cluster, made when needed.
 
     `leaders` come from the planner, so that a reader's first fetch needs no metadata request. After a retriable error,
-    or without a response, it fetches metadata and sends the request again until `api_timeout_ms` has passed. Then it
-    raises the last BrokerError.
+    or without a response, the cluster fetches metadata and repeats the request until `api_timeout_ms` has passed. Then
+    it raises the last BrokerError.
     """
 
     def __init__(self, settings: ConnectionSettings, leaders: Mapping[TopicPartition, Address] | None = None) -> None:
@@ -70,7 +70,7 @@ class Cluster:
                 if not error.code.retriable or time.monotonic() + pause_seconds > deadline:
                     raise
             time.sleep(pause_seconds)
-            pause_seconds = min(2 * pause_seconds, _LONGEST_PAUSE_SECONDS)
+            pause_seconds = min(2 * pause_seconds, _MAX_PAUSE_SECONDS)
 
     def topics(self, names: Collection[str] | None) -> dict[str, tuple[int, ...]]:
         """The partitions of the named topics, or of all topics that are not internal. Unknown topics are left out.
@@ -104,12 +104,14 @@ class Cluster:
             found = self._connections[address] = Connection(address, self.settings)
         return found
 
-    def list_offsets(self, asked: Mapping[TopicPartition, int], isolation: IsolationLevel) -> dict[TopicPartition, int]:
-        """Offsets by time (ms since 1970), EARLIEST or LATEST; -1 if no record is that young.
+    def list_offsets(
+        self, times_ms: Mapping[TopicPartition, int], isolation: IsolationLevel
+    ) -> dict[TopicPartition, int]:
+        """Offsets by time (ms since 1970), EARLIEST or LATEST; -1 if no record has that time or a later one.
 
         With READ_COMMITTED, LATEST is the last stable offset, and the search by time ends there.
         """
-        return self.with_retries(lambda: self._list_offsets(asked, isolation)) if asked else {}
+        return self.with_retries(lambda: self._list_offsets(times_ms, isolation)) if times_ms else {}
 
     def open_transaction(self, tp: TopicPartition) -> OpenTransaction | None:
         """The oldest open transaction of a partition (KIP-664); None if there is none or the request fails."""
@@ -128,16 +130,16 @@ class Cluster:
                 return self.connection_to(address)
             except ConnectionLostError as error:
                 last = error
-        assert last is not None, "the options demand an address"
+        assert last is not None, "the options require an address"
         raise last
 
     def _topics(self, names: Collection[str] | None) -> dict[str, tuple[int, ...]]:
         wanted = None if names is None else [api03_metadata.MetadataRequestTopic(name=name) for name in names]
         request = api03_metadata.MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
-        answer = self.any_connection().call("Metadata", request)
-        nodes = {broker.node_id: Address(broker.host, broker.port) for broker in answer.brokers}
+        response = self.any_connection().call("Metadata", request)
+        nodes = {broker.node_id: Address(broker.host, broker.port) for broker in response.brokers}
         found: dict[str, tuple[int, ...]] = {}
-        for topic in answer.topics:
+        for topic in response.topics:
             code = code_of(topic.error_code)
             if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 continue
@@ -153,9 +155,9 @@ class Cluster:
                     self._leaders[TopicPartition(topic.name, partition.partition_index)] = nodes[partition.leader_id]
         return found
 
-    def _list_offsets(self, asked: Mapping[TopicPartition, int], isolation: IsolationLevel) -> Offsets:
+    def _list_offsets(self, times_ms: Mapping[TopicPartition, int], isolation: IsolationLevel) -> Offsets:
         by_leader: dict[Address, dict[str, list[Any]]] = {}
-        for tp, time_ms in asked.items():
+        for tp, time_ms in times_ms.items():
             item = api02_list_offsets.ListOffsetsPartition(partition_index=tp.partition, timestamp=time_ms)
             by_leader.setdefault(self.leader_of(tp), {}).setdefault(tp.topic, []).append(item)
         found: Offsets = {}
@@ -166,28 +168,30 @@ class Cluster:
                 topics=[api02_list_offsets.ListOffsetsTopic(name=n, partitions=parts) for n, parts in topics.items()],
                 timeout_ms=self.settings.request_timeout_ms,
             )
-            answer = self.connection_to(address).call("ListOffsets", request)
-            for topic in answer.topics:
+            response = self.connection_to(address).call("ListOffsets", request)
+            for topic in response.topics:
                 for partition in topic.partitions:
                     tp = TopicPartition(topic.name, partition.partition_index)
                     if partition.error_code != ErrorCode.NONE:
                         raise BrokerError(f"offsets of {tp}", code_of(partition.error_code))
                     found[tp] = partition.offset
-        if found.keys() != asked.keys():
-            raise BrokerError("ListOffsets left partitions out", ErrorCode.UNKNOWN_SERVER_ERROR)
+        if found.keys() != times_ms.keys():
+            raise BrokerError("the ListOffsets response lacks partitions", ErrorCode.UNKNOWN_SERVER_ERROR)
         return found
 
     def _open_transaction(self, tp: TopicPartition) -> OpenTransaction | None:
         connection = self.connection_to(self.leader_of(tp))
-        if not connection.knows("DescribeProducers"):
+        if not connection.supports("DescribeProducers"):
             return None
         topic = api61_describe_producers.TopicRequest(name=tp.topic, partition_indexes=[tp.partition])
-        answer = connection.call("DescribeProducers", api61_describe_producers.DescribeProducersRequest(topics=[topic]))
-        open_ones = [
+        response = connection.call(
+            "DescribeProducers", api61_describe_producers.DescribeProducersRequest(topics=[topic])
+        )
+        open_transactions = [
             OpenTransaction(producer.producer_id, producer.current_txn_start_offset)
-            for topic in answer.topics
+            for topic in response.topics
             for partition in topic.partitions
             for producer in partition.active_producers
             if producer.current_txn_start_offset >= 0
         ]
-        return min(open_ones, key=lambda found: found.first_offset, default=None)
+        return min(open_transactions, key=lambda found: found.first_offset, default=None)

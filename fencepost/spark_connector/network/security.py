@@ -73,7 +73,7 @@ NAMES = (
 )
 """The names of Java's clients and of librdkafka, behind `kafka.`. The client's `translated` maps them."""
 # Names that the client's options do not have, and the names that they have instead.
-_ALSO = {"ssl_keystore_password": "ssl_key_password"}
+_RENAMED = {"ssl_keystore_password": "ssl_key_password"}
 
 
 class RequestSender(Protocol):
@@ -92,18 +92,20 @@ def security_of(given: Mapping[str, str]) -> SecurityConfig | None:
 
     Raises ValueError with the client's name of the option and the allowed values.
     """
-    said = {name: value for name, value in given.items() if name in NAMES}
-    if not said or (len(said) == 1 and said.get("kafka.security.protocol", "").strip().upper() == "PLAINTEXT"):
+    security = {name: value for name, value in given.items() if name in NAMES}
+    if not security or (
+        len(security) == 1 and security.get("kafka.security.protocol", "").strip().upper() == "PLAINTEXT"
+    ):
         return None
     from fencepost.client.config import parse_kafka
     from fencepost.client.network.security import SecurityConfig, translated
 
-    dotted: dict[str, Any] = {name.removeprefix("kafka."): value.strip() for name, value in said.items()}
+    dotted: dict[str, Any] = {name.removeprefix("kafka."): value.strip() for name, value in security.items()}
     for option in _TOKEN_OPTIONS:
         name = option.removeprefix("kafka.")
         if name in dotted:
             dotted["oauth_cb"] = _function(option, dotted.pop(name))
-    values = {_ALSO.get(name, name): value for name, value in translated(dotted).items()}
+    values = {_RENAMED.get(name, name): value for name, value in translated(dotted).items()}
     config = parse_kafka(SecurityConfig, values)
     config.check()
     _context(config)
@@ -182,20 +184,20 @@ def authenticate(connection: RequestSender, config: SecurityConfig) -> float | N
 
     mechanism = config.sasl_mechanism or ""
     began = time.monotonic()
-    said = connection.call("SaslHandshake", api17_sasl_handshake.SaslHandshakeRequest(mechanism=mechanism))
-    if said.error_code != ErrorCode.NONE:
-        raise SecurityError(_reason_of_refusal(said.error_code, mechanism, said.mechanisms))
+    handshake = connection.call("SaslHandshake", api17_sasl_handshake.SaslHandshakeRequest(mechanism=mechanism))
+    if handshake.error_code != ErrorCode.NONE:
+        raise SecurityError(_reason_of_refusal(handshake.error_code, mechanism, handshake.mechanisms))
     try:
         exchange = _exchange(config, mechanism)
         message: bytes | None = exchange.first()
         lifetime_ms = 0
         while message is not None:
             request = api36_sasl_authenticate.SaslAuthenticateRequest(auth_bytes=message)
-            answer = connection.call("SaslAuthenticate", request)
-            if answer.error_code != ErrorCode.NONE:
-                raise SecurityError(f"{mechanism}: {answer.error_message or 'the broker refused'}")
-            lifetime_ms = answer.session_lifetime_ms
-            message = exchange.step(bytes(answer.auth_bytes))
+            response = connection.call("SaslAuthenticate", request)
+            if response.error_code != ErrorCode.NONE:
+                raise SecurityError(f"{mechanism}: {response.error_message or 'the broker rejected the credentials'}")
+            lifetime_ms = response.session_lifetime_ms
+            message = exchange.step(bytes(response.auth_bytes))
     except (SaslError, ScramError) as error:
         raise SecurityError(f"{mechanism}: {error}") from None
     return None if lifetime_ms <= 0 else began + lifetime_ms / 1000
@@ -203,10 +205,10 @@ def authenticate(connection: RequestSender, config: SecurityConfig) -> float | N
 
 def _reason_of_refusal(code: int, mechanism: str, offered: list[str]) -> str:
     if code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
-        return f"the broker does not take {mechanism}, but: {', '.join(offered) or 'nothing'}"
+        return f"the broker does not support {mechanism}; it supports {', '.join(offered) or 'no mechanism'}"
     if code == ErrorCode.ILLEGAL_SASL_STATE:
-        return "the broker wants no SASL on this listener: security.protocol has to be PLAINTEXT or SSL"
-    return "the broker refused SASL"
+        return "this listener does not use SASL: set security.protocol to PLAINTEXT or SSL"
+    return "the broker rejected SASL"
 
 
 def _exchange(config: SecurityConfig, mechanism: str) -> Exchange:
@@ -230,4 +232,4 @@ def _token(config: SecurityConfig) -> OAuthToken:
         return given
     if isinstance(given, str):
         return OAuthToken(given)
-    raise SecurityError("the token provider has to return a str or an OAuthToken; nothing here awaits one")
+    raise SecurityError("the token provider must return a str or an OAuthToken; it cannot be an async function")

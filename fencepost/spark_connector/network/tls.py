@@ -21,10 +21,10 @@ class BlockingTls(TlsWire):
             except ssl.SSLWantReadError:
                 self.flush()
                 if self._take_in():
-                    raise OSError("closed during the TLS handshake: is that a listener of TLS?") from None
+                    raise OSError("closed during the TLS handshake: does this listener use TLS?") from None
             except ssl.SSLError as error:
                 with contextlib.suppress(OSError):
-                    self.flush()  # the alert that tells the broker the reason
+                    self.flush()  # the alert, with the reason for the broker
                 raise _as_security_error(refusal(error)) from None
             else:
                 self.flush()
@@ -46,7 +46,7 @@ class BlockingTls(TlsWire):
             raise _as_security_error(error) from None
 
     def close(self) -> None:
-        """Send the closing alert without waiting for an answer, and close the socket."""
+        """Send the closing alert without waiting for a response, and close the socket."""
         if self.socket.fileno() >= 0:
             with contextlib.suppress(ssl.SSLError, OSError, ValueError):
                 self._tls.unwrap()

@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from fencepost.client.network.security import SecurityConfig
 
 MAX_FRAME_BYTES = 1 << 30
-_ROOM_AT_ONCE_BYTES = 8 << 20
+_ALLOCATED_AT_ONCE_BYTES = 8 << 20
 _SIZE = struct.Struct(">i")
 _TLS_ALERT = b"\x15\x03"
-_RENEWED_AT = 0.85
+_RENEWAL_SHARE = 0.85
 """The share of a session's lifetime after which its connection is replaced, as in Kafka's own client."""
 # Later versions name topics by id only, but a checkpoint holds positions by name.
 _HIGHEST_VERSION = {"Fetch": 12, "OffsetCommit": 9}
@@ -102,12 +102,12 @@ class Connection:
         self.address = address
         self._client_id = settings.client_id
         self._correlation_id = 0
-        self._waiting: deque[Ticket] = deque()
+        self._in_flight: deque[Ticket] = deque()
         self._versions: dict[int, tuple[int, int]] = {ApiKey.API_VERSIONS: (0, 4)}
         self._renew_at: float | None = None
-        self._transport = self._connected(settings)
+        self._transport = self._connect(settings)
         try:
-            self._agree_on_versions()
+            self._negotiate_versions()
             if settings.security is not None and settings.security.sasl:
                 self._authenticate(settings.security)
         except BaseException:
@@ -121,9 +121,9 @@ class Connection:
     @property
     def session_ends_soon(self) -> bool:
         """Whether its session (KIP-368) ends soon and no request is in flight: a new connection must replace it."""
-        return self._renew_at is not None and not self._waiting and time.monotonic() >= self._renew_at
+        return self._renew_at is not None and not self._in_flight and time.monotonic() >= self._renew_at
 
-    def knows(self, name: str) -> bool:
+    def supports(self, name: str) -> bool:
         """Whether both sides support some version of the API `name`."""
         return self._version_of(API_BY_NAME[name]) is not None
 
@@ -136,7 +136,10 @@ class Connection:
         api = API_BY_NAME[name]
         version = self._version_of(api)
         if version is None:
-            raise BrokerError(f"broker at {self.address} speaks no {name} that we know", ErrorCode.UNSUPPORTED_VERSION)
+            raise BrokerError(
+                f"broker at {self.address} supports no version of {name} that this client has",
+                ErrorCode.UNSUPPORTED_VERSION,
+            )
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         ticket = Ticket(api, version, self._correlation_id)
         header = write_request_header(api, version, ticket.correlation_id, self._client_id)
@@ -147,30 +150,30 @@ class Connection:
             raise ConnectionLostError(self.address, f"sending {name}: {error}") from None
         except SecurityError as error:
             raise NotTrustedError(self.address, str(error)) from None
-        self._waiting.append(ticket)
+        self._in_flight.append(ticket)
         return ticket
 
     def receive(self, ticket: Ticket) -> Any:
         """The response to the oldest request in flight, which must be `ticket`."""
-        assert self._waiting, "nothing is under way"
-        assert self._waiting[0] == ticket, "answers come in the order of the requests"
+        assert self._in_flight, "no request is in flight"
+        assert self._in_flight[0] == ticket, "responses arrive in the order of the requests"
         try:
             frame = self._receive_frame()
             correlation_id, start = read_response_header(ticket.api, ticket.version, frame)
             if correlation_id != ticket.correlation_id:
                 raise ConnectionLostError(
-                    self.address, f"answer {correlation_id} where {ticket.correlation_id} was due"
+                    self.address, f"response {correlation_id} where {ticket.correlation_id} was expected"
                 )
-            self._waiting.popleft()
+            self._in_flight.popleft()
             return self._decode(ticket, frame, start)
         except OSError as error:
             raise ConnectionLostError(self.address, f"waiting for {ticket.api.name}: {error}") from None
         except SecurityError as error:
             raise NotTrustedError(self.address, str(error)) from None
         except DecodeError as error:
-            raise ConnectionLostError(self.address, f"an answer that cannot be read: {error}") from error
+            raise ConnectionLostError(self.address, f"a response that cannot be decoded: {error}") from error
 
-    def _connected(self, settings: ConnectionSettings) -> Transport:
+    def _connect(self, settings: ConnectionSettings) -> Transport:
         try:
             sock = socket.create_connection(self.address, settings.request_timeout_ms / 1000)
         except OSError as error:
@@ -195,7 +198,7 @@ class Connection:
         except SecurityError as error:
             raise NotTrustedError(self.address, str(error)) from None
         if ends_at is not None:
-            self._renew_at = began + _RENEWED_AT * (ends_at - began)
+            self._renew_at = began + _RENEWAL_SHARE * (ends_at - began)
 
     def _decode(self, ticket: Ticket, frame: memoryview, start: int) -> Any:
         if ticket.api.key == ApiKey.API_VERSIONS and ticket.version > 0:
@@ -210,16 +213,16 @@ class Connection:
         self._fill(memoryview(head))
         (size,) = _SIZE.unpack(head)
         if head.startswith(_TLS_ALERT):
-            raise NotTrustedError(self.address, "it speaks TLS: security.protocol has to be SSL or SASL_SSL")
+            raise NotTrustedError(self.address, "this listener uses TLS: set security.protocol to SSL or SASL_SSL")
         if not 4 <= size <= MAX_FRAME_BYTES:
-            raise ConnectionLostError(self.address, f"an answer of {size} bytes")
-        if size <= _ROOM_AT_ONCE_BYTES:
+            raise ConnectionLostError(self.address, f"a response of {size} bytes")
+        if size <= _ALLOCATED_AT_ONCE_BYTES:
             # The memory of large responses is reused once no array refers to it.
-            room = FRAMES.take(size)
-            self._fill(room[:])
-            return room
+            buffer = FRAMES.take(size)
+            self._fill(buffer[:])
+            return buffer
         # Allocate memory as bytes arrive: the announced size may be wrong.
-        frame = bytearray(_ROOM_AT_ONCE_BYTES)
+        frame = bytearray(_ALLOCATED_AT_ONCE_BYTES)
         filled = 0
         while True:
             with memoryview(frame) as view:
@@ -229,11 +232,11 @@ class Connection:
                 return memoryview(frame)
             frame += bytes(min(size - filled, 3 * filled))
 
-    def _fill(self, room: memoryview) -> None:
-        with room:
+    def _fill(self, buffer: memoryview) -> None:
+        with buffer:
             filled = 0
-            while filled < len(room):
-                count = self._transport.recv_into(room[filled:])
+            while filled < len(buffer):
+                count = self._transport.recv_into(buffer[filled:])
                 if count == 0:
                     raise ConnectionLostError(self.address, "closed by the broker")
                 filled += count
@@ -245,12 +248,12 @@ class Connection:
         version = min(high, api.served[1], _HIGHEST_VERSION.get(api.name, api.served[1]))
         return version if version >= max(low, api.served[0]) else None
 
-    def _agree_on_versions(self) -> None:
+    def _negotiate_versions(self) -> None:
         request = ApiVersionsRequest(client_software_name="fencepost-spark", client_software_version="1")
-        answer = self.call("ApiVersions", request)
-        if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
+        response = self.call("ApiVersions", request)
+        if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
             self._versions = {ApiKey.API_VERSIONS: (0, 0)}
-            answer = self.call("ApiVersions", ApiVersionsRequest())
-        if answer.error_code != ErrorCode.NONE:
-            raise BrokerError(f"broker at {self.address}: ApiVersions", code_of(answer.error_code))
-        self._versions = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
+            response = self.call("ApiVersions", ApiVersionsRequest())
+        if response.error_code != ErrorCode.NONE:
+            raise BrokerError(f"broker at {self.address}: ApiVersions", code_of(response.error_code))
+        self._versions = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}

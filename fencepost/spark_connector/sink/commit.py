@@ -72,7 +72,7 @@ def translate_client_errors(options: SinkOptions) -> Iterator[None]:
             f" transactional ids beginning with {options.transactional_id!r}, READ on the group of that name"
         ) from error
     except AuthenticationError as error:
-        raise SinkError(f"{error}: look at kafka.security.protocol, kafka.sasl.* and kafka.ssl.*") from error
+        raise SinkError(f"{error}: check kafka.security.protocol, kafka.sasl.* and kafka.ssl.*") from error
     except OutcomeUnknownError as error:
         raise SinkError(
             "the commit was sent, and no response came after all retries. Start the query again: the commit marker"
@@ -114,7 +114,7 @@ def commit_batch(options: SinkOptions, parts: Sequence[Packed], batch: BatchId |
 def transact(producer: Any, send: Send, group: str = "", marker: Marker | None = None) -> None:
     """Run one transaction with the records of `send` and the commit marker.
 
-    It repeats an aborted transaction. After a commit without a response it asks until the outcome is known.
+    An aborted transaction runs again. After a commit without a response the producer asks until the outcome is known.
     Raises SinkError if the transaction cannot be committed.
     """
     for attempt in range(1, _ATTEMPTS + 1):
@@ -125,13 +125,13 @@ def transact(producer: Any, send: Send, group: str = "", marker: Marker | None =
                     txn.send_group_offsets(GroupMetadata(group), {marker.place: marker.committed()})
             return
         except OutcomeUnknownError as unknown:
-            log.warning("a commit was not answered, and is asked for again: %s", unknown)
+            log.warning("a commit got no response, so the producer asks for its outcome: %s", unknown)
             if producer.reinitialise():
                 return
         except AbortableError as error:
             if attempt == _ATTEMPTS or error.code in _NOT_RETRIABLE:
                 raise SinkError(f"the transaction was aborted: {error}") from error
-            log.warning("the transaction was aborted, and is tried again: %s", error)
+            log.warning("the transaction was aborted, and runs again: %s", error)
     raise SinkError(f"the transaction was aborted {_ATTEMPTS} times")
 
 
@@ -142,7 +142,7 @@ def read_marker(kafka: Any, options: SinkOptions) -> Marker | None:
 
 
 def marker_place(options: SinkOptions, marker: Marker | None, topics: Iterable[str]) -> TopicPartition:
-    """The partition whose offset is the commit marker: the present one, or partition 0 of a written topic.
+    """The partition whose offset is the commit marker: the current one, or partition 0 of a written topic.
 
     An empty batch may name no topic, if each row names its own. Then it is a partition of the offsets topic.
     """
@@ -171,7 +171,7 @@ def partitions_of(kafka: Any, options: SinkOptions, topic: str) -> int:
             command = shlex.join(["fencepost", "topic", "create", topic, "--bootstrap", options.bootstrap])
             raise SinkError(f"topic {topic} does not exist: create the topic first, by `{command}`") from None
         if ErrorCode.INVALID_TOPIC_EXCEPTION in codes:
-            raise SinkError(f"{topic!r} cannot be a topic's name") from None
+            raise SinkError(f"{topic!r} is not a valid topic name") from None
         raise
 
 

@@ -51,8 +51,8 @@ def find_marker(group: str, offsets: Mapping[TopicPartition, CommittedOffset]) -
         marker = _parsed(place, committed)
         if marker is None:
             raise SinkError(
-                f"group {group!r} holds an offset of {place} that is no commit marker of this sink: consumers use this"
-                " group. Give the sink another kafka.transactional.id"
+                f"group {group!r} holds an offset of {place} that is not a commit marker of this sink: consumers use"
+                " this group. Give the sink another kafka.transactional.id"
             )
         found.append(marker)
     return max(found, key=lambda one: one.batch_id, default=None)

@@ -52,12 +52,12 @@ def sink_columns(schema: Sequence[tuple[str, str]], topic: str | None) -> dict[s
         if known in found:
             raise OptionError(f"two columns are named {known}")
         if kind not in _TYPES[known]:
-            raise OptionError(f"column {known} is {kind}, but the sink takes {' or '.join(_TYPES[known])}: cast it")
+            raise OptionError(f"column {known} is {kind}, but the sink needs {' or '.join(_TYPES[known])}: cast it")
         found[known] = position
     if "value" not in found:
         raise OptionError("the sink needs a column named value, string or binary")
     if topic is None and "topic" not in found:
-        raise OptionError("the sink needs a topic: give the option topic, or a column of that name")
+        raise OptionError("the sink needs a topic: set the option topic, or add a column of that name")
     if topic is not None:
         found.pop("topic", None)
     return found
@@ -116,14 +116,14 @@ class Encoder:
         column = batch.column(self._columns["topic"])
         if column.null_count:
             raise SinkError("a row has no topic: its topic column is null, and there is no option topic")
-        words = column.dictionary_encode()
-        topics = words.dictionary.to_pylist()
+        encoded = column.dictionary_encode()
+        topics = encoded.dictionary.to_pylist()
         if len(topics) == 1:
             yield from self._add_to(topics[0], batch)
             return
         import numpy as np
 
-        indices = words.indices.to_numpy(zero_copy_only=False)
+        indices = encoded.indices.to_numpy(zero_copy_only=False)
         for number, topic in enumerate(topics):
             yield from self._add_to(topic, batch.take(_index(np.flatnonzero(indices == number))))
 
@@ -143,10 +143,10 @@ class Encoder:
             sizes += byte_spans(keys)[1]
         headers = self._headers(batch)
         if headers is not None:
-            sizes += [sum(_HEADER_BYTES + 3 * len(name) + len(said or b"") for name, said in one) for one in headers]
+            sizes += [sum(_HEADER_BYTES + 3 * len(name) + len(value or b"") for name, value in one) for one in headers]
         if sizes.max() > self._largest:
             raise SinkError(
-                f"a record of {int(sizes.max())} bytes for topic {topic} is over kafka.max.request.size"
+                f"a record of {int(sizes.max())} bytes for topic {topic} is larger than kafka.max.request.size"
                 f" ({self._largest + _BATCH_OVERHEAD}): raise it, and max.message.bytes of the topic"
             )
         partitions = self._partitions(topic, batch, keys, sizes)
@@ -213,12 +213,14 @@ class Encoder:
             self._keyless_bytes[topic] = int(sums[-1])
         if "partition" in self._columns:
             column = batch.column(self._columns["partition"])
-            said = ~column.is_null().to_numpy(zero_copy_only=False)
+            has_partition = ~column.is_null().to_numpy(zero_copy_only=False)
             numbers = column.fill_null(0).to_numpy(zero_copy_only=False)
-            wrong = said & ((numbers < 0) | (numbers >= count))
+            wrong = has_partition & ((numbers < 0) | (numbers >= count))
             if wrong.any():
-                raise SinkError(f"topic {topic} has {count} partitions, and a row is for {int(numbers[wrong][0])}")
-            chosen[said] = numbers[said]
+                raise SinkError(
+                    f"topic {topic} has {count} partitions, but a row has partition {int(numbers[wrong][0])}"
+                )
+            chosen[has_partition] = numbers[has_partition]
         return chosen
 
     def _binary(self, batch: Any, name: str) -> Any:

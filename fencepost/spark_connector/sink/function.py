@@ -22,6 +22,6 @@ def write_exactly_once(
     if query_id is None:
         query_id = df.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
     if not query_id:
-        raise ValueError("which query is this? outside of foreachBatch, give query_id")
+        raise ValueError("the query's id is unknown: outside of foreachBatch, set query_id")
     writer = df.write.format("fencepost").mode("append").options(**options)
     writer.options(**{"kafka.transactional.id": transactional_id, "queryId": query_id, "batchId": str(batch_id)}).save()

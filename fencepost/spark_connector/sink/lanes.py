@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 _PARALLEL_COMMITS = 8
 _ATTEMPTS = 5
 _OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort")
-_MOST_LANES = 1000
+_MAX_LANES = 1000
 STABLE_SECONDS = 120.0
 """How long a claim waits for other sinks' open transactions. Those of dead drivers time out earlier."""
 _POLL_SECONDS = 0.2
@@ -95,13 +95,15 @@ def clear_lanes(kafka: Any, options: SinkOptions, mine: Claim, decided: Decision
     """End every open transaction of the lanes: commit the decided ones, abort the others. Only for the owner."""
     left = open_lanes(kafka, options)
     with ExitStack() as stack:
-        held = [stack.enter_context(_two_phase(kafka, options, name)) for name in left]
-        if held and not is_owner(kafka, options, mine):
+        producers = [stack.enter_context(_two_phase(kafka, options, name)) for name in left]
+        if producers and not is_owner(kafka, options, mine):
             raise FencedError("a newer driver owns the sink's prepared transactions")
-        for name, producer in zip(left, held, strict=True):
+        for name, producer in zip(left, producers, strict=True):
             if producer.prepared is not None:
                 committed = producer.complete(decided.get(name))
-                log.warning("%s was left open and is %s", name, "committed" if committed else "aborted")
+                log.warning(
+                    "the transaction of %s was left open, and is now %s", name, "committed" if committed else "aborted"
+                )
 
 
 def open_lanes(kafka: Any, options: SinkOptions) -> list[str]:
@@ -116,12 +118,12 @@ def open_lane(kafka: Any, options: SinkOptions, partition: int, attempt: int) ->
 
     The search opens each lane once. This fences another producer of the lane.
     """
-    for number in range(attempt, attempt + _MOST_LANES):
+    for number in range(attempt, attempt + _MAX_LANES):
         name = f"{_lane_prefix(options)}{partition}-{number}"
         with _two_phase(kafka, options, name) as producer:
             if producer.prepared is None:
                 return name, _two_phase(kafka, options, name)
-    raise SinkError(f"{_MOST_LANES} transactions stand open for task {partition} of {options.transactional_id!r}")
+    raise SinkError(f"{_MAX_LANES} transactions are open for task {partition} of {options.transactional_id!r}")
 
 
 def decide(kafka: Any, options: SinkOptions, mine: Claim, batch: BatchId | None, lanes: Sequence[PreparedLane]) -> bool:
@@ -155,7 +157,7 @@ def decide(kafka: Any, options: SinkOptions, mine: Claim, batch: BatchId | None,
 def read_decision(kafka: Any, options: SinkOptions) -> Decision:
     """The last decision of this sink. Only the owner may rely on it.
 
-    It reads the topic up to its present end, also behind another sink's open transaction (row I2). A decision that it
+    It reads the topic up to its current end, also behind another sink's open transaction (row I2). A decision that it
     missed would make the driver abort transactions that must commit. If the remaining records are aborted, no record
     arrives, so it checks the position regularly. Raises SinkError if it does not reach the end in time.
     """
@@ -174,7 +176,7 @@ def read_decision(kafka: Any, options: SinkOptions) -> Decision:
                     records = next(batches)
             except TimedOutError:
                 if time.monotonic() > until:
-                    raise _unstable(place, consumer.position(place), end) from None
+                    raise _not_stable(place, consumer.position(place), end) from None
                 continue
             for record in records:
                 if record.key == options.transactional_id.encode() and record.value is not None:
@@ -182,7 +184,7 @@ def read_decision(kafka: Any, options: SinkOptions) -> Decision:
     return found
 
 
-def _unstable(place: TopicPartition, position: int, end: int) -> SinkError:
+def _not_stable(place: TopicPartition, position: int, end: int) -> SinkError:
     return SinkError(
         f"the last decision cannot be read: {place} could be read up to offset {position} of {end} for"
         f" {STABLE_SECONDS:g} s. Another sink with the same decisionTopic may have an open transaction there:"
@@ -204,7 +206,7 @@ def _commit_lane(kafka: Any, options: SinkOptions, lane: PreparedLane) -> None:
 
 
 def is_owner(kafka: Any, options: SinkOptions, mine: Claim) -> bool:
-    """Whether no other driver has made a claim since."""
+    """Whether no other driver has made a claim since then."""
     marker = read_marker(kafka, options)
     return marker is not None and marker.owner == mine.owner
 
@@ -227,9 +229,9 @@ def _probe(kafka: Any, options: SinkOptions) -> None:
             raise
         raise SinkError(
             "twoPhase needs two settings of the broker, both off by default: fencepost serve --set"
-            " unstable.api.versions.enable=true --set transaction.two.phase.commit.enable=true. Where both are on, this"
-            f" user has no right to transactional id {options.transactional_id!r}. Apache Kafka cannot keep prepared"
-            " transactions (KIP-939). Without twoPhase the sink works with every broker"
+            " unstable.api.versions.enable=true --set transaction.two.phase.commit.enable=true. If both are on, this"
+            f" user lacks the rights on transactional id {options.transactional_id!r}. Apache Kafka cannot keep"
+            " prepared transactions (KIP-939). Without twoPhase the sink works with every broker"
         ) from error
 
 

@@ -38,7 +38,7 @@ SINK_NAMES = (
 )
 # Options that Spark adds to a streaming query, and that Spark's Kafka sink accepts.
 _ADDED_BY_SPARK = ("checkpointLocation", "queryName", "includeHeaders")
-_OF_A_BATCH = ("queryId", "batchId")
+_BATCH_ONLY = ("queryId", "batchId")
 # Settings of Java's producer and its sockets. They have no effect here.
 _WITHOUT_EFFECT = (
     "kafka.retries",
@@ -113,11 +113,11 @@ def parse_sink_options(options: Mapping[str, str], *, streaming: bool) -> SinkOp
     """Check a query's options. Raises OptionError with the reason, or with the nearest known name."""
     given = canonical(options, _SPELLING, _REFUSED, " to the sink")
     if streaming:
-        for name in _OF_A_BATCH:
+        for name in _BATCH_ONLY:
             if name in given:
                 raise OptionError(f"option {name} is only for batch writes: Spark sets it for a stream")
     if ("queryId" in given) != ("batchId" in given):
-        raise OptionError("queryId and batchId go together: the batch with that number is written once")
+        raise OptionError("set queryId and batchId together: the batch with that number is written once")
     if not given.get("kafka.bootstrap.servers", "").strip():
         raise OptionError("option kafka.bootstrap.servers is missing: the address of at least one broker, host:port")
     return SinkOptions(
@@ -146,15 +146,13 @@ def _transactional_id(given: Mapping[str, str], streaming: bool) -> str:
         return named
     if "batchId" in given:
         raise OptionError(
-            "queryId and batchId need kafka.transactional.id too: it names the group of the commit marker"
+            "queryId and batchId need kafka.transactional.id, too: it names the group of the commit marker"
         )
     if not streaming:
         return f"fencepost-spark-{uuid.uuid4().hex[:16]}"
     place = given.get("checkpointLocation", "").strip()
     if not place:
-        raise OptionError(
-            "the sink needs a name that stays: give the query an option checkpointLocation, or kafka.transactional.id"
-        )
+        raise OptionError("the sink needs a stable name: set the option checkpointLocation or kafka.transactional.id")
     return f"fencepost-spark-{hashlib.sha256(place.rstrip('/').encode()).hexdigest()[:16]}"
 
 
@@ -167,7 +165,7 @@ def _client_options(given: Mapping[str, str]) -> dict[str, Any]:
             options |= {entry.name: getattr(secure, entry.name) for entry in fields(secure)}
         parse_kafka(ClientConfig, {"bootstrap_servers": given["kafka.bootstrap.servers"], **options})
     except (ConfigError, ValueError) as error:
-        raise OptionError(_in_kafkas_words(error)) from None
+        raise OptionError(_with_dotted_names(error)) from None
     return options
 
 
@@ -176,7 +174,7 @@ def _producer_options(given: Mapping[str, str]) -> dict[str, Any]:
     try:
         parse_kafka(TransactionalProducerConfig, options)
     except (ConfigError, ValueError) as error:
-        raise OptionError(_in_kafkas_words(error)) from None
+        raise OptionError(_with_dotted_names(error)) from None
     return options
 
 
@@ -184,7 +182,7 @@ def _picked(given: Mapping[str, str], names: Any) -> dict[str, Any]:
     return {name: given[_dotted(name)].strip() for name in names if _dotted(name) in given}
 
 
-def _in_kafkas_words(error: Exception) -> str:
+def _with_dotted_names(error: Exception) -> str:
     """The error's text with Kafka's dotted names instead of the client's names in snake_case."""
     text = str(error)
     for name in sorted((*_OF_CLIENTS, *_OF_PRODUCERS, *names_of(SecurityConfig)), key=len, reverse=True):

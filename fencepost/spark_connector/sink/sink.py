@@ -51,7 +51,7 @@ class _Writer(QuickAckOnUnpickle):
         if len(written) != len(messages):
             raise SinkError(f"{len(messages) - len(written)} of {len(messages)} tasks sent no message")
         if not written:
-            return  # a frame without partitions: there is nothing to write and nothing to mark
+            return  # a frame without partitions: there are no records, and no commit marker is needed
         batch = _one_of({one.batch for one in written}, "batches")
         if not self._options.two_phase:
             commit_batch(self._options, [part for one in written for part in one.parts], batch)
@@ -62,7 +62,7 @@ class _Writer(QuickAckOnUnpickle):
         with connect(self._options) as kafka:
             sink_lanes.decide(kafka, self._options, claim, batch, lanes)
             if sink_lanes.open_lanes(kafka, self._options):
-                # Abandoned task attempts left transactions, for which readers would wait.
+                # Abandoned task attempts left open transactions. Readers would wait for them.
                 sink_lanes.claim(kafka, self._options)
 
     def _abort(self, messages: Messages) -> None:
@@ -88,7 +88,7 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
         """Write the tasks' records. If Spark repeats a batch, the commit marker prevents a second write."""
         wrong = [one.batch for one in messages if isinstance(one, Written) and not _is_batch(one.batch, batchId)]
         if wrong:
-            raise SinkError(f"tasks of batch {wrong[0]} where batch {batchId} is to be committed")
+            raise SinkError(f"the tasks wrote batch {wrong[0]}, but batch {batchId} is to be committed")
         self._commit(messages)
 
     def abort(self, messages: Messages, batchId: int) -> None:
@@ -135,7 +135,7 @@ def _is_batch(batch: BatchId | None, number: int) -> bool:
 
 
 def _one_of(found: Iterable[Any], what: str) -> Any:
-    all_of_them = list(found)
-    if len(all_of_them) != 1:
-        raise SinkError(f"the tasks' messages are of {len(all_of_them)} {what}: {all_of_them}")
-    return all_of_them[0]
+    values = list(found)
+    if len(values) != 1:
+        raise SinkError(f"the tasks' messages name {len(values)} {what}: {values}")
+    return values[0]

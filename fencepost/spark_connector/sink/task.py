@@ -81,7 +81,7 @@ class Task:
     def _refuse_speculation(self) -> None:
         if (self.context.getLocalProperty(SPECULATION) or "").lower() == "true":
             raise SinkError(
-                "spark.speculation is on: Spark may then hand over the output of a task twice or not at all"
+                "spark.speculation is on: Spark may then pass on the output of a task twice or not at all"
                 " (SPARK-56564). Set spark.speculation to false for queries that write to fencepost"
             )
 
@@ -143,7 +143,7 @@ class StreamTask(Task):
         query_id = self.context.getLocalProperty(QUERY_ID)
         batch_id = self.context.getLocalProperty(BATCH_ID)
         if not query_id or not batch_id:
-            raise SinkError(f"Spark tells neither {QUERY_ID} nor {BATCH_ID}: which version is it?")
+            raise SinkError(f"Spark passes no {QUERY_ID} or no {BATCH_ID} to tasks: use Spark 4")
         return BatchId(query_id, int(batch_id))
 
 

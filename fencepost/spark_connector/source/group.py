@@ -67,12 +67,14 @@ class GroupPosition:
         )
         address = self._coordinator or self._find()
         self._coordinator = None  # until a commit succeeds there
-        answer = self._cluster.connection_to(address).call("OffsetCommit", request)
-        for topic in answer.topics:
+        response = self._cluster.connection_to(address).call("OffsetCommit", request)
+        for topic in response.topics:
             for partition in topic.partitions:
                 code = code_of(partition.error_code)
                 if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                    log.warning("group %s: %s-%d is gone", self._group, topic.name, partition.partition_index)
+                    log.warning(
+                        "group %s: %s-%d does not exist any more", self._group, topic.name, partition.partition_index
+                    )
                 elif code is not ErrorCode.NONE:
                     where = f"{topic.name}-{partition.partition_index}"
                     raise BrokerError(f"committing {where} to group {self._group}", code)
@@ -84,9 +86,9 @@ class GroupPosition:
         request = api10_find_coordinator.FindCoordinatorRequest(
             key=self._group, key_type=_GROUP, coordinator_keys=[self._group]
         )
-        answer = connection.call("FindCoordinator", request)
-        found = answer.coordinators[0] if answer.coordinators else answer
+        response = connection.call("FindCoordinator", request)
+        found = response.coordinators[0] if response.coordinators else response
         code = code_of(found.error_code)
         if code is not ErrorCode.NONE:
-            raise BrokerError(f"the coordinator of group {self._group}", code)
+            raise BrokerError(f"finding the coordinator of group {self._group}", code)
         return Address(found.host, found.port)

@@ -1,8 +1,8 @@
 """Java's regular expressions for topic names, translated to Python's `re`.
 
 Spark compiles `subscribePattern` with java.util.regex. A topic name has only ASCII letters, digits, `.`, `_` and `-`,
-so classes and cases need no Unicode. What means the same in both languages is kept. What Python writes differently is
-translated. The rest is refused, including what only Python understands.
+so classes and cases need no Unicode. Parts that mean the same in both languages are kept. Parts that Python writes
+differently are translated. All others are refused, including those that only Python understands.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _FLAGS = re.compile(r"(?:\(\?[ims]+\))*")
 
 
 def java_pattern(text: str) -> re.Pattern[str]:
-    """The compiled pattern. Raises ValueError for what is no regular expression, or has no translation."""
+    """The compiled pattern. Raises ValueError if it is not a regular expression, or has no translation."""
     try:
         return re.compile("".join(_translated(text)), re.ASCII)
     except re.error as error:
@@ -81,7 +81,7 @@ def _piece(kind: str | None, part: str, inside: bool) -> str:
         case "property" | "without":
             name = part.strip("{}")
             if name not in _CLASSES:
-                raise ValueError(f"the class \\p{part} is unknown here; known are {', '.join(_CLASSES)}")
+                raise ValueError(f"the class \\p{part} is unknown here; the known classes are {', '.join(_CLASSES)}")
             characters = _CLASSES[name]
             return characters if inside else f"[{'^' if kind == 'without' else ''}{characters}]"
         case "reference":

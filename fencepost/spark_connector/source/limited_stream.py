@@ -67,12 +67,12 @@ class StreamReader(UnlimitedStreamReader, SupportsTriggerAvailableNow):
         A query's progress shows both. Records below the last stable offset can be read at once. The transactions of
         records between it and the high watermark are still open.
         """
-        written = self._planner.high_watermarks()
-        stable = tree_of(self._planner.undecided(written))
-        return tree_of(written) | {LAST_STABLE.format(topic): stable[topic] for topic in stable}
+        high_watermarks = self._planner.high_watermarks()
+        stable = tree_of(self._planner.stable_offsets_behind(high_watermarks))
+        return tree_of(high_watermarks) | {LAST_STABLE.format(topic): stable[topic] for topic in stable}
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Remember the present ends. The query stops there, even if partitions grow or are added."""
+        """Remember the current ends. The query stops there, even if partitions grow or are added."""
         self._available_now = self._planner.latest()
 
     def _must_wait(self, begin: Offsets, end: Offsets) -> bool:

@@ -301,9 +301,7 @@ def _connection(given: _Given) -> ConnectionSettings:
     try:
         security = security_of(given.values)
     except ValueError as error:
-        raise OptionError(
-            _IN_KAFKAS_WORDS.sub(lambda found: f"kafka.{found[1].replace('_', '.')}", str(error))
-        ) from None
+        raise OptionError(_CLIENT_NAME.sub(lambda found: f"kafka.{found[1].replace('_', '.')}", str(error))) from None
     return ConnectionSettings(
         bootstrap=given.value("kafka.bootstrap.servers", _addresses),
         client_id=given.one("kafka.client.id", str, "fencepost-spark"),
@@ -314,7 +312,7 @@ def _connection(given: _Given) -> ConnectionSettings:
     )
 
 
-_IN_KAFKAS_WORDS = re.compile(r"'?\b((?:security|ssl|sasl)_[a-z_]+)\b'?")
+_CLIENT_NAME = re.compile(r"'?\b((?:security|ssl|sasl)_[a-z_]+)\b'?")
 
 
 def _addresses(text: str) -> tuple[Address, ...]:

@@ -46,10 +46,10 @@ class Planner:
         self._recreated: dict[TopicPartition, int | None] = {}
         """Partitions of topics that were deleted and created again: the old position, once a plan used it."""
 
-    def partitions(self, *, gone: bool = False) -> list[TopicPartition]:
+    def partitions(self, *, may_be_missing: bool = False) -> list[TopicPartition]:
         """The subscribed partitions that exist now.
 
-        Raises PlanError if a named topic or partition does not exist, unless `gone` allows it.
+        Raises PlanError if a named topic or partition does not exist, unless `may_be_missing` is true.
         """
         wanted = self._options.subscription
         if wanted.pattern is not None:
@@ -59,13 +59,13 @@ class Planner:
         names = wanted.topics if wanted.topics is not None else sorted({tp.topic for tp in wanted.partitions or ()})
         found = self._cluster.topics(names)
         missing = [name for name in names if name not in found]
-        if missing and not gone:
+        if missing and not may_be_missing:
             raise PlanError(f"there is no topic {', '.join(missing)} on this cluster")
         existing = [TopicPartition(name, number) for name in names for number in found.get(name, ())]
         if wanted.partitions is None:
             return existing
         absent = [tp for tp in wanted.partitions if tp not in existing]
-        if absent and not gone:
+        if absent and not may_be_missing:
             raise PlanError(f"there is no partition {', '.join(map(str, absent))} on this cluster")
         return [tp for tp in wanted.partitions if tp not in absent]
 
@@ -85,7 +85,7 @@ class Planner:
     def ending(self) -> Offsets:
         """Where a batch query ends: at most the last stable offset, or the high watermark for read_uncommitted.
 
-        Raises PlanError if the options set a later end: the query would have to wait, perhaps for ever.
+        Raises PlanError if the options set a later end: the query would have to wait, perhaps without end.
         """
         ends = self._resolve(self._options.ending, "ending", must_exist=False)
         if self._options.ending.offsets is not None:
@@ -96,11 +96,11 @@ class Planner:
         return ends
 
     def latest(self) -> Offsets:
-        """The present ends: last stable offsets, or high watermarks for read_uncommitted.
+        """The current ends: last stable offsets, or high watermarks for read_uncommitted.
 
         For streams: partitions that no longer exist are left out. `ranges` reports them as data loss.
         """
-        partitions = self.partitions(gone=True)
+        partitions = self.partitions(may_be_missing=True)
         for topic in {tp.topic for tp in partitions} & self._cluster.topic_ids.keys():
             found = self._cluster.topic_ids[topic]
             if self._topic_ids.setdefault(topic, found) != found:
@@ -116,17 +116,17 @@ class Planner:
         is data loss.
         """
         ahead = [tp for tp in end if start.get(tp, 0) > end[tp]]
-        written = self._list(dict.fromkeys(ahead, LATEST), IsolationLevel.READ_UNCOMMITTED)
-        return end | {tp: start[tp] for tp in ahead if start[tp] <= written[tp]}
+        high_watermarks = self._list(dict.fromkeys(ahead, LATEST), IsolationLevel.READ_UNCOMMITTED)
+        return end | {tp: start[tp] for tp in ahead if start[tp] <= high_watermarks[tp]}
 
     def high_watermarks(self) -> Offsets:
         """The high watermarks. Transactions of records between the LSO and the high watermark are still open."""
-        return self._list(dict.fromkeys(self.partitions(gone=True), LATEST), IsolationLevel.READ_UNCOMMITTED)
+        return self._list(dict.fromkeys(self.partitions(may_be_missing=True), LATEST), IsolationLevel.READ_UNCOMMITTED)
 
-    def undecided(self, written: Offsets) -> Offsets:
+    def stable_offsets_behind(self, high_watermarks: Offsets) -> Offsets:
         """The last stable offsets of the partitions whose high watermark is higher."""
-        stable = self._list(dict.fromkeys(written, LATEST), IsolationLevel.READ_COMMITTED)
-        return {tp: offset for tp, offset in stable.items() if offset < written[tp]}
+        stable = self._list(dict.fromkeys(high_watermarks, LATEST), IsolationLevel.READ_COMMITTED)
+        return {tp: offset for tp, offset in stable.items() if offset < high_watermarks[tp]}
 
     def rate_limited(self, start: Mapping[TopicPartition, int], end: Offsets, limit: int) -> Offsets:
         """`end` lowered to about `limit` offsets, in proportion to the partitions' backlogs.
@@ -174,7 +174,7 @@ class Planner:
         Offsets that the log no longer holds are data loss: an error, or with failOnDataLoss=false a warning.
         """
         for tp in start.keys() - end.keys():
-            self._lost(f"{tp} is gone; it was read up to offset {start[tp]}")
+            self._lost(f"{tp} does not exist any more; it was read up to offset {start[tp]}")
         known = self._with_new(start, end)
         busy = [tp for tp in end if known[tp] != end[tp]]
         first = self._list(dict.fromkeys(busy, EARLIEST))
@@ -190,7 +190,7 @@ class Planner:
                 self._lost(f"{tp} ends at offset {end[tp]}, but was read up to {begin}: was the topic created again?")
                 begin = first[tp]
             elif begin < first[tp]:
-                self._lost(f"{tp} begins at offset {first[tp]}: records from {begin} on are gone")
+                self._lost(f"{tp} begins at offset {first[tp]}: records from {begin} on were deleted")
                 begin = first[tp]
             counted_from, first_visible = self._invisible.pop(tp, (0, 0))
             if begin == counted_from:
@@ -210,8 +210,8 @@ class Planner:
                 self._lost(f"{tp} is new, but begins at offset {offset}")
         return {**start, **first}
 
-    def _list(self, asked: Offsets, isolation: IsolationLevel | None = None) -> Offsets:
-        return self._cluster.list_offsets(asked, self._options.isolation if isolation is None else isolation)
+    def _list(self, requested: Offsets, isolation: IsolationLevel | None = None) -> Offsets:
+        return self._cluster.list_offsets(requested, self._options.isolation if isolation is None else isolation)
 
     def _resolve(self, bound: Bound, what: str, *, must_exist: bool) -> Offsets:
         partitions = self.partitions()
@@ -222,7 +222,7 @@ class Planner:
         if bound.timestamps_ms is not None:
             self._check_complete(bound.timestamps_ms, partitions, f"{what}OffsetsByTimestamp")
             return self._by_time(dict(bound.timestamps_ms), what, must_exist)
-        assert bound.offsets is not None, "a bound says one thing"
+        assert bound.offsets is not None, "a bound has one field"
         self._check_complete(bound.offsets, partitions, f"{what}Offsets")
         marks = {tp: offset for tp, offset in bound.offsets.items() if offset < 0}
         return {**bound.offsets, **self._list(marks)}
@@ -230,9 +230,11 @@ class Planner:
     def _check_complete(self, given: Mapping[TopicPartition, int], partitions: list[TopicPartition], name: str) -> None:
         missing, unknown = sorted(set(partitions) - given.keys()), sorted(given.keys() - set(partitions))
         if missing or unknown:
-            says = [f"{name} leaves out {', '.join(map(str, missing))}"] if missing else []
-            says += [f"{name} names {', '.join(map(str, unknown))}, which the query does not read"] if unknown else []
-            raise PlanError("; ".join(says))
+            problems = [f"{name} lacks {', '.join(map(str, missing))}"] if missing else []
+            problems += (
+                [f"{name} names {', '.join(map(str, unknown))}, which the query does not read"] if unknown else []
+            )
+            raise PlanError("; ".join(problems))
 
     def _by_time(self, times_ms: Offsets, what: str, must_exist: bool) -> Offsets:
         found = self._list(times_ms)
@@ -243,7 +245,8 @@ class Planner:
         if none and must_exist:
             times = ", ".join(f"{tp} ({times_ms[tp]})" for tp in none)
             raise PlanError(
-                f"no record is as young as the {what} time in {times}; startingOffsetsByTimestampStrategy can be latest"
+                f"no record has the {what} time or a later one in {times};"
+                " startingOffsetsByTimestampStrategy can be latest"
             )
         found |= self._list(dict.fromkeys(none, LATEST))
         if what == "ending":
@@ -254,7 +257,7 @@ class Planner:
     def _beyond(self, tp: TopicPartition, end: int, limit: int) -> str:
         high_watermark = self._list({tp: LATEST}, IsolationLevel.READ_UNCOMMITTED)[tp]
         if end > high_watermark:
-            return f"endingOffsets asks for {tp} up to {end}, but it is written only up to {high_watermark}"
+            return f"endingOffsets asks for {tp} up to {end}, but its high watermark is {high_watermark}"
         text = f"endingOffsets asks for {tp} up to {end}, but its last stable offset is {limit}"
         holder = self._cluster.open_transaction(tp)
         if holder is None:
@@ -263,8 +266,8 @@ class Planner:
 
     def _lost(self, what: str) -> None:
         if self._options.fail_on_data_loss:
-            raise DataLossError(f"{what}; with failOnDataLoss=false the query reads on")
-        log.warning("%s; the query reads on (failOnDataLoss=false)", what)
+            raise DataLossError(f"{what}; with failOnDataLoss=false the query continues")
+        log.warning("%s; the query continues (failOnDataLoss=false)", what)
 
 
 def fetch_settings(options: SourceOptions) -> FetchSettings:

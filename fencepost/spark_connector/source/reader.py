@@ -92,7 +92,7 @@ class RangeReader:
             except BrokerError as error:
                 if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                     raise
-                self._lost(f"the partition is gone, and offsets {self._position} to {self._stop} with it")
+                self._lost(f"the partition was deleted, and offsets {self._position} to {self._stop} with it")
                 return
             fetched = self._fetched(data) if data is not None else None
             if fetched is not None:
@@ -140,10 +140,10 @@ class RangeReader:
     def _receive(self) -> Any:
         """The partition's part of one response; None if the position had to move. Raises BrokerError."""
         sent, self._in_flight = self._in_flight or self._send(), None
-        answer = sent.connection.receive(sent.ticket)
-        if answer.error_code != ErrorCode.NONE:
-            raise BrokerError(f"fetch of {self.tp}", code_of(answer.error_code))
-        for topic in answer.responses:
+        response = sent.connection.receive(sent.ticket)
+        if response.error_code != ErrorCode.NONE:
+            raise BrokerError(f"fetch of {self.tp}", code_of(response.error_code))
+        for topic in response.responses:
             for partition in topic.partitions:
                 code = code_of(partition.error_code)
                 if code is ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -152,15 +152,15 @@ class RangeReader:
                 if code is not ErrorCode.NONE:
                     raise BrokerError(f"fetch of {self.tp} at offset {self._position}", code)
                 return partition
-        raise ConnectionLostError(sent.connection.address, f"an answer without {self.tp}")
+        raise ConnectionLostError(sent.connection.address, f"a response without {self.tp}")
 
     def _fetched(self, data: Any) -> Fetched | None:
         buffer = memoryview(data.records if data.records is not None else b"")
         aborted = None
         if self._settings.isolation is IsolationLevel.READ_COMMITTED:
             aborted = [(entry.producer_id, entry.first_offset) for entry in data.aborted_transactions or ()]
-        chosen = AbortedFilter(aborted)
-        admitted: list[tuple[int, BatchHeader]] = []
+        aborted_filter = AbortedFilter(aborted)
+        visible: list[tuple[int, BatchHeader]] = []
         next_offset = self._position
         for at, header in iter_headers(buffer):
             if self._settings.check_crcs and not check_crc(buffer, at, header):
@@ -168,11 +168,11 @@ class RangeReader:
             if header.base_offset >= self._stop:
                 next_offset = self._stop
                 break
-            if chosen.admits(header, buffer, at):
-                admitted.append((at, header))
+            if aborted_filter.admits(header, buffer, at):
+                visible.append((at, header))
             next_offset = header.next_offset
         if next_offset > self._position:
-            return Fetched(buffer, admitted, next_offset)
+            return Fetched(buffer, visible, next_offset)
         self._without_progress(data, len(buffer))
         return None
 
@@ -194,11 +194,11 @@ class RangeReader:
         if first <= self._position <= end:
             # The log changed between the two responses, or a new leader does not know its high watermark yet.
             raise BrokerError(f"{self.tp}: offset {self._position} cannot be read yet", ErrorCode.OFFSET_NOT_AVAILABLE)
-        goes_on_at = min(first, self._stop) if first > self._position else self._stop
-        self._lost(f"offsets {self._position} to {goes_on_at} are gone, the partition now holds {first} to {end}")
-        self._position = goes_on_at
+        resume_at = min(first, self._stop) if first > self._position else self._stop
+        self._lost(f"offsets {self._position} to {resume_at} were deleted, the partition now holds {first} to {end}")
+        self._position = resume_at
 
     def _lost(self, what: str) -> None:
         if self._settings.fail_on_data_loss:
-            raise DataLossError(f"{self.tp}: {what}; with failOnDataLoss=false the query reads on without them")
-        log.warning("%s: %s; the query reads on without them (failOnDataLoss=false)", self.tp, what)
+            raise DataLossError(f"{self.tp}: {what}; with failOnDataLoss=false the query continues without them")
+        log.warning("%s: %s; the query continues without them (failOnDataLoss=false)", self.tp, what)

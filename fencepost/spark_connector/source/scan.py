@@ -126,7 +126,7 @@ class VisibleScan:
 def limited_ends(
     scans: Mapping[TopicPartition, VisibleScan], stops: Mapping[TopicPartition, int], limit: Limit
 ) -> None:
-    """Let the scans take what the limit allows, in proportion to the partitions' backlogs of offsets.
+    """Divide the limit among the scans, in proportion to the partitions' backlogs of offsets.
 
     A partition with few visible records leaves its share to the others. Each partition with visible records gives at
     least one, so that none starves. The total can therefore exceed a limit that is smaller than their number.

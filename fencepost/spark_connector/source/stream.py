@@ -56,7 +56,8 @@ class UnlimitedStreamReader(QuickAckOnUnpickle, DataSourceStreamReader):
         if back:
             names = ", ".join(map(str, sorted(back)))
             raise PlanError(
-                f"{names}: read beyond the last stable offset before; restart the query when the open transactions end"
+                f"{names}: the query has read beyond the last stable offset;"
+                " restart it when the open transactions have ended"
             )
         self._reached = stop
         return [RangePartition(work) for work in self._planner.ranges(begin, stop)]

@@ -7,7 +7,7 @@ import socket
 import stat
 from typing import Any
 
-from fencepost.spark_connector.worker.reused_worker import is_kept
+from fencepost.spark_connector.worker.reused_worker import is_reused
 
 _OPEN_FILES = "/proc/self/fd"
 _LOOPBACK = ("127.0.0.1", "::1")
@@ -23,7 +23,7 @@ def acknowledge_now() -> None:
     The option lasts until the next send and changes no data. Other systems than Linux have no TCP_QUICKACK. A process
     with a default socket timeout is left unchanged: a socket made from a file descriptor would get that timeout.
     """
-    if not is_kept() or not hasattr(socket, "TCP_QUICKACK") or socket.getdefaulttimeout() is not None:
+    if not is_reused() or not hasattr(socket, "TCP_QUICKACK") or socket.getdefaulttimeout() is not None:
         return
     for number in os.listdir(_OPEN_FILES):
         try:

@@ -9,7 +9,7 @@ _REUSED = "SPARK_REUSE_WORKER"
 """Spark sets this variable only in workers that it reuses (`spark.python.worker.reuse`)."""
 
 
-def is_kept() -> bool:
+def is_reused() -> bool:
     """Whether this process is a Python worker that Spark reuses for further tasks."""
     return _REUSED in os.environ
 
@@ -27,8 +27,8 @@ class ReusedWorker:
         self._before = 0
 
     def settle(self) -> None:
-        """Count a task. Before the second task of a reused worker, freeze the present objects."""
-        if not is_kept() or self._before > 1:
+        """Count a task. Before the second task of a reused worker, freeze the existing objects."""
+        if not is_reused() or self._before > 1:
             return
         if self._before == 1:
             gc.freeze()
