@@ -74,7 +74,7 @@ async def own(address: str, meter: Meter) -> None:
     """fencepost's client, under the loop that runs this."""
     async with fencepost.Client(address) as kafka:
         async with kafka.admin() as admin:
-            await admin.create_topic(TOPIC, if_not_exists=True)
+            await admin.create_topics(TOPIC, if_not_exists=True)
         async with kafka.producer() as producer:
             await meter.calls("send, one task", lambda: producer.send(TOPIC, VALUE), ALONE)
             await meter.calls("send, 100 tasks", lambda: producer.send(TOPIC, VALUE), TOGETHER, TASKS)

@@ -12,7 +12,7 @@ import fencepost
 async def make_topic(bootstrap: str, topic: str) -> None:
     """Make the topic where it is not there yet, so that the query has something to wait for."""
     async with fencepost.Client(bootstrap, client_id="spark-job") as kafka, kafka.admin() as admin:
-        await admin.create_topic(topic, if_not_exists=True)
+        await admin.create_topics(topic, if_not_exists=True)
 
 
 def main() -> None:

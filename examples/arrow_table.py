@@ -18,7 +18,7 @@ async def main(address: str) -> None:
     """Write numbers, read columns, compute with them."""
     async with fencepost.Client(address) as kafka:
         async with kafka.admin() as admin:
-            await admin.create_topic(TOPIC, partitions=2, if_not_exists=True)
+            await admin.create_topics(TOPIC, partitions=2, if_not_exists=True)
         async with kafka.producer() as producer:
             await producer.send_many(TOPIC, ((b"sensor-%d" % (n % 5), b"%d" % n) for n in range(COUNT)))
 

@@ -21,8 +21,7 @@ def make_pair(kafka: Client) -> tuple[str, str]:
     """A source with a thousand records, and its copy."""
     source, copy = "audit-source", "audit-copy"
     with kafka.admin() as admin:
-        for topic in (source, copy):
-            admin.create_topic(topic, partitions=2, if_not_exists=True)
+        admin.create_topics((source, copy), partitions=2, if_not_exists=True)
     records = [(b"order-%d" % n, b"%d EUR" % (n % 90)) for n in range(1000)]
     with kafka.transactional_producer("audit-pair") as producer:
         if not places(kafka, source):

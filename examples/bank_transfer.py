@@ -25,8 +25,7 @@ async def read(kafka: fencepost.Client, topic: str) -> list[tuple[bytes, bytes]]
 async def place_requests(kafka: fencepost.Client) -> None:
     """Write the requests, all of them or none, unless an earlier run did."""
     async with kafka.admin() as admin:
-        await admin.create_topic(REQUESTS, partitions=3, if_not_exists=True)
-        await admin.create_topic(BOOKINGS, partitions=3, if_not_exists=True)
+        await admin.create_topics((REQUESTS, BOOKINGS), partitions=3, if_not_exists=True)
     async with kafka.transactional_producer("bank-requests") as producer:
         if not await read(kafka, REQUESTS):
             async with producer.transaction() as txn:

@@ -26,8 +26,7 @@ async def sell(kafka: fencepost.Client) -> bytes:
     """Write the sales that are not there yet, and one that ends the day; return the number of that one."""
     last = uuid.uuid4().hex.encode()
     async with kafka.admin() as admin:
-        for topic in (ITEMS, PAYMENTS, CHARGEBACKS):
-            await admin.create_topic(topic, partitions=2, if_not_exists=True)
+        await admin.create_topics((ITEMS, PAYMENTS, CHARGEBACKS), partitions=2, if_not_exists=True)
     async with kafka.transactional_producer("sale-shop") as producer:
         there = {key for key, _ in await read(kafka, PAYMENTS)}
         for n in range(COUNT):

@@ -23,8 +23,7 @@ async def read(kafka: fencepost.Client, topic: str) -> list[fencepost.ConsumerRe
 async def prepare(kafka: fencepost.Client) -> None:
     """Write readings in Fahrenheit, some of them damaged, unless an earlier run did."""
     async with kafka.admin() as admin:
-        for topic in (READINGS, CELSIUS, DEAD):
-            await admin.create_topic(topic, partitions=2, if_not_exists=True)
+        await admin.create_topics((READINGS, CELSIUS, DEAD), partitions=2, if_not_exists=True)
     async with kafka.transactional_producer("dead-prepare") as producer:
         if not await read(kafka, READINGS):
             async with producer.transaction() as txn:

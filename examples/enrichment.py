@@ -24,9 +24,8 @@ async def read(kafka: fencepost.Client, topic: str) -> list[tuple[bytes, bytes]]
 async def prepare(kafka: fencepost.Client) -> None:
     """Write customers and orders, all of them or none, unless an earlier run did."""
     async with kafka.admin() as admin:
-        await admin.create_topic(CUSTOMERS, partitions=1, configs={"cleanup.policy": "compact"}, if_not_exists=True)
-        await admin.create_topic(ORDERS, partitions=3, if_not_exists=True)
-        await admin.create_topic(ENRICHED, partitions=3, if_not_exists=True)
+        await admin.create_topics(CUSTOMERS, partitions=1, configs={"cleanup.policy": "compact"}, if_not_exists=True)
+        await admin.create_topics((ORDERS, ENRICHED), partitions=3, if_not_exists=True)
     async with kafka.transactional_producer("enrich-prepare") as producer:
         if not await read(kafka, ORDERS):
             async with producer.transaction() as txn:

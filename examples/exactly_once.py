@@ -15,8 +15,8 @@ ORDERS, INVOICES, COUNT = "orders", "invoices", 500
 async def place_orders(kafka: fencepost.Client) -> None:
     """Somebody orders something, unless that was done before."""
     async with kafka.admin() as admin:
-        await admin.create_topic(INVOICES, partitions=1, if_not_exists=True)
-        if await admin.create_topic(ORDERS, partitions=3, if_not_exists=True):
+        await admin.create_topics(INVOICES, partitions=1, if_not_exists=True)
+        if await admin.create_topics(ORDERS, partitions=3, if_not_exists=True):
             async with kafka.producer() as producer:
                 await producer.send_many(ORDERS, ((b"customer-%d" % (n % 7), b"%d" % n) for n in range(COUNT)))
 

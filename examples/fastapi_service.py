@@ -52,8 +52,7 @@ def lifespan_at(address: str) -> Callable[[FastAPI], AbstractAsyncContextManager
     async def lifespan(app: FastAPI) -> AsyncIterator[dict[str, Any]]:
         async with Client(address, client_id="service") as kafka:
             async with kafka.admin() as admin:
-                for topic in (ORDERS, INVOICES):
-                    await admin.create_topic(topic, partitions=2, if_not_exists=True)
+                await admin.create_topics((ORDERS, INVOICES), partitions=2, if_not_exists=True)
             async with kafka.producer() as producer:
                 billing = asyncio.create_task(bill(kafka))
                 billing.add_done_callback(end_if_failed)

@@ -70,7 +70,7 @@ def main(address: str, database: str) -> bool:
     with psycopg.connect(database, autocommit=True) as db, Client(address, timeout=60) as kafka:
         db.execute(SCHEMA)
         with kafka.admin() as admin:
-            admin.create_topic(TOPIC, partitions=1, if_not_exists=True)
+            admin.create_topics(TOPIC, partitions=1, if_not_exists=True)
         service = threading.Thread(target=place_orders, args=(database,), daemon=True)
         service.start()
         relay(kafka, database, service)

@@ -21,7 +21,7 @@ async def write_clicks(kafka: fencepost.Client) -> list[bytes]:
     run = uuid.uuid4().hex[:8]
     keys = [f"customer-{run}-{number}".encode() for number in range(CUSTOMERS)]
     async with kafka.admin() as admin:
-        await admin.create_topic(TOPIC, partitions=3, if_not_exists=True)
+        await admin.create_topics(TOPIC, partitions=3, if_not_exists=True)
     async with kafka.producer() as producer:
         await producer.send_many(TOPIC, ((key, b"%d" % number) for number in range(EACH) for key in keys))
     return keys

@@ -13,7 +13,7 @@ async def main(address: str) -> None:
     """A thousand records there and back."""
     async with fencepost.Client(address, client_id="example") as kafka:
         async with kafka.admin() as admin:
-            await admin.create_topic(TOPIC, partitions=2, if_not_exists=True)
+            await admin.create_topics(TOPIC, partitions=2, if_not_exists=True)
 
         async with kafka.producer(compression="gzip") as producer:
             place = await producer.send(TOPIC, b"hello", key=b"k", headers=[("from", b"example")])  # acknowledged

@@ -48,7 +48,7 @@ async def main(address: str) -> None:
     """Ann and Bob read together; then Bob goes home, and Ann reads all."""
     tally = Tally()
     async with fencepost.Client(address) as kafka, kafka.admin() as admin:
-        await admin.create_topic(TOPIC, partitions=4, if_not_exists=True)
+        await admin.create_topics(TOPIC, partitions=4, if_not_exists=True)
         with trio.fail_after(60):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(count, kafka, "Ann", tally)

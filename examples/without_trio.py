@@ -12,8 +12,7 @@ def main(address: str) -> None:
     """Consume, transform, produce, each record once; then look at it."""
     with Client(address, client_id="plain", timeout=30) as kafka:  # no call takes longer than that
         with kafka.admin() as admin:
-            for topic in (SOURCE, TARGET):
-                admin.create_topic(topic, partitions=1, if_not_exists=True)
+            admin.create_topics((SOURCE, TARGET), partitions=1, if_not_exists=True)
         with kafka.producer() as producer:
             producer.send_many(SOURCE, ((None, b"%d" % n) for n in range(COUNT)))
 

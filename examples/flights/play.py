@@ -71,9 +71,9 @@ class Play:
 
     async def _make_topics(self) -> None:
         async with fencepost.Client(self._broker.address) as kafka, kafka.admin() as admin:
-            await admin.create_topic(dataset.FLIGHTS_TOPIC, partitions=dataset.FLIGHTS_PARTITIONS)
-            await admin.create_topic(dataset.TOTALS_TOPIC, partitions=3)
-            await admin.create_topic(dataset.SOURCE_TOPIC, partitions=self._setting.loaders)
+            await admin.create_topics(dataset.FLIGHTS_TOPIC, partitions=dataset.FLIGHTS_PARTITIONS)
+            await admin.create_topics(dataset.TOTALS_TOPIC, partitions=3)
+            await admin.create_topics(dataset.SOURCE_TOPIC, partitions=self._setting.loaders)
 
     async def _work(self, children: list[Process]) -> None:
         figures, totals = self._figures_process(), self._child("totals", "examples.flights.totals")

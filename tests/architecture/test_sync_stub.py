@@ -18,7 +18,7 @@ with Client("127.0.0.1:9092", timeout=3.0) as kafka, kafka.consumer("t", group="
     with kafka.admin() as admin:
         reveal_type(admin.list_topics())  # says: Revealed type is "list[str]"
         admin.lst_topics()  # says: has no attribute "lst_topics"
-        admin.create_topic(name=3)  # says: incompatible type "int"; expected "str"
+        admin.delete_groups(3)  # says: incompatible type "int"; expected "str
 """
 
 

@@ -82,7 +82,7 @@ def with_kafka_python(address: str, topic: str, codec: str) -> None:
 
 async def one_partition(address: str, topic: str) -> None:
     async with fencepost.Client(address) as client, client.admin() as admin:
-        await admin.create_topic(topic, partitions=1)
+        await admin.create_topics(topic, partitions=1)
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -241,7 +241,7 @@ async def test_sessions_and_versions_of_a_real_broker(address: str, name: str) -
     with trio.fail_after(SECONDS):
         async with fencepost.Client(address) as client:
             async with client.admin() as admin:
-                await admin.create_topic(name, partitions=4)
+                await admin.create_topics(name, partitions=4)
             async with client.producer() as producer, client.consumer(name) as consumer:
                 for turn in range(10):
                     await producer.send(name, b"%d" % turn, partition=turn % 4)

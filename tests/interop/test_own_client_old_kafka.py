@@ -76,7 +76,7 @@ async def test_produce_and_consume(old: OldKafka, name: str, codec: str) -> None
 async def test_two_members_of_a_group(old: OldKafka, name: str) -> None:
     with trio.fail_after(SECONDS):
         async with fencepost.Client(old.address) as kafka, kafka.admin() as admin:
-            await admin.create_topic(name, partitions=4, replication_factor=1)
+            await admin.create_topics(name, partitions=4, replication_factor=1)
             async with kafka.producer() as producer, producer.batch() as batch:
                 for number in range(200):
                     await batch.send(name, b"%d" % number)
@@ -139,8 +139,8 @@ async def test_transactions_with_offsets(old: OldKafka, name: str) -> None:
 async def test_administration(old: OldKafka, name: str) -> None:
     with trio.fail_after(SECONDS):
         async with fencepost.Client(old.address) as kafka, kafka.admin() as admin:
-            await admin.create_topic(name, partitions=1, replication_factor=1)
-            assert not await admin.create_topic(name, partitions=1, replication_factor=1, if_not_exists=True)
+            await admin.create_topics(name, partitions=1, replication_factor=1)
+            assert await admin.create_topics(name, 1, replication_factor=1, if_not_exists=True) == {}
             await admin.create_partitions(name, 3)
             assert name in await admin.list_topics()
             await admin.incremental_alter_configs({"retention.ms": "3600000"}, topic=name)
@@ -159,4 +159,4 @@ async def test_administration(old: OldKafka, name: str) -> None:
             with pytest.raises(fencepost.FatalError) as newer:
                 await admin.describe_transactions()
             assert newer.value.code is ErrorCode.UNSUPPORTED_VERSION
-            await admin.delete_topic(name)
+            await admin.delete_topics(name)

@@ -111,7 +111,7 @@ async def test_a_batch_too_large_for_the_topic_arrives_in_parts(address: str) ->
     topic = f"n{uuid.uuid4().hex[:12]}"
     async with fencepost.Client(address) as kafka:
         async with kafka.admin() as admin:
-            await admin.create_topic(topic, partitions=1, configs={"max.message.bytes": "4000"})
+            await admin.create_topics(topic, partitions=1, configs={"max.message.bytes": "4000"})
         async with kafka.producer(linger=0.05) as producer:
             await producer.send_many(topic, [(None, b"%0500d" % n) for n in range(100)])
             assert producer.metrics().batch_split_total > 0

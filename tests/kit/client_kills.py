@@ -107,7 +107,7 @@ class Run:
             if self._level != 2:
                 await admin.update_features({"transaction.version": self._level}, downgrade=True)
             for topic in (SOURCE, TARGET):
-                await admin.create_topic(topic, partitions=PARTITIONS)
+                await admin.create_topics(topic, partitions=PARTITIONS)
 
     def _worker(self, number: int) -> subprocess.Popen[bytes]:
         self._starts += 1

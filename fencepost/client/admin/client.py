@@ -56,9 +56,7 @@ class Admin:
     def __repr__(self) -> str:
         return f"<Admin for {self._cluster.config.servers}>"
 
-    create_topic = delegate("_parts.topics", TopicAdmin.create_topic)
     create_topics = delegate("_parts.topics", TopicAdmin.create_topics)
-    delete_topic = delegate("_parts.topics", TopicAdmin.delete_topic)
     delete_topics = delegate("_parts.topics", TopicAdmin.delete_topics)
     create_partitions = delegate("_parts.topics", TopicAdmin.create_partitions)
     list_topics = delegate("_parts.topics", TopicAdmin.list_topics)

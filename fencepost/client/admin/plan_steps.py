@@ -48,7 +48,7 @@ class _Creation(_Step):
     def run(self, admin: AdminParts, validate_only: bool) -> Awaitable[object]:
         one = self._topic
         configs = {name: value for name, value in one.configs.items() if value is not None}
-        return admin.topics.create_topic(
+        return admin.topics.create_topics(
             one.name,
             one.partitions,
             replication_factor=one.replication_factor,
@@ -100,7 +100,7 @@ class _Removal(_Step):
 
     async def run(self, admin: AdminParts, validate_only: bool) -> None:
         if not validate_only:  # Kafka has no way to check a deletion
-            await admin.topics.delete_topic(self._name, if_exists=True)
+            await admin.topics.delete_topics(self._name, if_exists=True)
 
 
 async def apply_by_steps(admin: AdminParts, plan: ClusterPlan, validate_only: bool) -> Applied:
@@ -120,7 +120,8 @@ async def _run(admin: AdminParts, steps: list[_Step], *, validate_only: bool) ->
         try:
             await step.run(admin, validate_only)
         except KafkaError as error:
-            errors[step.subject] = error
+            found = list(error.errors.values()) if isinstance(error, ItemsFailedError) else [error]
+            errors[step.subject] = found[0] if len(found) == 1 else error
             if not validate_only:
                 break
             continue

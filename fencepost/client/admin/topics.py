@@ -1,7 +1,7 @@
 """Topics: create, delete, list and describe them, and add partitions."""
 
 import contextlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from fencepost.client.admin.item_errors import ItemsFailedError
@@ -36,41 +36,32 @@ class TopicAdmin:
     def __init__(self, rpc: AdminRequests) -> None:
         self._rpc = rpc
 
-    async def create_topic(
+    async def create_topics(
         self,
-        name: str,
+        topics: NewTopic | str | Iterable[NewTopic | str],
         partitions: int = -1,
         *,
         replication_factor: int = -1,
         configs: Mapping[str, str] | None = None,
-        assignments: Mapping[int, Sequence[int]] | None = None,
         if_not_exists: bool = False,
         validate_only: bool = False,
-    ) -> bool:
-        """Create a topic; -1 takes the broker's default. False if it exists already and `if_not_exists` is set.
-
-        Raises KafkaError (TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION, INVALID_CONFIG, ...).
-        """
-        topic = NewTopic(name, partitions, replication_factor, configs or {}, assignments)
-        try:
-            await self.create_topics([topic], validate_only=validate_only)
-        except ItemsFailedError as several:
-            error = several.errors[name]
-            if error.code is ErrorCode.TOPIC_ALREADY_EXISTS and if_not_exists:
-                return False
-            raise error from None
-        return True
-
-    async def create_topics(
-        self, topics: NewTopic | str | Iterable[NewTopic | str], *, validate_only: bool = False
     ) -> dict[str, CreatedTopic]:
-        """Create topics; the result is by name. A str stands for a topic with the broker's defaults.
+        """Create topics and return the new ones by name; a broker knows them by then.
 
-        Returns when a broker knows the topics. `validate_only` creates nothing and returns what the broker would
-        create. Raises ItemsFailedError by name.
+        `partitions`, `replication_factor` and `configs` are for topics given by name; -1 takes the broker's default. A
+        NewTopic has its own. `if_not_exists` leaves existing topics as they are, and out of the result.
+        `validate_only` creates nothing and returns what the broker would create. Raises ItemsFailedError by name
+        (TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION, INVALID_CONFIG, ...), and TypeError for settings with a
+        NewTopic.
         """
         given: list[NewTopic | str] = listed(topics, NewTopic, str)
-        wanted = {one.name: one for one in (NewTopic(name) if isinstance(name, str) else name for name in given)}
+        common = NewTopic("", partitions, replication_factor, configs or {})
+        wanted = {}
+        for one in given:
+            if isinstance(one, NewTopic) and common != NewTopic(""):
+                raise TypeError(f"set the partitions, replication_factor and configs of {one.name!r} in its NewTopic")
+            topic = one if isinstance(one, NewTopic) else common._replace(name=one)
+            wanted[topic.name] = topic
         defaults = any(topic.assignments is None and -1 in topic[1:3] for topic in wanted.values())
 
         async def ask(node: int | None, names: list[str]) -> dict[str, CreatedTopic | KafkaError]:
@@ -86,12 +77,13 @@ class TopicAdmin:
                 for one in answer.topics
             }
 
+        failed: Mapping[str, KafkaError] = {}
         try:
             made = await self._rpc.each(wanted, self._rpc.controller, ask, "creating topics")
         except ItemsFailedError as some:
-            await self.wait_for([] if validate_only else list(some.results))
-            raise
+            made, failed = dict(some.results), some.errors
         await self.wait_for([] if validate_only else list(made))
+        _raise_others("creating topics", failed, made, {ErrorCode.TOPIC_ALREADY_EXISTS} if if_not_exists else ())
         return made
 
     async def wait_for(self, names: list[str]) -> None:
@@ -109,22 +101,12 @@ class TopicAdmin:
             with contextlib.suppress(RetriableError):  # it is created all the same
                 await self._rpc.retry(attempt, "waiting for new topics")
 
-    async def delete_topic(self, topic: str | bytes, *, if_exists: bool = False) -> bool:
-        """Delete a topic with all its records, by name or id. False if it does not exist and `if_exists` is set.
+    async def delete_topics(self, topics: str | bytes | Iterable[str | bytes], *, if_exists: bool = False) -> None:
+        """Delete topics with all their records, by their names or (Kafka 2.8) their ids.
 
-        Raises KafkaError (UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, TOPIC_DELETION_DISABLED, ...).
+        `if_exists` passes over topics that do not exist. Raises ItemsFailedError (UNKNOWN_TOPIC_OR_PARTITION,
+        UNKNOWN_TOPIC_ID, TOPIC_DELETION_DISABLED, ...).
         """
-        try:
-            await self.delete_topics([topic])
-        except ItemsFailedError as several:
-            error = several.errors[topic]
-            if error.code in NO_TOPIC and if_exists:
-                return False
-            raise error from None
-        return True
-
-    async def delete_topics(self, topics: str | bytes | Iterable[str | bytes]) -> None:
-        """Delete topics with all their records, by their names or (Kafka 2.8) their ids. Raises ItemsFailedError."""
         asked: list[str | bytes] = listed(topics, str, bytes)
         by_id = any(isinstance(topic, bytes) for topic in asked)
 
@@ -147,7 +129,10 @@ class TopicAdmin:
                     self._rpc.cluster.forget_topic(one.name)
             return found
 
-        await self._rpc.each(asked, self._rpc.controller, ask, "deleting topics")
+        try:
+            await self._rpc.each(asked, self._rpc.controller, ask, "deleting topics")
+        except ItemsFailedError as some:
+            _raise_others("deleting topics", some.errors, some.results, NO_TOPIC if if_exists else ())
 
     async def create_partitions(
         self,
@@ -224,6 +209,14 @@ class TopicAdmin:
                 raise error_for(code_of(answer.error_code), "describing topics", api="Metadata")
             answers.append(answer)
         return answers
+
+
+def _raise_others(
+    what: str, errors: Mapping[Any, KafkaError], results: Mapping[Any, Any], accepted: Collection[ErrorCode]
+) -> None:
+    left = {item: error for item, error in errors.items() if error.code not in accepted}
+    if left:
+        raise ItemsFailedError(what, left, results) from None
 
 
 def _creatable(topic: NewTopic) -> Any:

@@ -237,6 +237,6 @@ def _probe(kafka: Any, options: SinkOptions) -> None:
 
 def _make_decision_topic(kafka: Any, options: SinkOptions) -> None:
     with kafka.admin() as admin:
-        admin.create_topic(
+        admin.create_topics(
             options.decision_topic, partitions=1, configs={"cleanup.policy": "compact"}, if_not_exists=True
         )

@@ -29,7 +29,7 @@ def run(main: Coroutine[Any, Any, Any]) -> None:
 async def create(kafka: Client, *topics: str, partitions: int = 1) -> None:
     async with kafka.admin() as admin:
         for topic in topics:
-            await admin.create_topic(topic, partitions=partitions)
+            await admin.create_topics(topic, partitions=partitions)
 
 
 async def committed_values(kafka: Client, topic: str) -> list[bytes | None]:

@@ -61,7 +61,7 @@ async def reading(consumer: fencepost.Consumer, into: list[bytes] | None = None)
 
 async def create(kafka: fencepost.Client, name: str, partitions: int, records: int) -> None:
     async with kafka.admin() as admin:
-        await admin.create_topic(name, partitions=partitions)
+        await admin.create_topics(name, partitions=partitions)
     async with kafka.producer() as producer, producer.batch() as batch:
         for n in range(records):
             await batch.send(name, b"%d" % n, partition=n % partitions)

@@ -10,19 +10,20 @@ from fencepost import ErrorCode, KafkaError, TopicPartition
 async def test_topics_come_grow_and_go(kafka: fencepost.Client, name: str) -> None:
     async with kafka.admin() as admin:
         with trio.fail_after(100):
-            assert await admin.create_topic(name, partitions=2, configs={"retention.ms": "1000000"})
-            assert not await admin.create_topic(name, partitions=2, if_not_exists=True)
+            made = await admin.create_topics(name, partitions=2, configs={"retention.ms": "1000000"})
+            assert (made[name].name, made[name].partitions) == (name, 2)
+            assert await admin.create_topics(name, partitions=2, if_not_exists=True) == {}
             with pytest.raises(KafkaError) as exists:
-                await admin.create_topic(name, partitions=2)
+                await admin.create_topics(name, partitions=2)
             assert exists.value.code is ErrorCode.TOPIC_ALREADY_EXISTS
             assert name in await admin.list_topics()
             await admin.create_partitions(name, 3)
             described = (await admin.describe_topics(name))[name]
             assert [partition.leader for partition in described.partitions] == [described.partitions[0].leader] * 3
-            assert await admin.delete_topic(name)
-            assert not await admin.delete_topic(name, if_exists=True)
+            await admin.delete_topics(name)
+            await admin.delete_topics(name, if_exists=True)
             with pytest.raises(KafkaError) as missing:
-                await admin.delete_topic(name)
+                await admin.delete_topics(name)
             assert missing.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             with pytest.raises(KafkaError):
                 await admin.describe_topics(name)
@@ -30,16 +31,16 @@ async def test_topics_come_grow_and_go(kafka: fencepost.Client, name: str) -> No
 
 async def test_validating_creates_nothing(kafka: fencepost.Client, name: str) -> None:
     async with kafka.admin() as admin:
-        assert await admin.create_topic(name, partitions=2, validate_only=True)
+        assert await admin.create_topics(name, partitions=2, validate_only=True)
         assert name not in await admin.list_topics()
         with pytest.raises(KafkaError) as refused:
-            await admin.create_topic("not/a/name", partitions=1)
+            await admin.create_topics("not/a/name", partitions=1)
         assert refused.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
 async def test_settings_are_read_changed_and_given_back(kafka: fencepost.Client, name: str) -> None:
     async with kafka.admin() as admin:
-        await admin.create_topic(name, partitions=1)
+        await admin.create_topics(name, partitions=1)
         before = (await admin.describe_configs(topic=name))["retention.ms"]
         await admin.incremental_alter_configs({"retention.ms": "12345678"}, topic=name)
         assert (await admin.describe_configs(topic=name))["retention.ms"].value == "12345678"
@@ -55,7 +56,7 @@ async def test_settings_are_read_changed_and_given_back(kafka: fencepost.Client,
 async def test_offsets_by_place_and_by_time(kafka: fencepost.Client, name: str) -> None:
     here = TopicPartition(name, 0)
     async with kafka.admin() as admin:
-        await admin.create_topic(name, partitions=1)
+        await admin.create_topics(name, partitions=1)
         async with kafka.producer() as producer:
             for n in range(5):
                 await producer.send(name, b"%d" % n, timestamp_ms=1_700_000_000_000 + n * 1000)
@@ -68,7 +69,7 @@ async def test_offsets_by_place_and_by_time(kafka: fencepost.Client, name: str) 
 
 async def test_groups_are_listed_and_an_unknown_one_is_told(kafka: fencepost.Client, name: str) -> None:
     async with kafka.admin() as admin:
-        await admin.create_topic(name, partitions=1)
+        await admin.create_topics(name, partitions=1)
         async with kafka.producer() as producer:
             await producer.send(name, b"x")
         async with kafka.consumer(name, group=name) as consumer:

@@ -56,6 +56,22 @@ async def test_item_errors_are_a_kafka_error_and_a_group(kafka: fencepost.Client
         assert list(rest.errors) == [f"{name}-y"]
 
 
+async def test_topics_that_exist_are_left_as_they_are(kafka: fencepost.Client, name: str) -> None:
+    async with kafka.admin() as admin:
+        await admin.create_topics(name, partitions=2)
+        made = await admin.create_topics([name, f"{name}-b", f"{name}-c"], 3, if_not_exists=True)
+        assert [topic.partitions for topic in made.values()] == [3, 3]
+        assert list(made) == [f"{name}-b", f"{name}-c"]
+        assert len((await admin.describe_topics(name))[name].partitions) == 2
+        with pytest.raises(ItemsFailedError) as some:
+            await admin.create_topics([name, "not/a/name"], if_not_exists=True)
+        assert list(some.value.errors) == ["not/a/name"]
+        with pytest.raises(TypeError, match="in its NewTopic"):
+            await admin.create_topics(NewTopic(f"{name}-d"), partitions=3)
+        await admin.delete_topics([name, "never-made"], if_exists=True)
+        assert name not in await admin.list_topics()
+
+
 async def test_a_topic_by_its_id(kafka: fencepost.Client, name: str) -> None:
     async with kafka.admin() as admin:
         made = (await admin.create_topics([NewTopic(name, 2)]))[name]
@@ -63,9 +79,9 @@ async def test_a_topic_by_its_id(kafka: fencepost.Client, name: str) -> None:
         described = await admin.describe_topics(made.topic_id)
         assert described[name].topic_id == made.topic_id
         assert len(described[name].partitions) == 2
-        assert await admin.delete_topic(made.topic_id)
+        await admin.delete_topics(made.topic_id)
         assert name not in await admin.list_topics()
-        assert not await admin.delete_topic(made.topic_id, if_exists=True)
+        await admin.delete_topics(made.topic_id, if_exists=True)
         with pytest.raises(KafkaError) as unknown:
             await admin.describe_topics(made.topic_id)
         assert unknown.value.code is ErrorCode.UNKNOWN_TOPIC_ID
@@ -75,7 +91,7 @@ async def test_records_go_where_they_may_and_the_rest_is_told(kafka: fencepost.C
     """Row L6: DeleteRecords beyond the high watermark is out of range."""
     one, two = TopicPartition(name, 0), TopicPartition(name, 1)
     async with kafka.admin() as admin, kafka.producer() as producer:
-        await admin.create_topic(name, partitions=2)
+        await admin.create_topics(name, partitions=2)
         for partition in (0, 1):
             for _ in range(4):
                 await producer.send(name, b"x", partition=partition)
@@ -95,7 +111,7 @@ async def test_records_go_where_they_may_and_the_rest_is_told(kafka: fencepost.C
 async def test_groups_offsets_and_members(kafka: fencepost.Client, name: str) -> None:
     one, two = TopicPartition(name, 0), TopicPartition(name, 1)
     async with kafka.admin() as admin, kafka.producer() as producer:
-        await admin.create_topic(name, partitions=2)
+        await admin.create_topics(name, partitions=2)
         for partition in (0, 1):
             await producer.send(name, b"x", partition=partition)
         await admin.alter_group_offsets(name, {one: 0, two: CommittedOffset(1, -1, "by hand")})
@@ -134,7 +150,7 @@ async def test_groups_offsets_and_members(kafka: fencepost.Client, name: str) ->
 
 async def test_lists_in_settings_grow_and_shrink(kafka: fencepost.Client, name: str) -> None:
     async with kafka.admin() as admin:
-        await admin.create_topic(name, partitions=1, configs={"cleanup.policy": "delete"})
+        await admin.create_topics(name, partitions=1, configs={"cleanup.policy": "delete"})
         await admin.incremental_alter_configs(topic=name, append={"cleanup.policy": "compact"})
         assert (await admin.describe_configs(topic=name))["cleanup.policy"].value == "delete,compact"
         await admin.incremental_alter_configs({"retention.ms": "77"}, topic=name, subtract={"cleanup.policy": "delete"})

@@ -36,7 +36,7 @@ async def test_idempotent_records_arrive_once_and_in_order(file_broker: BrokerPr
     """P3, P9: the duplicate window survives the crash far enough for what was in flight."""
     async with fencepost.Client(file_broker.address) as kafka:
         async with kafka.admin() as admin:
-            await admin.create_topic("t", partitions=1)
+            await admin.create_topics("t", partitions=1)
         async with (
             kafka.producer(batch_size=2_000) as producer,
             trio.open_nursery() as nursery,
@@ -60,8 +60,8 @@ async def test_consume_transform_produce_through_two_crashes(
     async with fencepost.Client(broker.address) as kafka, kafka.admin() as admin:
         if transaction_version == 1:
             await admin.update_features({"transaction.version": 1}, downgrade=True)
-        await admin.create_topic("in", partitions=2)
-        await admin.create_topic("out", partitions=2)
+        await admin.create_topics("in", partitions=2)
+        await admin.create_topics("out", partitions=2)
         async with kafka.producer() as producer, producer.batch() as batch:
             for n in range(400):
                 await batch.send("in", b"%d" % n, partition=n % 2)
@@ -93,7 +93,7 @@ async def test_consume_transform_produce_through_two_crashes(
 async def test_a_consumer_reads_on_behind_a_crash(file_broker: BrokerProcess) -> None:
     async with fencepost.Client(file_broker.address) as kafka:
         async with kafka.admin() as admin:
-            await admin.create_topic("t", partitions=1)
+            await admin.create_topics("t", partitions=1)
         async with kafka.producer() as producer, kafka.consumer("t") as consumer:
             records = aiter(consumer)
             with trio.fail_after(100):
@@ -107,7 +107,7 @@ async def test_a_consumer_reads_on_behind_a_crash(file_broker: BrokerProcess) ->
 async def test_a_broker_that_stays_away_ends_every_call_at_its_deadline(broker: BrokerProcess) -> None:
     options = {"default_api_timeout": 8, "request_timeout": 4}
     async with fencepost.Client(broker.address) as patient, patient.admin() as admin:
-        await admin.create_topic("t", partitions=1)
+        await admin.create_topics("t", partitions=1)
     async with (
         fencepost.Client(broker.address, **options) as kafka,
         kafka.producer(delivery_timeout=9) as producer,

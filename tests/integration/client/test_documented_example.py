@@ -49,7 +49,7 @@ async def simple(address: str) -> list[Any]:
                     for i in range(10_000):
                         await b.send("t", b"%d" % i)
         async with kafka.admin() as admin:
-            await admin.create_topic("x", partitions=3, if_not_exists=True)
+            await admin.create_topics("x", partitions=3, if_not_exists=True)
             for t in (await admin.describe_transactions(states="Ongoing")).values():
                 seen.append((t.transactional_id, t.started, t.partitions, t.blocks))
     return seen
@@ -58,8 +58,8 @@ async def simple(address: str) -> list[Any]:
 async def test_the_example(address: str) -> None:
     async with fencepost.Client(address) as kafka:
         async with kafka.admin() as admin:
-            await admin.create_topic("orders", partitions=2, if_not_exists=True)
-            await admin.create_topic("invoices", partitions=2, if_not_exists=True)
+            await admin.create_topics("orders", partitions=2, if_not_exists=True)
+            await admin.create_topics("invoices", partitions=2, if_not_exists=True)
         async with kafka.producer() as producer, producer.batch() as batch:
             for n in range(100):
                 await batch.send("orders", b"%d" % n, key=b"%d" % n)

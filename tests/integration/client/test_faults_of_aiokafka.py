@@ -18,7 +18,7 @@ async def test_aiokafka_920_the_next_turn_gets_the_next_message(address_of_both:
     async with fencepost.Client(address_of_both) as kafka:
         async with kafka.admin() as admin:
             for topic in (source, target):
-                await admin.create_topic(topic, partitions=1)
+                await admin.create_topics(topic, partitions=1)
         async with kafka.producer() as producer, producer.batch() as batch:
             for n in range(6):
                 await batch.send(source, b"%d" % n)
@@ -54,7 +54,7 @@ async def test_aiokafka_1098_one_by_one_with_the_same_producer(address_of_both: 
     """aiokafka#1098: offsets committed one by one, from two tasks at once, always by the same producer."""
     async with fencepost.Client(address_of_both) as kafka:
         async with kafka.admin() as admin:
-            await admin.create_topic(name, partitions=2)
+            await admin.create_topics(name, partitions=2)
         async with kafka.producer() as producer, producer.batch() as batch:
             for n in range(turns):
                 await batch.send(name, b"%d" % n, partition=n % 2)

@@ -21,7 +21,7 @@ async def test_a_group_that_subscribes_to_an_unknown_topic_says_so_once(
             f"topic '{name}' does not exist; `fencepost topic create {name}` creates it"
             " (UNKNOWN_TOPIC_OR_PARTITION, Metadata). This consumer has subscribed to it, and reads it once it exists"
         ]
-        await admin.create_topic(name)
+        await admin.create_topics(name)
         async with kafka.producer() as producer:
             await producer.send(name, b"v")
         with trio.fail_after(30):

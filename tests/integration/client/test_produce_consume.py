@@ -9,7 +9,7 @@ from fencepost import ErrorCode, KafkaError, TopicPartition
 
 async def create(kafka: fencepost.Client, name: str, partitions: int = 1, **configs: str) -> None:
     async with kafka.admin() as admin:
-        await admin.create_topic(name, partitions=partitions, configs=configs)
+        await admin.create_topics(name, partitions=partitions, configs=configs)
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])

@@ -45,7 +45,7 @@ async def test_acknowledged_once_and_in_order_whatever_the_network_does(
         return await open_socket(host, port, timeout_s)
 
     async with fencepost.Client(broker.address) as direct, direct.admin() as admin:
-        await admin.create_topic("t", partitions=PARTITIONS)
+        await admin.create_topics("t", partitions=PARTITIONS)
     acknowledged: list[dict[int, bytes]] = [{} for _ in range(PARTITIONS)]
 
     async def send(producer: fencepost.Producer[bytes, bytes], sender: int) -> None:

@@ -74,7 +74,7 @@ async def test_what_an_aborted_transaction_had_in_hand_is_read_again(kafka: fenc
 def test_the_blocking_client_ends_there_too(address: str, name: str) -> None:
     with sync.Client(address, timeout=60) as kafka:
         with kafka.admin() as admin:
-            admin.create_topic(name, partitions=2)
+            admin.create_topics(name, partitions=2)
         with kafka.producer() as producer:
             producer.send_many(name, ((b"%d" % n, b"%d" % n) for n in range(1000)))
         with kafka.consumer(name) as consumer, sync.fail_after(60):

@@ -53,7 +53,7 @@ async def test_a_slow_program_holds_its_budget_and_no_more(address: str, name: s
     count = PARTITIONS * PER_PARTITION // VALUE_BYTES
     async with fencepost.Client(address) as kafka:
         async with kafka.admin() as admin:
-            await admin.create_topic(name, partitions=PARTITIONS)
+            await admin.create_topics(name, partitions=PARTITIONS)
         async with kafka.producer() as producer, producer.batch() as batch:
             value = bytes(VALUE_BYTES)
             for number in range(count):

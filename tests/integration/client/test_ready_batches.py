@@ -44,7 +44,7 @@ async def test_ready_batches_and_records_come_in_the_order_they_were_handed_in(a
 async def test_a_ready_batch_that_the_broker_finds_too_large_is_halved_until_it_fits(address: str, name: str) -> None:
     async with fencepost.Client(address) as kafka:
         async with kafka.admin() as admin:
-            await admin.create_topic(name, partitions=1, configs={"max.message.bytes": "2000"})
+            await admin.create_topics(name, partitions=1, configs={"max.message.bytes": "2000"})
         values = [b"%04d" % number * 50 for number in range(40)]
         async with kafka.transactional_producer(name) as producer, producer.transaction() as txn:
             await txn.send_batches(name, 0, batch_of(values, Compression.NONE))
@@ -98,7 +98,7 @@ async def in_one_transaction(producer: fencepost.TransactionalProducer, topic: s
 
 async def create_small(kafka: fencepost.Client, name: str) -> None:
     async with kafka.admin() as admin:
-        await admin.create_topic(name, partitions=1, configs={"max.message.bytes": "500"})
+        await admin.create_topics(name, partitions=1, configs={"max.message.bytes": "500"})
 
 
 def test_control_batches_and_batches_with_holes_are_refused() -> None:

@@ -100,8 +100,8 @@ async def test_a_seek_past_a_record_neither_cuts_the_transactions_offsets_nor_wh
     """Records 0 to 3 are given, 4 is passed over: the commit says 5, and an abort gives 0 to 3 once more."""
     here = TopicPartition(name, 0)
     async with kafka.admin() as admin:
-        await admin.create_topic(name)
-        await admin.create_topic(f"{name}-out")
+        await admin.create_topics(name)
+        await admin.create_topics(f"{name}-out")
     async with kafka.producer() as producer:
         await producer.send_many(name, [(None, value) for value in (b"0", b"1", b"2", b"3", b"four")])
     with trio.fail_after(PATIENCE_S):
@@ -235,7 +235,7 @@ async def test_the_place_sought_between_whole_transactions_is_committed(kafka: f
 def test_the_blocking_consumer_commits_a_seek_too(address: str, name: str) -> None:
     here = TopicPartition(name, 0)
     with BlockingClient(address, timeout=PATIENCE_S) as kafka, kafka.admin() as admin, kafka.producer() as producer:
-        admin.create_topic(name)
+        admin.create_topics(name)
         producer.send_many(name, ((None, b"%d" % n) for n in range(9)))
         with kafka.consumer(group=name, enable_auto_commit=True) as consumer:
             consumer.assign([here])

@@ -20,7 +20,7 @@ def kafka(address: str) -> Iterator[Client]:
 def filled(kafka: Client, topic: str, count: int, partitions: int = 1) -> None:
     """A topic with records that are numbered."""
     with kafka.admin() as admin, kafka.producer() as producer:
-        admin.create_topic(topic, partitions=partitions)
+        admin.create_topics(topic, partitions=partitions)
         producer.send_many(topic, ((b"%d" % n, b"%d" % n) for n in range(count)))
 
 
@@ -163,7 +163,7 @@ def test_deliveries(kafka: Client, name: str) -> None:
 
 def test_errors_and_deadlines_reach_the_calling_thread(address: str, name: str) -> None:
     with Client(address) as kafka, kafka.admin() as admin, kafka.producer() as producer:
-        admin.create_topic(name, partitions=1)
+        admin.create_topics(name, partitions=1)
         assert producer.send(name, b"x", key=b"k").offset == 0
         with pytest.raises(KafkaError, match="there is no 7"):
             producer.send(name, b"x", partition=7)

@@ -16,7 +16,7 @@ from fencepost.sync import Client
 address, name, where = sys.argv[1:]
 with Client(address) as kafka:
     with kafka.admin() as admin:
-        admin.create_topic(name, partitions=1)
+        admin.create_topics(name, partitions=1)
     with kafka.consumer(name) as consumer, kafka.transactional_producer(name) as producer:
         try:
             with producer.transaction() as txn:
@@ -92,7 +92,7 @@ def storm():
 
 with Client(address) as kafka:
     with kafka.admin() as admin:
-        admin.create_topic(name, partitions=1)
+        admin.create_topics(name, partitions=1)
     with kafka.transactional_producer(name) as producer:
         thread = threading.Thread(target=storm)
         thread.start()

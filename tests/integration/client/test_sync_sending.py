@@ -22,7 +22,7 @@ def crossing_when_asked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def create(kafka: Client, topic: str) -> None:
     with kafka.admin() as admin:
-        admin.create_topic(topic, partitions=1)
+        admin.create_topics(topic, partitions=1)
 
 
 def values_of(kafka: Client, topic: str) -> list[bytes | None]:

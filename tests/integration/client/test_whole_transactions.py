@@ -17,7 +17,7 @@ PARTITIONS = 3
 async def create(kafka: fencepost.Client, *names: str, partitions: int = PARTITIONS) -> None:
     async with kafka.admin() as admin:
         for name in names:
-            await admin.create_topic(name, partitions=partitions, if_not_exists=True)
+            await admin.create_topics(name, partitions=partitions, if_not_exists=True)
 
 
 async def write(kafka: fencepost.Client, topic: str, who: str, count: int, seed: int) -> dict[bytes, set[bytes]]:

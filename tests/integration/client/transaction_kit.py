@@ -8,7 +8,7 @@ import fencepost
 async def create(kafka: fencepost.Client, *names: str, partitions: int = 2) -> None:
     async with kafka.admin() as admin:
         for name in names:
-            await admin.create_topic(name, partitions=partitions, if_not_exists=True)
+            await admin.create_topics(name, partitions=partitions, if_not_exists=True)
 
 
 async def read_all(kafka: fencepost.Client, topic: str, isolation: str = "read_committed") -> list[bytes]:

@@ -57,7 +57,7 @@ def test_files_outlive_the_broker_and_belong_to_one_at_a_time(tmp_path: Path) ->
 
 def test_settings_are_the_brokers_own_and_wrong_ones_are_named() -> None:
     with Broker({"num.partitions": "3"}) as broker, sync.Client(broker.bootstrap) as client, client.admin() as admin:
-        admin.create_topic("orders")
+        admin.create_topics("orders")
         assert broker.topics() == {"orders": 3}
         broker.delete_topic("orders")
         assert broker.topics() == {}

@@ -77,7 +77,7 @@ async def until(ask: Callable[[], Awaitable[T]], enough: Callable[[T], bool]) ->
 
 async def topic_of(admin: fencepost.Admin, name: str, partitions: int = 1) -> TopicPartition:
     """A fresh topic, its partitions led."""
-    await admin.create_topic(name, partitions)
+    await admin.create_topics(name, partitions)
     return TopicPartition(name, 0)
 
 
@@ -107,7 +107,7 @@ async def test_topics_by_name_and_id(admin: fencepost.Admin) -> None:
 
 
 async def test_settings_of_topics_brokers_and_groups(admin: fencepost.Admin) -> None:
-    await admin.create_topic("c-a", 1)
+    await admin.create_topics("c-a", 1)
     await admin.incremental_alter_configs({"retention.ms": "1234"}, topic="c-a", append={"cleanup.policy": "compact"})
     found = await settled(admin, "retention.ms", "1234", topic="c-a")
     assert found["retention.ms"].source == ConfigSource.TOPIC
@@ -144,7 +144,7 @@ async def test_settings_of_a_broker_before_incremental_changes(
     admin: fencepost.Admin, client: fencepost.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What Kafka 2.1 makes of alter_configs: all settings read, changed and written as a whole (AlterConfigs)."""
-    await admin.create_topic("old-a", 1, configs={"retention.ms": "5000", "cleanup.policy": "delete"})
+    await admin.create_topics("old-a", 1, configs={"retention.ms": "5000", "cleanup.policy": "delete"})
     connection = await client._cluster.any_connection()
     without = {key: versions for key, versions in connection.versions.items() if key != 44}
     monkeypatch.setattr(connection, "versions", without)

@@ -35,7 +35,7 @@ async def test_a_producer_over_its_quota_waits_and_loses_nothing(
     monkeypatch.setattr(Connection, "release", noting_release)
     with trio.fail_after(SECONDS):
         async with fencepost.Client(real_kafka.address) as kafka, kafka.admin() as admin:
-            await admin.create_topic(name, partitions=1)
+            await admin.create_topics(name, partitions=1)
             quota = {QuotaEntity(client_id=name): {"producer_byte_rate": float(QUOTA_BYTES)}}
             await admin.alter_client_quotas(quota)
             while await admin.describe_client_quotas(*quota) != quota:  # noqa: ASYNC110

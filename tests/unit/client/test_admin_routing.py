@@ -254,13 +254,13 @@ async def test_kafka_2_1_is_spoken_to_in_its_versions(nodes: Nodes, ask: Ask) ->
         node.highest = {name: OF_KAFKA_2_1.get(name, -1) for name in API_BY_NAME}
 
     async def talk(admin: fencepost.Admin) -> None:
-        await admin.create_topic("a", 1, replication_factor=1)
+        await admin.create_topics("a", 1, replication_factor=1)
         with pytest.raises(FatalError, match="CreateTopics") as defaults:
-            await admin.create_topic("b")
+            await admin.create_topics("b")
         assert defaults.value.code is ErrorCode.UNSUPPORTED_VERSION
         await admin.delete_topics(["a"])
         with pytest.raises(FatalError, match="DeleteTopics"):
-            await admin.delete_topic(bytes(16))
+            await admin.delete_topics(bytes(16))
         assert (await admin.describe_groups("g"))["g"].state == "Empty"
         assert await admin.list_groups() != []
         with pytest.raises(FatalError, match="ListGroups"):

@@ -34,5 +34,5 @@ def connect(registry: SchemaRegistry) -> Iterator[Connect]:
 @pytest.fixture
 async def topic(kafka: fencepost.Client, name: str) -> str:
     async with kafka.admin() as admin:
-        await admin.create_topic(name)
+        await admin.create_topics(name)
     return name
