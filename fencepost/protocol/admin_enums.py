@@ -36,17 +36,25 @@ class ConfigResourceType(IntEnum):
 
 
 class ConfigSource(IntEnum):
-    """The source of a setting's value (KIP-226)."""
+    """The source of a setting's value, by Kafka's name (KIP-226); a number without a name here is SOURCE_<number>."""
 
     UNKNOWN = 0
-    TOPIC = 1
-    BROKER = 2
-    ALL_BROKERS = 3
-    STATIC_BROKER = 4
-    DEFAULT = 5
-    BROKER_LOGGER = 6
-    CLIENT_METRICS = 7
-    GROUP = 8
+    DYNAMIC_TOPIC_CONFIG = 1
+    DYNAMIC_BROKER_CONFIG = 2
+    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
+    STATIC_BROKER_CONFIG = 4
+    DEFAULT_CONFIG = 5
+    DYNAMIC_BROKER_LOGGER_CONFIG = 6
+    DYNAMIC_CLIENT_METRICS_CONFIG = 7
+    DYNAMIC_GROUP_CONFIG = 8
+
+    @classmethod
+    def _missing_(cls, value: object) -> "ConfigSource | None":
+        if not isinstance(value, int):
+            return None
+        made = int.__new__(cls, value)
+        made._name_, made._value_ = f"SOURCE_{value}", value
+        return made
 
 
 class ConfigOperation(IntEnum):

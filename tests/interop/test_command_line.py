@@ -74,13 +74,13 @@ def test_topics_and_their_settings_from_the_first_to_the_last(commands: Commands
     (step,) = commands.told("config", "set", "topic", name, "max.message.bytes=4096")
     assert step["after"] == "4096"
     found = commands.until(lambda found: len(found) >= 2, "config", "get", "topic", name)
-    own = {entry["name"]: entry for entry in found if entry["source"] == "TOPIC"}
+    own = {entry["name"]: entry for entry in found if entry["source"] == "DYNAMIC_TOPIC_CONFIG"}
     assert {setting: entry["value"] for setting, entry in own.items()} == {
         "retention.ms": "86400000",
         "max.message.bytes": "4096",
     }
     synonyms = [(one["name"], one["source"]) for one in own["max.message.bytes"]["synonyms"]]
-    assert synonyms == [("max.message.bytes", "TOPIC"), ("message.max.bytes", "DEFAULT")]
+    assert synonyms == [("max.message.bytes", "DYNAMIC_TOPIC_CONFIG"), ("message.max.bytes", "DEFAULT_CONFIG")]
     assert [one["offsets"] for one in commands.told("topic", "offsets", name)] == [0, 0, 0]
     assert commands.run("topic", "trim", name, "--all").exit_code == 0
     assert commands.run("topic", "delete", name).stdout == f"Deleted: topic '{name}' with 3 partitions.\n"

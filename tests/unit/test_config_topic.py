@@ -58,12 +58,12 @@ def test_the_chain_goes_from_the_topic_to_the_default() -> None:
     broker = load_config(assignments=["log.retention.minutes=3", "log.retention.hours=4"])
     dynamic = Dynamic({"log.retention.ms": "2"}, {"log.retention.ms": "9"})
     assert chain("retention.ms", {"retention.ms": "1"}, broker, dynamic) == [
-        Origin("retention.ms", "1", ConfigSource.TOPIC),
-        Origin("log.retention.ms", "2", ConfigSource.BROKER),
-        Origin("log.retention.ms", "9", ConfigSource.ALL_BROKERS),
-        Origin("log.retention.minutes", "180000", ConfigSource.STATIC_BROKER),
-        Origin("log.retention.hours", "14400000", ConfigSource.STATIC_BROKER),
-        Origin("log.retention.hours", "604800000", ConfigSource.DEFAULT),
+        Origin("retention.ms", "1", ConfigSource.DYNAMIC_TOPIC_CONFIG),
+        Origin("log.retention.ms", "2", ConfigSource.DYNAMIC_BROKER_CONFIG),
+        Origin("log.retention.ms", "9", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
+        Origin("log.retention.minutes", "180000", ConfigSource.STATIC_BROKER_CONFIG),
+        Origin("log.retention.hours", "14400000", ConfigSource.STATIC_BROKER_CONFIG),
+        Origin("log.retention.hours", "604800000", ConfigSource.DEFAULT_CONFIG),
     ]
 
 
@@ -114,23 +114,23 @@ def test_entries_of_a_broker_know_their_source_and_whether_they_can_change() -> 
     broker = load_config(assignments=["num.partitions=4"])
     entries = {entry.name: entry for entry in broker_entries(broker, Dynamic({"message.max.bytes": "9"}, {}))}
     assert entries["num.partitions"].value == "4"
-    assert entries["num.partitions"].source is ConfigSource.STATIC_BROKER
+    assert entries["num.partitions"].source is ConfigSource.STATIC_BROKER_CONFIG
     assert entries["num.partitions"].read_only
     assert entries["message.max.bytes"].value == "9"
     assert [origin.source for origin in entries["message.max.bytes"].synonyms] == [
-        ConfigSource.BROKER,
-        ConfigSource.DEFAULT,
+        ConfigSource.DYNAMIC_BROKER_CONFIG,
+        ConfigSource.DEFAULT_CONFIG,
     ]
     assert entries["broker.id"].value == entries["node.id"].value == "1"
     assert entries["log.retention.ms"].value is None
-    assert entries["log.retention.ms"].source is ConfigSource.DEFAULT
+    assert entries["log.retention.ms"].source is ConfigSource.DEFAULT_CONFIG
 
 
 def test_the_cluster_default_lists_only_what_was_altered() -> None:
     assert default_broker_entries(NO_DYNAMIC) == []
     [entry] = default_broker_entries(Dynamic({}, {"log.retention.ms": "5"}))
     assert (entry.name, entry.value, entry.source) == (
-        "log.retention.ms", "5", ConfigSource.ALL_BROKERS,
+        "log.retention.ms", "5", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG,
     )  # fmt: skip
 
 

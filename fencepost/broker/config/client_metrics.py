@@ -76,9 +76,11 @@ def metrics_entries(configs: Mapping[str, str]) -> list[ConfigEntry]:
     for name, setting in METRICS_SETTINGS.items():
         origins: tuple[Origin, ...] = ()
         if name in configs:
-            origins = (Origin(name, configs[name], ConfigSource.CLIENT_METRICS),)
+            origins = (Origin(name, configs[name], ConfigSource.DYNAMIC_CLIENT_METRICS_CONFIG),)
         value, source = (
-            (origins[0].value, origins[0].source) if origins else (format_value(setting.default), ConfigSource.DEFAULT)
+            (origins[0].value, origins[0].source)
+            if origins
+            else (format_value(setting.default), ConfigSource.DEFAULT_CONFIG)
         )
         found.append(ConfigEntry(name, value, source, False, setting.kind, setting.doc, origins))
     return found

@@ -39,7 +39,7 @@ def topic_entries(overrides: Mapping[str, str], broker: BrokerConfig, dynamic: D
 
 def _is_shown(origin: Origin, entry: TopicSetting) -> bool:
     """Kafka lists the default of the first synonym only: not that of log.retention.hours."""
-    if origin.source is not ConfigSource.DEFAULT:
+    if origin.source is not ConfigSource.DEFAULT_CONFIG:
         return True
     return bool(entry.synonyms) and origin.name == entry.synonyms[0].name
 
@@ -53,8 +53,8 @@ def broker_entries(broker: BrokerConfig, dynamic: Dynamic) -> list[ConfigEntry]:
         origins = broker_origins([name], broker, dynamic)
         default = format_value(setting.default)
         if default is not None:
-            origins.append(Origin(name, default, ConfigSource.DEFAULT))
-        strongest = origins[0] if origins else Origin(name, None, ConfigSource.DEFAULT)
+            origins.append(Origin(name, default, ConfigSource.DEFAULT_CONFIG))
+        strongest = origins[0] if origins else Origin(name, None, ConfigSource.DEFAULT_CONFIG)
         read_only = setting.update is Update.READ_ONLY
         entry = ConfigEntry(
             name, strongest.value, strongest.source, read_only, setting.kind, setting.doc, tuple(origins)
@@ -69,6 +69,6 @@ def default_broker_entries(dynamic: Dynamic) -> list[ConfigEntry]:
     found: list[ConfigEntry] = []
     for name, value in sorted(dynamic.cluster.items()):
         setting = SETTINGS.get(name) or WITHOUT_EFFECT[name]
-        origin = Origin(name, value, ConfigSource.ALL_BROKERS)
+        origin = Origin(name, value, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
         found.append(ConfigEntry(name, value, origin.source, False, setting.kind, setting.doc, (origin,)))
     return found

@@ -55,9 +55,9 @@ def group_entries(configs: Mapping[str, str], broker: BrokerConfig, dynamic: Dyn
     found: list[ConfigEntry] = []
     for name, behind in GROUP_SETTINGS.items():
         setting = SETTINGS[behind]
-        origins = [Origin(name, configs[name], ConfigSource.GROUP)] if name in configs else []
+        origins = [Origin(name, configs[name], ConfigSource.DYNAMIC_GROUP_CONFIG)] if name in configs else []
         origins += broker_origins([behind], broker, dynamic)
-        origins.append(Origin(behind, format_value(setting.default), ConfigSource.DEFAULT))
+        origins.append(Origin(behind, format_value(setting.default), ConfigSource.DEFAULT_CONFIG))
         first = origins[0]
         found.append(ConfigEntry(name, first.value, first.source, False, setting.kind, setting.doc, tuple(origins)))
     return found

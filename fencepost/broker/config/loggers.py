@@ -32,7 +32,8 @@ def logger_entries() -> list[ConfigEntry]:
     """Every logger with its effective level, by name."""
     names = [ROOT, *sorted(name for name, one in _loggers().items() if isinstance(one, logging.Logger))]
     return [
-        ConfigEntry(name, _level_of(name), ConfigSource.BROKER_LOGGER, False, Kind.UNKNOWN, "", ()) for name in names
+        ConfigEntry(name, _level_of(name), ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG, False, Kind.UNKNOWN, "", ())
+        for name in names
     ]
 
 

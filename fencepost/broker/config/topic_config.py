@@ -58,7 +58,7 @@ def chain(name: str, overrides: Mapping[str, str], broker: BrokerConfig, dynamic
     entry = TOPIC_SETTINGS[name]
     found: list[Origin] = []
     if name in overrides:
-        found.append(Origin(name, overrides[name], ConfigSource.TOPIC))
+        found.append(Origin(name, overrides[name], ConfigSource.DYNAMIC_TOPIC_CONFIG))
     synonyms = {synonym.name: synonym for synonym in entry.synonyms}
     for origin in broker_origins(synonyms, broker, dynamic):
         if origin.value is not None:
@@ -66,18 +66,18 @@ def chain(name: str, overrides: Mapping[str, str], broker: BrokerConfig, dynamic
     for synonym in entry.synonyms:
         default = format_value(SETTINGS[synonym.name].default)
         if default is not None:
-            found.append(Origin(synonym.name, _in_topic_unit(default, synonym), ConfigSource.DEFAULT))
+            found.append(Origin(synonym.name, _in_topic_unit(default, synonym), ConfigSource.DEFAULT_CONFIG))
     if not entry.synonyms:
-        found.append(Origin(name, format_value(entry.setting.default), ConfigSource.DEFAULT))
+        found.append(Origin(name, format_value(entry.setting.default), ConfigSource.DEFAULT_CONFIG))
     return found
 
 
 def broker_origins(names: Iterable[str], broker: BrokerConfig, dynamic: Dynamic) -> list[Origin]:
     """The values set for these broker settings; the first one is effective."""
     layers: tuple[tuple[Mapping[str, str | None], ConfigSource], ...] = (
-        (dynamic.node, ConfigSource.BROKER),
-        (dynamic.cluster, ConfigSource.ALL_BROKERS),
-        (broker.given, ConfigSource.STATIC_BROKER),
+        (dynamic.node, ConfigSource.DYNAMIC_BROKER_CONFIG),
+        (dynamic.cluster, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
+        (broker.given, ConfigSource.STATIC_BROKER_CONFIG),
     )
     return [Origin(name, layer[name], source) for layer, source in layers for name in names if name in layer]
 

@@ -95,7 +95,7 @@ def _result(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConf
         name=entry.name,
         value=entry.value,
         read_only=entry.read_only,
-        is_default=entry.source is ConfigSource.DEFAULT,
+        is_default=entry.source is ConfigSource.DEFAULT_CONFIG,
         config_source=entry.source,
         synonyms=synonyms if request.include_synonyms else [],
         config_type=entry.kind,

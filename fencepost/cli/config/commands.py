@@ -109,7 +109,7 @@ def _chosen(found: "Mapping[str, ConfigEntry]", names: tuple[str, ...], everythi
 
     if names:
         return [found[key] for key in sorted(found) if any(fnmatchcase(key, name) for name in names)]
-    return [found[key] for key in sorted(found) if everything or found[key].source != ConfigSource.DEFAULT]
+    return [found[key] for key in sorted(found) if everything or found[key].source != ConfigSource.DEFAULT_CONFIG]
 
 
 @config.command("set", short_help="Change settings. The others do not change.")
@@ -230,7 +230,7 @@ async def _listed(
     for resource, entries in (await settings_of_several(admin, resources)).items():
         own = {own_source(*resource)}
         if resource.kind == "broker":
-            own.add(ConfigSource.STATIC_BROKER)
+            own.add(ConfigSource.STATIC_BROKER_CONFIG)
         shown = [entry for _, entry in sorted(entries.items()) if everything or entry.source in own]
         if shown:
             found.append((Subject(resource.kind, resource.name or ALL_BROKERS), shown))

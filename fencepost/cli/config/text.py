@@ -18,23 +18,20 @@ WIDTH = 100
 _MARKUP = re.compile(r"<[^<>]+>")
 """Kafka explains its settings in HTML."""
 _FROM = {
-    ConfigSource.TOPIC: "topic",
-    ConfigSource.GROUP: "group",
-    ConfigSource.BROKER: "broker, at run time",
-    ConfigSource.ALL_BROKERS: "all brokers, at run time",
-    ConfigSource.STATIC_BROKER: "broker's start",
-    ConfigSource.DEFAULT: "default",
-    ConfigSource.BROKER_LOGGER: "broker's logger",
-    ConfigSource.CLIENT_METRICS: "client metrics",
+    ConfigSource.DYNAMIC_TOPIC_CONFIG: "topic",
+    ConfigSource.DYNAMIC_GROUP_CONFIG: "group",
+    ConfigSource.DYNAMIC_BROKER_CONFIG: "broker, at run time",
+    ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG: "all brokers, at run time",
+    ConfigSource.STATIC_BROKER_CONFIG: "broker's start",
+    ConfigSource.DEFAULT_CONFIG: "default",
+    ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG: "broker's logger",
+    ConfigSource.DYNAMIC_CLIENT_METRICS_CONFIG: "client metrics",
 }
 
 
-def source_of(number: int) -> str:
+def source_of(source: ConfigSource) -> str:
     """Where a setting comes from, in words."""
-    try:
-        return _FROM.get(ConfigSource(number), "unknown")
-    except ValueError:
-        return f"source {number}"
+    return _FROM.get(source, source.name.lower().replace("_", " "))
 
 
 def _notes(entry: "ConfigEntry") -> str:
@@ -87,22 +84,13 @@ def entry_json(entry: "ConfigEntry") -> dict[str, Any]:
     return {
         "name": entry.name,
         "value": entry.value,
-        "source": _source_name(entry.source),
+        "source": entry.source.name,
         "read_only": entry.read_only,
         "sensitive": entry.sensitive,
         "without_effect": is_without_effect(entry),
         "documentation": entry.documentation,
-        "synonyms": [
-            {"name": one.name, "value": one.value, "source": _source_name(one.source)} for one in entry.synonyms
-        ],
+        "synonyms": [{"name": one.name, "value": one.value, "source": one.source.name} for one in entry.synonyms],
     }
-
-
-def _source_name(number: int) -> str:
-    try:
-        return ConfigSource(number).name
-    except ValueError:
-        return str(number)
 
 
 def nearest(name: str, there: "Iterable[str]") -> str:

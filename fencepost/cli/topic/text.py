@@ -70,7 +70,7 @@ def summary_json(one: "TopicDescription") -> dict[str, Any]:
 
 def describe_text(one: "TopicDescription", configs: "Mapping[str, ConfigEntry]", bootstrap: str) -> str:
     """One topic with its partitions and its own settings."""
-    own = [entry for entry in configs.values() if entry.source == ConfigSource.TOPIC]
+    own = [entry for entry in configs.values() if entry.source == ConfigSource.DYNAMIC_TOPIC_CONFIG]
     facts = [
         ("topic", cell(one.name)),
         ("id", shown_id(one.topic_id)),
@@ -99,7 +99,7 @@ def describe_text(one: "TopicDescription", configs: "Mapping[str, ConfigEntry]",
 def describe_json(one: "TopicDescription", configs: "Mapping[str, ConfigEntry]") -> dict[str, Any]:
     return {
         **summary_json(one),
-        "configs": {e.name: e.value for e in configs.values() if e.source == ConfigSource.TOPIC},
+        "configs": {e.name: e.value for e in configs.values() if e.source == ConfigSource.DYNAMIC_TOPIC_CONFIG},
         "partitions": [
             {
                 "partition": number,

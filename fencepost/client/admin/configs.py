@@ -26,8 +26,8 @@ KINDS: Final = {int(kind): kind.name.lower() for kind in ConfigResourceType}
 _NUMBERS: Final = {name: number for number, name in KINDS.items()}
 _DOCUMENTATION_SINCE, _GROUPS_SINCE = 3, 4
 _OWN: Final[dict[int, ConfigSource]] = {
-    ConfigResourceType.TOPIC: ConfigSource.TOPIC,
-    ConfigResourceType.BROKER: ConfigSource.BROKER,
+    ConfigResourceType.TOPIC: ConfigSource.DYNAMIC_TOPIC_CONFIG,
+    ConfigResourceType.BROKER: ConfigSource.DYNAMIC_BROKER_CONFIG,
 }
 Changes = list[tuple[str, int, str | None]]
 
@@ -198,9 +198,9 @@ def _entry(entry: Any) -> ConfigEntry:
     return ConfigEntry(
         entry.name,
         entry.value,
-        entry.config_source,
+        ConfigSource(entry.config_source),
         entry.read_only,
         entry.is_sensitive,
-        tuple(ConfigSynonym(one.name, one.value, one.source) for one in entry.synonyms),
+        tuple(ConfigSynonym(one.name, one.value, ConfigSource(one.source)) for one in entry.synonyms),
         entry.documentation or None,
     )

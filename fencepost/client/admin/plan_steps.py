@@ -20,6 +20,7 @@ from fencepost.client.admin.security_types import Acl, AclFilter
 from fencepost.client.admin.topics import NO_TOPIC
 from fencepost.client.admin.types import HIDDEN, ConfigEntry, TopicDescription, is_secret
 from fencepost.client.errors import KafkaError, RetriableError
+from fencepost.protocol.admin_enums import ConfigSource
 from fencepost.protocol.errors import ErrorCode
 
 STEP_BY_STEP: Final = "applying a plan step by step"
@@ -216,7 +217,7 @@ async def _changed_settings(admin: AdminParts, wanted: WantedConfigs, errors: di
     return [_Settings(wanted, changes)] if changes else []
 
 
-def _own(found: Mapping[str, ConfigEntry], source: int) -> dict[str, str]:
+def _own(found: Mapping[str, ConfigEntry], source: ConfigSource) -> dict[str, str]:
     """The settings of the thing itself; brokers do not report the values of secrets."""
     return {
         name: HIDDEN if is_secret(name, entry) else synonym.value or ""

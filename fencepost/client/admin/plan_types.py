@@ -99,8 +99,8 @@ def subject_of(kind: str, name: str) -> dict[str, Any]:
 def own_source(kind: str, name: object) -> ConfigSource:
     """The source of settings of a topic, broker or group itself."""
     if kind == "broker":
-        return ConfigSource.ALL_BROKERS if name == "" else ConfigSource.BROKER
-    return ConfigSource.TOPIC if kind == "topic" else ConfigSource.GROUP
+        return ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG if name == "" else ConfigSource.DYNAMIC_BROKER_CONFIG
+    return ConfigSource.DYNAMIC_TOPIC_CONFIG if kind == "topic" else ConfigSource.DYNAMIC_GROUP_CONFIG
 
 
 def shown_rule(rule: Acl) -> str:

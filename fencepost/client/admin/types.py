@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from fencepost.client.core.partitions import PartitionInfo
+from fencepost.protocol.admin_enums import ConfigSource
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 
@@ -57,11 +58,11 @@ class ConfigSynonym(NamedTuple):
 
     name: str
     value: str | None
-    source: int
+    source: ConfigSource
 
 
 class ConfigEntry(NamedTuple):
-    """One setting. `source` is Kafka's number (see ConfigSource); secrets have value None.
+    """One setting. Secrets have value None.
 
     `synonyms` are the places that may give it a value; the first one counts. `documentation` is None unless the request
     wanted it (Kafka 2.6).
@@ -69,7 +70,7 @@ class ConfigEntry(NamedTuple):
 
     name: str
     value: str | None
-    source: int
+    source: ConfigSource
     read_only: bool
     sensitive: bool
     synonyms: tuple[ConfigSynonym, ...] = ()

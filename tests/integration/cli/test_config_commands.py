@@ -33,9 +33,17 @@ def topic(broker: BrokerProcess, request: pytest.FixtureRequest) -> str:
 def test_get_says_where_a_setting_comes_from(broker: BrokerProcess, topic: str) -> None:
     """Row D2: source and synonyms, strongest first."""
     (own,) = told(broker, "get", "topic", topic)
-    assert (own["name"], own["value"], own["source"], own["read_only"]) == ("max.message.bytes", "4096", "TOPIC", False)
+    assert (own["name"], own["value"], own["source"], own["read_only"]) == (
+        "max.message.bytes",
+        "4096",
+        "DYNAMIC_TOPIC_CONFIG",
+        False,
+    )
     sources = [(one["name"], one["value"], one["source"]) for one in own["synonyms"]]
-    assert sources == [("max.message.bytes", "4096", "TOPIC"), ("message.max.bytes", "1048588", "DEFAULT")]
+    assert sources == [
+        ("max.message.bytes", "4096", "DYNAMIC_TOPIC_CONFIG"),
+        ("message.max.bytes", "1048588", "DEFAULT_CONFIG"),
+    ]
     assert re.search(r"^max.message.bytes +4096 +topic$", config(broker, "get", "topic", topic).stdout, re.MULTILINE)
     everything = told(broker, "get", "topic", topic, "--all")
     assert {"retention.ms", "cleanup.policy", "segment.bytes"} <= {one["name"] for one in everything}
@@ -93,8 +101,12 @@ def test_brokers_have_settings_for_one_and_for_all(broker: BrokerProcess) -> Non
     assert config(broker, "set", "broker", "all", "log.cleaner.backoff.ms=16000").exit_code == 0
     assert config(broker, "set", "broker", "1", "log.cleaner.backoff.ms=17000").exit_code == 0
     (entry,) = told(broker, "get", "broker", "1", "log.cleaner.backoff.ms")
-    assert (entry["value"], entry["source"]) == ("17000", "BROKER")
-    assert [one["source"] for one in entry["synonyms"]] == ["BROKER", "ALL_BROKERS", "DEFAULT"]
+    assert (entry["value"], entry["source"]) == ("17000", "DYNAMIC_BROKER_CONFIG")
+    assert [one["source"] for one in entry["synonyms"]] == [
+        "DYNAMIC_BROKER_CONFIG",
+        "DYNAMIC_DEFAULT_BROKER_CONFIG",
+        "DEFAULT_CONFIG",
+    ]
     assert config(broker, "unset", "broker", "1", "log.cleaner.backoff.ms").exit_code == 0
     assert told(broker, "get", "broker", "1", "log.cleaner.backoff.ms")[0]["value"] == "16000"
     text = config(broker, "get", "broker", "all").stdout
@@ -109,7 +121,11 @@ def test_groups_have_settings(broker: BrokerProcess) -> None:
     """Row D2: the GROUP resource of Kafka 4.0."""
     assert config(broker, "set", "group", "billing", "consumer.session.timeout.ms=50000").exit_code == 0
     (entry,) = told(broker, "get", "group", "billing")
-    assert (entry["name"], entry["value"], entry["source"]) == ("consumer.session.timeout.ms", "50000", "GROUP")
+    assert (entry["name"], entry["value"], entry["source"]) == (
+        "consumer.session.timeout.ms",
+        "50000",
+        "DYNAMIC_GROUP_CONFIG",
+    )
     (step,) = told(broker, "unset", "group", "billing", "consumer.session.timeout.ms")
     assert (step["before"], step["after"]) == ("50000", "45000")
     assert "Nothing is set on group 'billing'" in config(broker, "get", "group", "billing").stdout
@@ -121,7 +137,11 @@ def test_what_has_settings_of_its_own_is_listed(broker: BrokerProcess, topic: st
     assert command(broker, "topic", "create", "nothing-set").exit_code == 0
     found = {(one["kind"], one["name"]): one["settings"] for one in told(broker, "list")}
     (session,) = found["group", "listed"]
-    assert (session["name"], session["value"], session["source"]) == ("consumer.session.timeout.ms", "50000", "GROUP")
+    assert (session["name"], session["value"], session["source"]) == (
+        "consumer.session.timeout.ms",
+        "50000",
+        "DYNAMIC_GROUP_CONFIG",
+    )
     assert [(one["name"], one["value"]) for one in found["topic", topic]] == [("max.message.bytes", "4096")]
     assert ("topic", "nothing-set") not in found
     assert "storage" in {one["name"] for one in found["broker", "1"]}

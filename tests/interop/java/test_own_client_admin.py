@@ -110,7 +110,7 @@ async def test_settings_of_topics_brokers_and_groups(admin: fencepost.Admin) -> 
     await admin.create_topics("c-a", 1)
     await admin.incremental_alter_configs({"retention.ms": "1234"}, topic="c-a", append={"cleanup.policy": "compact"})
     found = await settled(admin, "retention.ms", "1234", topic="c-a")
-    assert found["retention.ms"].source == ConfigSource.TOPIC
+    assert found["retention.ms"].source == ConfigSource.DYNAMIC_TOPIC_CONFIG
     assert found["cleanup.policy"].value == "delete,compact"
     assert "time" in (
         (await admin.describe_configs(topic="c-a", documentation=True))["retention.ms"].documentation or ""
@@ -130,7 +130,7 @@ async def test_settings_of_topics_brokers_and_groups(admin: fencepost.Admin) -> 
     )
     await admin.incremental_alter_configs({"consumer.session.timeout.ms": "2500"}, group="c-group")
     group = await settled(admin, "consumer.session.timeout.ms", "2500", group="c-group")
-    assert group["consumer.session.timeout.ms"].source == ConfigSource.GROUP
+    assert group["consumer.session.timeout.ms"].source == ConfigSource.DYNAMIC_GROUP_CONFIG
     assert ("group", "c-group") in await admin.list_config_resources("group")
     assert {"topic", "broker", "group"} <= {kind for kind, _ in await admin.list_config_resources()}
 
@@ -152,7 +152,10 @@ async def test_settings_of_a_broker_before_incremental_changes(
         {"max.message.bytes": "4321", "retention.ms": None}, topic="old-a", append={"cleanup.policy": "compact"}
     )
     found = await settled(admin, "max.message.bytes", "4321", topic="old-a")
-    assert (found["cleanup.policy"].value, found["retention.ms"].source) == ("delete,compact", ConfigSource.DEFAULT)
+    assert (found["cleanup.policy"].value, found["retention.ms"].source) == (
+        "delete,compact",
+        ConfigSource.DEFAULT_CONFIG,
+    )
 
 
 async def test_records_and_offsets(client: fencepost.Client, admin: fencepost.Admin) -> None:

@@ -70,7 +70,7 @@ def test_entries_tell_where_a_value_comes_from_d2() -> None:
         for entry in group_entries({SESSION: "50000"}, BrokerConfig(), Dynamic({}, {GROUP_SETTINGS[INTERVAL]: "9"}))
     }
     assert entries.keys() == GROUP_SETTINGS.keys()
-    assert (entries[SESSION].value, entries[SESSION].source) == ("50000", ConfigSource.GROUP)
+    assert (entries[SESSION].value, entries[SESSION].source) == ("50000", ConfigSource.DYNAMIC_GROUP_CONFIG)
     assert [origin.name for origin in entries[SESSION].synonyms] == [SESSION, GROUP_SETTINGS[SESSION]]
-    assert (entries[HEARTBEAT].value, entries[HEARTBEAT].source) == ("5000", ConfigSource.DEFAULT)
-    assert (entries[INTERVAL].value, entries[INTERVAL].source) == ("9", ConfigSource.ALL_BROKERS)
+    assert (entries[HEARTBEAT].value, entries[HEARTBEAT].source) == ("5000", ConfigSource.DEFAULT_CONFIG)
+    assert (entries[INTERVAL].value, entries[INTERVAL].source) == ("9", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)

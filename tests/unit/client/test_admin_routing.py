@@ -8,7 +8,8 @@ import trio
 
 import fencepost
 from fencepost import ErrorCode, KafkaError, TopicPartition
-from fencepost.client.admin import ConfigResource, ItemsFailedError, NewTopic
+from fencepost.cli.config.text import entries_text
+from fencepost.client.admin import ConfigResource, ConfigSource, ItemsFailedError, NewTopic
 from fencepost.client.admin.client import parts_of
 from fencepost.client.errors import FatalError, RetriableError
 from fencepost.protocol.messages.api10_find_coordinator import Coordinator, FindCoordinatorResponse
@@ -97,7 +98,12 @@ class Node(ScriptedBroker):
         return ErrorCode.NONE if here else ErrorCode.NOT_LEADER_OR_FOLLOWER, 100 + number, -1
 
     def on_DescribeConfigs(self, request: Any, version: int) -> Any:
-        settings = [("retention.ms", "5000", 1), ("cleanup.policy", "delete", 1), ("segment.ms", "9", 5)]
+        settings = [
+            ("retention.ms", "5000", 1),
+            ("cleanup.policy", "delete", 1),
+            ("segment.ms", "9", 5),
+            ("new", "1", 42),
+        ]
         configs = [DescribeConfigsResourceResult(name=n, value=v, config_source=source) for n, v, source in settings]
         results = [
             DescribeConfigsResult(resource_type=one.resource_type, resource_name=one.resource_name, configs=configs)
@@ -203,6 +209,14 @@ async def test_an_argument_takes_one_name_or_several(nodes: Nodes, ask: Ask) -> 
     assert one == several == {here: one[here]}
     await ask(lambda admin: admin.create_topics(NewTopic("abc", 1, 1)))
     assert [[topic.name for topic in request.topics] for _, request in nodes.asked("CreateTopics")] == [["abc"]]
+
+
+async def test_the_source_of_a_setting_has_kafkas_name(ask: Ask) -> None:
+    found = await ask(lambda admin: admin.describe_configs(topic="t"))
+    assert found["retention.ms"].source is ConfigSource.DYNAMIC_TOPIC_CONFIG
+    assert found["segment.ms"].source is ConfigSource.DEFAULT_CONFIG
+    assert (found["new"].source, found["new"].source.name) == (42, "SOURCE_42"), "of a newer Kafka"
+    assert entries_text(found.values()).splitlines()[-1].split() == ["new", "1", "source", "42"]
 
 
 async def test_the_settings_of_several_resources_are_one_request_to_each_broker(nodes: Nodes, ask: Ask) -> None:

@@ -48,7 +48,7 @@ class Keeper(ScriptedBroker):
         self.altered: list[tuple[bool, str, int, str | None]] = []
 
     def on_DescribeConfigs(self, request: Any, version: int) -> Any:
-        source = ConfigSource.BROKER
+        source = ConfigSource.DYNAMIC_BROKER_CONFIG
         configs = [
             DescribeConfigsResourceResult(
                 name=name,

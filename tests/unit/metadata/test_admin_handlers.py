@@ -74,7 +74,7 @@ async def test_d2_what_has_no_effect_says_so(caplog: pytest.LogCaptureFixture) -
     assert await alter(on, BROKER, "", ("num.io.threads", SET, "16")) == (0, None)
     assert "setting has no effect here name=num.io.threads value=16" in caplog.text
     found = (await described(on, BROKER, "1"))["num.io.threads"]
-    assert (found.value, found.config_source) == ("16", ConfigSource.ALL_BROKERS)
+    assert (found.value, found.config_source) == ("16", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
     assert found.documentation.startswith("No effect here: ")
     assert [origin.value for origin in found.synonyms] == ["16", "8"]
     assert (await described(on, BROKER, ""))["num.io.threads"].value == "16"

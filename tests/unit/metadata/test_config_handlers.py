@@ -27,8 +27,8 @@ async def test_describe_configs_of_a_topic(version: int) -> None:
     if version == 0:
         assert (configs["retention.ms"].is_default, configs["cleanup.policy"].is_default) == (False, True)
     else:
-        assert configs["retention.ms"].config_source == ConfigSource.TOPIC
-        assert configs["cleanup.policy"].config_source == ConfigSource.DEFAULT
+        assert configs["retention.ms"].config_source == ConfigSource.DYNAMIC_TOPIC_CONFIG
+        assert configs["cleanup.policy"].config_source == ConfigSource.DEFAULT_CONFIG
     if version >= 3:
         assert (configs["retention.ms"].config_type, configs["cleanup.policy"].config_type) == (5, 7)
     [only] = (await describe(on, version, 2, "b", ["retention.ms"])).configs
@@ -44,8 +44,8 @@ async def test_describe_configs_with_synonyms_and_documentation() -> None:
         await describe(on, 4, 2, "a", ["retention.ms"], include_synonyms=True, include_documentation=True)
     ).configs
     assert [(entry.name, entry.value, entry.source) for entry in full.synonyms] == [
-        ("retention.ms", "5", ConfigSource.TOPIC),
-        ("log.retention.hours", "10800000", ConfigSource.STATIC_BROKER),
+        ("retention.ms", "5", ConfigSource.DYNAMIC_TOPIC_CONFIG),
+        ("log.retention.hours", "10800000", ConfigSource.STATIC_BROKER_CONFIG),
     ]
     assert full.documentation
 
@@ -110,7 +110,7 @@ async def test_a_broker_setting_altered_for_all_reaches_every_topic_that_says_no
     assert on.metadata.log_config("b").retention_ms == 77
     assert on.metadata.log_config("a").retention_ms == 5
     [entry] = (await describe(on, 4, 2, "b", ["retention.ms"])).configs
-    assert (entry.value, entry.config_source) == ("77", ConfigSource.ALL_BROKERS)
+    assert (entry.value, entry.config_source) == ("77", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
     [cluster_wide] = (await describe(on, 4, 4, "")).configs
     assert (cluster_wide.name, cluster_wide.value) == ("log.retention.ms", "77")
     assert await alter(on, 44, 1, 4, "1", ("log.retention.ms", 0, "78")) == 0
@@ -125,6 +125,6 @@ async def test_describe_configs_of_the_broker() -> None:
     result = await describe(await node("num.partitions=4"), 4, 4, "1")
     configs = {config.name: config for config in result.configs}
     assert (configs["num.partitions"].value, configs["num.partitions"].read_only) == ("4", True)
-    assert configs["num.partitions"].config_source == ConfigSource.STATIC_BROKER
+    assert configs["num.partitions"].config_source == ConfigSource.STATIC_BROKER_CONFIG
     assert not configs["log.retention.ms"].read_only
     assert not any(config.is_sensitive for config in result.configs)

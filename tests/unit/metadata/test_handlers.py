@@ -126,9 +126,9 @@ async def test_create_topics(version: int) -> None:
         assert (new.num_partitions, new.replication_factor, hand.num_partitions) == (2, 1, 1)
         configs = {config.name: config for config in new.configs}
         assert configs["cleanup.policy"].value == "compact"
-        assert configs["cleanup.policy"].config_source == ConfigSource.TOPIC
+        assert configs["cleanup.policy"].config_source == ConfigSource.DYNAMIC_TOPIC_CONFIG
         assert configs["retention.ms"].value == "604800000"
-        assert configs["retention.ms"].config_source == ConfigSource.DEFAULT
+        assert configs["retention.ms"].config_source == ConfigSource.DEFAULT_CONFIG
         assert [config.name for config in new.configs] == sorted(configs)
 
 
