@@ -44,7 +44,7 @@ def build(folder: Path, root: Path = ROOT) -> int:
 
 
 def configuration(root: Path) -> dict[str, Any]:
-    """What zensical is told. Nothing in it lets a page load a font or a script from another host."""
+    """The configuration of zensical. It lets no page load a font or a script from another host."""
     return {
         "site_name": "fencepost",
         "site_description": "A broker that speaks Kafka's protocol, with true transactions and no JVM",

@@ -80,7 +80,7 @@ class Pages:
 
 
 def is_document(name: str) -> bool:
-    """Whether a file of the project is a page by itself."""
+    """Whether a file of the project is a page of its own."""
     return name in MOVED or (name.startswith("docs/") and name.endswith(".md"))
 
 

@@ -103,7 +103,7 @@ class LoopThread:
                 if token is not None:
                     token.run_sync_soon(how)
             except trio.RunFinishedError:
-                pass  # it ended by itself meanwhile
+                pass  # the loop has ended meanwhile
             thread.join(END_SECONDS_MAX if token is not None else 0.01)
             if token is not None and thread.is_alive():
                 raise BrokerGoneError(f"the broker did not end within {END_SECONDS_MAX:g} s")

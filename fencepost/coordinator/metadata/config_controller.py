@@ -23,7 +23,7 @@ class ConfigController:
         self._rules = rules
 
     def alter(self, image: MetadataImage, changes: Sequence[ConfigEdits], validate_only: bool = False) -> Configs:
-        """Decide on each resource by itself, all or nothing within one; one outcome per resource, in their order."""
+        """Decide on each resource separately, all or nothing within one; one outcome per resource, in their order."""
         counts = Counter((change.resource_type, change.resource_name) for change in changes)
         records: list[MetadataRecord] = []
         outcomes: list[Outcome] = []

@@ -42,7 +42,7 @@ class TopicController:
         self._new_id = new_id
 
     def create_topics(self, image: MetadataImage, topics: Sequence[NewTopic], validate_only: bool = False) -> Topics:
-        """Decide on each topic by itself; the valid ones are created together, in one atomic change.
+        """Decide on each topic separately; the valid ones are created together, in one atomic change.
 
         With `validate_only` the answers are the same and nothing is written.
         """
@@ -218,7 +218,7 @@ class TopicController:
     def create_partitions(
         self, image: MetadataImage, topics: Sequence[MorePartitions], validate_only: bool = False
     ) -> Decision[MetadataEntry, list[tuple[str, Outcome]], None]:
-        """Decide on each topic by itself; the valid ones grow together."""
+        """Decide on each topic separately; the valid ones grow together."""
         counts = Counter(topic.name for topic in topics)
         records: list[MetadataEntry] = []
         count = 0

@@ -1,7 +1,7 @@
 """TxnOffsetCommit (28): offsets that become visible when the transaction commits.
 
-v3 brings member, generation and instance (KIP-447), v5 adds the group's partition by itself (KIP-890), v6 names topics
-by id (KIP-1319).
+v3 brings member, generation and instance (KIP-447). From v5 the broker adds the group's partition to the transaction
+(KIP-890). v6 names topics by id (KIP-1319).
 """
 
 from fencepost.protocol.api_keys import ApiKey

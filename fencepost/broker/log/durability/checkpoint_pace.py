@@ -12,7 +12,7 @@ CHECKPOINT_AGE_SECONDS = 15.0
 LAZY_BYTES = 256 << 20
 LAZY_AGE_SECONDS = 60.0
 """The same for `durability=os`. There a checkpoint causes the only flush, and after a minute the kernel has written
-most of the bytes by itself."""
+most of the bytes without one."""
 
 
 class Written(Protocol):
