@@ -1,4 +1,4 @@
-"""The shared part of commands that talk to a broker: options, the client, and errors that say what to do next."""
+"""The shared part of commands that connect to a broker: options, the client, and errors that say what to do next."""
 
 import functools
 import json
@@ -28,14 +28,14 @@ EXIT_INTERRUPTED = 130
 
 
 class Broker(NamedTuple):
-    """The broker that a command talks to, the timeout, and the form of the output."""
+    """The broker that a command connects to, the timeout, and the form of the output."""
 
     bootstrap: str
     timeout_s: float
     as_json: bool
 
-    def ask(self, talk: "Callable[[Admin], Awaitable[Any]]") -> Any:
-        """Run `talk` with an admin client and return its result; an error ends the process with exit code 1.
+    def ask(self, query: "Callable[[Admin], Awaitable[Any]]") -> Any:
+        """Run `query` with an admin client and return its result; an error ends the process with exit code 1.
 
         The client id is `fencepost-` and the command's group (`fencepost-txn`): brokers recognize tools by it.
         """
@@ -47,7 +47,7 @@ class Broker(NamedTuple):
         assert parent is not None
         try:
             config = client_config(self.bootstrap, self.timeout_s, f"fencepost-{parent.command.name}")
-            return trio.run(_talk, config, talk)
+            return trio.run(_run, config, query)
         except ConfigError as error:
             raise click.UsageError(str(error)) from error
         except KafkaError as error:
@@ -59,10 +59,10 @@ class Broker(NamedTuple):
                 raise
             sys.exit(EXIT_INTERRUPTED)  # Ctrl-C arrived in a task of the client
 
-    def tell(self, as_object: Any, text: str) -> None:
+    def print(self, as_object: Any, text: str) -> None:
         """Print the object with --json, otherwise the text."""
         if self.as_json:
-            tell_json(as_object)
+            print_json(as_object)
         else:
             click.echo(text)
 
@@ -92,11 +92,11 @@ def broker_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return options
 
 
-async def _talk(config: dict[str, Any], talk: "Callable[[Admin], Awaitable[Any]]") -> Any:
+async def _run(config: dict[str, Any], query: "Callable[[Admin], Awaitable[Any]]") -> Any:
     from fencepost.client import Client
 
     async with Client.from_config(config) as kafka, kafka.admin() as admin:
-        return await talk(admin)
+        return await query(admin)
 
 
 def client_config(bootstrap: str, timeout_s: float, client_id: str) -> dict[str, Any]:
@@ -104,10 +104,10 @@ def client_config(bootstrap: str, timeout_s: float, client_id: str) -> dict[str,
     context = click.get_current_context()
     given = {name: value for name, value in properties(context).items() if name not in BOOTSTRAP_NAMES}
     timeout_ms = round(timeout_s * 1000)
-    patience: dict[str, Any] = {"default.api.timeout.ms": timeout_ms, "request.timeout.ms": timeout_ms}
+    timeouts: dict[str, Any] = {"default.api.timeout.ms": timeout_ms, "request.timeout.ms": timeout_ms}
     if is_default(context, "timeout_s"):
-        patience |= {name: given[name] for name in patience if name in given}
-    return {**given, **patience, "bootstrap.servers": bootstrap, "client.id": client_id}
+        timeouts |= {name: given[name] for name in timeouts if name in given}
+    return {**given, **timeouts, "bootstrap.servers": bootstrap, "client.id": client_id}
 
 
 def fail(message: str, *hints: str, error: str | None = None, exit_code: int = EXIT_FAILED) -> NoReturn:
@@ -134,7 +134,7 @@ def fail_with(error: "KafkaError", bootstrap: str, *hints: str) -> NoReturn:
     fail(message, *more, *([] if hint is None else [hint]), *hints, error=code)
 
 
-def tell_json(value: Any) -> None:
+def print_json(value: Any) -> None:
     """Print one JSON document to standard output."""
     click.echo(json.dumps(value, indent=2))
 

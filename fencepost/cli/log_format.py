@@ -1,4 +1,4 @@
-"""How log lines look: for people (time, level, what, key=value), or one JSON object a line for machines."""
+"""The format of log lines: text for people (time, level, what, key=value), or one JSON object a line for machines."""
 
 import json
 import logging
@@ -16,14 +16,14 @@ class TextFormatter(logging.Formatter):
     """`2026-11-21 03:44:12.123 WARNING what happened key=value`; a line never holds another one's beginning."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line, and a traceback under it where there is one."""
+        """One line, and a traceback under it if there is one."""
         seconds = _to_the_second(int(record.created))
         line = f"{seconds}.{int(record.msecs):03d} {record.levelname:<7} {_one_line(record.getMessage())}"
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object with time, level, logger, message and, where there is one, the traceback."""
+    """One JSON object with time, level, logger, message and, if there is one, the traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
         entry = {
@@ -43,7 +43,7 @@ def configure_logging(level: str, format_name: str) -> None:
     handler.setFormatter(JsonFormatter() if format_name == MACHINES else TextFormatter())
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    # No format of ours says where a line was written, nor by which thread; finding that out is a good part of its cost.
+    # No format here shows where a line was written, or by which thread. Finding that out is a good part of the cost.
     logging._srcfile = None  # as logging's own guide has it, under "Optimization"
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     root.setLevel(level.upper())
@@ -55,6 +55,6 @@ def _to_the_second(seconds: int) -> str:
 
 
 def _one_line(text: str) -> str:
-    """What clients send (names, ids) may be in here: control characters are escaped, and the length is bounded."""
+    """Escape control characters, and bound the length: the text may hold names and ids from clients."""
     shown = text if text.isprintable() else text.encode("unicode_escape").decode("ascii")
     return shown if len(shown) <= TEXT_MAX else shown[:TEXT_MAX] + "..."

@@ -26,7 +26,7 @@ class SettingType(click.ParamType):  # type: ignore[type-arg]
             return value
         name, equals, text = str(value).partition("=")
         if not equals or not name.strip():
-            self.fail(f"{value!r} is no setting; write NAME=VALUE, for example retention.ms=86400000", param, ctx)
+            self.fail(f"{value!r} is not a setting; write NAME=VALUE, for example retention.ms=86400000", param, ctx)
         return Setting(name.strip(), text)
 
 
@@ -61,7 +61,11 @@ class PlaceType(click.ParamType):  # type: ignore[type-arg]
         if not colon:
             return Place(number, None)
         if not topic or not (number.isascii() and number.isdigit()):
-            self.fail(f"{value!r} is no place; write TOPIC or TOPIC:PARTITION, for example orders:3", param, ctx)
+            self.fail(
+                f"{value!r} is not a topic or partition; write TOPIC or TOPIC:PARTITION, for example orders:3",
+                param,
+                ctx,
+            )
         return Place(topic, int(number))
 
 
@@ -84,7 +88,9 @@ class MomentType(click.ParamType):  # type: ignore[type-arg]
         try:
             at = datetime.fromisoformat(str(value))
         except ValueError:
-            self.fail(f"{value!r} is no date; write it as 2026-11-21T18:00:00, or with a zone at the end", param, ctx)
+            self.fail(
+                f"{value!r} is not a date; write it as 2026-11-21T18:00:00, or with a zone at the end", param, ctx
+            )
         at = at.replace(tzinfo=UTC) if at.tzinfo is None else at
         return round(at.timestamp() * 1000)
 
@@ -98,7 +104,7 @@ class DurationType(click.ParamType):  # type: ignore[type-arg]
         """Read `2h30m`, `7d`, `2w`, or ISO 8601's P1DT2H, as Kafka's tools take it."""
         seconds = _seconds(str(value))
         if seconds is None:
-            self.fail(f"{value!r} is no duration; write 90m, 2h30m, 7d, 2w, or PT2H30M", param, ctx)
+            self.fail(f"{value!r} is not a duration; write 90m, 2h30m, 7d, 2w, or PT2H30M", param, ctx)
         return round(seconds * 1000)
 
 
@@ -117,7 +123,7 @@ class SecondsType(click.ParamType):  # type: ignore[type-arg]
         except ValueError:
             seconds = _seconds(str(value))
         if seconds is None or not math.isfinite(seconds):
-            self.fail(f"{value!r} is no duration; write seconds as 90, or 90s, 2h30m, 7d, 2w", param, ctx)
+            self.fail(f"{value!r} is not a duration; write seconds as 90, or 90s, 2h30m, 7d, 2w", param, ctx)
         if seconds < self._at_least:
             self.fail(f"{value!r} is too short; give {self._at_least:g} seconds or more", param, ctx)
         return seconds

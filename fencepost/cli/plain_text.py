@@ -67,7 +67,7 @@ def size(count: int) -> str:
 
 
 def now_ms() -> int:
-    """The present time, in ms since 1970."""
+    """The current time, in ms since 1970."""
     return time.time_ns() // 1_000_000
 
 

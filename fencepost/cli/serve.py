@@ -26,7 +26,7 @@ EXIT_USAGE = 2
 EXIT_FAILED = 1
 YOUNG_OBJECTS_BEFORE_COLLECTION = 50_000
 _START_TIME_FIELD = 19
-"""Of /proc/self/stat, counted from behind the command's name: when the process began, in clock ticks since boot."""
+"""Of /proc/self/stat, counted after the command's name: when the process began, in clock ticks since boot."""
 
 
 @click.command()
@@ -72,7 +72,7 @@ def serve(
     log_level: str,
     log_format: str,
 ) -> None:
-    """Run a broker until SIGTERM or SIGINT. Then answer the requests under way, close the logs and exit with 0.
+    """Run a broker until SIGTERM or SIGINT. Then answer the requests in flight, close the logs and exit with 0.
 
     \b
     Examples:
@@ -133,12 +133,12 @@ def run_broker(config: "BrokerConfig") -> int:
 
 
 def _explains_itself(error: BaseException) -> bool:
-    """Whether the text is enough, without a traceback: errors of the system, and errors that we raise on purpose."""
+    """Whether the text is enough, without a traceback: errors of the system, and errors of fencepost."""
     return isinstance(error, OSError) or type(error).__module__.startswith("fencepost.")
 
 
 def _leaves(error: BaseException) -> list[BaseException]:
-    """The exceptions in a group, however deep; one that is no group stands for itself."""
+    """All exceptions in nested groups; an exception that is not a group is yielded itself."""
     if not isinstance(error, BaseExceptionGroup):
         return [error]
     return [leaf for inner in error.exceptions for leaf in _leaves(inner)]
@@ -154,7 +154,7 @@ async def _serve(config: "BrokerConfig") -> None:
         nursery.start_soon(_stop_on_signal, node, nursery.cancel_scope)
         await nursery.start(node.run)
         _tune_collector()
-        _say_ready(node)
+        _print_ready(node)
         await node.stopped.wait()
         nursery.cancel_scope.cancel()
 
@@ -174,7 +174,7 @@ async def _stop_on_signal(node: "Node", scope: "trio.CancelScope") -> None:
 
 
 def _tune_collector() -> None:
-    """Take what start-up made out of the garbage collector's sight, and let it look less often."""
+    """Exclude the objects of the start from garbage collection, and collect less often."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(YOUNG_OBJECTS_BEFORE_COLLECTION, 20, 100)
@@ -191,7 +191,7 @@ def _process_age_seconds() -> float:
         return time.process_time()
 
 
-def _say_ready(node: "Node") -> None:
+def _print_ready(node: "Node") -> None:
     """The one line on standard output that a script may wait for."""
     config = node.config
     where = str(config.data_directory.absolute()) if config.data_directory is not None else "memory"

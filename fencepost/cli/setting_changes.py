@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from fencepost.cli.connect import tell_json
+from fencepost.cli.connect import print_json
 from fencepost.cli.plain_text import cell, table
 from fencepost.client import KafkaError
 from fencepost.client.admin.plan_types import own_source
@@ -137,10 +137,10 @@ def shown_value(value: str | None, sensitive: bool) -> str:
     return "not set" if value is None else cell(value) if value else '""'
 
 
-def tell_steps(steps: Sequence[Step], dry_run: bool, as_json: bool) -> None:
+def print_steps(steps: Sequence[Step], dry_run: bool, as_json: bool) -> None:
     """Print the changes, or those of a dry run."""
     if as_json:
-        tell_json([step_json(step, dry_run) for step in steps])
+        print_json([step_json(step, dry_run) for step in steps])
         return
     click.echo(steps_text(steps))
     if dry_run:

@@ -26,7 +26,8 @@ def need_spark() -> None:
     java = java_command()
     if java is None:
         raise MissingPartError(
-            f"Spark needs Java {MIN_JAVA} or newer, and there is none: neither JAVA_HOME nor java on the PATH.\n"
+            f"Spark needs Java {MIN_JAVA} or newer. There is no java command in JAVA_HOME or on the PATH.\n"
+            "  Install it, or set JAVA_HOME.\n"
             "  Debian, Ubuntu: apt install openjdk-17-jre-headless;  macOS: brew install openjdk@17"
         )
     found = java_version(java)

@@ -31,7 +31,7 @@ class Shape:
     def __post_init__(self) -> None:
         given = [name for name in ("select", "sql", "function") if getattr(self, name) is not None]
         if len(given) > 1:
-            raise PipelineError(f"say one of select, sql and function; given are {' and '.join(given)}")
+            raise PipelineError(f"set only one of select, sql and function, not {' and '.join(given)}")
         if self.sql is not None and self.where is not None:
             raise PipelineError("where cannot be combined with sql: write the condition in the SQL")
 

@@ -234,13 +234,13 @@ def test_reset_is_refused_while_somebody_reads_or_a_transaction_decides(broker: 
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("reset", "g", "t"), "say where to, by exactly one of --to-earliest"),
-        (("reset", "g", "t", "--to-earliest", "--to-latest"), "say where to, by exactly one of --to-earliest"),
-        (("reset", "g", "--to-earliest"), "name topics or partitions, or say --all"),
+        (("reset", "g", "t"), "give exactly one of --to-earliest"),
+        (("reset", "g", "t", "--to-earliest", "--to-latest"), "give exactly one of --to-earliest"),
+        (("reset", "g", "--to-earliest"), "name topics or partitions, or use --all"),
         (("reset", "g", "t:x", "--to-earliest"), "write TOPIC or TOPIC:PARTITION"),
         (("reset", "g", "t", "--by-duration", "soon"), "write 90m, 2h30m, 7d, 2w, or PT2H30M"),
         (("reset", "g", "t", "--to-datetime", "soon"), "write it as 2026-11-21T18:00:00"),
-        (("lag",), "name one or more groups, or say --all"),
+        (("lag",), "name one or more groups, or use --all"),
         (("delete", "a", "b", "--offsets", "t"), "--offsets goes with one GROUP"),
     ],
 )

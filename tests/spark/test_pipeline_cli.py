@@ -38,7 +38,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_group_and_each_command_teach_by_example() -> None:
-    assert "no record lost, none twice" in fencepost("--help").output
+    assert "check that no record is lost or there twice" in fencepost("--help").output
     for command in ("audit", "export", "etl"):
         told = fencepost(command, "--help").output
         assert f"fencepost spark {command} " in told.partition("Examples:")[2]
@@ -72,7 +72,7 @@ def test_an_audit_says_what_it_found_by_its_exit_code_in_words_and_as_json(direc
         (("audit", "--local", "--data", "/no/such"), 2, "does not exist"),
         (("audit", "--local", "--conf", "spark"), 2, "write it as NAME=VALUE"),
         (("export", "t"), 2, "Missing option '--into'"),
-        (("export", "t", "--into", "x", "--select", "value", "--sql", "SELECT 1"), 1, "say one of select, sql"),
+        (("export", "t", "--into", "x", "--select", "value", "--sql", "SELECT 1"), 1, "set only one of select, sql"),
         (("etl", "t", "--to", "u", "--checkpoint", "x", "--function", "billing"), 1, "write it as MODULE:FUNCTION"),
         (("etl", "t", "--to", "u"), 2, "Missing option '--checkpoint'"),
     ],
@@ -98,8 +98,8 @@ def test_a_local_audit_needs_rich_for_its_picture_and_nothing_of_spark(directory
     refused = audit_without(f"{of_spark},rich")
     assert (refused.returncode, refused.stdout) == (1, "")
     assert refused.stderr.splitlines() == [
-        "fencepost: rich, which draws the report, is not installed here.",
-        "  Install it (pip install rich), or say --json",
+        "fencepost: rich, which prints the report, is not installed here.",
+        "  Install it (pip install rich), or use --json",
     ]
 
 
@@ -120,7 +120,7 @@ def test_where_java_or_pyspark_is_missing_or_too_old_it_is_said_how_to_get_it(
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
     result = fencepost("export", "t", "--into", str(tmp_path / "lake"))
     assert result.exit_code == 1
-    assert "Spark needs Java 17 or newer, and there is none" in result.output
+    assert "Spark needs Java 17 or newer. There is no java command" in result.output
     assert "apt install openjdk-17-jre-headless" in result.output
     monkeypatch.setenv("PATH", "/bin:/usr/bin")
     for version, number in (("1.8.0_402", 8), ("11.0.22", 11)):

@@ -89,7 +89,7 @@ def test_a_shape_that_gives_no_records_is_refused_before_anything_runs(
 
 
 def test_shapes_that_contradict_themselves_are_refused() -> None:
-    with pytest.raises(PipelineError, match="say one of select, sql and function"):
+    with pytest.raises(PipelineError, match="set only one of select, sql and function"):
         Shape(select="value", sql="SELECT value FROM source")
     with pytest.raises(PipelineError, match="where cannot be combined with sql"):
         Shape(where="true", sql="SELECT value FROM source")

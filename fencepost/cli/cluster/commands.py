@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fencepost.cli.cluster import text as cluster_text
-from fencepost.cli.connect import Broker, broker_options, fail, tell_json
+from fencepost.cli.connect import Broker, broker_options, fail, print_json
 from fencepost.cli.parameters import PLACE, Place
 from fencepost.cli.plain_text import counted
 from fencepost.client import KafkaError
@@ -47,11 +47,11 @@ def describe_command(broker: Broker) -> None:
       fencepost cluster describe --json
     """
 
-    async def talk(admin: "Admin") -> Any:
+    async def query(admin: "Admin") -> Any:
         return await admin.describe_cluster(), await admin.describe_features(), await _quorum(admin)
 
-    described, features, quorum = broker.ask(talk)
-    broker.tell(
+    described, features, quorum = broker.ask(query)
+    broker.print(
         cluster_text.cluster_json(described, features, quorum), cluster_text.cluster_text(described, features, quorum)
     )
 
@@ -77,7 +77,7 @@ def brokers_command(fenced: bool, broker: Broker) -> None:
       fencepost cluster brokers
     """
     described = broker.ask(lambda admin: admin.describe_cluster(include_fenced=fenced))
-    broker.tell(
+    broker.print(
         [cluster_text.broker_json(one, described.controller_id) for one in described.brokers],
         cluster_text.brokers_text(described),
     )
@@ -93,7 +93,7 @@ def features_command(broker: Broker) -> None:
       fencepost cluster features
     """
     described = broker.ask(lambda admin: admin.describe_features())
-    broker.tell(cluster_text.features_json(described), cluster_text.features_text(described))
+    broker.print(cluster_text.features_json(described), cluster_text.features_text(described))
 
 
 @cluster.command("set-feature", short_help="Set a feature to another level.")
@@ -112,7 +112,7 @@ def set_feature_command(name: str, level: int, downgrade: bool, unsafe: bool, dr
       fencepost cluster set-feature group.version 0 --downgrade
     """
 
-    async def talk(admin: "Admin") -> Any:
+    async def query(admin: "Admin") -> Any:
         before = (await admin.describe_features()).finalized.get(name, 0)
         if level < before and not (downgrade or unsafe):
             raise KafkaError(
@@ -123,8 +123,8 @@ def set_feature_command(name: str, level: int, downgrade: bool, unsafe: bool, dr
         await admin.update_features({name: level}, downgrade=downgrade, unsafe=unsafe, validate_only=dry_run)
         return before
 
-    before = broker.ask(talk)
-    broker.tell(
+    before = broker.ask(query)
+    broker.print(
         {"feature": name, "before": before, "after": level, "dry_run": dry_run},
         f"Feature {name} {'would go' if dry_run else 'went'} from {before} to {level}.",
     )
@@ -151,7 +151,7 @@ def log_dirs_command(
     if by_topic and by_partition:
         raise click.UsageError("--by-topic and --by-partition exclude each other")
 
-    async def talk(admin: "Admin") -> Any:
+    async def query(admin: "Admin") -> Any:
         from fencepost.cli.places import partitions_of
 
         wanted = None
@@ -159,9 +159,9 @@ def log_dirs_command(
             wanted = await partitions_of(admin, tuple(Place(name, None) for name in topics))
         return await admin.describe_log_dirs(brokers or None, partitions=wanted)
 
-    found = broker.ask(talk)
+    found = broker.ask(query)
     if broker.as_json:
-        tell_json([cluster_text.log_dir_json(broker, one) for broker, dirs in sorted(found.items()) for one in dirs])
+        print_json([cluster_text.log_dir_json(broker, one) for broker, dirs in sorted(found.items()) for one in dirs])
     elif by_topic or by_partition:
         click.echo(cluster_text.sizes_text(found, by_partition))
     else:
@@ -184,9 +184,9 @@ def elect_leaders_command(places: tuple[Place, ...], everything: bool, unclean: 
       fencepost cluster elect-leaders orders:3
     """
     if everything == bool(places):
-        raise click.UsageError("name topics or partitions, or say --all")
+        raise click.UsageError("name topics or partitions, or use --all")
 
-    async def talk(admin: "Admin") -> Any:
+    async def query(admin: "Admin") -> Any:
         from fencepost.cli.places import partitions_of
         from fencepost.client.admin import ItemsFailedError
 
@@ -196,9 +196,9 @@ def elect_leaders_command(places: tuple[Place, ...], everything: bool, unclean: 
         except ItemsFailedError as some:
             return some.results, some.errors
 
-    elected, refused = broker.ask(talk)
+    elected, refused = broker.ask(query)
     if broker.as_json:
-        tell_json(cluster_text.elections_json(elected, refused))
+        print_json(cluster_text.elections_json(elected, refused))
     else:
         click.echo(cluster_text.elections_text(elected, refused))
     if refused:
@@ -216,8 +216,8 @@ def reassignments_command(broker: Broker) -> None:
     """
     found = broker.ask(lambda admin: admin.list_partition_reassignments())
     if broker.as_json:
-        tell_json(cluster_text.moves_json(found))
+        print_json(cluster_text.moves_json(found))
         return
     if found:
         click.echo(cluster_text.moves_text(found))
-    click.echo(f"{counted(len(found), 'partition')} on the move", err=True)
+    click.echo(f"{counted(len(found), 'partition')} being reassigned", err=True)

@@ -1,4 +1,4 @@
-"""What `fencepost cluster` prints: brokers, features, directories, elections, replicas that move."""
+"""The output of `fencepost cluster`: brokers, features, directories, elections, replicas that move."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -149,7 +149,7 @@ def log_dir_json(broker: int, one: "LogDir") -> dict[str, Any]:
 
 
 def elections_text(elected: "Mapping[TopicPartition, bool]", refused: "Mapping[TopicPartition, KafkaError]") -> str:
-    """What became of each partition; those that stayed as they were in one number."""
+    """The outcome for each partition; unchanged partitions are counted in one line."""
     stayed = sum(not new for new in elected.values())
     rows: list[tuple[object, ...]] = [(places([p]), "elected") for p, new in sorted(elected.items()) if new]
     rows += [(places([p]), f"refused: {error}") for p, error in sorted(refused.items())]

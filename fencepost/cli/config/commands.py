@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from fencepost.cli.connect import Broker, broker_options, fail, tell_json
+from fencepost.cli.connect import Broker, broker_options, fail, print_json
 from fencepost.cli.parameters import SETTING, Setting, as_mapping
 from fencepost.cli.plain_text import counted
 
@@ -92,7 +92,7 @@ def get_command(
     found = broker.ask(lambda admin: settings_of(admin, subject.named))
     shown = _chosen(found, settings, everything)
     if broker.as_json:
-        tell_json([config_text.entry_json(entry) for entry in shown])
+        print_json([config_text.entry_json(entry) for entry in shown])
     elif not shown:
         click.echo(f"Nothing is set on {kind} {name!r}; --all shows what holds there.")
     else:
@@ -145,7 +145,7 @@ def set_command(
     lists = {"append": as_mapping(append), "subtract": as_mapping(subtract)}
     changes = as_mapping(settings)
     if not steps:
-        raise click.UsageError("say what to set, as SETTING=VALUE")
+        raise click.UsageError("name the settings to change, as SETTING=VALUE")
     if len({*changes, *lists["append"], *lists["subtract"]}) < steps:
         raise click.UsageError("each setting can be named only once")
     _change(_subject(kind, name), changes, lists, dry_run, broker)
@@ -174,10 +174,10 @@ def _change(
     dry_run: bool,
     broker: Broker,
 ) -> None:
-    from fencepost.cli.setting_changes import changed, tell_steps
+    from fencepost.cli.setting_changes import changed, print_steps
 
     steps = broker.ask(lambda admin: changed(admin, subject.named, changes, **lists, dry_run=dry_run))
-    tell_steps(steps, dry_run, broker.as_json)
+    print_steps(steps, dry_run, broker.as_json)
 
 
 @config.command("list", short_help="List the settings of all topics, brokers and groups.")
@@ -202,7 +202,7 @@ def list_command(kinds: tuple[str, ...], everything: bool, explain: bool, broker
     found = broker.ask(lambda admin: _listed(admin, kinds or KINDS, everything))
     count = sum(len(entries) for _, entries in found)
     if broker.as_json:
-        tell_json(
+        print_json(
             [
                 {"kind": kind, "name": name, "settings": [config_text.entry_json(entry) for entry in entries]}
                 for (kind, name), entries in found

@@ -1,4 +1,4 @@
-"""What `fencepost config` prints: settings, where they come from, what they mean, what became of them."""
+"""The output of `fencepost config`: settings, their sources, their meanings, and changes."""
 
 import difflib
 import re
@@ -46,7 +46,7 @@ def entries_text(entries: "Iterable[ConfigEntry]") -> str:
 
 
 def explained_text(entries: "Iterable[ConfigEntry]") -> str:
-    """Settings with their meaning, and everything that has a say in them, strongest first."""
+    """Settings with their meaning and all their values, the one that holds first."""
     blocks = []
     for entry in entries:
         notes = f"  ({_notes(entry)})" if _notes(entry) else ""
@@ -94,6 +94,6 @@ def entry_json(entry: "ConfigEntry") -> dict[str, Any]:
 
 
 def nearest(name: str, there: "Iterable[str]") -> str:
-    """The setting that was perhaps meant."""
+    """The nearest known setting, as part of a message."""
     close = difflib.get_close_matches(name, list(there), n=1, cutoff=0.4)
     return f"; the nearest is {close[0]!r}" if close else ""

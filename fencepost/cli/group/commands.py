@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fencepost.cli.connect import Broker, broker_options, fail, tell_json
+from fencepost.cli.connect import Broker, broker_options, fail, print_json
 from fencepost.cli.group import text as group_text
 from fencepost.cli.group.known import known
 from fencepost.cli.group.lag import lag
@@ -64,7 +64,7 @@ def list_command(states: tuple[str, ...], types: tuple[str, ...], broker: Broker
     """
     found = broker.ask(lambda admin: admin.list_groups(states=states, types=types))
     if broker.as_json:
-        tell_json(json_value(found))
+        print_json(json_value(found))
         return
     if found:
         rows = [(one.group_id, one.type, one.protocol_type, one.state) for one in found]
@@ -83,11 +83,11 @@ def describe_command(group_id: str, broker: Broker) -> None:
       fencepost group describe billing
     """
 
-    async def talk(admin: "Admin") -> Any:
+    async def query(admin: "Admin") -> Any:
         return await known(admin, group_id), await admin.list_group_offsets(group_id, require_stable=False)
 
-    described, committed = broker.ask(talk)
-    broker.tell(
+    described, committed = broker.ask(query)
+    broker.print(
         {**json_value(described), "committed_offsets": len(committed)},
         group_text.describe_text(described, len(committed), broker.bootstrap),
     )
@@ -119,14 +119,14 @@ def delete_command(group_ids: tuple[str, ...], places: tuple[Place, ...], dry_ru
     if places and len(group_ids) > 1:
         raise click.UsageError("--offsets goes with one GROUP")
 
-    async def talk(admin: "Admin") -> Any:
+    async def query(admin: "Admin") -> Any:
         if places:
             return await _delete_offsets(admin, group_ids[0], places, dry_run)
         return [await _delete(admin, group_id, dry_run) for group_id in group_ids]
 
-    done = broker.ask(talk)
+    done = broker.ask(query)
     if broker.as_json:
-        tell_json([{"what": what, "refused": refused, "dry_run": dry_run} for what, refused in done])
+        print_json([{"what": what, "refused": refused, "dry_run": dry_run} for what, refused in done])
     else:
         for what, refused in done:
             click.echo(

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fencepost.cli.connect import Broker, broker_options, fail, tell_json
+from fencepost.cli.connect import Broker, broker_options, fail, print_json
 from fencepost.cli.group import text as group_text
 from fencepost.cli.group.known import known
 
@@ -24,7 +24,7 @@ MIB = 1 << 20
     default=32.0,
     show_default=True,
     metavar="MIB",
-    help="How much to read for counting, for each group; 0 counts offsets.",
+    help="Read at most this much per group for counting; 0 counts offsets.",
 )
 @broker_options
 def lag(group_ids: tuple[str, ...], everyone: bool, read_mib: float, broker: Broker) -> None:
@@ -43,9 +43,9 @@ def lag(group_ids: tuple[str, ...], everyone: bool, read_mib: float, broker: Bro
       fencepost group lag --all --read 0 --json
     """
     if everyone == bool(group_ids):
-        raise click.UsageError("name one or more groups, or say --all")
+        raise click.UsageError("name one or more groups, or use --all")
 
-    async def talk(admin: "Admin") -> Any:
+    async def query(admin: "Admin") -> Any:
         names = [one.group_id for one in await admin.list_groups()] if everyone else list(group_ids)
         found = {}
         for name in names:
@@ -54,9 +54,9 @@ def lag(group_ids: tuple[str, ...], everyone: bool, read_mib: float, broker: Bro
             found[name] = await admin.describe_group_lag(name, count_bytes=round(read_mib * MIB))
         return found
 
-    found = broker.ask(talk)
+    found = broker.ask(query)
     if broker.as_json:
-        tell_json([group_text.lag_json(name, one) for name, lags in found.items() for one in lags])
+        print_json([group_text.lag_json(name, one) for name, lags in found.items() for one in lags])
         return
     if not any(found.values()):
         names = ", ".join(repr(name) for name in found)

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fencepost.cli.connect import Broker, broker_options, command_for, tell_json
+from fencepost.cli.connect import Broker, broker_options, command_for, print_json
 from fencepost.cli.group import text as group_text
 from fencepost.cli.parameters import PLACE, DurationType, MomentType, Place
 from fencepost.cli.places import partitions_of
@@ -53,9 +53,9 @@ def reset(
     """
     kind, value = _one_way(how)
     if everywhere == bool(places):
-        raise click.UsageError("name topics or partitions, or say --all")
+        raise click.UsageError("name topics or partitions, or use --all")
 
-    async def talk(admin: "Admin") -> Any:
+    async def query(admin: "Admin") -> Any:
         from fencepost.client.admin.client import parts_of
         from fencepost.client.admin.lag import moves
 
@@ -63,15 +63,15 @@ def reset(
         committed = {p: one.offset for p, one in (await admin.list_group_offsets(group_id)).items()}
         wanted = sorted(committed) if everywhere else await partitions_of(admin, places)
         if not wanted:
-            raise KafkaError(f"group {group_id!r} has committed nothing; name the topics it is to read")
+            raise KafkaError(f"group {group_id!r} has committed no offset; name the topics to set offsets for")
         found = await moves(parts_of(admin), wanted, committed, kind, value)
         if not dry_run:
             await admin.alter_group_offsets(group_id, {move.partition: move.after for move in found})
         return found
 
-    found = broker.ask(talk)
+    found = broker.ask(query)
     if broker.as_json:
-        tell_json(
+        print_json(
             [
                 {
                     "partition": f"{p.topic}:{p.partition}",
@@ -95,7 +95,7 @@ def _one_way(how: dict[str, Any]) -> tuple[str, int]:
     given = [(name, int(value)) for name, value in how.items() if value is not None and value is not False]
     if len(given) != 1:
         names = ", ".join(f"--{name.replace('_', '-')}" for name in how)
-        raise click.UsageError(f"say where to, by exactly one of {names}")
+        raise click.UsageError(f"give exactly one of {names}")
     return given[0]
 
 

@@ -1,9 +1,9 @@
-"""What `fencepost metadata-shell DIR history` prints: what changed, transaction by transaction."""
+"""The output of `fencepost metadata-shell DIR history`: the changes, by transaction."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from fencepost.cli.metadata.tree import ALL_BROKERS, SECTIONS, entity_name, mechanism_name, open_value, plain, spelt
+from fencepost.cli.metadata.tree import ALL_BROKERS, SECTIONS, entity_name, escaped, mechanism_name, open_value, plain
 from fencepost.cli.plain_text import cell, counted, moment, shown_id
 from fencepost.client.admin.plan_types import shown_rule
 from fencepost.client.admin.security_types import acl_of
@@ -18,7 +18,7 @@ _MARKERS = (types.BeginTransactionRecord, types.EndTransactionRecord, types.Abor
 
 
 class HistoryText:
-    """Lines for moments, in order; it learns the topics' names on the way."""
+    """The lines of moments, in order. It remembers the topics' names from earlier records."""
 
     def __init__(self, under: list[str], everything: bool) -> None:
         self._under = under
@@ -51,7 +51,7 @@ class HistoryText:
     def _is_under(self, path: list[str]) -> bool:
         return path[: len(self._under)] == self._under
 
-    # -- what a record is about, and what it says
+    # -- the path and the text of each record
 
     def _entry(self, one: "Moment", entry: Any) -> tuple[list[str] | None, str]:
         match entry:
@@ -92,7 +92,7 @@ class HistoryText:
                 return ["acls", shown_id(entry.id)], f"deleted {self._rule(one, entry.id)}".rstrip()
             case types.ClientQuotaRecord():
                 name = entity_name((part.entity_type, part.entity_name) for part in entry.entity)
-                return ["quotas", spelt(name), entry.key], "unset" if entry.remove else f"= {entry.value:g}"
+                return ["quotas", escaped(name), entry.key], "unset" if entry.remove else f"= {entry.value:g}"
             case types.UserScramCredentialRecord():
                 return _scram_path(entry), f"iterations {entry.iterations}"
             case types.RemoveUserScramCredentialRecord():
@@ -107,7 +107,7 @@ class HistoryText:
                 return None if isinstance(entry, _MARKERS) else [_kind(entry)], _fields(entry, ())
 
     def _name(self, one: "Moment", topic_id: bytes) -> str:
-        """The topic's name: of a record before, or of the state before."""
+        """The topic's name, from an earlier record or from the state before."""
         known = self._names.get(topic_id)
         if known is None and one.delta is not None:
             topic = one.delta.before.topics_by_id.get(topic_id) or one.delta.image.topics_by_id.get(topic_id)
@@ -115,7 +115,7 @@ class HistoryText:
         return known if known is not None else shown_id(topic_id)
 
     def _rule(self, one: "Moment", acl_id: bytes) -> str:
-        """The access rule: of a record before, or of the state before."""
+        """The access rule, from an earlier record or from the state before."""
         if acl_id not in self._rules and one.delta is not None and acl_id in one.delta.before.acls:
             return _rule(one.delta.before.acls[acl_id])
         return self._rules.get(acl_id, "")
@@ -128,11 +128,11 @@ def _partition(record: Any) -> str:
 def _config_path(record: Any) -> list[str]:
     section = SECTIONS.get(record.resource_type, f"resources-{record.resource_type}")
     name = record.resource_name or ALL_BROKERS
-    return [section, spelt(name), "configs", record.name]
+    return [section, escaped(name), "configs", record.name]
 
 
 def _scram_path(record: Any) -> list[str]:
-    return ["scram", spelt(record.name), mechanism_name(record.mechanism)]
+    return ["scram", escaped(record.name), mechanism_name(record.mechanism)]
 
 
 def _rule(record: Any) -> str:

@@ -65,22 +65,22 @@ def metadata_shell(directory: Path, words: tuple[str, ...], offset: int | None, 
     if follow and offset is not None:
         raise click.UsageError("--follow shows future changes, --at a past state: use one of them")
     if as_json and list(words[:1]) != [HISTORY] and not (follow and not words):
-        raise click.UsageError("--json goes with history; cat writes JSON by itself")
+        raise click.UsageError("--json needs history; cat always writes JSON")
     try:
         reader = MetadataReader(directory)
         shell = Shell(reader, offset, as_json)
         if follow:
             shell.follow(list(words) or [HISTORY])
         elif words:
-            shell.tell(list(words))
+            shell.execute(list(words))
         else:
-            shell.converse()
+            shell.interact()
     except BadCommand as error:
         raise click.UsageError(str(error)) from error
     except (NoSuchPath, NoMetadataLog) as error:
         fail(str(error))
     except MetadataCorrupt as error:
-        fail(f"the metadata log is damaged: {error}", f"all that is wrong with it: fencepost verify {directory}")
+        fail(f"the metadata log is damaged: {error}", f"to list all damage: fencepost verify {directory}")
     except BrokenPipeError:
         raise  # the reader of the output closed it
     except OSError as error:
@@ -90,7 +90,7 @@ def metadata_shell(directory: Path, words: tuple[str, ...], offset: int | None, 
 
 
 class Shell:
-    """One directory, one place in it, one offset or its end."""
+    """The shell's state: a directory, the current path, and an offset or the end of the log."""
 
     def __init__(self, reader: "MetadataReader", offset: int | None, as_json: bool) -> None:
         self._reader = reader
@@ -98,9 +98,9 @@ class Shell:
         self._as_json = as_json
         self._here = "/"
         self._follower: ImageFollower | None = None
-        """Of `_offset`: what the last command has read no other reads again."""
+        """Reads up to `_offset`. The next command reads only newer records."""
 
-    def tell(self, words: list[str]) -> None:
+    def execute(self, words: list[str]) -> None:
         if words[0] == HISTORY:
             _echo(self._history(words[1:]))
             return
@@ -114,7 +114,7 @@ class Shell:
         from fencepost.cli.metadata.words import USAGES, BadCommand
 
         if words[0] not in USAGES:
-            raise BadCommand(f"{words[0]!r} is no command; there are {', '.join(USAGES)}")
+            raise BadCommand(f"{words[0]!r} is not a command; the commands are {', '.join(USAGES)}")
 
     def _image(self) -> "MetadataImage":
         from fencepost.broker.metadata.reader import NoMetadataLog
@@ -130,7 +130,7 @@ class Shell:
         return self._follower.image
 
     def _go_to(self, offset: int | None) -> None:
-        """From here on show the metadata as of that offset, or of the log's end."""
+        """From now on, show the metadata as of that offset, or of the log's end."""
         self._follower = self._reader.follow_image(offset)
         self._offset = offset
 
@@ -149,7 +149,7 @@ class Shell:
                 yield from lines
             hidden += one.verdict.value != "committed"
         if hidden and not everything:
-            click.echo(f"{hidden} aborted or open: never counted, not shown; --all shows them", err=True)
+            click.echo(f"{hidden} aborted or open, not shown; --all shows them", err=True)
 
     def _history_text(self, words: list[str]) -> "tuple[HistoryText, bool]":
         from fencepost.cli.metadata.history_text import HistoryText
@@ -158,11 +158,11 @@ class Shell:
 
         flags, _, paths = options(HISTORY, words, (ALL,))
         if len(paths) > 1:
-            raise BadCommand("history takes one path")
+            raise BadCommand("history takes at most one path")
         return HistoryText(absolute(self._here, paths[0] if paths else "."), ALL in flags), ALL in flags
 
     def follow(self, words: list[str]) -> None:
-        """Print the output of a command, again after each change; of the history, only what is new."""
+        """Print the output of a command, and again after each change. Of the history, print only new entries."""
         if words[0] == HISTORY:
             self._follow_history(words[1:])
         self._check(words)
@@ -173,7 +173,7 @@ class Shell:
         while True:
             image = self._image()
             if image is not seen:
-                lines = _or_why(run(image, self._here, words))
+                lines = _lines_or_error(run(image, self._here, words))
                 if lines != before:
                     click.echo(f"-- at offset {image.offset}")
                     _echo(lines)
@@ -193,12 +193,12 @@ class Shell:
                 lines = list(text.lines(one))
                 _echo([json.dumps(moment_json(one))] if self._as_json and lines else lines)
             if follower.tail is not None and follower.tail == tail:
-                fail(f"the rest cannot be read: {follower.tail}")
+                fail(f"the rest of the log cannot be read: {follower.tail}")
             tail = follower.tail
             time.sleep(POLL_SECONDS)
 
-    def converse(self) -> None:
-        """Ask for commands until there are no more; what goes wrong ends none but itself."""
+    def interact(self) -> None:
+        """Read and run commands until the input ends. An error ends only its own command."""
         from fencepost.broker.metadata.reader import NoMetadataLog
         from fencepost.cli.metadata.tree import NoSuchPath
         from fencepost.cli.metadata.words import BadCommand
@@ -206,7 +206,7 @@ class Shell:
         is_terminal = sys.stdin.isatty()
         if is_terminal:
             with suppress(ImportError):
-                import readline  # noqa: F401 - lines can be edited then
+                import readline  # noqa: F401 - enables line editing
             click.echo("The committed metadata, read-only. Type help for the commands, exit to end.")
         while True:
             try:
@@ -218,14 +218,14 @@ class Shell:
                 if words[:1] in (["exit"], ["quit"]):
                     return
                 if words:
-                    self._obey(words)
+                    self._dispatch(words)
             except (BadCommand, NoSuchPath, NoMetadataLog, ValueError) as error:
                 click.echo(f"{error}", err=True)
 
     def _prompt(self) -> str:
         return f"{self._here}{'' if self._offset is None else f' @{self._offset}'}> "
 
-    def _obey(self, words: list[str]) -> None:
+    def _dispatch(self, words: list[str]) -> None:
         from fencepost.cli.metadata.tree import Folder, absolute, at, root
         from fencepost.cli.metadata.words import USAGES, BadCommand
 
@@ -233,7 +233,7 @@ class Shell:
             case ["cd"] | ["cd", _]:
                 parts = absolute(self._here, words[1] if len(words) > 1 else "/")
                 if not isinstance(at(root(self._image()), parts), Folder):
-                    raise BadCommand(f"/{'/'.join(parts)} is a value, and no folder")
+                    raise BadCommand(f"/{'/'.join(parts)} is a value, not a folder")
                 self._here = "/" + "/".join(parts)
             case ["pwd"]:
                 click.echo(f"{self._here}, at offset {self._image().offset}")
@@ -242,11 +242,11 @@ class Shell:
             case ["at", number] if number.isascii() and number.isdigit():
                 self._go_to(int(number))
             case ["at", *_]:
-                raise BadCommand("at OFFSET, or at end")
+                raise BadCommand("use at OFFSET or at end")
             case ["help", *_]:
                 _echo([*USAGES.values(), "cd [PATH]; pwd; at OFFSET; at end; help; exit"])
             case _:
-                self.tell(words)
+                self.execute(words)
 
 
 def _next_line() -> str:
@@ -256,8 +256,8 @@ def _next_line() -> str:
     return line
 
 
-def _or_why(lines: Iterable[str]) -> list[str]:
-    """The lines, or why there are none now: what is followed may come and go."""
+def _lines_or_error(lines: Iterable[str]) -> list[str]:
+    """The lines, or the error: a path that is followed may be created and deleted."""
     from fencepost.cli.metadata.tree import NoSuchPath
 
     try:

@@ -1,4 +1,4 @@
-"""The committed metadata as a tree of folders and values, as `fencepost metadata-shell` walks it."""
+"""The committed metadata as a tree of folders and values, for `fencepost metadata-shell`."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,7 +19,7 @@ SECTIONS = {
     ConfigResourceType.GROUP: "groups",
     ConfigResourceType.CLIENT_METRICS: "client-metrics",
 }
-"""Where the settings of a kind of resource stand."""
+"""The folder with the settings of each kind of resource."""
 Leaf = str | int | float | bool | list[Any] | dict[str, Any] | None
 
 
@@ -28,7 +28,7 @@ class Folder(NamedTuple):
 
     names: Callable[[], Iterable[str]]
     child: Callable[[str], "Folder | Leaf"]
-    """Of one of the names."""
+    """The child of that name."""
 
 
 Node = Folder | Leaf
@@ -38,8 +38,8 @@ class NoSuchPath(Exception):
     """The name does not exist at that offset."""
 
 
-def spelt(name: str) -> str:
-    """A name as part of a path: a slash in it, and what cannot be printed, as %XX."""
+def escaped(name: str) -> str:
+    """A name as part of a path, with slashes and unprintable characters as %XX."""
     from urllib.parse import quote
 
     return (
@@ -72,12 +72,12 @@ def _folder(children: Mapping[str, Callable[[], Node]]) -> Folder:
 
 
 def _of(things: Mapping[Any, Any], show: Callable[[Any], Node]) -> Folder:
-    """A folder of things by name; names that would not do in a path are spelt out."""
+    """A folder of things by name, with names escaped for paths."""
     by_name: dict[str, Any] = {}
 
     def listed() -> dict[str, Any]:
         if not by_name:
-            by_name.update({spelt(str(name)): thing for name, thing in things.items()})
+            by_name.update({escaped(str(name)): thing for name, thing in things.items()})
         return by_name
 
     return Folder(lambda: sorted(listed(), key=_order), lambda name: show(listed()[name]))
@@ -131,7 +131,7 @@ def _partition(one: "PartitionImage") -> Leaf:
 
 
 def _configured(image: "MetadataImage", kind: ConfigResourceType) -> Folder:
-    """What has settings, and nothing else is known of."""
+    """Resources of which only the settings are known."""
     found = {resource.name: entries for resource, entries in image.configs.items() if resource.type is kind}
     return _of(found, lambda entries: _folder({"configs": lambda: _settings(entries)}))
 
@@ -167,7 +167,7 @@ def _acl(record: Any) -> Leaf:
 
 
 def entity_name(parts: Iterable[tuple[str, str | None]]) -> str:
-    """Whom a quota is for."""
+    """The entity of a quota."""
     return ",".join(f"{kind}={'<default>' if name is None else name}" for kind, name in parts)
 
 
@@ -177,7 +177,7 @@ def mechanism_name(number: int) -> str:
 
 
 def _scram(image: "MetadataImage") -> Folder:
-    """Users and their mechanisms; what their passwords are checked by is not shown."""
+    """Users and their mechanisms, without the keys that check their passwords."""
     users: dict[str, dict[str, Leaf]] = {}
     for user, credential in image.scram.items():
         users.setdefault(user.name, {})[mechanism_name(user.mechanism)] = {"iterations": credential.iterations}
@@ -185,7 +185,7 @@ def _scram(image: "MetadataImage") -> Folder:
 
 
 def plain(value: Any) -> Any:
-    """A record, or a part of one, as JSON has it; ids as Kafka's tools write them."""
+    """A record or a part of it as a JSON value, with ids as Kafka's tools write them."""
     if isinstance(value, bytes):
         return shown_id(value)
     if hasattr(value, "_asdict"):
@@ -210,7 +210,7 @@ def absolute(here: str, path: str) -> list[str]:
 
 
 def at(tree: Folder, parts: list[str]) -> Node:
-    """What stands there. Raises NoSuchPath, which names the part that lacks."""
+    """The node at a path. Raises NoSuchPath, which names the missing part."""
     node: Node = tree
     for number, part in enumerate(parts):
         if not isinstance(node, Folder) or not _has(node, part):
@@ -225,7 +225,7 @@ def _has(folder: Folder, name: str) -> bool:
 
 
 def walk(node: Node, parts: list[str]) -> Iterator[tuple[list[str], Node]]:
-    """Everything from there on, folders before what is in them."""
+    """The node and all nodes below it, each folder before its content."""
     yield parts, node
     if isinstance(node, Folder):
         for name in node.names():

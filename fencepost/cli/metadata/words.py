@@ -24,7 +24,7 @@ USAGES = {
     "ls": "ls [-l] [PATH]...                  names; -l also shows values",
     "cat": "cat PATH...                        a value, or all of a folder as JSON",
     "find": "find [PATH] [PATTERN]              paths; PATTERN may hold * and ?, and means the name or the whole path",
-    "tree": "tree [PATH] [--depth N]            folders and values, drawn",
+    "tree": "tree [PATH] [--depth N]            folders and values, as a tree",
     "history": "history [PATH] [--all]             what changed, by transaction; --all: also what was not committed",
 }
 
@@ -34,12 +34,12 @@ def run(image: "MetadataImage", here: str, words: list[str]) -> Iterator[str]:
     name, *rest = words
     known = {"ls": _ls, "cat": _cat, "find": _find, "tree": _tree}
     if name not in known:
-        raise BadCommand(f"{name!r} is no command; there are {', '.join(USAGES)}")
+        raise BadCommand(f"{name!r} is not a command; the commands are {', '.join(USAGES)}")
     return known[name](root(image), here, rest)
 
 
 def options(name: str, words: list[str], flags: tuple[str, ...] = (), valued: tuple[str, ...] = ()) -> Any:
-    """The words of a command apart: flags that are there, values by option, and the rest. Raises BadCommand."""
+    """Split a command's words into flags, values by option, and the rest. Raises BadCommand."""
     found: set[str] = set()
     values: dict[str, str] = {}
     rest: list[str] = []
@@ -50,7 +50,7 @@ def options(name: str, words: list[str], flags: tuple[str, ...] = (), valued: tu
         elif word in valued:
             values[word] = next(given, "")
         elif word.startswith("-") and len(word) > 1:
-            raise BadCommand(f"{word!r} is no option here: {USAGES[name]}")
+            raise BadCommand(f"{word!r} is not an option here: {USAGES[name]}")
         else:
             rest.append(word)
     return found, values, rest
@@ -84,7 +84,7 @@ def _value(leaf: Leaf) -> str:
 def _cat(tree: Folder, here: str, words: list[str]) -> Iterator[str]:
     _, _, paths = options("cat", words)
     if not paths:
-        raise BadCommand(f"what? {USAGES['cat']}")
+        raise BadCommand(f"cat needs a path: {USAGES['cat']}")
     for path in paths:
         found = whole(at(tree, absolute(here, path)))
         yield found if isinstance(found, str) else json.dumps(found, indent=2)
@@ -93,7 +93,7 @@ def _cat(tree: Folder, here: str, words: list[str]) -> Iterator[str]:
 def _find(tree: Folder, here: str, words: list[str]) -> Iterator[str]:
     _, _, rest = options("find", words)
     if len(rest) > 2:
-        raise BadCommand(f"too many words: {USAGES['find']}")
+        raise BadCommand(f"too many arguments: {USAGES['find']}")
     path, pattern = (rest[0], rest[1]) if len(rest) == 2 else _path_or_pattern(rest)
     start = absolute(here, path)
     for parts, _ in walk(at(tree, start), start):
@@ -112,7 +112,7 @@ def _tree(tree: Folder, here: str, words: list[str]) -> Iterator[str]:
     _, values, rest = options("tree", words, (), (DEPTH,))
     depth = values.get(DEPTH, "99")
     if not depth.isdigit() or len(rest) > 1:
-        raise BadCommand(f"how? {USAGES['tree']}")
+        raise BadCommand(f"wrong arguments: {USAGES['tree']}")
     start = absolute(here, rest[0] if rest else ".")
     node = at(tree, start)
     yield "/" + "/".join(start)

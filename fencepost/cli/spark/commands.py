@@ -1,4 +1,4 @@
-"""`fencepost spark`: pipelines on Spark, from topic to topic, from topics to Parquet, and the audit of both."""
+"""`fencepost spark`: pipelines on Spark from topic to topic and from topics to Parquet, and the audit of topics."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ EXIT_FAULTS = 1
 
 @click.group()
 def spark() -> None:
-    """Run pipelines on Spark that count every record exactly once, and prove that they did.
+    """Run exactly-once pipelines on Spark, and check topics for lost and duplicated records.
 
     \b
-      fencepost spark etl orders --to invoices ...   records of one topic, reshaped, into another
-      fencepost spark export orders --into ./lake    committed records as Parquet files
-      fencepost spark audit orders                   no record lost, none twice: proven, with a picture
+      fencepost spark etl orders --to invoices ...   transform the records of one topic into another
+      fencepost spark export orders --into ./lake    write committed records as Parquet files
+      fencepost spark audit orders                   check that no record is lost or there twice
 
-    Only committed records are read. Kill any of them at any moment and start it again with the same words: it goes on
-    where it was, and nothing is there twice. They work against Apache Kafka, too.
+    The pipelines read committed records only. You can kill one at any moment. Start it again with the same options: it
+    continues where it was, and writes no record twice. All commands work with Apache Kafka, too.
 
-    They need PySpark and Java 17, and say how to get what is missing. Exit code 0: done, 1: it failed, was refused or
-    found faults, 2: wrong usage, 130: stopped by Ctrl-C.
+    They need PySpark and Java 17, and print how to install what is missing. Exit code 0: done; 1: failed, refused, or
+    faults found; 2: wrong usage; 130: stopped by Ctrl-C.
     """
 
 
@@ -53,11 +53,16 @@ def spark() -> None:
     "directories",
     multiple=True,
     type=click.Path(path_type=Path, exists=True, file_okay=False),
-    help="The data directory of a stopped broker, instead of a running one; repeatable.",
+    help="Read the data directory of a stopped broker, instead of a running broker; repeatable.",
 )
-@click.option("--local", is_flag=True, help="Read in this process, without Spark: for logs of up to some 100 MB.")
-@click.option("--html", "page", type=click.Path(path_type=Path, dir_okay=False), help="Write the report here as well.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document instead of text.")
+@click.option("--local", is_flag=True, help="Read in this process, without Spark: for logs of up to about 100 MB.")
+@click.option(
+    "--html",
+    "page",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Also write the report to this file, as HTML.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Write one JSON document instead of text.")
 @broker_options
 @spark_options
 def audit_command(
@@ -69,19 +74,19 @@ def audit_command(
     bootstrap: str,
     start_spark: Callable[[str], Any],
 ) -> None:
-    """Prove that topics hold each record exactly once, or say where they do not.
+    """Check that topics hold each record exactly once, and show where they do not.
 
     \b
-    Every batch and marker is read, and these rules are held against them:
-      offsets are dense: holes are explained (retention, compaction) or faults
-      no (producer id, epoch, sequence) twice, none left out, no epoch that falls
+    The audit reads every batch and marker, and checks these rules:
+      offsets are dense: retention and compaction explain holes, all other holes are faults
+      no (producer id, epoch, sequence) is there twice, none is missing, no epoch decreases
       every transaction is closed by a marker, or is open and known to its coordinator
-      the list of aborted transactions, by which readers filter, is that of the markers
+      the list of aborted transactions, by which readers filter, matches the markers
       the last stable offset is where the oldest open transaction begins
-      every batch is as it was written (CRC-32C)
+      every batch is unchanged since it was written (CRC-32C)
 
-    Without TOPICS all that are not internal are audited. A topic may be written to meanwhile: it is audited up to the
-    high watermark of the beginning. Exit code 1 where a fault is found.
+    Without TOPICS it audits all topics that are not internal. Producers may continue to write: the audit ends at the
+    high watermark of its start. Exit code 1 if it finds a fault.
 
     \b
     Examples:
@@ -98,11 +103,11 @@ def audit_command(
         where: dict[str, Any] = {"directories": directories} if directories else {"kafka": kafka_settings(bootstrap)}
         with bar("auditing") as advance:
             report = audit(topics, spark=session, advance=advance, **where)
-        _tell(report, page, as_json)
+        _print_report(report, page, as_json)
     sys.exit(0 if report.sound else EXIT_FAULTS)
 
 
-def _tell(report: AuditReport, page: Path | None, as_json: bool) -> None:
+def _print_report(report: AuditReport, page: Path | None, as_json: bool) -> None:
     from fencepost.spark_pipelines.auditing.picture import html
     from fencepost.spark_pipelines.auditing.terminal import show
 
@@ -113,30 +118,30 @@ def _tell(report: AuditReport, page: Path | None, as_json: bool) -> None:
         return
     show(report)
     if page is not None:
-        click.echo(f"The report with its picture: {page}")
+        click.echo(f"The report as HTML: {page}")
 
 
 @spark.command("export")
 @click.argument("topics", nargs=-1, required=True)
-@click.option("--into", "target", required=True, metavar="DIRECTORY", help="Where the batch=... directories go.")
+@click.option(
+    "--into", "target", required=True, metavar="DIRECTORY", help="Create the batch=... directories in this directory."
+)
 @click.option(
     "--batch-records",
     type=click.IntRange(min=1),
     default=1_000_000,
     show_default=True,
-    help="About so many in each batch.",
+    help="Write about this many records in each batch.",
 )
-@click.option("--headers", is_flag=True, help="The records' headers as well.")
+@click.option("--headers", is_flag=True, help="Also read and write the records' headers.")
 @click.option(
     "--follow",
     "seconds",
     type=SecondsType(at_least=0.1),
     metavar="DURATION",
-    help="Go on, and look for more records this often.",
+    help="Continue, and look for new records at this interval.",
 )
-@click.option(
-    "--allow-data-loss", is_flag=True, help="Go on where retention removed records before they were exported."
-)
+@click.option("--allow-data-loss", is_flag=True, help="Continue if retention deleted records before their export.")
 @shape_options
 @broker_options
 @spark_options
@@ -156,12 +161,12 @@ def export_command(
 ) -> None:
     """Write committed records as Parquet, each exactly once.
 
-    DIRECTORY gets a directory for each batch: its Parquet files and, in _manifest.json, from which offsets to which
-    they go. Both appear by one rename, so that readers see whole batches, and an export that was killed goes on behind
-    the last one. Read it with spark.read.parquet(DIRECTORY), DuckDB, pandas, whatever reads Parquet.
+    DIRECTORY gets a subdirectory for each batch, with its Parquet files and a _manifest.json that holds its first and
+    last offsets. One rename publishes both. Readers therefore see whole batches, and a killed export continues after
+    the last one. Read DIRECTORY with spark.read.parquet(DIRECTORY), DuckDB, pandas or any other reader of Parquet.
 
-    Without --follow it ends with what is committed when it starts. --where, --select, --sql and --function see the
-    columns key, value, topic, partition, offset, timestamp, timestampType and, with --headers, headers.
+    Without --follow it ends after the records that were committed at its start. --where, --select, --sql and --function
+    get the columns key, value, topic, partition, offset, timestamp, timestampType and, with --headers, headers.
 
     \b
     Examples:
@@ -191,37 +196,45 @@ def export_command(
                 rows, count = rows + manifest.rows, count + 1
                 size = sum(manifest.files.values()) / (1 << 20)
                 click.echo(f"batch {manifest.batch}: {manifest.rows:,} rows, {size:,.1f} MiB", err=True)
-    click.echo(f"{rows:,} rows in {count} new batch{'es' if count != 1 else ''}: {target} holds all that is committed")
+    click.echo(f"{rows:,} rows in {count} new batch{'es' if count != 1 else ''}: {target} holds all committed records")
 
 
 @spark.command("etl")
 @click.argument("sources", nargs=-1, required=True)
-@click.option("--to", "target", metavar="TOPIC", help="Where the records go; else their column `topic` says it.")
+@click.option(
+    "--to", "target", metavar="TOPIC", help="Write to this topic.  [default: the topic that the column `topic` names]"
+)
 @click.option(
     "--checkpoint",
     required=True,
     type=click.Path(path_type=Path, file_okay=False),
-    help="Where Spark keeps the position: start again with the same. It belongs to this one pipeline.",
+    help="Keep the position in this directory. A restart needs the same one, and no other pipeline may use it.",
 )
-@click.option("--to-bootstrap", metavar="HOST:PORT", help="Another cluster to write to.")
-@click.option("--from", "starting", type=click.Choice(("earliest", "latest")), default="earliest", show_default=True)
-@click.option("--headers", is_flag=True, help="The records' headers as well.")
-@click.option("--every", metavar="TIME", help='Go on for ever, a micro-batch every so often, such as "10 seconds".')
-@click.option("--max-records", type=click.IntRange(min=1), help="So many in a micro-batch at most.")
 @click.option(
-    "--sink", "sink", multiple=True, type=SETTING, metavar="NAME=VALUE", help="An option of the sink; repeatable."
+    "--to-bootstrap",
+    metavar="HOST:PORT",
+    help="Write to the cluster of this broker.  [default: the cluster of the sources]",
+)
+@click.option("--from", "starting", type=click.Choice(("earliest", "latest")), default="earliest", show_default=True)
+@click.option("--headers", is_flag=True, help="Also read and write the records' headers.")
+@click.option(
+    "--every", metavar="TIME", help='Run until stopped, with a micro-batch at this interval, such as "10 seconds".'
+)
+@click.option("--max-records", type=click.IntRange(min=1), help="Read at most this many records in a micro-batch.")
+@click.option(
+    "--sink", "sink", multiple=True, type=SETTING, metavar="NAME=VALUE", help="Set an option of the sink; repeatable."
 )
 @shape_options
 @broker_options
 @spark_options
 def etl_command(sources: tuple[str, ...], **given: Any) -> None:
-    """Copy committed records from topic to topic, reshaped on the way, each exactly once.
+    """Copy committed records from topic to topic, each exactly once, and transform them on the way.
 
-    Each micro-batch is one transaction in the target. The position in the sources is in the checkpoint, and the batch's
-    number goes into the same transaction as its records: kill it whenever you like, and start it again.
+    Each micro-batch is one transaction in the target. The checkpoint holds the position in the sources, and the same
+    transaction commits the batch's number with its records. You can kill the command at any moment and start it again.
 
-    Without --every it ends with what is committed when it starts. Keys and values are passed on as they are unless
-    --select, --sql or --function make columns of their own: value, and if you like key, headers, partition, topic.
+    Without --every it ends after the records that were committed at its start. It copies keys and values unchanged,
+    unless --select, --sql or --function return other columns: value, and optionally key, headers, partition and topic.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`fencepost spark etl` at work: the query, its progress, and a clean end on Ctrl-C."""
+"""Runs the query of `fencepost spark etl`, shows its progress, and stops it on Ctrl-C."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def run_etl(
     bootstrap: str,
     start_spark: Callable[[str], Any],
 ) -> None:
-    """Start the query and stay until it ends; raises what ended it."""
+    """Start the query and wait until it ends. Raises the error that ended it."""
     from fencepost.spark_pipelines import etl
 
     shape = shape_of(where, select, sql, function)
@@ -61,18 +61,19 @@ def run_etl(
         if query.isActive:
             query.stop()
     if every is None:
-        click.echo(f"{progress.rows:,} records read; {target or 'the topics'} holds what was committed when it started")
+        where = target or "the target topics"
+        click.echo(f"{progress.rows:,} records read; all records that were committed at the start are in {where}")
 
 
 class _Progress:
-    """A line for each micro-batch that had records."""
+    """Prints a line for each micro-batch with records."""
 
     def __init__(self) -> None:
         self.rows = 0
         self._batch = -1
 
     def show(self, query: Any) -> None:
-        """What is new in the query's progress."""
+        """Print the micro-batches that are new in the query's progress."""
         for progress in query.recentProgress:
             if progress.batchId <= self._batch:
                 continue

@@ -1,4 +1,4 @@
-"""What the commands of `fencepost spark` share: options of Spark and of shapes, the session, and clear errors."""
+"""The shared part of `fencepost spark`: options of Spark and of shapes, the session, and clear errors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 CLIENT_ID = "fencepost-spark"
-_PATIENCE = "fencepost.spark_patience"
+_TIMEOUTS = "fencepost.spark_patience"
 
 
 class Setting(click.ParamType):  # type: ignore[type-arg]
@@ -32,7 +32,7 @@ class Setting(click.ParamType):  # type: ignore[type-arg]
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
         name, equals, rest = str(value).partition("=")
         if not equals or not name.strip():
-            self.fail(f"{value!r} is no setting; write it as NAME=VALUE", param, ctx)
+            self.fail(f"{value!r} is not a setting; write it as NAME=VALUE", param, ctx)
         return name.strip(), rest.strip()
 
 
@@ -59,16 +59,16 @@ def spark_options(command: Callable[..., Any]) -> Callable[..., Any]:
             multiple=True,
             type=SETTING,
             metavar="NAME=VALUE",
-            help="A setting of Spark, such as spark.driver.memory=4g; repeatable.",
+            help="Set a setting of Spark, such as spark.driver.memory=4g; repeatable.",
         ),
-        click.option("--master", metavar="URL", help="Where Spark runs.  [default: local[*], in this process]"),
+        click.option("--master", metavar="URL", help="Use this Spark master.  [default: local[*], in this process]"),
     ):
         options = option(options)
     return options
 
 
 def broker_options(command: F) -> F:
-    """--bootstrap, --timeout, --command-config and -X; `kafka_settings` has what they say."""
+    """--bootstrap, --timeout, --command-config and -X; `kafka_settings` returns their values."""
     timeout = click.option(
         "--timeout",
         "timeout_s",
@@ -76,7 +76,7 @@ def broker_options(command: F) -> F:
         metavar="DURATION",
         expose_value=False,
         callback=_timeout,
-        help="How long to go on trying where a broker does not answer.  [default: 60]",
+        help="Retry for this long if a broker does not respond.  [default: 60]",
     )
     return bootstrap_option(timeout(trust_options(command)))
 
@@ -84,7 +84,7 @@ def broker_options(command: F) -> F:
 def _timeout(context: click.Context, parameter: click.Parameter, seconds: float | None) -> None:
     if seconds is not None:
         timeout_ms = round(seconds * 1000)
-        context.meta[_PATIENCE] = {"default.api.timeout.ms": timeout_ms, "request.timeout.ms": timeout_ms}
+        context.meta[_TIMEOUTS] = {"default.api.timeout.ms": timeout_ms, "request.timeout.ms": timeout_ms}
 
 
 def shape_options(command: F) -> F:
@@ -94,42 +94,44 @@ def shape_options(command: F) -> F:
             "--function",
             "function",
             metavar="MODULE:NAME",
-            help="A Python function that is given the DataFrame and returns one; also FILE.py:NAME.",
+            help="Apply this Python function, which takes a DataFrame and returns one; also FILE.py:NAME.",
         ),
         click.option(
-            "--sql", metavar="QUERY", help="A query over the table `source`, instead of --where and --select."
+            "--sql", metavar="QUERY", help="Run this query on the table `source`, instead of --where and --select."
         ),
-        click.option("--select", metavar="EXPRESSIONS", help="SQL expressions for the columns, with commas between."),
-        click.option("--where", metavar="CONDITION", help="A SQL condition: which records to take."),
+        click.option(
+            "--select", metavar="EXPRESSIONS", help="Take these columns: SQL expressions, separated by commas."
+        ),
+        click.option("--where", metavar="CONDITION", help="Take only records that meet this SQL condition."),
     ):
         command = option(command)
     return command
 
 
 def shape_of(where: str | None, select: str | None, sql: str | None, function: str | None) -> Shape:
-    """The shape that the options ask for; its function is imported."""
+    """The shape that the options describe, with its function imported."""
     from fencepost.spark_pipelines.shape import Shape, function_of
 
     return Shape(where, select, sql, None if function is None else function_of(function))
 
 
 def kafka_settings(bootstrap: str) -> dict[str, Any]:
-    """The connection under Kafka's dotted names: --bootstrap, --timeout, and what --command-config and -X say."""
+    """The connection under Kafka's dotted names: --bootstrap, --timeout, --command-config and -X."""
     context = click.get_current_context()
     given = {name: value for name, value in properties(context).items() if name not in BOOTSTRAP_NAMES}
-    return {"client.id": CLIENT_ID, **given, **context.meta.get(_PATIENCE, {}), "bootstrap.servers": bootstrap}
+    return {"client.id": CLIENT_ID, **given, **context.meta.get(_TIMEOUTS, {}), "bootstrap.servers": bootstrap}
 
 
 @contextmanager
 def report_errors(bootstrap: str) -> Iterator[None]:
-    """Turn what goes wrong in a pipeline into a line that says what to do, and exit code 1; Ctrl-C into 130."""
+    """Turn an error of a pipeline into a line that says what to do, and exit code 1; Ctrl-C into 130."""
     from fencepost.client import ConfigError, KafkaError
     from fencepost.spark_pipelines.errors import PipelineError
 
     try:
         yield
     except KeyboardInterrupt:
-        click.echo("fencepost: stopped; start it again to go on where it was", err=True)
+        click.echo("fencepost: stopped; start the command again to continue", err=True)
         sys.exit(EXIT_INTERRUPTED)
     except PipelineError as error:
         fail(str(error))
@@ -147,7 +149,7 @@ def report_errors(bootstrap: str) -> Iterator[None]:
 
 
 def _of_spark(error: Exception, bootstrap: str) -> str | None:
-    """What an error means that came through Spark or the connector; None where it is a mistake of ours."""
+    """The message for an error from Spark or the connector; None for a defect of fencepost."""
     from fencepost.spark_connector.network.wire import BrokerError
     from fencepost.spark_pipelines.session import cause_of
 
@@ -159,14 +161,14 @@ def _of_spark(error: Exception, bootstrap: str) -> str | None:
 
 
 def need_rich() -> None:
-    """End the command where rich is missing, which draws the audit's report on a terminal."""
+    """End the command if rich is missing. The audit prints its report with it."""
     if find_spec("rich") is None:
-        fail("rich, which draws the report, is not installed here.\n  Install it (pip install rich), or say --json")
+        fail("rich, which prints the report, is not installed here.\n  Install it (pip install rich), or use --json")
 
 
 @contextmanager
 def bar(label: str) -> Iterator[Callable[[int, int], None]]:
-    """A progress bar, called with (done, total); without a terminal, or without rich, nothing is printed."""
+    """A progress bar, called with (done, total). Without a terminal or without rich it prints nothing."""
     if not sys.stderr.isatty() or find_spec("rich") is None:
         yield lambda done, total: None
         return

@@ -1,4 +1,4 @@
-"""`fencepost topic apply`: topics, settings and access rules as a file says, all at once or not at all."""
+"""`fencepost topic apply`: topics, settings and access rules as a file describes them, all at once or not at all."""
 
 import sys
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fencepost.cli.connect import Broker, broker_options, fail, tell_json
+from fencepost.cli.connect import Broker, broker_options, fail, print_json
 from fencepost.cli.hints import hints_for
 from fencepost.cli.topic import plan_text
 from fencepost.client import ConfigError, KafkaError, RetriableError
@@ -20,7 +20,9 @@ STEPWISE_ONLY = (
     " and an error in between leaves a part done"
 )
 PERHAPS_DONE = "the plan may or may not be applied; apply it again with a longer --timeout (applied steps are skipped)"
-RULES_ASLEEP = "note: this broker stores access rules but does not enforce them yet: every client may do everything"
+RULES_NOT_ENFORCED = (
+    "note: this broker stores access rules but does not enforce them yet: every client may do everything"
+)
 
 
 @click.command(short_help="Bring topics, settings and access rules to the state of a file, all or none.")
@@ -64,7 +66,7 @@ def apply(file: Path, dry_run: bool, not_atomic: bool, broker: Broker) -> None:
       topic = "orders"                           # or group, transactional_id, cluster = true
       permission = "allow"                       # also: pattern = "prefixed", host = "10.0.0.7", state = "absent"
 
-    Apache Kafka has no such transaction: there it is refused, unless --not-atomic says that thing by thing will do.
+    Apache Kafka has no such transaction: there a plan needs --not-atomic, which makes one change after the other.
 
     \b
     Examples:
@@ -74,17 +76,17 @@ def apply(file: Path, dry_run: bool, not_atomic: bool, broker: Broker) -> None:
     """
     plan = _read(file)
 
-    done, errors, asleep = broker.ask(lambda admin: _apply(admin, plan, dry_run, atomic=not not_atomic))
+    done, errors, not_enforced = broker.ask(lambda admin: _apply(admin, plan, dry_run, atomic=not not_atomic))
     if errors:
         _refused(errors, broker.bootstrap, broker.as_json, dry_run)
     if broker.as_json:
-        tell_json(plan_text.applied_json(done, dry_run))
+        print_json(plan_text.applied_json(done, dry_run))
     else:
         click.echo(plan_text.applied_text(done, dry_run))
     if not done.atomic and not not_atomic:
         click.echo(f"note: {STEPWISE_ONLY}. Without --dry-run it takes --not-atomic.", err=True)
-    if asleep:
-        click.echo(RULES_ASLEEP, err=True)
+    if not_enforced:
+        click.echo(RULES_NOT_ENFORCED, err=True)
 
 
 def _read(file: Path) -> "ClusterPlan":
@@ -104,7 +106,7 @@ def _read(file: Path) -> "ClusterPlan":
 async def _apply(
     admin: "Admin", plan: "ClusterPlan", dry_run: bool, *, atomic: bool
 ) -> "tuple[Applied | None, Any, bool]":
-    """What was changed, or the errors that kept it from being; and whether its access rules are not enforced."""
+    """The changes or the errors, and whether the broker does not enforce the plan's access rules."""
     from fencepost.client.admin import ItemsFailedError
 
     try:
@@ -118,7 +120,7 @@ async def _apply(
             raise
         if not dry_run:
             raise KafkaError(
-                f"{STEPWISE_ONLY}.\n  If that will do: --not-atomic; what would change: --dry-run"
+                f"{STEPWISE_ONLY}.\n  To accept that: --not-atomic. To see the changes: --dry-run"
             ) from error
         return await _apply(admin, plan, dry_run, atomic=False)
     return done, None, bool(plan.acls) and done.atomic and not await _enforces(admin)
@@ -134,10 +136,10 @@ async def _enforces(admin: "Admin") -> bool:
 
 
 def _refused(some: Any, bootstrap: str, as_json: bool, dry_run: bool) -> None:
-    """Say of each thing why it cannot be, and what was done all the same; then end with exit code 1."""
+    """Print the reason for each refused thing, and the changes that were made; exit code 1."""
     changes = [change for step in some.results.values() for change in step]
     if as_json:
-        tell_json(plan_text.refused_json(some.errors, changes, dry_run))
+        print_json(plan_text.refused_json(some.errors, changes, dry_run))
     else:
         for subject, error in some.errors.items():
             message = str(error)
@@ -145,5 +147,5 @@ def _refused(some: Any, bootstrap: str, as_json: bool, dry_run: bool) -> None:
     hints = hints_for(some.errors.values(), bootstrap)
     if changes and not dry_run:
         click.echo(plan_text.changes_text(changes), err=True)
-        fail("the above was done, and then it was refused; mend the plan and apply it again", *hints)
+        fail("the changes above were made before the error; correct the plan and apply it again", *hints)
     fail("nothing was changed", *hints)

@@ -1,10 +1,10 @@
-"""`fencepost topic add-partitions` and `alter`: what may change about a topic that is there."""
+"""`fencepost topic add-partitions` and `alter`: changes of existing topics."""
 
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from fencepost.cli.connect import Broker, broker_options, fail_with, tell_json
+from fencepost.cli.connect import Broker, broker_options, fail_with, print_json
 from fencepost.cli.parameters import SETTING, Setting, as_mapping
 from fencepost.cli.plain_text import counted
 from fencepost.client import KafkaError
@@ -32,17 +32,17 @@ def add_partitions(name: str, total: int | None, more: int | None, dry_run: bool
       fencepost topic add-partitions orders --by 4
     """
     if (total is None) == (more is None):
-        raise click.UsageError("say how many, by exactly one of --to and --by")
+        raise click.UsageError("give exactly one of --to and --by")
 
-    async def talk(admin: "Admin") -> Any:
+    async def query(admin: "Admin") -> Any:
         before = len((await admin.describe_topics(name))[name].partitions)
         after = total if total is not None else before + (more or 0)
         await admin.create_partitions(name, after, validate_only=dry_run)
         return before, after
 
-    before, after = broker.ask(talk)
+    before, after = broker.ask(query)
     if broker.as_json:
-        tell_json({"topic": name, "before": before, "after": after, "dry_run": dry_run})
+        print_json({"topic": name, "before": before, "after": after, "dry_run": dry_run})
         return
     grown = "would grow" if dry_run else "grew"
     click.echo(f"Topic {name!r} {grown} from {before} to {counted(after, 'partition')}.")
@@ -69,15 +69,15 @@ def alter(
       fencepost topic alter orders --set retention.ms=86400000 --unset retention.bytes
       fencepost topic alter orders billing --set min.insync.replicas=2 --dry-run
     """
-    from fencepost.cli.setting_changes import tell_steps
+    from fencepost.cli.setting_changes import print_steps
 
     changes = {**as_mapping(settings), **dict.fromkeys(unset)}
     if not changes:
-        raise click.UsageError("say what to change, by --set NAME=VALUE or --unset NAME")
+        raise click.UsageError("give --set NAME=VALUE or --unset NAME")
     if len(changes) < len(settings) + len(unset):
         raise click.UsageError("each setting can be named only once")
 
-    async def talk(admin: "Admin") -> Any:
+    async def query(admin: "Admin") -> Any:
         from fencepost.cli.setting_changes import changed
 
         steps: list[Step] = []
@@ -90,8 +90,8 @@ def alter(
             return steps, error
         return steps, None
 
-    steps, error = broker.ask(talk)
-    tell_steps(steps, dry_run, broker.as_json)
+    steps, error = broker.ask(query)
+    print_steps(steps, dry_run, broker.as_json)
     if error is not None:
         fail_with(
             error, broker.bootstrap, f"the topics above {'would be' if dry_run else 'were'} changed, and no others"

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fencepost.cli.connect import Broker, broker_options, command_for, fail, fail_with, tell_json
+from fencepost.cli.connect import Broker, broker_options, command_for, fail, fail_with, print_json
 from fencepost.cli.hints import hints_for
 from fencepost.cli.parameters import SETTING, Setting, as_mapping
 from fencepost.cli.plain_text import counted
@@ -59,13 +59,13 @@ def list_command(pattern: str | None, internal: bool, broker: Broker) -> None:
       fencepost topic list 'orders-*' --json
     """
 
-    async def talk(admin: "Admin") -> Any:
+    async def query(admin: "Admin") -> Any:
         shown = [one for one in _matching(await admin.describe_topics(), pattern) if internal or not one.internal]
         return shown, await _sizes(admin, shown)
 
-    shown, sizes = broker.ask(talk)
+    shown, sizes = broker.ask(query)
     if broker.as_json:
-        tell_json([{**topic_text.summary_json(one), "size_bytes": sizes.get(one.name)} for one in shown])
+        print_json([{**topic_text.summary_json(one), "size_bytes": sizes.get(one.name)} for one in shown])
         return
     if shown:
         click.echo(topic_text.list_text(shown, sizes))
@@ -116,12 +116,12 @@ def describe_command(names: tuple[str, ...], ids: tuple[str, ...], broker: Broke
     """
     wanted = references(names, ids)
 
-    async def talk(admin: "Admin") -> Any:
+    async def query(admin: "Admin") -> Any:
         found = await admin.describe_topics(wanted)
         return [(one, await admin.describe_configs(topic=one.name)) for _, one in sorted(found.items())]
 
-    found = broker.ask(talk)
-    broker.tell(
+    found = broker.ask(query)
+    broker.print(
         [topic_text.describe_json(one, configs) for one, configs in found],
         "\n\n".join(topic_text.describe_text(one, configs, broker.bootstrap) for one, configs in found),
     )
@@ -173,7 +173,7 @@ def create_command(
     """
     configs = as_mapping(settings)
 
-    async def talk(admin: "Admin") -> Any:
+    async def query(admin: "Admin") -> Any:
         from fencepost.client.admin import ItemsFailedError, NewTopic
 
         wanted = [NewTopic(name, partitions or -1, replication_factor or -1, configs) for name in names]
@@ -182,7 +182,7 @@ def create_command(
         except ItemsFailedError as some:
             return some.results, some.errors
 
-    made, refused = broker.ask(talk)
+    made, refused = broker.ask(query)
     outcomes = [topic_text.creation(name, made.get(name), refused.get(name), if_not_exists) for name in names]
     _report(outcomes, "created", dry_run, broker.as_json, broker.bootstrap)
     if len(made) == 1 and not dry_run and not broker.as_json:
@@ -216,7 +216,7 @@ def delete_command(
     """
     wanted = references(names, ids)
 
-    async def talk(admin: "Admin") -> Any:
+    async def query(admin: "Admin") -> Any:
         from fencepost.client.admin import ItemsFailedError
 
         there: Mapping[str, TopicDescription] = {}
@@ -233,7 +233,7 @@ def delete_command(
                 refused |= some.errors
         return there, refused
 
-    there, refused = broker.ask(talk)
+    there, refused = broker.ask(query)
     outcomes = [topic_text.deletion(one, there, refused.get(one), if_exists) for one in wanted]
     _report(outcomes, "deleted", dry_run, broker.as_json, broker.bootstrap)
 
@@ -242,7 +242,7 @@ def _report(outcomes: "Sequence[Any]", done: str, dry_run: bool, as_json: bool, 
     """Print the outcome for each topic; exit code 1 if one was refused."""
     errors = [one.error for one in outcomes if one.error is not None]
     if as_json:
-        tell_json([topic_text.outcome_json(one, done, dry_run) for one in outcomes])
+        print_json([topic_text.outcome_json(one, done, dry_run) for one in outcomes])
     elif len(outcomes) > 1 or not errors:
         for one in outcomes:
             click.echo(topic_text.outcome_text(one, done, dry_run), err=one.error is not None)

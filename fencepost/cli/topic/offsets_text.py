@@ -1,4 +1,4 @@
-"""What `fencepost topic offsets` and `trim` print."""
+"""The output of `fencepost topic offsets` and `trim`."""
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 

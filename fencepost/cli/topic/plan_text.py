@@ -1,4 +1,4 @@
-"""What `fencepost topic apply` prints: what differs, line by line, as a diff has it."""
+"""The output of `fencepost topic apply`: the differences, line by line, as in a diff."""
 
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ def applied_text(done: "Applied", dry_run: bool) -> str:
 
 
 def changes_text(changes: "Iterable[PlannedChange]") -> str:
-    """`+`, `~` and `-` for what comes, changes and goes; a thing stands over its settings."""
+    """`+`, `~` and `-` for what is created, changed and deleted; each thing is above its settings."""
     things: dict[tuple[str, str], list[PlannedChange]] = {}
     for change in changes:
         things.setdefault((change.kind, change.name), []).append(change)
@@ -30,17 +30,17 @@ def changes_text(changes: "Iterable[PlannedChange]") -> str:
     for (kind, name), some in things.items():
         whole = next((one for one in some if _is_whole(one)), None)
         sign = "~" if whole is None else _SIGNS[whole.action]
-        lines.append(f"{sign} {kind} {cell(name or 'all')}{_much(whole)}")
+        lines.append(f"{sign} {kind} {cell(name or 'all')}{_partition_count(whole)}")
         lines += [f"{_SIGNS[one.action]}   {one.setting}: {_step(one)}" for one in some if one is not whole]
     return "\n".join(lines)
 
 
 def _is_whole(one: "PlannedChange") -> bool:
-    """Whether the thing itself comes or goes."""
+    """Whether the thing itself is created or deleted."""
     return one.action != "change" and one.setting in ("", "partitions")
 
 
-def _much(whole: "PlannedChange | None") -> str:
+def _partition_count(whole: "PlannedChange | None") -> str:
     if whole is None or not whole.setting:
         return ""
     count = whole.after if whole.action == "create" else whole.before
@@ -62,7 +62,7 @@ def applied_json(done: "Applied", dry_run: bool) -> dict[str, Any]:
 def refused_json(
     errors: "Mapping[str, KafkaError]", changes: "Iterable[PlannedChange]", dry_run: bool
 ) -> dict[str, Any]:
-    """What was refused, and what was done all the same, as an object."""
+    """The refused things and the changes that were made, as an object."""
     return {
         "changes": [one._asdict() for one in changes],
         "refused": [

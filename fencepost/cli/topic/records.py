@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fencepost.cli.connect import Broker, broker_options, fail, tell_json
+from fencepost.cli.connect import Broker, broker_options, fail, print_json
 from fencepost.cli.parameters import PLACE, DurationType, MomentType, Place
 from fencepost.cli.places import partitions_of
 from fencepost.cli.plain_text import now_ms
@@ -39,7 +39,7 @@ def offsets(places: tuple[Place, ...], moment: int | None, broker: Broker) -> No
       fencepost topic offsets orders:3 --at 2026-11-21T06:00:00
     """
 
-    async def talk(admin: "Admin") -> Any:
+    async def query(admin: "Admin") -> Any:
         wanted = await partitions_of(admin, places)
         first = await admin.list_offsets(wanted, at="earliest")
         stable = await admin.list_offsets(wanted)
@@ -47,8 +47,8 @@ def offsets(places: tuple[Place, ...], moment: int | None, broker: Broker) -> No
         late = {} if moment is None else await admin.list_offsets(wanted, at=moment, isolation="read_uncommitted")
         return [text.Extent(p, first[p].offset, stable[p].offset, end[p].offset, late.get(p)) for p in wanted]
 
-    found = broker.ask(talk)
-    broker.tell(
+    found = broker.ask(query)
+    broker.print(
         [text.extent_json(one, moment is not None) for one in found], text.extents_text(found, moment is not None)
     )
 
@@ -87,13 +87,13 @@ def trim(
     if len(ways) != 1:
         raise click.UsageError("give exactly one of --to, --all, --before and --older-than")
 
-    async def talk(admin: "Admin") -> Any:
+    async def query(admin: "Admin") -> Any:
         since = moment if age_ms is None else now_ms() - age_ms
         return await _trim(admin, await partitions_of(admin, places), offset, since, dry_run)
 
-    cuts = broker.ask(talk)
+    cuts = broker.ask(query)
     if broker.as_json:
-        tell_json([text.cut_json(cut, dry_run) for cut in cuts])
+        print_json([text.cut_json(cut, dry_run) for cut in cuts])
     else:
         click.echo(text.cuts_text(cuts))
         if dry_run:

@@ -1,4 +1,4 @@
-"""What `fencepost topic` prints: topics, their partitions, what became of them."""
+"""The output of `fencepost topic`: topics, their partitions, and the outcomes of changes."""
 
 from base64 import urlsafe_b64decode
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,7 +19,7 @@ ID_BYTES = 16
 
 
 class Outcome(NamedTuple):
-    """What became of one topic: what it is called, what there is to say of it, and why not."""
+    """The outcome for one topic: its name, a description, and the error if there is one."""
 
     name: str
     what: str
@@ -28,17 +28,17 @@ class Outcome(NamedTuple):
 
 
 def id_of(text: str) -> bytes:
-    """The id that such characters mean. Raises ValueError."""
+    """The topic id of this text. Raises ValueError."""
     try:
         found = urlsafe_b64decode(text + "=" * (-len(text) % 4))
     except ValueError:
         found = b""
     if len(found) != ID_BYTES:
-        raise ValueError(f"{text!r} is no topic id")
+        raise ValueError(f"{text!r} is not a topic id")
     return found
 
 
-# -- what is there
+# -- existing topics
 
 
 def _replicas(one: "TopicDescription") -> int:
@@ -76,7 +76,7 @@ def describe_text(one: "TopicDescription", configs: "Mapping[str, ConfigEntry]",
         ("id", shown_id(one.topic_id)),
         ("partitions", len(one.partitions)),
         ("replicas", _replicas(one)),
-        ("set on it", "; ".join(f"{e.name}={cell(e.value)}" for e in own) or "nothing: it is as the broker's settings"),
+        ("set on it", "; ".join(f"{e.name}={cell(e.value)}" for e in own) or "nothing: the broker's settings hold"),
     ]
     if one.internal:
         facts.append(("internal", "the broker's own"))
@@ -117,17 +117,17 @@ def _ids(brokers: "Sequence[int]") -> str:
     return ",".join(map(str, brokers))
 
 
-# -- what became of them
+# -- outcomes
 
 
 def creation(name: str, made: "CreatedTopic | None", error: "KafkaError | None", lenient: bool) -> Outcome:
     """The outcome of the creation of a topic."""
     if made is not None:
-        much = "" if made.partitions < 0 else f" with {counted(made.partitions, 'partition')}"
-        return Outcome(name, f"{cell(name)!r}{much}")
+        partitions = "" if made.partitions < 0 else f" with {counted(made.partitions, 'partition')}"
+        return Outcome(name, f"{cell(name)!r}{partitions}")
     assert error is not None
     if lenient and error.code is ErrorCode.TOPIC_ALREADY_EXISTS:
-        return Outcome(name, f"{cell(name)!r}: it is there already", skipped=True)
+        return Outcome(name, f"{cell(name)!r}: it exists already", skipped=True)
     return Outcome(name, f"{cell(name)!r}", error)
 
 
@@ -138,16 +138,16 @@ def deletion(
     shown = shown_id(ref) if isinstance(ref, bytes) else ref
     found = next((one for one in there.values() if ref in (one.name, one.topic_id)), None)
     name = shown if found is None else found.name
-    much = "" if found is None else f" with {counted(len(found.partitions), 'partition')}"
+    partitions = "" if found is None else f" with {counted(len(found.partitions), 'partition')}"
     if error is None:
-        return Outcome(name, f"{cell(name)!r}{much}")
+        return Outcome(name, f"{cell(name)!r}{partitions}")
     if lenient and error.code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID):
-        return Outcome(name, f"{cell(name)!r}: it is not there", skipped=True)
+        return Outcome(name, f"{cell(name)!r}: it does not exist", skipped=True)
     return Outcome(name, f"{cell(name)!r}", error)
 
 
 def outcome_text(one: Outcome, done: str, dry_run: bool) -> str:
-    """One topic's line; `done` is the participle of what was asked."""
+    """One topic's line; `done` is the participle of the command."""
     if one.error is not None:
         return f"Not {done}: {sentence(one.error)}"
     if one.skipped:

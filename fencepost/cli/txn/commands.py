@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fencepost.cli.connect import Broker, broker_options, tell_json
+from fencepost.cli.connect import Broker, broker_options, print_json
 from fencepost.cli.parameters import SecondsType
 from fencepost.cli.plain_text import counted, json_value, now_ms, table
 from fencepost.cli.txn.end import abort, hanging
@@ -27,7 +27,7 @@ class PlaceType(click.ParamType):  # type: ignore[type-arg]
 
         topic, colon, number = str(value).rpartition(":")
         if not colon or not topic or not (number.isascii() and number.isdigit()):
-            self.fail(f"{value!r} is no partition; write it as TOPIC:PARTITION, for example orders:3", param, ctx)
+            self.fail(f"{value!r} is not a partition; write it as TOPIC:PARTITION, for example orders:3", param, ctx)
         return TopicPartition(topic, int(number))
 
 
@@ -81,16 +81,16 @@ def list_command(
     """
     from fencepost.cli.txn import text as txn_text
 
-    async def talk(admin: "Admin") -> Any:
+    async def query(admin: "Admin") -> Any:
         found = await admin.list_transactions(
             states=states, producer_ids=producer_ids, running_longer_than=seconds, pattern=pattern
         )
         began = {one.transactional_id: one.started for one in await described(admin, found)}
         return found, began
 
-    found, began = broker.ask(talk)
+    found, began = broker.ask(query)
     if broker.as_json:
-        tell_json([{**json_value(one), "started": json_value(began.get(one.transactional_id))} for one in found])
+        print_json([{**json_value(one), "started": json_value(began.get(one.transactional_id))} for one in found])
         return
     if found:
         rows = [(*one, txn_text.open_for(began.get(one.transactional_id), now_ms())) for one in found]
@@ -108,11 +108,11 @@ def describe_command(transactional_id: str, broker: Broker) -> None:
     """
     from fencepost.cli.txn import text as txn_text
 
-    async def talk(admin: "Admin") -> Any:
+    async def query(admin: "Admin") -> Any:
         return (await admin.describe_transactions(transactional_id))[transactional_id]
 
-    found = broker.ask(talk)
-    broker.tell(json_value(found), txn_text.describe_text(found, now_ms()))
+    found = broker.ask(query)
+    broker.print(json_value(found), txn_text.describe_text(found, now_ms()))
 
 
 @txn.command("producers")
@@ -130,13 +130,13 @@ def producers_command(partition: "TopicPartition", only_open: bool, broker: Brok
     from fencepost.client.admin.client import parts_of
     from fencepost.client.admin.why import check_exists
 
-    async def talk(admin: "Admin") -> Any:
+    async def query(admin: "Admin") -> Any:
         await check_exists(parts_of(admin), partition)
         return (await admin.describe_producers(partition))[partition]
 
-    found = broker.ask(talk)
+    found = broker.ask(query)
     found = [producer for producer in found if not only_open or producer.transaction_start_offset is not None]
-    broker.tell(json_value(sorted(found)), txn_text.producers_text(found, now_ms()))
+    broker.print(json_value(sorted(found)), txn_text.producers_text(found, now_ms()))
 
 
 @txn.command("why")
@@ -156,7 +156,7 @@ def why_command(partition: "TopicPartition", broker: Broker) -> None:
     from fencepost.cli.txn import text as txn_text
 
     found = broker.ask(lambda admin: admin.describe_last_stable_offset(partition))
-    broker.tell(json_value(found), txn_text.why_text(found, now_ms(), broker.bootstrap))
+    broker.print(json_value(found), txn_text.why_text(found, now_ms(), broker.bootstrap))
 
 
 for command in (abort, hanging, watch):

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fencepost.cli.connect import Broker, broker_options, command_for, fail, tell_json
+from fencepost.cli.connect import Broker, broker_options, command_for, fail, print_json
 from fencepost.cli.parameters import SecondsType
 from fencepost.cli.plain_text import age, json_value, now_ms, places, table
 from fencepost.client import KafkaError
@@ -14,7 +14,7 @@ from fencepost.protocol.topics import TopicPartition
 if TYPE_CHECKING:
     from fencepost.client.admin import Admin
 
-LIVES = "refused: its producer is alive, or the transaction has ended"
+NOT_HANGING = "refused: its producer is alive, or the transaction has ended"
 
 
 @click.command()
@@ -39,7 +39,7 @@ def abort(transactional_id: str, dry_run: bool, even_two_phase: bool, broker: Br
     """
     from fencepost.client.admin.why import NO_TIMEOUT_MS
 
-    async def talk(admin: "Admin") -> Any:
+    async def query(admin: "Admin") -> Any:
         found = (await admin.describe_transactions(transactional_id))[transactional_id]
         if found.state != "Ongoing":
             return found, None
@@ -47,14 +47,14 @@ def abort(transactional_id: str, dry_run: bool, even_two_phase: bool, broker: Br
             return found, None
         return found, await admin.fence_producers(transactional_id)
 
-    found, fenced = broker.ask(talk)
+    found, fenced = broker.ask(query)
     if found.state == "Ongoing" and found.timeout_ms == NO_TIMEOUT_MS and not even_two_phase:
         fail(
             f"{transactional_id!r} is part of a two-phase commit: its program must come back and complete it.",
             "If the outside database has NOT committed its half: --even-two-phase",
         )
     if broker.as_json:
-        tell_json({"before": json_value(found), "aborted": fenced is not None, "dry_run": dry_run})
+        print_json({"before": json_value(found), "aborted": fenced is not None, "dry_run": dry_run})
         return
     if found.state in ("PrepareCommit", "PrepareAbort"):
         how = "committed" if found.state == "PrepareCommit" else "aborted"
@@ -87,7 +87,7 @@ def hanging(topic: str | None, partition: int | None, seconds: float | None, rep
     """Find hanging transactions, and with --repair abort them.
 
     A transaction hangs when a partition holds it open, it is older than any transaction may get, and its coordinator
-    does not know it, or not with this partition. It holds read_committed consumers back for ever. A fencepost broker
+    does not know it, or not with this partition. It holds read_committed consumers back without end. A fencepost broker
     looks for hanging transactions (transaction.hanging.check.interval.ms) and reports them in its log.
 
     A fencepost broker checks again when it writes the marker, and rejects the request if a coordinator owns the
@@ -96,7 +96,7 @@ def hanging(topic: str | None, partition: int | None, seconds: float | None, rep
     if partition is not None and topic is None:
         raise click.UsageError("--partition needs --topic")
 
-    async def talk(admin: "Admin") -> Any:
+    async def query(admin: "Admin") -> Any:
         places = await _places(admin, topic, partition)
         found = await admin.find_hanging_transactions(places, older_than=seconds)
         return (
@@ -104,9 +104,9 @@ def hanging(topic: str | None, partition: int | None, seconds: float | None, rep
             [await _repair(admin, one, seconds) for one in found] if repair else [None] * len(found),
         )
 
-    found, refused = broker.ask(talk)
+    found, refused = broker.ask(query)
     if broker.as_json:
-        tell_json(
+        print_json(
             [
                 {**json_value(one), "aborted": repair and error is None, "refused": error}
                 for one, error in zip(found, refused, strict=True)
@@ -140,11 +140,11 @@ async def _repair(admin: "Admin", one: Any, seconds: float | None) -> str | None
     """Abort one if it still hangs; returns the reason if it was rejected, otherwise None."""
     try:
         if one not in await admin.find_hanging_transactions([one.partition], older_than=seconds):
-            return LIVES
+            return NOT_HANGING
         await admin.abort_transaction(one.partition, one.producer)
     except KafkaError as error:
         if error.code is ErrorCode.INVALID_TXN_STATE:
-            return LIVES
+            return NOT_HANGING
         return str(error)
     return None
 

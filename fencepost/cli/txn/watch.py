@@ -54,7 +54,7 @@ def watch(interval: float, count: int | None, limit: int, broker: Broker) -> Non
     """
     import trio
 
-    async def talk(admin: "Admin") -> None:
+    async def query(admin: "Admin") -> None:
         looks = 0
         while True:
             view = await look(admin, limit)
@@ -64,7 +64,7 @@ def watch(interval: float, count: int | None, limit: int, broker: Broker) -> Non
                 return
             await trio.sleep(interval)
 
-    broker.ask(talk)
+    broker.ask(query)
 
 
 async def look(admin: "Admin", limit: int) -> View:

@@ -87,13 +87,13 @@ def test_leaders_are_elected_and_nothing_moves(broker: BrokerProcess) -> None:
     assert "2 partitions led by the preferred replica already" in cluster(broker, "elect-leaders", "led").stdout
     assert told(broker, "elect-leaders", "led:1") == [{"partition": "led:1", "elected": False, "refused": None}]
     assert told(broker, "reassignments") == []
-    assert cluster(broker, "reassignments").stderr == "0 partitions on the move\n"
+    assert cluster(broker, "reassignments").stderr == "0 partitions being reassigned\n"
 
 
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("elect-leaders",), "or say --all"),
+        (("elect-leaders",), "or use --all"),
         (("log-dirs", "--by-topic", "--by-partition"), "exclude each other"),
         (("set-feature", "transaction.version", "-1"), "No such option"),
     ],

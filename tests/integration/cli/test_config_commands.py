@@ -183,7 +183,7 @@ def test_a_setting_says_where_it_comes_from_when_nothing_stands_behind_it(broker
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("set", "topic", "t"), "say what to set"),
+        (("set", "topic", "t"), "name the settings to change"),
         (("set", "topic", "t", "a=1", "--append", "a=2"), "named only once"),
         (("get", "broker", "one"), "give an id, or `broker all` for all brokers"),
         (("get", "planet", "x"), "'topic', 'broker', 'group'"),

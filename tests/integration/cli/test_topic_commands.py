@@ -66,7 +66,7 @@ def test_one_refused_topic_does_not_keep_the_others_from_being_made(broker: Brok
     assert "--if-not-exists accepts it" in made.stderr
     assert told(broker, "describe", "beside")
     again = topic(broker, "create", "there-already", "--if-not-exists", "-p", "7")
-    assert (again.exit_code, again.stdout) == (0, "Unchanged: topic 'there-already': it is there already.\n")
+    assert (again.exit_code, again.stdout) == (0, "Unchanged: topic 'there-already': it exists already.\n")
 
 
 def test_an_error_is_one_sentence(broker: BrokerProcess) -> None:
@@ -185,7 +185,9 @@ def test_delete_by_id_never_takes_a_new_topic_of_the_name(broker: BrokerProcess)
     assert (late.exit_code, "UNKNOWN_TOPIC_ID" in late.stderr) == (1, True)
     assert topic(broker, "delete", "--id", first["topic_id"], "--if-exists").exit_code == 0
     assert len(told(broker, "describe", "renewed")[0]["partitions"]) == 2
-    assert topic(broker, "delete", "nowhere", "--if-exists").stdout == "Unchanged: topic 'nowhere': it is not there.\n"
+    assert (
+        topic(broker, "delete", "nowhere", "--if-exists").stdout == "Unchanged: topic 'nowhere': it does not exist.\n"
+    )
 
 
 def test_offsets_show_where_partitions_begin_and_end_and_what_is_held_back(broker: BrokerProcess, wire: Wire) -> None:
@@ -243,8 +245,8 @@ def test_trim_drops_what_is_old_and_nothing_else(broker: BrokerProcess, wire: Wi
         (("create", "t", "--set", "a=1", "--set", "a=2"), "a is given twice"),
         (("trim", "t"), "exactly one of --to, --all, --before and --older-than"),
         (("trim", "t", "--all", "--to", "3"), "exactly one of"),
-        (("describe", "--id", "short"), "is no topic id"),
-        (("describe", "--id", "-0xkD3nQSGmvTAAxPcXQAA", "--id", "-"), "'-' is no topic id"),
+        (("describe", "--id", "short"), "is not a topic id"),
+        (("describe", "--id", "-0xkD3nQSGmvTAAxPcXQAA", "--id", "-"), "'-' is not a topic id"),
         (("delete",), "name a topic, or give --id ID"),
         (("offsets", "t:x"), "write TOPIC or TOPIC:PARTITION"),
     ],

@@ -34,5 +34,5 @@ def test_a_duration_is_taken(words: str, parameter: str, unit: int) -> None:
     assert [parsed(one) for one in ("1d", "2w", "1w1d", "1h30m", "PT2H")] == [DAY, 14 * DAY, 8 * DAY, 5400, 7200]
     if unit == 1:
         assert [parsed(one) for one in ("90", "0.5")] == [90, 0.5]
-    with pytest.raises(click.BadParameter, match="is no duration"):
+    with pytest.raises(click.BadParameter, match="is not a duration"):
         parsed("soon")
