@@ -20,7 +20,7 @@ from tests.architecture.project_files import ROOT
 from tests.conftest import StartBroker
 from tests.kit.broker_process import BrokerProcess
 from tests.kit.connections import Connections
-from tests.kit.postgres_server import PostgresServer, find_binaries
+from tests.kit.postgres_server import PostgresServer, postgres_or_skip
 from tests.kit.two_phase_worker import TOPIC, connector
 from tests.kit.wire import committed_values
 
@@ -81,15 +81,7 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Databas
     if request.param == "sqlite":
         yield SqliteFile(tmp_path / "payments.db")
         return
-    binaries = find_binaries()
-    if binaries is None:
-        pytest.skip(
-            "no PostgreSQL: initdb is neither on the PATH nor in /usr/lib/postgresql (apt-get install postgresql)"
-        )
-    pytest.importorskip(
-        "psycopg", reason="psycopg finds no libpq: install PostgreSQL's client library", exc_type=ImportError
-    )
-    with PostgresServer(binaries) as server:
+    with postgres_or_skip() as server:
         yield Postgres(server)
 
 

@@ -1,8 +1,11 @@
 """Runs the programs of examples/ as processes, and counts what they wrote."""
 
 import os
+import re
+import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -40,6 +43,32 @@ def run(example: str, *arguments: str) -> tuple[int, str]:
     with start(example, *arguments) as process:
         out, error = process.communicate(timeout=200)
     return process.returncode, out + error
+
+
+def kill_at_work(example: str, *arguments: str) -> None:
+    """Start it, and kill it a moment after it reported its second transaction."""
+    with start(example, *arguments) as process:
+        assert process.stdout is not None
+        for _ in range(2):
+            line = process.stdout.readline()
+            assert re.match(r"[a-z ]+ \d+ [a-z]+\n", line), line
+        time.sleep(0.002)  # so that the kill falls anywhere in a transaction; it is right wherever it falls
+        process.kill()
+        assert process.wait(100) == -signal.SIGKILL, "it was over before it was killed"
+
+
+def killed_and_run_again(
+    example: str, topic: str, says: str, address: str, *more: str
+) -> Counter[tuple[bytes | None, bytes | None]]:
+    """What it wrote to its topic in both lives; raises AssertionError where the second does not end as it says."""
+    kill_at_work(example, address, *more)
+    part = values(address, topic).total()
+    code, out = run(example, address, *more)
+    assert code == 0, out
+    assert re.search(says + r"\Z", out), out
+    whole = values(address, topic)
+    assert 0 < part < whole.total(), "the kill fell into the work"
+    return whole
 
 
 def values(address: str, topic: str) -> Counter[tuple[bytes | None, bytes | None]]:

@@ -12,6 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import pytest
+
 START_SECONDS_MAX = 100.0
 USER = "postgres"
 UNPRIVILEGED = ("postgres", "nobody")
@@ -126,3 +128,16 @@ def _exists(user: str) -> bool:
     except KeyError:
         return False
     return True
+
+
+def postgres_or_skip() -> PostgresServer:
+    """A server to enter; skips the test where PostgreSQL or its client library is missing."""
+    binaries = find_binaries()
+    if binaries is None:
+        pytest.skip(
+            "no PostgreSQL: initdb is neither on the PATH nor in /usr/lib/postgresql (apt-get install postgresql)"
+        )
+    pytest.importorskip(
+        "psycopg", reason="psycopg finds no libpq: install PostgreSQL's client library", exc_type=ImportError
+    )
+    return PostgresServer(binaries)

@@ -1,10 +1,8 @@
 """The programs of a page each in examples/, as processes: run, killed in the middle, and run on a broken topic."""
 
 import re
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,8 +11,8 @@ import pytest
 from fencepost.sync import Client
 from tests.architecture.project_files import ROOT
 from tests.kit.broker_process import BrokerProcess
-from tests.kit.example_programs import SURVIVORS, run, send, start, values
-from tests.kit.postgres_server import PostgresServer, find_binaries
+from tests.kit.example_programs import SURVIVORS, kill_at_work, killed_and_run_again, run, send, values
+from tests.kit.postgres_server import postgres_or_skip
 
 
 @pytest.fixture(scope="module")
@@ -23,27 +21,9 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
         yield process
 
 
-def kill_at_work(example: str, *arguments: str) -> None:
-    """Start it, and kill it a moment after it reported its second transaction."""
-    with start(example, *arguments) as process:
-        assert process.stdout is not None
-        for _ in range(2):
-            line = process.stdout.readline()
-            assert re.match(r"[a-z ]+ \d+ [a-z]+\n", line), line
-        time.sleep(0.002)  # so that the kill falls anywhere in a transaction; it is right wherever it falls
-        process.kill()
-        assert process.wait(100) == -signal.SIGKILL, "it was over before it was killed"
-
-
 def assert_survives_a_kill(example: str, address: str, *more: str) -> None:
     topic, says = SURVIVORS[example]
-    kill_at_work(example, address, *more)
-    part = values(address, topic).total()
-    code, out = run(example, address, *more)
-    assert code == 0, out
-    assert re.search(says + r"\Z", out), out
-    whole = values(address, topic)
-    assert 0 < part < whole.total(), "the kill fell into the work"
+    whole = killed_and_run_again(example, topic, says, address, *more)
 
     # One record twice, as a program without transactions would leave it after a kill: the program's own check fails.
     send(address, topic, next(iter(whole)))
@@ -59,15 +39,7 @@ def test_a_program_that_is_killed_finishes_when_it_runs_again(broker: BrokerProc
 
 
 def test_the_outbox_is_published_once_whoever_is_killed(broker: BrokerProcess) -> None:
-    binaries = find_binaries()
-    if binaries is None:
-        pytest.skip(
-            "no PostgreSQL: initdb is neither on the PATH nor in /usr/lib/postgresql (apt-get install postgresql)"
-        )
-    pytest.importorskip(
-        "psycopg", reason="psycopg finds no libpq: install PostgreSQL's client library", exc_type=ImportError
-    )
-    with PostgresServer(binaries) as server:
+    with postgres_or_skip() as server:
         assert_survives_a_kill("outbox", broker.address, server.conninfo)
 
 
