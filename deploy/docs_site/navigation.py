@@ -10,6 +10,7 @@ GUIDES: list[dict[str, Any]] = [
         "Use it": [
             {"Client": "client.md"},
             {"Example programs": "examples.md"},
+            {"Beside other clients": "comparison.md"},
             {"Schema registry": "schema-registry.md"},
             {"Spark": "spark.md"},
             {"Test your code": "testing.md"},

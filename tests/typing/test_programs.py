@@ -14,6 +14,8 @@ ROOT = Path(__file__).resolve().parents[2]
 UNTYPED = {"arrow_table.py"}
 """Examples about pyarrow, which has no types."""
 EXAMPLES = sorted(path for path in (ROOT / "examples").glob("*.py") if path.name not in UNTYPED)
+COMPARED = sorted((ROOT / "examples/compare").glob("*.py"))
+"""Programs with other clients, for mypy alone: pyright refuses what these clients' documents tell users to write."""
 PROGRAMS = [*sorted((ROOT / "tests/typing/programs").glob("*.py")), *EXAMPLES]
 Lines = set[tuple[str, int]]
 
@@ -30,7 +32,14 @@ def refused_lines() -> Lines:
 
 def reported_by_mypy(folder: Path) -> tuple[Lines, str]:
     """What mypy reports with --strict, with the cache of `make check`."""
-    words = ["--strict", "--output", "json", "--cache-dir", str(ROOT / ".mypy_cache"), *map(str, PROGRAMS)]
+    words = [
+        "--strict",
+        "--output",
+        "json",
+        "--cache-dir",
+        str(ROOT / ".mypy_cache"),
+        *map(str, [*PROGRAMS, *COMPARED]),
+    ]
     run = subprocess.run([sys.executable, "-m", "mypy", *words], cwd=ROOT, capture_output=True, text=True, check=False)
     assert run.returncode in (0, 1), run.stdout + run.stderr
     found = [json.loads(line) for line in run.stdout.splitlines() if line.startswith("{")]

@@ -1,0 +1,1 @@
+"""The example programs of docs/comparison.md, written with other clients."""
