@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         TransactionTooLargeError,
         TwoPhaseProducer,
         WholeTransaction,
+        WouldBlockError,
     )
     from fencepost.protocol.compression import Compression
     from fencepost.protocol.errors import ErrorCode
@@ -95,6 +96,7 @@ __all__ = [
     "TransactionalProducerOptions",
     "TwoPhaseProducer",
     "WholeTransaction",
+    "WouldBlockError",
     "__version__",
 ]
 

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from fencepost.client.errors import KafkaError as KafkaError
     from fencepost.client.errors import OutcomeUnknownError as OutcomeUnknownError
     from fencepost.client.errors import RetriableError as RetriableError
+    from fencepost.client.errors import WouldBlockError as WouldBlockError
     from fencepost.client.group.subscription import Subscription as Subscription
     from fencepost.client.group.subscription import Topics as Topics
     from fencepost.client.keywords import BlockingConsumerOptions as BlockingConsumerOptions
@@ -126,6 +127,7 @@ _HOME = {
     "TwoPhaseProducer": "transactions.two_phase",
     "WholeTransaction": "consumer.whole_transaction",
     "WholeTransactions": "consumer.whole_transactions",
+    "WouldBlockError": "errors",
 }
 
 __all__ = sorted(_HOME)

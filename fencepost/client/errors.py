@@ -47,6 +47,10 @@ class RetriableError(KafkaError):
     """The same call may succeed later. The library has already retried until its deadline ended."""
 
 
+class WouldBlockError(RetriableError):
+    """A call that never waits would have to: its message says for what, and which call waits for it."""
+
+
 class DeliveryError(RetriableError):
     """A record's batch was given up before anybody acknowledged it, mostly because `delivery_timeout` was over.
 

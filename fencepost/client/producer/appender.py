@@ -10,7 +10,7 @@ import anyio.lowlevel
 from fencepost.client.config import ProducerConfig
 from fencepost.client.core.partitioner import StickyPartition
 from fencepost.client.core.partitions import PartitionInfo, by_partition
-from fencepost.client.errors import KafkaError, RetriableError
+from fencepost.client.errors import KafkaError, RetriableError, WouldBlockError
 from fencepost.client.network.cluster import Cluster
 from fencepost.client.producer.accumulator import HEADER_BYTES, RECORD_OVERHEAD, Accumulator, Batch, NewRecord
 from fencepost.client.producer.metrics import ProducerMetrics
@@ -25,6 +25,7 @@ BATCH_LINGER_S = 0.005
 _FAIRNESS = 64
 _CHUNK = 256
 _LARGEST_OVERHEAD = 100
+_INSTEAD = "Call `submit`, which waits for it, or send this record later"
 
 
 class Appender:
@@ -118,15 +119,21 @@ class Appender:
         timestamp_ms: int | None,
         linger_s: float,
     ) -> Batch:
-        """`enqueue` without waiting. Raises anyio.WouldBlock where that would wait."""
+        """`enqueue` without waiting. Raises WouldBlockError where that would wait."""
         self._cluster.check_loop()
         self.refuse_if_broken()
         if self._serializer.would_wait(topic, value, key, headers):
-            raise anyio.WouldBlock
+            raise WouldBlockError(f"a serializer has to look something up for topic {topic!r} first. {_INSTEAD}")
         record = self._serializer.record(topic, value, key, headers, timestamp_ms)
         batch = self._put(topic, record, partition, linger_s)
         if batch is None:
-            raise anyio.WouldBlock
+            if self._find_route(topic) is None:
+                raise WouldBlockError(f"the partitions of topic {topic!r} are not known yet. {_INSTEAD}")
+            used, limit = self._memory.used, self._memory.limit
+            raise WouldBlockError(
+                f"no room in the buffer for a record of topic {topic!r}: {used} of {limit} bytes (buffer_memory) are in"
+                f" use. {_INSTEAD}"
+            )
         return batch
 
     async def enqueue_many(

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import anyio
 
-from fencepost.client.errors import KafkaError
+from fencepost.client.errors import KafkaError, WouldBlockError
 from fencepost.client.producer.accumulator import Batch
 
 _MAX_ERRORS = 100
@@ -59,9 +59,9 @@ class Delivery:
         return self.result()
 
     def result(self) -> RecordMetadata:
-        """The same, once `done`; before, anyio.WouldBlock is raised."""
+        """The same, once `done`; before, WouldBlockError is raised."""
         if not self._batch.done.is_set():
-            raise anyio.WouldBlock
+            raise WouldBlockError(f"a record for {self._batch.queue.partition} is not acknowledged yet. Call `wait`")
         if not self._asked:
             self._asked = True
             self._tracker.asked(self._batch)

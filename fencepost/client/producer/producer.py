@@ -166,7 +166,7 @@ class Producer(Generic[K, V]):
         headers: Headers = (),
         timestamp_ms: int | None = None,
     ) -> Delivery:
-        """`submit` without waiting at all: raises anyio.WouldBlock where that would wait, and the record is not in."""
+        """`submit` without waiting at all: raises WouldBlockError where that would wait, and the record is not in."""
         batch = self._appender.put_nowait(topic, value, key, partition, headers, timestamp_ms, self._linger_s)
         return Delivery(batch, len(batch.records) - 1, self._unattended)
 
@@ -249,7 +249,7 @@ class ProducerBatch(Generic[K, V]):
         headers: Headers = (),
         timestamp_ms: int | None = None,
     ) -> None:
-        """Hand in one record, or raise anyio.WouldBlock where `send` would wait."""
+        """Hand in one record, or raise WouldBlockError where `send` would wait."""
         batch = self._appender.put_nowait(topic, value, key, partition, headers, timestamp_ms, self._linger_s)
         self._tracker.follow(batch)
 
