@@ -15,7 +15,7 @@ from fencepost.client.core.consumer_member import (
     DesiredSubscription,
     HeartbeatResult,
 )
-from fencepost.client.core.group_steps import Deal, Fail, GiveUp, Join, Resolve, Stay, Sync, Take
+from fencepost.client.core.group_steps import Assign, CountPartitions, Fail, Join, Resolve, Revoke, Stay, Sync
 from fencepost.coordinator.group import commands
 from fencepost.coordinator.group.commands import MemberName
 from fencepost.coordinator.group.config import GroupConfig
@@ -96,7 +96,7 @@ class Player:
         """Heartbeats, for ever."""
         raise NotImplementedError
 
-    async def do(self, step: Join | Deal | Sync | Resolve) -> None:
+    async def do(self, step: Join | CountPartitions | Sync | Resolve) -> None:
         """What only members of this protocol do."""
         raise NotImplementedError
 
@@ -104,15 +104,15 @@ class Player:
         machine = self.machine
         await self.awake()
         match machine.step():
-            case GiveUp() as step:
+            case Revoke() as step:
                 await trio.sleep(self.stage.random.choice([0.0, 0.1, 2.0]))
                 await self.awake()
                 if machine.step() == step:  # meanwhile it may have been lost
                     self.put_down(step)
-                    machine.given_up(step.partitions, lost=step.lost)
-            case Take() as step:
+                    machine.revoked(step.partitions, lost=step.lost)
+            case Assign() as step:
                 self.take(step)
-                machine.taken(step.partitions)
+                machine.assigned(step.partitions)
             case Fail() as step:
                 self.failed = step
             case Stay():
@@ -120,14 +120,14 @@ class Player:
             case step:
                 await self.do(step)
 
-    def put_down(self, step: GiveUp) -> None:
+    def put_down(self, step: Revoke) -> None:
         """What the machine says goes."""
         assert step.partitions <= self.owned
         self.owned -= step.partitions
         self.asleep = self.asleep and not step.lost
         self.stage.moves.append((self.name, "lost" if step.lost else "gave up", step.partitions))
 
-    def take(self, step: Take) -> None:
+    def take(self, step: Assign) -> None:
         """What the machine says comes."""
         assert not step.partitions & self.owned
         self.owned |= step.partitions
@@ -172,12 +172,12 @@ class ClassicPlayer(Player):
         super().__init__(stage, name, topics, instance_id)
         self.machine: ClassicMember = ClassicMember(strategies(offered), topics, instance_id)
 
-    async def do(self, step: Join | Deal | Sync | Resolve) -> None:
+    async def do(self, step: Join | CountPartitions | Sync | Resolve) -> None:
         match step:
             case Join():
                 await self._join(step)
-            case Deal(topics):
-                self.machine.dealt({name: 3 for name in topics if name in self.stage.topics.names})
+            case CountPartitions(topics):
+                self.machine.counted({name: 3 for name in topics if name in self.stage.topics.names})
             case Sync():
                 await self._sync(step)
             case unexpected:
@@ -234,7 +234,7 @@ class ClassicPlayer(Player):
             generation = machine.generation
             code = self.stage.service.classic.heartbeat("g", machine.member_id, self.instance_id, generation)
             if not self.loses():
-                machine.heard(generation, code)
+                machine.responded(generation, code)
                 if code not in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION):
                     self.asleep = False
                 self.wake.set()
@@ -263,7 +263,7 @@ class ConsumerPlayer(Player):
             uuid.UUID(int=stage.random.getrandbits(128)).hex, desired, instance_id
         )
 
-    async def do(self, step: Join | Deal | Sync | Resolve) -> None:
+    async def do(self, step: Join | CountPartitions | Sync | Resolve) -> None:
         assert isinstance(step, Resolve), step
         self.machine.named({one: one.rstrip(b"\0").decode() for one in step.topic_ids})
 
@@ -318,7 +318,7 @@ class ConsumerPlayer(Player):
     async def leave(self) -> None:
         """Go in order."""
         self.scope.cancel()
-        bye = self.machine.goodbye()
+        bye = self.machine.leave_heartbeat()
         if bye is not None:
             await self.stage.service.consumers.heartbeat(self._request(bye))
 

@@ -1,6 +1,6 @@
 """The client's machine against the coordinator's: lost, late and doubled messages, reloads, a rival (rows T7, T16).
 
-What the client is told is what happened: committed if and only if told so, never two outcomes, nothing left open.
+The client returns what happened: committed if and only if it returned so, never two outcomes, nothing left open.
 """
 
 import pytest
@@ -13,7 +13,7 @@ from fencepost.client.core.txn_machine import step
 from fencepost.client.core.txn_state import (
     NO_PRODUCER,
     Answer,
-    Anything,
+    AnyEvent,
     AskEnd,
     AskInit,
     Begin,
@@ -21,7 +21,7 @@ from fencepost.client.core.txn_state import (
     NoAnswer,
     Outcome,
     Phase,
-    Told,
+    StepResult,
     TxnState,
 )
 from fencepost.coordinator.txn import commands as coordinator
@@ -52,23 +52,23 @@ class Conversation(RuleBasedStateMachine):
         self.added: set[TopicPartition] = set()
         self.spoilt = False
         self.written = 0
-        self.told: dict[str, bool] = {}
+        self.result: dict[str, bool] = {}
         self.fenced = False
         self.do(Event.OPEN)
         self.calm()
 
     # The client
 
-    def do(self, event: Anything) -> None:
+    def do(self, event: AnyEvent) -> None:
         self.client, then = step(self.client, event)
         if isinstance(then, AskInit | AskEnd):
             self.asking = then
-        elif isinstance(then, Told):
+        elif isinstance(then, StepResult):
             self.asking = None
             self.hear(then)
 
-    def hear(self, told: Told) -> None:
-        match told.outcome:
+    def hear(self, result: StepResult) -> None:
+        match result.outcome:
             case Outcome.COMMITTED:
                 self.settle(True)
             case Outcome.ABORTED | Outcome.EXPIRED:
@@ -81,14 +81,14 @@ class Conversation(RuleBasedStateMachine):
             case Outcome.UNKNOWN:
                 assert self.client.phase in (Phase.UNKNOWN, Phase.BROKEN), "what nobody can answer any more"
             case Outcome.FORBIDDEN | Outcome.FATAL:
-                raise AssertionError(f"{told} without a reason")
+                raise AssertionError(f"{result} without a reason")
             case Outcome.READY | Outcome.FAILED:
                 pass
 
     def settle(self, committed: bool) -> None:
         for value in self.values:
-            assert value not in self.told, "told twice"
-            self.told[value] = committed
+            assert value not in self.result, "result twice"
+            self.result[value] = committed
         self.values = []
 
     @precondition(lambda self: self.client.phase is Phase.READY)
@@ -112,7 +112,7 @@ class Conversation(RuleBasedStateMachine):
         if fate in ("late", "twice"):
             self.late.append(write)
         if fate != "ok":
-            self.do(Event.DOUBTED)
+            self.do(Event.UNANSWERED)
         code = self.broker.write(write) if fate in ("ok", "unheard", "twice") else NONE
         self.spoilt |= fate in ("lost", "late", "unheard") or code is not NONE
 
@@ -122,7 +122,7 @@ class Conversation(RuleBasedStateMachine):
         if fate in ("late", "twice"):
             self.late.append((self.client.producer, place))
         if fate != "ok":
-            self.do(Event.DOUBTED)
+            self.do(Event.UNANSWERED)
         if fate in ("lost", "late"):
             return
         code = self.broker.add(self.client.producer, place, 0)
@@ -253,11 +253,11 @@ class Conversation(RuleBasedStateMachine):
 
     @invariant()
     def what_was_told_is_what_happened(self) -> None:
-        for value, committed in getattr(self, "told", {}).items():
+        for value, committed in getattr(self, "result", {}).items():
             if committed:
-                assert self.broker.decided.get(value) is True, f"{value} was told to be committed"
+                assert self.broker.decided.get(value) is True, f"{value} was returned as committed"
             else:
-                assert self.broker.decided.get(value) is not True, f"{value} was told to be aborted"
+                assert self.broker.decided.get(value) is not True, f"{value} was returned as aborted"
 
     @invariant()
     def nothing_is_open_where_a_transaction_may_begin(self) -> None:

@@ -134,7 +134,7 @@ class ProducerMachine(RuleBasedStateMachine):
                 parts = [Batch(batch.partition, batch.ids[:middle]), Batch(batch.partition, batch.ids[middle:])]
                 queue.replace(batch, parts)
             case Verdict.REFUSED:
-                self.fail(batch, may_be_written=batch.doubtful)
+                self.fail(batch, may_be_written=batch.may_be_written)
             case Verdict.AGAIN | Verdict.GONE:
                 pass
 
@@ -166,7 +166,7 @@ class ProducerMachine(RuleBasedStateMachine):
         batches = [batch for batch in queue.unresolved() if not batch.given_up]
         if batches:
             batch = min(batches, key=lambda one: one.ids[0])
-            self.fail(batch, may_be_written=batch.doubtful or batch in queue.in_flight)
+            self.fail(batch, may_be_written=batch.may_be_written or batch in queue.in_flight)
             queue.give_up(batch)
         elif queue.waiting:
             self.fail(queue.waiting.popleft(), may_be_written=False)

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fencepost.client.core.whole import PLAIN, Assembler, Piece, Place, Unit
-from fencepost.client.core.whole_notes import read_note, write_note
+from fencepost.client.core.offset_metadata import decode_metadata, encode_metadata
+from fencepost.client.core.transaction_assembler import PLAIN, Assembler, Piece, Place, Unit
 from fencepost.protocol.topics import TopicPartition
 from tests.kit.examples import examples
 
@@ -117,7 +117,7 @@ class Reader:
         self.given: list[Unit] = []
         for partition in PARTITIONS:
             place = self.committed.get(partition)
-            self.assembler.start(partition, place.offset if place else 0, place.note if place else None)
+            self.assembler.start(partition, place.offset if place else 0, place.metadata if place else None)
 
     def read(self, partition: TopicPartition, count: int) -> None:
         log = self.cluster.logs[partition]
@@ -250,5 +250,7 @@ def test_tv1_in_one_partition_gives_each_transaction_alone(script: Script) -> No
 )
 def test_notes_are_read_as_they_were_written(offset: int, ahead: dict[int, int], cuts: set[int]) -> None:
     given = {owner: offset + more for owner, more in ahead.items()}
-    assert read_note(offset, write_note(offset, given, cuts)) == (given, cuts)
-    assert read_note(offset, None) is read_note(offset, "") is read_note(offset, "fencepost/1 x") is None
+    assert decode_metadata(offset, encode_metadata(offset, given, cuts)) == (given, cuts)
+    assert (
+        decode_metadata(offset, None) is decode_metadata(offset, "") is decode_metadata(offset, "fencepost/1 x") is None
+    )

@@ -13,7 +13,7 @@ from fencepost.client.core.consumer_member import (
     DesiredSubscription,
     HeartbeatResult,
 )
-from fencepost.client.core.group_steps import Deal, Fail, GiveUp, Join, Resolve, Stay, Step, Sync, Take
+from fencepost.client.core.group_steps import Assign, CountPartitions, Fail, Join, Resolve, Revoke, Stay, Step, Sync
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import api13_leave_group as m13
 from fencepost.protocol.messages import api68_consumer_group_heartbeat as m68
@@ -59,7 +59,7 @@ class Machine:
 
     def _owes(self) -> bool:
         """Whether it still has something that it was told to give up."""
-        return isinstance(self._machine.step(), GiveUp)
+        return isinstance(self._machine.step(), Revoke)
 
     async def run(self) -> None:
         """Be a member until cancelled or shut out for good."""
@@ -77,15 +77,15 @@ class Machine:
 
     async def _take_step(self, step: Step) -> None:
         match step:
-            case GiveUp(partitions, lost=True):
+            case Revoke(partitions, lost=True):
                 self.worker.lost(partitions)
-                self._machine.given_up(partitions, lost=True)
-            case GiveUp(partitions):
+                self._machine.revoked(partitions, lost=True)
+            case Revoke(partitions):
                 if await self.worker.give_up(partitions, lambda: self._machine.step() == step):
-                    self._machine.given_up(partitions)
-            case Take(partitions):
+                    self._machine.revoked(partitions)
+            case Assign(partitions):
                 self.worker.took(partitions)
-                self._machine.taken(partitions)
+                self._machine.assigned(partitions)
             case Fail():
                 self.failed = step
             case Stay():
@@ -205,7 +205,7 @@ class ConsumerMachine(Machine):
         )
 
     def _goodbye(self) -> tuple[int, Any] | None:
-        bye = self._machine.goodbye()
+        bye = self._machine.leave_heartbeat()
         return None if bye is None else (self._version, self._request(bye))
 
     def change_wish(self) -> None:
@@ -230,8 +230,8 @@ class ClassicMachine(Machine):
         match step:
             case Join():
                 await self._join(step)
-            case Deal(topics):
-                self._machine.dealt({name: self._world.sizes[name] for name in topics})
+            case CountPartitions(topics):
+                self._machine.counted({name: self._world.sizes[name] for name in topics})
             case Sync():
                 await self._sync(step)
             case _:
@@ -280,7 +280,7 @@ class ClassicMachine(Machine):
         if answer is None:
             return
         code, is_late = ErrorCode(answer.error_code), machine.generation != generation
-        machine.heard(generation, code)
+        machine.responded(generation, code)
         self._wake.set()
         if is_late:
             return  # it has joined again since it asked: what the answer says of the former generation is nothing new

@@ -67,7 +67,7 @@ class ArrowBatches(AsyncIterator[pa.RecordBatch]):
         reader = self._reader
         await reader.done_with_last()
         while True:
-            await reader.group.let_act()
+            await reader.group.wait_for_revocation()
             found = self._next_ready()
             if found is not None:
                 # From here on nothing waits, so that a cancelled read has either moved the position or not.

@@ -229,7 +229,7 @@ class Fetcher:
         return bool(paused)
 
     async def _resolve(self) -> None:
-        """Fresh metadata where it is due, and a position for every partition that has none or a doubtful one."""
+        """Fresh metadata where it is due, and a position for every partition that has none or one to validate."""
         retries = self._cluster.policy.loop("finding the consumer's partitions")
         try:
             while True:

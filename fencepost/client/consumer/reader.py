@@ -78,7 +78,7 @@ class Reader(Generic[K, V]):
         while True:
             await self.wait_available(1)
             await anyio.lowlevel.checkpoint()
-            await self.group.let_act()
+            await self.group.wait_for_revocation()
             self.progress.check()
             for state in self.in_turn():
                 try:
@@ -106,7 +106,7 @@ class Reader(Generic[K, V]):
                     await self.wait_available(limit)
             await self.unpack_ahead(limit, self.order())
             await anyio.lowlevel.checkpoint()
-            await self.group.let_act()
+            await self.group.wait_for_revocation()
             self.progress.check()
             runs = self.take(limit, self.in_turn())
             if runs:
@@ -146,7 +146,7 @@ class Reader(Generic[K, V]):
         self.rest()
         self.fetcher.ends = None
         self.progress.gave_one = False
-        await self.group.let_act()
+        await self.group.wait_for_revocation()
         if self.config.enable_auto_commit:
             await self.committer.commit_if_due()
         if self.progress.tracks_handled:
@@ -166,11 +166,11 @@ class Reader(Generic[K, V]):
             if state is not None and self.in_a_row < self.config.max_poll_records:
                 if not state.at_hand():
                     await self.unpack_ahead(1, [state])
-                await self.group.let_act()
+                await self.group.wait_for_revocation()
                 record = self._one_of(state)
             if record is None:
                 await self.unpack_ahead(1, self.order())
-                await self.group.let_act()
+                await self.group.wait_for_revocation()
                 state, record = self._one_of_another()
             if state is not None and record is not None:
                 self.in_a_row += 1

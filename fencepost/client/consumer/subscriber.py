@@ -238,11 +238,11 @@ class Subscriber:
     def at_rest(self) -> bool:
         return self._progress.resting
 
-    def sign_of_life(self) -> object:
+    def activity(self) -> object:
         progress = self._progress
         return None if progress.waits else (progress.requests, self._fetcher.metrics.records_consumed)
 
-    async def give_up(self, partitions: frozenset[TopicPartition], *, lost: bool) -> None:
+    async def revoke_partitions(self, partitions: frozenset[TopicPartition], *, lost: bool) -> None:
         if lost:
             self._progress.lost = not self._progress.resting
             self._committer.note_loss(partitions)
@@ -258,7 +258,7 @@ class Subscriber:
         self._committer.note_loss(partitions)
         self._put_down(partitions)
 
-    async def take(self, partitions: frozenset[TopicPartition]) -> None:
+    async def assign_partitions(self, partitions: frozenset[TopicPartition]) -> None:
         """These partitions come: tell the program, which may seek, and read them."""
         new = {partition: self._fetcher.new_state(partition) for partition in sorted(partitions)}
         for state in new.values():

@@ -33,7 +33,7 @@ class BatchesToEnd(AsyncIterator[ConsumerBatch[K, V]]):
             await self._find_ends()
             await reader.unpack_ahead(self._limit, self._unfinished(reader.order()))
             await anyio.lowlevel.checkpoint()
-            await reader.group.let_act()
+            await reader.group.wait_for_revocation()
             reader.progress.check()
             if reader.fetcher.states.keys() - self._ends.keys():
                 continue  # the group has brought partitions meanwhile

@@ -1,9 +1,9 @@
 """Reads whole transactions: each committed one of the assigned partitions as one unit, never a part of it.
 
-How units are put together, and what cannot be known from the logs, stands in `core.whole`. Markers decide, whatever
-the isolation level is: it only says how early records come. With read_committed they come once nobody's older
-transaction is open below them; with read_uncommitted at once, so a transaction is given as soon as its own markers are
-there, and what is still undecided is held meanwhile.
+`core.transaction_assembler` says how units are assembled, and what the logs do not show. Markers decide, at any
+isolation level; the level only decides when records arrive. With read_committed they arrive once no older transaction
+is open below them. With read_uncommitted they arrive at once: the reader gives a transaction as soon as its own markers
+have arrived, and holds the records of open ones meanwhile.
 """
 
 import logging
@@ -21,9 +21,9 @@ from fencepost.client.consumer.reader import Reader
 from fencepost.client.consumer.spill import Full, Spill
 from fencepost.client.consumer.whole_transaction import WholeTransaction
 from fencepost.client.core.group_types import CommittedOffset
+from fencepost.client.core.offset_metadata import METADATA_BYTES_MAX
 from fencepost.client.core.rewind_points import UnitRewindPoint
-from fencepost.client.core.whole import Assembler, Piece, Place, Unit
-from fencepost.client.core.whole_notes import MOST_NOTE_BYTES
+from fencepost.client.core.transaction_assembler import Assembler, Piece, Place, Unit
 from fencepost.client.errors import ConfigError, KafkaError
 from fencepost.client.key_value import K, V
 from fencepost.client.network.cluster import Cluster
@@ -98,7 +98,7 @@ class UnitReader(Generic[K, V]):
             if reader.lookups:
                 await self._look_up()
             await anyio.lowlevel.checkpoint()
-            await reader.group.let_act()
+            await reader.group.wait_for_revocation()
             reader.progress.check()
             if self._has_changed():
                 continue
@@ -178,7 +178,7 @@ class UnitReader(Generic[K, V]):
         start = starts[0] if starts else state.position
         assert start is not None
         safe = self._base.safe.get(partition)
-        note = safe.note if safe is not None and safe.offset == start else None
+        note = safe.metadata if safe is not None and safe.offset == start else None
         if note is None and self._reader.has_group:
             asked = self._reader.group.fetch_committed
             found = await self._policy.run(lambda: asked([partition]), what="committed offsets")
@@ -332,15 +332,15 @@ class UnitReader(Generic[K, V]):
         self._offer = UnitRewindPoint({**self._base.safe, **self._offered})
         found = {}
         for partition, place in self._offered.items():
-            if len(place.note) > MOST_NOTE_BYTES:
+            if len(place.metadata) > METADATA_BYTES_MAX:
                 raise KafkaError(
-                    f"{partition}: too many transactions have ended while one from offset {place.offset} is open. The"
-                    f" note on them has {len(place.note)} bytes, over {MOST_NOTE_BYTES}: commit when that one ends",
+                    f"{partition}: too many transactions ended after the open one at offset {place.offset}: the offset"
+                    f" metadata has {len(place.metadata)} bytes, over {METADATA_BYTES_MAX}. Commit once it has ended",
                     code=ErrorCode.OFFSET_METADATA_TOO_LARGE,
                 )
             state = self._known[partition][0]
             if place != self._saved.get(partition) and self._states().get(partition) is state:
-                found[partition] = CommittedOffset(place.offset, state.leader_epoch, place.note)
+                found[partition] = CommittedOffset(place.offset, state.leader_epoch, place.metadata)
         return found | self._sought()
 
     def _sought(self) -> dict[TopicPartition, CommittedOffset]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Generic
 
 from fencepost.client.consumer.consumed import ConsumerRecord
-from fencepost.client.core.whole import PLAIN, Piece, Unit
+from fencepost.client.core.transaction_assembler import PLAIN, Piece, Unit
 from fencepost.client.key_value import K, V
 from fencepost.protocol.topics import TopicPartition
 

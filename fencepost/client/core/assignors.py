@@ -1,7 +1,7 @@
-"""Who of a classic group reads which partition: range, roundrobin, sticky and cooperative-sticky, by Kafka's names.
+"""The assignors of classic groups: range, roundrobin, sticky and cooperative-sticky, by Kafka's names.
 
-An assignor is chosen by the coordinator among those that every member offers, and is run by the member that leads. All
-of them are functions of what the members say: whoever leads deals out the same.
+The coordinator chooses an assignor that every member offers, and the leading member runs it. All of them are functions
+of the members' subscriptions, so every leader would compute the same assignment.
 """
 
 import struct
@@ -26,11 +26,11 @@ _INT = struct.Struct(">i")
 
 
 def assign_range(members: Sequence[Member], counts: Mapping[str, int]) -> Assignment:
-    """Per topic, neighbouring partitions go to each member; the first members get one more where it does not divide."""
+    """Per topic, each member gets neighbouring partitions; the first members get one more if there is a remainder."""
     assigned: Assignment = {member.member_id: [] for member in members}
-    circle = sorted(members, key=lambda member: member.order)
+    ordered = sorted(members, key=lambda member: member.order)
     for topic in sorted(counts):
-        readers = [member for member in circle if topic in member.topics]
+        readers = [member for member in ordered if topic in member.topics]
         start = 0
         for place, member in enumerate(readers):
             size = counts[topic] // len(readers) + (1 if place < counts[topic] % len(readers) else 0)
@@ -40,33 +40,33 @@ def assign_range(members: Sequence[Member], counts: Mapping[str, int]) -> Assign
 
 
 def assign_roundrobin(members: Sequence[Member], counts: Mapping[str, int]) -> Assignment:
-    """All partitions in a row are dealt one by one to the members who want their topic."""
+    """Assign all partitions in order, one by one, to the members that subscribe to their topic."""
     assigned: Assignment = {member.member_id: [] for member in members}
-    circle = sorted(members, key=lambda member: member.order)
-    turn = 0
+    ordered = sorted(members, key=lambda member: member.order)
+    at = 0
     for topic in sorted(counts):
-        if not any(topic in member.topics for member in circle):
+        if not any(topic in member.topics for member in ordered):
             continue
         for partition in range(counts[topic]):
-            while topic not in circle[turn % len(circle)].topics:
-                turn += 1
-            assigned[circle[turn % len(circle)].member_id].append(TopicPartition(topic, partition))
-            turn += 1
+            while topic not in ordered[at % len(ordered)].topics:
+                at += 1
+            assigned[ordered[at % len(ordered)].member_id].append(TopicPartition(topic, partition))
+            at += 1
     return assigned
 
 
 def assign_cooperative(members: Sequence[Member], counts: Mapping[str, int]) -> Assignment:
-    """As `sticky`, but what changes hands is given to nobody until its owner has let go of it (KIP-429).
+    """As `sticky`, but a partition that moves stays unassigned until its owner has revoked it (KIP-429).
 
-    Its owner sees that it lost something, gives it up and joins again: the second round deals it out.
+    Its owner loses it in the new assignment, revokes it and joins again: the second rebalance assigns it.
     """
     assigned = sticky.assign(members, counts)
-    claims: dict[TopicPartition, set[str]] = {}
+    owners: dict[TopicPartition, set[str]] = {}
     for member in members:
         for partition in member.owned:
-            claims.setdefault(partition, set()).add(member.member_id)
+            owners.setdefault(partition, set()).add(member.member_id)
     return {
-        member_id: [p for p in partitions if p not in claims or member_id in claims[p]]
+        member_id: [p for p in partitions if p not in owners or member_id in owners[p]]
         for member_id, partitions in assigned.items()
     }
 
@@ -76,20 +76,20 @@ def _nothing(owned: Collection[TopicPartition], generation: int) -> bytes | None
 
 
 def _sticky_data(owned: Collection[TopicPartition], generation: int) -> bytes | None:
-    """StickyAssignorUserData v1. What it names is given up already; it only tells what would be good to have again."""
+    """StickyAssignorUserData v1. Its partitions are revoked already; it says which ones the member prefers."""
     return encode_partitions(sorted(owned)) + _INT.pack(generation)
 
 
 def _cooperative_data(owned: Collection[TopicPartition], generation: int) -> bytes | None:
-    """The generation, for leaders that know only version 1 of the subscription."""
+    """The generation, for leaders that know only version 1 of the subscription format."""
     return _INT.pack(generation)
 
 
 @dataclass(frozen=True, slots=True)
 class Assignor:
-    """One strategy: how it deals, what a member adds to its subscription for it, and whether members may go on reading.
+    """One strategy: its function, a member's user data for it, and whether members keep reading during a rebalance.
 
-    `cooperative`: members keep what they have while the group rebalances, and give up only what was dealt to others.
+    `cooperative`: members keep their partitions during a rebalance, and revoke only those assigned to others.
     """
 
     name: str
@@ -98,7 +98,7 @@ class Assignor:
     cooperative: bool = False
 
     def member(self, member_id: str, instance_id: str | None, subscription: Subscription) -> Member:
-        """The member as this assignor sees it. Raises KafkaError where its data cannot be read."""
+        """The member as input of this assignor. Raises KafkaError if its user data cannot be read."""
         owned: Collection[TopicPartition] = ()
         generation = UNKNOWN_GENERATION
         data = subscription.user_data
@@ -133,7 +133,7 @@ _JAVA_NAMES = {
 
 
 def strategy_names(written: Any) -> tuple[str, ...]:
-    """An option's value: names in a list or with commas, Java's class names too. Raises ValueError."""
+    """An option's value: names in a list or separated by commas, Java's class names too. Raises ValueError."""
     parts = written.split(",") if isinstance(written, str) else written
     short = [str(part).strip().rpartition(".")[2] for part in parts]
     try:
@@ -153,9 +153,9 @@ def strategies(names: Sequence[str]) -> tuple[Assignor, ...]:
 
 
 def is_cooperative(offered: Sequence[Assignor]) -> bool:
-    """Whether members may keep partitions while they join: only if every strategy that could be chosen lets them.
+    """Whether members may keep partitions while they join: only if every offered strategy is cooperative.
 
-    That is Kafka's way up from eager: first all members offer [cooperative-sticky, range], still giving everything up,
-    and once there is none without cooperative-sticky, each drops range (KIP-429).
+    That is Kafka's upgrade path from eager: first all members offer [cooperative-sticky, range], still eager,
+    and once all of them offer cooperative-sticky, each drops range (KIP-429).
     """
     return all(assignor.cooperative for assignor in offered)

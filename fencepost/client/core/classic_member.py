@@ -1,11 +1,11 @@
-"""A member of a classic group as a machine: `step` says what comes next, the other calls say what became of it.
+"""The state machine of a classic group member: `step` returns the next step, the other calls report its result.
 
-OUT ---Join answered---> JOINED ---(Deal)---Sync answered---> MEMBER ---rebalance, new topics---> OUT, same member id
- ^                                                              |
- '----- UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION: all is lost -----'
+OUT ---Join answered---> JOINED ---(count)---Sync answered---> MEMBER ---rebalance, new topics---> OUT, same member id
+ ^                                                               |
+ '-- UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION: partitions are lost -'
 
-An eager member gives everything up before it joins. A cooperative one (KIP-429) joins with all it has and reads on; it
-gives up what the new assignment takes from it, and joins once more so that this can be dealt to others.
+An eager member revokes all its partitions before it joins. A cooperative one (KIP-429) joins with all of them and keeps
+reading; it revokes those that the new assignment takes away, and joins again so that others can get them.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -20,7 +20,7 @@ from fencepost.client.core.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
-from fencepost.client.core.group_steps import EXPELLED, STAY, Deal, Fail, GiveUp, Join, Step, Sync, Take
+from fencepost.client.core.group_steps import EXPELLED, STAY, Assign, CountPartitions, Fail, Join, Revoke, Step, Sync
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 
@@ -28,7 +28,7 @@ NO_GENERATION = -1
 
 
 class JoinedMember(NamedTuple):
-    """One member as JoinGroup's answer tells the leader."""
+    """One member in the JoinGroup response to the leader."""
 
     member_id: str
     instance_id: str | None
@@ -36,7 +36,7 @@ class JoinedMember(NamedTuple):
 
 
 class Joined(NamedTuple):
-    """What JoinGroup answered; `members` only for the leader, who may be told to skip the assignment (KIP-814)."""
+    """The response to JoinGroup; `members` only for the leader, which may have to skip the assignment (KIP-814)."""
 
     code: ErrorCode
     member_id: str = ""
@@ -49,13 +49,13 @@ class Joined(NamedTuple):
 
 class _Phase(Enum):
     OUT = "out"
-    DEALING = "dealing"
+    COUNTING = "dealing"
     SYNCING = "syncing"
     MEMBER = "member"
 
 
 class ClassicMember:
-    """One member of one group. `owned` is what it reads, `generation` under which it commits."""
+    """One member of one group. `owned` are the partitions that it reads, `generation` the one it commits under."""
 
     def __init__(self, offered: Sequence[Assignor], topics: Collection[str], instance_id: str | None = None) -> None:
         self.instance_id = instance_id
@@ -84,36 +84,36 @@ class ClassicMember:
 
     @property
     def sends_heartbeats(self) -> bool:
-        """Whether heartbeats are due: from Join's answer on, until the next Join is on its way."""
+        """Whether heartbeats are due: from the response to Join until the next Join is sent."""
         return self._phase is not _Phase.OUT and self._failure is None
 
     @property
     def is_joining(self) -> bool:
-        """It waits for its place in the next generation, and for the partitions that it gets there."""
+        """It waits for the next generation, and for its partitions there."""
         return self._phase is not _Phase.MEMBER and self._failure is None
 
     @property
     def watched(self) -> frozenset[str]:
-        """For a leader, the topics of the whole group: when their partitions change, it has to deal again."""
+        """For a leader, the topics of the whole group: it rebalances when their partitions change."""
         return self._group_topics if self.leads else frozenset()
 
     @property
     def has_lost(self) -> bool:
-        """It still has partitions that may be somebody else's."""
+        """It still has partitions that another member may own by now."""
         return self._lost and bool(self.owned)
 
-    # -- what comes next
+    # -- the next step
 
     def step(self) -> Step:
-        """What to do now. The same until it is said what became of it, or something else happens."""
+        """The next step. The same until its result is reported or another event comes."""
         if self._lost:
             if self.owned:
-                return GiveUp(frozenset(self.owned), lost=True)
+                return Revoke(frozenset(self.owned), lost=True)
             self._lost = False
         if self._failure is not None:
             return self._failure
-        if self._phase is _Phase.DEALING:
-            return Deal(tuple(sorted(self._group_topics)))
+        if self._phase is _Phase.COUNTING:
+            return CountPartitions(tuple(sorted(self._group_topics)))
         if self._phase is _Phase.SYNCING:
             return Sync(self.member_id, self.generation, self.strategy, self._assignments)
         if self._assigned is not None:
@@ -124,16 +124,16 @@ class ClassicMember:
 
     def _towards(self, assigned: frozenset[TopicPartition]) -> Step:
         if gone := self.owned - assigned:
-            return GiveUp(frozenset(gone))
+            return Revoke(frozenset(gone))
         if new := assigned - self.owned:
-            return Take(frozenset(new))
+            return Assign(frozenset(new))
         self._assigned = None
         return self.step()
 
     def _prepare_join(self) -> Step:
         gone = {p for p in self.owned if p.topic not in self.topics} if self.cooperative else self.owned
         if gone:
-            return GiveUp(frozenset(gone))
+            return Revoke(frozenset(gone))
         self._phase = _Phase.OUT
         self._rejoin = False
         self._asked_for = self.topics
@@ -156,10 +156,10 @@ class ClassicMember:
             for assignor in self._offered
         )
 
-    # -- what became of it
+    # -- results
 
     def joined(self, answer: Joined) -> None:
-        """JoinGroup was answered. A request that was lost is simply sent again.
+        """The response to JoinGroup came. A request without a response is sent again.
 
         Raises KafkaError where another member's subscription cannot be read.
         """
@@ -175,7 +175,7 @@ class ClassicMember:
             self._assignments, self._skip = (), answer.skip_assignment
             self._members = [(one, decode_subscription(one.metadata)) for one in answer.members if self.leads]
             self._group_topics = self._asked_for.union(*(wanted.topics for _, wanted in self._members))
-            self._phase = _Phase.DEALING if self.leads else _Phase.SYNCING
+            self._phase = _Phase.COUNTING if self.leads else _Phase.SYNCING
         elif code is ErrorCode.MEMBER_ID_REQUIRED:
             self.member_id = answer.member_id
         elif code in EXPELLED:
@@ -183,23 +183,23 @@ class ClassicMember:
         elif code is not ErrorCode.REBALANCE_IN_PROGRESS and not code.retriable:
             self._fail(code, "JoinGroup")
 
-    def dealt(self, counts: Mapping[str, int]) -> None:
-        """How many partitions the group's topics have (those that exist).
+    def counted(self, counts: Mapping[str, int]) -> None:
+        """The partition counts of the group's topics (those that exist).
 
         Raises KafkaError where a member's data for the assignor cannot be read.
         """
-        if self._phase is not _Phase.DEALING:
+        if self._phase is not _Phase.COUNTING:
             return
         self._counts = dict(counts)
         if not self._skip:
             assignor = ASSIGNORS[self.strategy]
             members = [assignor.member(one.member_id, one.instance_id, wanted) for one, wanted in self._members]
-            dealt = assignor.assign(members, self._counts)
-            self._assignments = tuple((name, encode_assignment(partitions)) for name, partitions in dealt.items())
+            assignments = assignor.assign(members, self._counts)
+            self._assignments = tuple((name, encode_assignment(partitions)) for name, partitions in assignments.items())
         self._phase = _Phase.SYNCING
 
     def synced(self, generation: int, code: ErrorCode, assignment: bytes = b"") -> None:
-        """SyncGroup of that generation was answered. Raises KafkaError where the assignment cannot be read."""
+        """The response to SyncGroup of that generation came. Raises KafkaError if the assignment cannot be read."""
         if self._phase is not _Phase.SYNCING or generation != self.generation:
             return
         if code is ErrorCode.NONE:
@@ -220,11 +220,11 @@ class ClassicMember:
 
     @property
     def is_rejoining(self) -> bool:
-        """A member of one generation on its way into the next, where the group may be already."""
+        """It is joining the next generation, in which the group may be already."""
         return self._phase is _Phase.OUT and self.generation != NO_GENERATION
 
-    def heard(self, generation: int, code: ErrorCode, api: str = "Heartbeat") -> None:
-        """A heartbeat or a commit of that generation was answered; what came too late says nothing any more."""
+    def responded(self, generation: int, code: ErrorCode, api: str = "Heartbeat") -> None:
+        """A heartbeat or a commit of that generation got `code`; a response of an older generation is ignored."""
         if generation != self.generation or self._phase is _Phase.OUT or code is ErrorCode.NONE:
             return
         if code is ErrorCode.REBALANCE_IN_PROGRESS:
@@ -235,35 +235,35 @@ class ClassicMember:
         elif not code.retriable:
             self._fail(code, api)
 
-    def given_up(self, partitions: Collection[TopicPartition], *, lost: bool = False) -> None:
-        """These are not read any more."""
+    def revoked(self, partitions: Collection[TopicPartition], *, lost: bool = False) -> None:
+        """The consumer reads these partitions no longer."""
         if not lost and not self.cooperative:
             self._had = frozenset(self.owned)
         self.owned -= set(partitions)
         if self._lost and not self.owned:
             self._lost = False
 
-    def taken(self, partitions: Collection[TopicPartition]) -> None:
+    def assigned(self, partitions: Collection[TopicPartition]) -> None:
         self.owned |= set(partitions)
 
-    # -- what the program and the cluster bring
+    # -- events of the program and of the cluster
 
     def subscribe(self, topics: Collection[str]) -> None:
         if frozenset(topics) != self.topics:
             self.topics = frozenset(topics)
             self.rejoin("it wants other topics")
 
-    def looked(self, counts: Mapping[str, int]) -> None:
-        """A leader has looked at `watched`: it deals again if there are other partitions than those it dealt."""
+    def topics_counted(self, counts: Mapping[str, int]) -> None:
+        """The partition counts of `watched`: a leader rebalances if they have changed."""
         if self.leads and self._phase is _Phase.MEMBER and dict(counts) != self._counts:
             self.rejoin("the topics have other partitions")
 
     def rejoin(self, reason: str) -> None:
-        """Join again as soon as may be."""
+        """Join again as soon as possible."""
         self._rejoin, self._reason = True, reason
 
     def expelled(self, reason: str) -> None:
-        """The member has left, or counts as gone: whatever it had is lost, and it would come back as a new one."""
+        """The member has left or was removed: its partitions are lost, and it would join as a new member."""
         self._expelled(ErrorCode.UNKNOWN_MEMBER_ID)
         self._reason = reason
 

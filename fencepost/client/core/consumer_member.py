@@ -1,14 +1,14 @@
-"""A member of a KIP-848 group as a machine: the broker assigns, the member reconciles and says what it has.
+"""The state machine of a KIP-848 group member: the broker assigns, the member reconciles and reports what it owns.
 
-Epoch 0 joins, -1 leaves, -2 leaves for a while (static members). A new target is reached in this order: give up what is
-not in it, tell the broker, take what is new, tell the broker. So nothing is ever read by two.
+Epoch 0 joins, -1 leaves, -2 leaves temporarily (static members). The member reaches a new target in this order: revoke
+what is not in it, report that, add what is new, report that. So no two members ever read one partition.
 """
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from fencepost.client.core.group_steps import STAY, Fail, GiveUp, Resolve, Step, Take
+from fencepost.client.core.group_steps import STAY, Assign, Fail, Resolve, Revoke, Step
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 
@@ -20,13 +20,13 @@ _FENCED = frozenset(
         ErrorCode.GROUP_ID_NOT_FOUND,
     }
 )
-Place = tuple[bytes, int]
-"""A topic id and a partition: a topic that is made anew under its old name is another one."""
+TopicIdPartition = tuple[bytes, int]
+"""A topic id and a partition: a topic that is created again under its old name has another id."""
 
 
 @dataclass(frozen=True, slots=True)
 class DesiredSubscription:
-    """What the program wants: topics by name, topics by RE2 pattern, which assignor of the broker."""
+    """The program's subscription: topics by name, topics by RE2 pattern, and the broker's assignor."""
 
     topics: tuple[str, ...] = ()
     pattern: str | None = None
@@ -35,90 +35,90 @@ class DesiredSubscription:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerHeartbeat:
-    """One ConsumerGroupHeartbeat; None means that nothing changed since the last answer."""
+    """One ConsumerGroupHeartbeat; None means no change since the last response."""
 
     member_id: str
     epoch: int
     desired: DesiredSubscription | None = None
-    owned: frozenset[Place] | None = None
+    owned: frozenset[TopicIdPartition] | None = None
 
     @property
     def is_full(self) -> bool:
-        """It says everything, the rebalance timeout as well."""
+        """It has every field, the rebalance timeout as well."""
         return self.desired is not None and self.owned is not None
 
 
 class HeartbeatResult(NamedTuple):
-    """What it was answered; `assignment` None where it has not changed."""
+    """The response to a heartbeat; `assignment` is None if it has not changed."""
 
     code: ErrorCode
     member_id: str | None = None
     epoch: int = JOIN
-    assignment: frozenset[Place] | None = None
+    assignment: frozenset[TopicIdPartition] | None = None
 
 
 class ConsumerMember:
-    """One member of one group; `member_id` is its own choice, or empty where the broker is to choose (version 0)."""
+    """One member of one group; it chooses `member_id`, or leaves it empty for the broker to choose (version 0)."""
 
     def __init__(self, member_id: str, desired: DesiredSubscription, instance_id: str | None = None) -> None:
         self.member_id = member_id
         self.instance_id = instance_id
         self.epoch = JOIN
         self.desired = desired
-        self.waits_for_place = False
-        """The static place is held by a predecessor that did not leave: until its session is over."""
-        self._owned: dict[Place, TopicPartition] = {}
-        self._target: frozenset[Place] | None = None
+        self.waits_for_instance_id = False
+        """A predecessor with the same group_instance_id did not leave: wait until its session is over."""
+        self._owned: dict[TopicIdPartition, TopicPartition] = {}
+        self._target: frozenset[TopicIdPartition] | None = None
         self._names: dict[bytes, str] = {}
         self._lost = False
         self._failure: Fail | None = None
-        self._said_desired: DesiredSubscription | None = None
-        self._said_owned: frozenset[Place] | None = None
+        self._sent_desired: DesiredSubscription | None = None
+        self._sent_owned: frozenset[TopicIdPartition] | None = None
 
     @property
     def owned(self) -> set[TopicPartition]:
-        """What it reads."""
+        """The partitions that it reads."""
         return set(self._owned.values())
 
     @property
     def sends_heartbeats(self) -> bool:
-        """Whether heartbeats may go out: what is lost has to be put down before it joins again."""
+        """Whether heartbeats may be sent: lost partitions must be revoked before the member joins again."""
         return self._failure is None and not self.has_lost
 
     @property
     def heartbeat_is_due(self) -> bool:
-        """Something is to be said at once: a place in the group is wanted, partitions or the desired have changed."""
-        if not self.sends_heartbeats or self.waits_for_place:
+        """A heartbeat must be sent at once: to join, or because partitions or the subscription have changed."""
+        if not self.sends_heartbeats or self.waits_for_instance_id:
             return False
-        return self.epoch == JOIN or self._said_desired != self.desired or self._said_owned != frozenset(self._owned)
+        return self.epoch == JOIN or self._sent_desired != self.desired or self._sent_owned != frozenset(self._owned)
 
     @property
     def has_lost(self) -> bool:
-        """It still has partitions that may be somebody else's."""
+        """It still has partitions that another member may own by now."""
         return self._lost and bool(self._owned)
 
-    # -- what comes next
+    # -- the next step
 
     def step(self) -> Step:
-        """What to do now with partitions. The same until it is said what became of it."""
+        """The next step with partitions. The same until its result is reported."""
         if self._lost:
             if self._owned:
-                return GiveUp(frozenset(self._owned.values()), lost=True)
+                return Revoke(frozenset(self._owned.values()), lost=True)
             self._lost = False
         if self._failure is not None:
             return self._failure
         if self._target is None:
             return STAY
         if gone := self._owned.keys() - self._target:
-            return GiveUp(frozenset(self._owned[place] for place in gone))
+            return Revoke(frozenset(self._owned[place] for place in gone))
         new = self._target - self._owned.keys()
-        if not new or self._said_owned != frozenset(self._owned):
+        if not new or self._sent_owned != frozenset(self._owned):
             return STAY
         if known := frozenset(partition for place in new if (partition := self._partition(place)) is not None):
-            return Take(known)
+            return Assign(known)
         return Resolve(frozenset(topic_id for topic_id, _ in new))
 
-    def _partition(self, place: Place) -> TopicPartition | None:
+    def _partition(self, place: TopicIdPartition) -> TopicPartition | None:
         name = self._names.get(place[0])
         return None if name is None else TopicPartition(name, place[1])
 
@@ -129,31 +129,31 @@ class ConsumerMember:
         return ConsumerHeartbeat(
             self.member_id,
             self.epoch,
-            None if self._said_desired == self.desired else self.desired,
-            None if self._said_owned == owned else owned,
+            None if self._sent_desired == self.desired else self.desired,
+            None if self._sent_owned == owned else owned,
         )
 
-    def goodbye(self) -> ConsumerHeartbeat | None:
-        """The heartbeat that leaves the group; None where the member is in none."""
+    def leave_heartbeat(self) -> ConsumerHeartbeat | None:
+        """The heartbeat that leaves the group; None for a member of no group."""
         if self.epoch == JOIN:
             return None
         return ConsumerHeartbeat(self.member_id, LEAVE if self.instance_id is None else LEAVE_FOR_A_WHILE)
 
-    # -- what became of it
+    # -- results
 
     def answered(self, sent: ConsumerHeartbeat, answer: HeartbeatResult) -> None:
-        """A heartbeat was answered; what was sent in another epoch says nothing any more."""
+        """The response to a heartbeat came; one of another epoch is ignored."""
         if sent.epoch != self.epoch or self._failure is not None or not self.sends_heartbeats:
             return
         code = answer.code
-        self.waits_for_place = False
+        self.waits_for_instance_id = False
         if code is ErrorCode.NONE:
             self.member_id = answer.member_id or self.member_id
             self.epoch = answer.epoch
             if sent.desired is not None:
-                self._said_desired = sent.desired
+                self._sent_desired = sent.desired
             if sent.owned is not None:
-                self._said_owned = sent.owned
+                self._sent_owned = sent.owned
             if answer.assignment is not None:
                 self._target = answer.assignment
             return
@@ -161,20 +161,20 @@ class ConsumerMember:
         if code in _FENCED:
             self.expelled()
         elif code is ErrorCode.UNRELEASED_INSTANCE_ID:
-            self.waits_for_place = True
+            self.waits_for_instance_id = True
         elif not code.retriable:
             self._lost = True
             self._failure = Fail(code, "ConsumerGroupHeartbeat")
 
     def unanswered(self) -> None:
-        """Nobody knows whether a heartbeat arrived: say everything again with the next one."""
-        self._said_desired = self._said_owned = None
+        """It is unknown whether a heartbeat arrived: send every field again with the next one."""
+        self._sent_desired = self._sent_owned = None
 
     def named(self, names: Mapping[bytes, str]) -> None:
         self._names.update(names)
 
-    def given_up(self, partitions: Collection[TopicPartition], *, lost: bool = False) -> None:
-        """These are not read any more."""
+    def revoked(self, partitions: Collection[TopicPartition], *, lost: bool = False) -> None:
+        """The consumer reads these partitions no longer."""
         gone = set(partitions)
         keep = self._target or frozenset()
         self._owned = {
@@ -185,7 +185,7 @@ class ConsumerMember:
         if self._lost and not self._owned:
             self._lost = False
 
-    def taken(self, partitions: Collection[TopicPartition]) -> None:
+    def assigned(self, partitions: Collection[TopicPartition]) -> None:
         for place in self._target or ():
             partition = self._partition(place)
             if partition in partitions and partition is not None:
@@ -199,7 +199,7 @@ class ConsumerMember:
             self.expelled()
 
     def expelled(self) -> None:
-        """The member has left, or was fenced: whatever it had is lost, and the next heartbeat joins anew."""
+        """The member has left or was fenced: its partitions are lost, and the next heartbeat joins again."""
         self.epoch = JOIN
         self._target = None
         self._lost = True

@@ -1,6 +1,6 @@
-"""The bytes that members of a classic group tell each other: Kafka's ConsumerProtocol, versions 0 to 3.
+"""The bytes that members of a classic group send each other: Kafka's ConsumerProtocol, versions 0 to 3.
 
-Later versions only append, so bytes of a version that is not known are read as the newest that is. The brokers look
+Later versions only append, so bytes of an unknown version are read as the newest known one. The brokers look
 into them only where a group of the consumer protocol has classic members (KIP-848).
 """
 
@@ -19,10 +19,10 @@ _OWNED_SINCE, _GENERATION_SINCE, _RACK_SINCE = 1, 2, 3
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What a member wants, and what it says it has.
+    """The topics that a member wants, and the partitions that it owns.
 
-    `owned` and `generation` (KIP-429, KIP-792) are what it still holds and since which generation; a member that gives
-    everything up before it joins owns nothing. `user_data` belongs to the assignor.
+    `owned` and `generation` (KIP-429, KIP-792) are the partitions that it still has, and since which generation; an
+    eager member owns nothing when it joins. `user_data` belongs to the assignor.
     """
 
     topics: tuple[str, ...]
@@ -46,7 +46,7 @@ def encode_subscription(subscription: Subscription, version: int = NEWEST) -> by
 
 
 def decode_subscription(data: bytes) -> Subscription:
-    """A member's subscription. Raises KafkaError where the bytes are none."""
+    """A member's subscription. Raises KafkaError for bytes that are not a subscription."""
     reader = Reader(data, "a member's subscription", "JoinGroup")
     version = reader.version()
     topics = tuple(reader.string() for _ in range(reader.count()))
@@ -68,7 +68,7 @@ def encode_assignment(partitions: Collection[TopicPartition], version: int = NEW
 
 
 def decode_assignment(data: bytes) -> list[TopicPartition]:
-    """The partitions out of an assignment; no bytes mean none. Raises KafkaError."""
+    """The partitions of an assignment; empty bytes mean no partitions. Raises KafkaError."""
     if not data:
         return []
     reader = Reader(data, "an assignment", "SyncGroup")
@@ -77,7 +77,7 @@ def decode_assignment(data: bytes) -> list[TopicPartition]:
 
 
 def encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:
-    """Partitions under their topics, as subscriptions, assignments and the sticky assignor's data have them."""
+    """Partitions by topic, as in subscriptions, assignments and the sticky assignor's data."""
     topics: dict[str, list[int]] = {}
     for topic, partition in partitions:
         topics.setdefault(topic, []).append(partition)
@@ -88,7 +88,7 @@ def encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:
 
 
 class Reader:
-    """Takes values off the front of some bytes; what does not fit is a KafkaError that names `what`."""
+    """Reads values from the front of some bytes. Raises a KafkaError that names `what` for malformed bytes."""
 
     def __init__(self, data: bytes, what: str, api: str) -> None:
         self._data, self._what, self._api = bytes(data), what, api
@@ -96,11 +96,11 @@ class Reader:
 
     @property
     def at_end(self) -> bool:
-        """Nothing is left."""
+        """Whether all bytes are read."""
         return self._at >= len(self._data)
 
     def version(self) -> int:
-        """The version in front, as far as it is known here."""
+        """The leading version, at most NEWEST."""
         version = self._number(_SHORT)
         if version < 0:
             raise self._wrong(f"version {version}")
@@ -118,7 +118,7 @@ class Reader:
         return count
 
     def string(self) -> str:
-        """A string that is there."""
+        """A string that must not be null."""
         text = self.nullable_string()
         if text is None:
             raise self._wrong("no string")
@@ -135,7 +135,7 @@ class Reader:
             raise self._wrong(str(wrong)) from wrong
 
     def blob(self) -> bytes | None:
-        """Bytes with a length of 32 bits in front, or None."""
+        """Bytes behind a length of 32 bits, or None."""
         size = self._number(_INT)
         return None if size == -1 else self._take(size)
 

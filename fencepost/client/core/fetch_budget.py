@@ -1,12 +1,12 @@
-"""How many bytes a consumer may hold that the program has not asked for yet, over all partitions and requests."""
+"""How many bytes a consumer may fetch ahead of the program, over all partitions and requests."""
 
 
 class FetchBudget:
-    """`limit` bytes for answers that are under way and for those whose records are not all given out.
+    """`limit` bytes for responses that are under way and for those with records that the program has not got yet.
 
-    Each request reserves what its answer may be at most. The one thing that passes the limit is a batch which alone is
-    larger than what was reserved: a broker sends it all the same, as nobody could read on otherwise (KIP-74). So there
-    are never more bytes than `limit` and one such batch for each request under way.
+    Each request reserves the maximum size of its response. Only a batch that alone is larger than the reservation
+    exceeds the limit: the broker sends it all the same, because no consumer could read past it otherwise (KIP-74). So
+    there are never more bytes than `limit` and one such batch for each request under way.
     """
 
     __slots__ = ("held", "limit", "peak", "reserved")
@@ -19,7 +19,7 @@ class FetchBudget:
 
     @property
     def free(self) -> int:
-        """What may still be asked for."""
+        """How many bytes may still be requested."""
         return max(self.limit - self.held - self.reserved, 0)
 
     def reserve(self, wanted: int, least: int) -> int:
@@ -31,21 +31,21 @@ class FetchBudget:
         return room
 
     def settle(self, reserved: int) -> None:
-        """The request is over; what its answer really holds is told by `hold`."""
+        """The request is over; `hold` then counts the response's real size."""
         self.reserved -= reserved
 
     def hold(self, size: int) -> None:
-        """An answer of so many bytes is kept."""
+        """A response of `size` bytes is kept."""
         self.held += size
         self.peak = max(self.peak, self.held)
 
     def release(self, size: int) -> None:
-        """All of that answer was given out or dropped."""
+        """The program got all records of that response, or they were dropped."""
         self.held -= size
 
 
 class Frame:
-    """One answer's bytes, which stay in memory as long as any of its partitions has records in it to give."""
+    """The bytes of one response; they stay in memory as long as one of its partitions has records left in it."""
 
     __slots__ = ("_budget", "_shares", "size")
 
@@ -55,15 +55,15 @@ class Frame:
         self.size = size
 
     def share(self) -> "Frame":
-        """One more partition keeps a part of it."""
+        """One more partition holds a part of it."""
         if not self._shares:
             self._budget.hold(self.size)
         self._shares += 1
         return self
 
     def give_back(self) -> None:
-        """One partition has no more use of its part."""
+        """One partition has released its part."""
         self._shares -= 1
-        assert self._shares >= 0, "given back more often than shared"
+        assert self._shares >= 0, "released more often than shared"
         if not self._shares:
             self._budget.release(self.size)

@@ -1,9 +1,9 @@
-"""Fetch sessions as a client keeps them (KIP-227): name only what changed since the last answer, to one broker.
+"""A client's fetch session with one broker (KIP-227): a request names only what changed since the last response.
 
-FULL (epoch 0) --answer with a session id--> INCREMENTAL (epoch 1, 2, ...) --refused, lost, doubted--> FULL
-   '--answer with session id 0: the broker keeps none--> FULL, for as long as it likes
+FULL (epoch 0) --response with a session id--> INCREMENTAL (epoch 1, 2, ...) --rejected, lost, in doubt--> FULL
+   '--response with session id 0: the broker keeps no session--> FULL, until it keeps one
 
-A broker which declines sessions is asked in full each time, which is what asking without sessions is.
+A broker that declines sessions gets a full request each time, as without sessions.
 """
 
 from collections.abc import Collection, Mapping
@@ -20,7 +20,7 @@ _LAST_EPOCH = 2**31 - 1
 
 
 class Wanted(NamedTuple):
-    """What is asked of one partition: from `fetch_offset` on, `max_bytes` at most, as seen at `leader_epoch`."""
+    """The request for one partition: from `fetch_offset` on, at most `max_bytes`, as known at `leader_epoch`."""
 
     topic_id: bytes
     fetch_offset: int
@@ -29,7 +29,7 @@ class Wanted(NamedTuple):
 
 
 class SessionRequest(NamedTuple):
-    """What a Fetch request says of the session: `named` are its topics, `forgotten` those it leaves out from now on."""
+    """The session's part of a Fetch request: `named` are its partitions, `forgotten` those it drops from now on."""
 
     session_id: int
     epoch: int
@@ -39,12 +39,12 @@ class SessionRequest(NamedTuple):
 
     @property
     def is_full(self) -> bool:
-        """Everything wanted is named; otherwise the broker remembers what is not."""
+        """Whether the request names all partitions; otherwise the broker remembers the others."""
         return self.epoch <= FULL_EPOCH
 
 
 class FetchSession:
-    """One session with one broker; at most one request may be under way. `ask`, then `answered` or `lost`."""
+    """One session with one broker; at most one request may be under way. Call `ask`, then `answered` or `lost`."""
 
     __slots__ = ("_asked", "_epoch", "_held", "_names", "_session_id", "_with_ids")
 
@@ -58,14 +58,14 @@ class FetchSession:
 
     @property
     def established(self) -> bool:
-        """The broker holds a session which the next request goes on with."""
+        """Whether the broker holds a session that the next request continues."""
         return self._epoch > FULL_EPOCH
 
     def ask(self, wanted: Mapping[TopicPartition, Wanted], *, with_ids: bool) -> SessionRequest:
         """The next request for all of `wanted`. `with_ids`: the version names topics by id (13 and later).
 
-        A session lives with names or with ids; where that changes a new one is asked for, and the old one is closed.
-        Forgotten and named again in one request is a partition whose topic was deleted and made anew.
+        A session has names or ids; where that changes, the request opens a new session and closes the old one.
+        A partition whose topic was deleted and created again is forgotten and named in one request.
         """
         assert self._asked is None, "one request at a time"
         if self.established and with_ids != self._with_ids:
@@ -87,14 +87,14 @@ class FetchSession:
         return self._asked
 
     def name_of(self, topic_id: bytes) -> str | None:
-        """The topic that an answer means, as it was when it was asked for."""
+        """The name of a topic id in a response, as it was when the request was sent."""
         return self._names.get(topic_id)
 
     def answered(self, code: ErrorCode, session_id: int, partitions: Collection[TopicPartition]) -> bool:
-        """The answer came, with these partitions; whether it may be used. False means ask again, in full.
+        """The response came, with these partitions; returns whether it may be used. False means: send a full request.
 
-        An answer that leaves out a partition of a full request, or has one that is not held, puts an end to the
-        session: what the two sides hold is not the same any more. Its data is good for what was asked.
+        A response that lacks a partition of a full request, or has one that is not held, ends the
+        session: the two sides hold different partitions. Its data is valid for the requested ones.
         """
         asked, self._asked = self._asked, None
         assert asked is not None, "no request is under way"
@@ -120,12 +120,12 @@ class FetchSession:
         return True
 
     def lost(self) -> None:
-        """No answer came: whether the broker has seen the request is not known, so the session is begun anew."""
+        """No response came: the broker may or may not have got the request, so the next one begins a new session."""
         self._asked = None
         self._restart()
 
     def close(self) -> SessionRequest | None:
-        """The request which ends the session, or None where the broker holds none."""
+        """The request that ends the session, or None if the broker holds none."""
         if self._session_id == NO_SESSION:
             return None
         request = SessionRequest(self._session_id, FINAL_EPOCH, self._with_ids, {}, [])

@@ -1,4 +1,4 @@
-"""What a member of a group has to do next, as its machine tells whoever has the sockets and the program."""
+"""The next step of a group member, from its state machine to the membership that has the connections."""
 
 from dataclasses import dataclass
 
@@ -7,16 +7,16 @@ from fencepost.protocol.topics import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
-class GiveUp:
-    """Stop reading these; `lost`: others may have them already, so nothing can be committed. Then say `given_up`."""
+class Revoke:
+    """Stop reading these partitions, then call `revoked`. `lost`: others may have them, so nothing can be committed."""
 
     partitions: frozenset[TopicPartition]
     lost: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Take:
-    """These are ours as well from now on. Then say `taken`."""
+class Assign:
+    """Read these partitions too, then call `assigned`."""
 
     partitions: frozenset[TopicPartition]
 
@@ -31,15 +31,15 @@ class Join:
 
 
 @dataclass(frozen=True, slots=True)
-class Deal:
-    """We lead: find out how many partitions these topics have, and say `dealt`."""
+class CountPartitions:
+    """This member leads: count the partitions of these topics, then call `counted`."""
 
     topics: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Sync:
-    """SyncGroup; the leader's has everybody's assignment."""
+    """SyncGroup; the leader's has the assignments of all members."""
 
     member_id: str
     generation: int
@@ -49,25 +49,25 @@ class Sync:
 
 @dataclass(frozen=True, slots=True)
 class Resolve:
-    """The names of these topic ids are not known: ask for them, and say `named`."""
+    """The names of these topic ids are unknown: look them up, then call `named`."""
 
     topic_ids: frozenset[bytes]
 
 
 @dataclass(frozen=True, slots=True)
 class Stay:
-    """Nothing, until a heartbeat or the program brings something new."""
+    """Do nothing until a heartbeat or the program brings a change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """The group will not have this member: an error that no further try would mend."""
+    """The group rejects this member with an error that no retry would resolve."""
 
     code: ErrorCode
     api: str
 
 
-Step = GiveUp | Take | Join | Deal | Sync | Resolve | Stay | Fail
+Step = Revoke | Assign | Join | CountPartitions | Sync | Resolve | Stay | Fail
 STAY = Stay()
 EXPELLED = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
-"""The group goes on without this member: what it had may be somebody else's by now."""
+"""The group continues without this member: another member may have its partitions by now."""

@@ -1,10 +1,10 @@
-"""What a group knows of a consumer, as values: its member and generation, and its committed offsets."""
+"""A consumer's membership and committed offsets, as values."""
 
 from typing import NamedTuple
 
 
 class GroupMetadata(NamedTuple):
-    """Which member of a group commits, and under which generation (KIP-447); -1 and "" for a consumer without one."""
+    """The member of a group that commits, and its generation (KIP-447); -1 and "" for a consumer without one."""
 
     group_id: str
     generation: int = -1
@@ -13,7 +13,7 @@ class GroupMetadata(NamedTuple):
 
 
 class CommittedOffset(NamedTuple):
-    """Where a group goes on reading, with the leader epoch of the record before (-1 if unknown) and a note."""
+    """The offset where a group continues, the leader epoch of the record before it (-1 if unknown), and metadata."""
 
     offset: int
     leader_epoch: int = -1

@@ -1,6 +1,6 @@
-"""Which partition a record goes to, as Kafka's Java client has it: by the key's hash, or in runs that follow the load.
+"""The partition of a record, as Kafka's Java client chooses it: by the key's hash, or in runs that follow the load.
 
-Pure: the random source is handed in.
+Pure: the random source is an argument.
 """
 
 from bisect import bisect_right
@@ -15,13 +15,13 @@ _POSITIVE = 0x7FFFFFFF
 PartitionFunction = Callable[[str, bytes | None, bytes | None, Sequence[Any]], int]
 """A partitioner of the program's own: (topic, key, value, partitions) -> partition number.
 
-Key and value are bytes, as serialized. `partitions` are the topic's PartitionInfos by number; one whose `leader` is -1
+Key and value are serialized bytes. `partitions` are the topic's PartitionInfos by number; one whose `leader` is -1
 cannot be written to at the moment.
 """
 
 
 class Random(Protocol):
-    """The one thing asked of a random source: a float in [0, 1). `random.Random(seed)` fits."""
+    """A random source with a method that returns a float in [0, 1), such as `random.Random(seed)`."""
 
     def random(self) -> float: ...
 
@@ -48,7 +48,7 @@ def partition_for_key(key: bytes, count: int) -> int:
 
 
 class KeyHashes:
-    """`partition_for_key` for a topic of `count` partitions, with a memory for keys that come again."""
+    """`partition_for_key` for a topic of `count` partitions, with a cache for repeated keys."""
 
     __slots__ = ("_known", "count")
 
@@ -66,10 +66,10 @@ class KeyHashes:
 
 
 class Load(NamedTuple):
-    """What the choice of the next partition looks at.
+    """The input for the choice of the next partition.
 
     `available` are the partitions that have a leader, `queue_sizes` their batches that wait to be sent, both in the
-    same order. `left_out` are those among them whose broker has not taken anything for too long.
+    same order. `left_out` are those of them whose broker has accepted nothing for too long.
     """
 
     partitions: int
@@ -79,7 +79,7 @@ class Load(NamedTuple):
 
 
 def cumulative_weights(load: Load) -> tuple[list[int], list[int]] | None:
-    """(running sums of weights, partitions): the shorter a queue, the likelier; None where all are equal (KIP-794)."""
+    """(running sums of weights, partitions): a shorter queue is likelier; None where all are equal (KIP-794)."""
     chosen = [(p, size) for p, size in zip(load.available, load.queue_sizes, strict=True) if p not in load.left_out]
     if not chosen or len(load.available) < 2:
         return None
@@ -93,10 +93,10 @@ def cumulative_weights(load: Load) -> tuple[list[int], list[int]] | None:
 
 
 class StickyPartition:
-    """Where records without a key go: to one partition until it had a batch's worth, then to another (KIP-794).
+    """The partition for records without a key: one until it got a batch's worth, then another (KIP-794).
 
-    `run_bytes` is `batch_size`. The partition changes once the run has so many bytes and no batch stands half full, or
-    twice as many. `adaptive` prefers partitions with short queues.
+    `run_bytes` is `batch_size`. The partition changes once the run has this size and no batch is half full, or has
+    twice this size. `adaptive` prefers partitions with short queues.
     """
 
     __slots__ = ("_adaptive", "_produced", "_random", "_run_bytes", "current", "due")
@@ -109,7 +109,7 @@ class StickyPartition:
         self.current = -1
         """The partition of the present run; -1 before the first."""
         self.due = False
-        """Whether the run has had its bytes, so that `settle` has to be asked."""
+        """Whether the run has got its bytes, so that the caller must call `settle`."""
 
     def begin(self, load: Load) -> int:
         """Begin the first run, or another one where the topic has changed."""
@@ -119,14 +119,14 @@ class StickyPartition:
         return self.current
 
     def produced(self, size_bytes: int) -> bool:
-        """`size_bytes` went to the present partition; whether `settle` has to be asked now."""
+        """Count `size_bytes` for the present partition; returns whether the caller must call `settle` now."""
         self._produced += size_bytes
         self.due = self._produced >= self._run_bytes
         return self.due
 
     @property
     def room(self) -> int:
-        """How many bytes may at most still go to the present partition."""
+        """The maximum number of bytes that may still go to the present partition."""
         return 2 * self._run_bytes - self._produced
 
     def settle(self, load: Callable[[], Load], all_full: bool) -> None:

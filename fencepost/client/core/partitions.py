@@ -1,4 +1,4 @@
-"""What is known of topics and who leads their partitions; and which of two tellings is the newer one."""
+"""Topics and the leaders of their partitions, as the client knows them; and which of two responses is newer."""
 
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ NO_LEADER = -1
 
 
 class PartitionInfo(NamedTuple):
-    """Who leads a partition; `leader` is -1 while nobody does."""
+    """A partition's leader and replicas; `leader` is -1 while there is none."""
 
     leader: int
     leader_epoch: int
@@ -17,7 +17,7 @@ class PartitionInfo(NamedTuple):
 
 
 class TopicInfo(NamedTuple):
-    """One topic as the last Metadata answer told it; `partitions` by number, `topic_id` zero on old brokers."""
+    """One topic of the last Metadata response; `partitions` by number, `topic_id` zero on old brokers."""
 
     name: str
     topic_id: bytes
@@ -30,16 +30,16 @@ def by_partition(topic: TopicInfo) -> dict[TopicPartition, PartitionInfo]:
     return {TopicPartition(topic.name, number): info for number, info in enumerate(topic.partitions)}
 
 
-def newer_of(old: tuple[PartitionInfo, ...], told: tuple[PartitionInfo, ...]) -> tuple[PartitionInfo, ...]:
-    """What was told, but for partitions of which a later leader is known already: brokers learn at different times.
+def newer_of(old: tuple[PartitionInfo, ...], received: tuple[PartitionInfo, ...]) -> tuple[PartitionInfo, ...]:
+    """The received partitions, except those with a later leader in `old`: brokers get metadata at different times.
 
-    Where epochs are not told at all (-1, before Kafka 2.1) or the topic could have been made anew under the same name
-    (no topic ids), what is told counts.
+    Without epochs (-1, before Kafka 2.1), or where the topic may have been created again under the same name (no topic
+    ids), what was received counts.
     """
     return (
         tuple(
             before if -1 < one.leader_epoch < before.leader_epoch else one
-            for before, one in zip(old, told, strict=False)
+            for before, one in zip(old, received, strict=False)
         )
-        + told[len(old) :]
+        + received[len(old) :]
     )

@@ -1,4 +1,4 @@
-"""Where to read on when there is no place to read from, or the place is gone (KIP-1106, KIP-320)."""
+"""Where a consumer reads when it has no position, or its position is not in the log any more (KIP-1106, KIP-320)."""
 
 import re
 from typing import NamedTuple
@@ -14,13 +14,13 @@ _ISO = re.compile(
 
 
 class ResetPolicy(NamedTuple):
-    """`auto.offset.reset`: "earliest", "latest", "none", or "by_duration" with so many milliseconds back from now."""
+    """`auto.offset.reset`: "earliest", "latest", "none", or "by_duration" with the milliseconds back from now."""
 
     kind: str
     duration_ms: int = 0
 
     def timestamp(self, now_ms: int) -> int | None:
-        """What to ask ListOffsets for; None where the program wants to decide itself."""
+        """The timestamp for ListOffsets; None where the program decides itself."""
         match self.kind:
             case "earliest":
                 return EARLIEST
@@ -48,17 +48,17 @@ def parse_reset(text: str) -> ResetPolicy:
 
 
 class Truncation(NamedTuple):
-    """The log was cut below what was read. `end` is where this leader's log of our epoch ends, None if it has none."""
+    """The log was truncated below the position. `end` is where the leader's log ends the epoch, None if it has none."""
 
     epoch: int
     end: int | None
 
 
 def truncated(position: int, position_epoch: int, answered_epoch: int, answered_end: int) -> Truncation | None:
-    """What OffsetForLeaderEpoch's answer says of a position whose last record was of `position_epoch`.
+    """What a response to OffsetForLeaderEpoch says of a position whose last record was of `position_epoch`.
 
-    None: the position stands. As Java's `SubscriptionState.maybeCompleteValidation`: an epoch the leader does not know,
-    or one that ends before the position, means that records which were read are not part of the log.
+    None: the position is valid. As Java's `SubscriptionState.maybeCompleteValidation`: an epoch unknown to the leader,
+    or one that ends before the position, means that the log lost records which the consumer has read.
     """
     if answered_epoch == _UNKNOWN or answered_end == _UNKNOWN:
         return Truncation(position_epoch, None)

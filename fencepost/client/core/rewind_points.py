@@ -1,18 +1,18 @@
-"""Where an aborted transaction goes back to in one partition, also while a commit is under way. Pure.
+"""The position to which an aborted transaction rewinds a partition, also while a commit is under way. Pure.
 
-A commit counts for what was given before its offset was taken, whenever it is answered: a `seek` in between comes after
-it, as if it had been answered at once. So from then on the partition has two points: one if the commit does not happen,
-and one if it does. The answer tells which of them is true.
+A commit covers the records before its offset, whenever its response comes. A `seek` in between comes after
+it, as if the commit had succeeded at once. So the partition has two points meanwhile: one if the commit fails,
+and one if it succeeds. The response decides between them.
 """
 
-from fencepost.client.core.whole import Place
+from fencepost.client.core.transaction_assembler import Place
 from fencepost.protocol.topics import TopicPartition
 
 
 class RewindPoint:
-    """`point` is the offset that an abort goes back to.
+    """`point` is the offset to which an abort rewinds.
 
-    `unsaved`: records were given and not committed, and the position is elsewhere by now, so the point is before them.
+    `unsaved`: the program got records that are not committed, and the position has moved elsewhere since.
     """
 
     __slots__ = ("point", "unsaved")
@@ -22,12 +22,12 @@ class RewindPoint:
         self.unsaved = False
 
     def has_uncommitted(self, position: int | None) -> bool:
-        """Whether something was given that is not committed, when the next record is at `position`."""
+        """Whether the program got records that are not committed, when the next record is at `position`."""
         return self.unsaved or (position is not None and position != self.point)
 
 
 class RewindPoints(RewindPoint):
-    """The point as far as it is known, and one for each commit that is under way."""
+    """The current point, and one for each commit that is under way."""
 
     __slots__ = ("_promised",)
 
@@ -36,18 +36,18 @@ class RewindPoints(RewindPoint):
         self._promised: list[RewindPoint] = []
 
     def promise(self, offset: int) -> RewindPoint:
-        """A commit of `offset` begins: the point if it happens. It ends with `keep` or `drop`."""
+        """Begin a commit of `offset`; returns the point if it succeeds. It ends with `keep` or `drop`."""
         point = RewindPoint(offset)
         self._promised.append(point)
         return point
 
     def keep(self, point: RewindPoint) -> None:
-        """The commit has happened."""
+        """The commit has succeeded."""
         self._promised.remove(point)
         self.point, self.unsaved = point.point, point.unsaved
 
     def drop(self, point: RewindPoint) -> None:
-        """The commit has not happened, or it is unknown."""
+        """The commit has failed, or its outcome is unknown."""
         self._promised.remove(point)
 
     def leave(self, position: int | None) -> None:
@@ -56,19 +56,19 @@ class RewindPoints(RewindPoint):
             point.unsaved = point.has_uncommitted(position)
 
     def begin(self, offset: int) -> None:
-        """Reading goes on at `offset`: an abort goes back to it, or to the records before that are unsaved."""
+        """Reading continues at `offset`: an abort rewinds to it, or to earlier records that are unsaved."""
         for point in (self, *self._promised):
             if not point.unsaved:
                 point.point = offset
 
     def back(self) -> None:
-        """All that was given since the point is given again."""
+        """The program gets all records since the point again."""
         for point in (self, *self._promised):
             point.unsaved = False
 
 
 class UnitRewindPoint:
-    """The same for whole transactions, of all partitions: where an abort goes back to, and whether units were given
+    """The same for whole transactions, of all partitions: where an abort rewinds to, and whether units were given
     since."""
 
     __slots__ = ("given", "safe")

@@ -1,4 +1,4 @@
-"""SASL's mechanisms as values: what is sent first, and what is answered to each challenge."""
+"""SASL's mechanisms as values: the client's first message, and its response to each challenge."""
 
 import re
 from collections.abc import Mapping
@@ -17,29 +17,29 @@ _EXTENSION_VALUE = re.compile(r"[\x21-\x7e \t\r\n]+")
 
 
 class SaslError(Exception):
-    """The exchange cannot go on; the message says why, and never holds a secret."""
+    """The exchange cannot continue; the message gives the reason and never contains a secret."""
 
 
 class Exchange(Protocol):
-    """One run of a mechanism. The broker's answer to `first()` goes to `step`, and so on until it returns None."""
+    """One run of a mechanism. The broker's response to `first()` goes to `step`, and so on until it returns None."""
 
     def first(self) -> bytes:
-        """What the client says first."""
+        """The client's first message."""
 
     def step(self, challenge: bytes) -> bytes | None:
-        """What to answer; None when all is said and the broker is believed. Raises SaslError or ScramError."""
+        """The client's next message; None at the end, once the broker is verified. Raises SaslError or ScramError."""
 
 
 @dataclass(frozen=True)
 class OAuthToken:
-    """What a token provider returns: the token itself and SASL extensions (KIP-342), such as a cluster's id."""
+    """The result of a token provider: the token and SASL extensions (KIP-342), such as a cluster's id."""
 
     value: str = field(repr=False)
     extensions: Mapping[str, str] = field(default_factory=dict)
 
 
 class PlainExchange:
-    """PLAIN (RFC 4616): name and password as they are; only TLS keeps them from being overheard."""
+    """PLAIN (RFC 4616): name and password in clear text; only TLS encrypts them."""
 
     def __init__(self, username: str, password: str) -> None:
         if "\0" in username + password:
@@ -50,7 +50,7 @@ class PlainExchange:
         return self._message
 
     def step(self, challenge: bytes) -> None:
-        """Nothing is left to say."""
+        """The exchange has no second message."""
 
 
 class ScramExchange:
@@ -84,7 +84,7 @@ class OAuthExchange:
         return self._message
 
     def step(self, challenge: bytes) -> bytes | None:
-        """None if it was taken; else the broker told why in JSON, and wants to be acknowledged before it says no."""
+        """None if the broker accepted the token; else an acknowledgement of its reason (JSON), before the error."""
         if self._refused is not None:
             raise SaslError(f"the broker rejected the token: {self._refused.decode(errors='replace')}")
         if not challenge:

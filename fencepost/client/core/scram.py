@@ -1,6 +1,6 @@
-"""SCRAM (RFC 5802, RFC 7677) as Kafka's brokers speak it: proof of a password without sending it, both ways.
+"""SCRAM (RFC 5802, RFC 7677) with Kafka's brokers: both sides prove that they know a password without sending it.
 
-Kafka takes user names and passwords as UTF-8 without SASLprep, and binds no channel.
+Kafka encodes user names and passwords as UTF-8 without SASLprep, and uses no channel binding.
 """
 
 import base64
@@ -10,19 +10,19 @@ import hmac
 from collections.abc import Callable
 
 FEWEST_ITERATIONS = 4096
-"""RFC 7677; fewer would make a password that somebody overhears too cheap to guess."""
+"""RFC 7677; with fewer an eavesdropper could guess the password too cheaply."""
 MOST_ITERATIONS = 1_000_000
-"""More is nothing that a broker asks; it would only keep this program busy."""
+"""No real broker asks for more; a hostile one could keep this program busy."""
 HASHES: dict[str, str] = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 _NO_BINDING = b"n,,"
 
 
 class ScramError(Exception):
-    """The other side does not keep to the protocol, does not know the password itself, or said no."""
+    """The broker violates the protocol, does not know the password itself, or rejects the client."""
 
 
 class Scram:
-    """One authentication, by the client. `nonce` has to be fresh and not to be guessed: printable, without commas."""
+    """One authentication of the client. `nonce` must be fresh, unpredictable and printable, without commas."""
 
     def __init__(self, mechanism: str, username: str, password: str, nonce: str) -> None:
         self._hash = HASHES[mechanism]
@@ -35,13 +35,13 @@ class Scram:
         self._next: Callable[[bytes], bytes] = self._prove
 
     def first(self, *, extensions: str = "") -> bytes:
-        """The first message; `extensions` as Kafka wants them ("tokenauth=true" for a delegation token)."""
+        """The first message, with Kafka's `extensions` ("tokenauth=true" for a delegation token)."""
         if extensions:
             self._first_bare += f",{extensions}".encode()
         return _NO_BINDING + self._first_bare
 
     def step(self, challenge: bytes) -> bytes:
-        """What to answer to the broker's message. Raises ScramError. After the last, `finished` is true."""
+        """The response to the broker's message. Raises ScramError. After the last one `finished` is true."""
         return self._next(challenge)
 
     def _prove(self, challenge: bytes) -> bytes:
@@ -68,7 +68,7 @@ class Scram:
         return without_proof + b",p=" + base64.b64encode(proof)
 
     def _verify(self, challenge: bytes) -> bytes:
-        """The broker proves that it knows the password, too; else somebody else has taken its place."""
+        """Verify that the broker knows the password, too: an impostor does not."""
         assert self._expected is not None
         said = _attributes(challenge, "")
         if "e" in said:
@@ -87,7 +87,7 @@ class Scram:
 
 
 def _attributes(message: bytes, needed: str) -> dict[str, str]:
-    """ "a=b,c=d" as a dictionary. Raises ScramError when it is none, or lacks one that is `needed`."""
+    """ "a=b,c=d" as a dictionary. Raises ScramError for other text, and if an attribute of `needed` is missing."""
     found: dict[str, str] = {}
     try:
         for part in message.decode().split(","):

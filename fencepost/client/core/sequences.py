@@ -1,17 +1,17 @@
-"""Which batch of a partition goes out next, under which producer id, epoch and sequence, and what answers make of it.
+"""Which batch of a partition is sent next, under which producer id, epoch and sequence, and what a response means.
 
 A batch goes   waiting -> in flight -> settled
                              |    ^
                              v    |
-                            resend        with the number it had: the broker recognises a repeated one (row P3)
+                            resend        with the same sequence: the broker recognises a duplicate (row P3)
 
 Two rules make records arrive once and in order (rows P2 to P7, KIP-360):
 
-- A number that was given out is either accepted, or what follows gets new numbers under a new epoch.
-- A batch that may be in the log is never sent under another number. Where the broker has lost our place, and so cannot
-  tell whether it is there, its records fail, and the error says that they may have been written.
+- A sequence that was assigned is either accepted, or what follows gets new sequences under a new epoch.
+- A batch that may be in the log is never sent under another sequence. Where the broker has lost the producer's state,
+  and so cannot recognise the batch, its records fail, and the error says that they may have been written.
 
-Pure: time comes in as numbers, and what is sent is somebody else's business.
+Pure: times are arguments, and the sender sends.
 """
 
 from collections import deque
@@ -25,8 +25,8 @@ from fencepost.protocol.sequence import NO_SEQUENCE, advance
 from fencepost.protocol.topics import TopicPartition
 
 MAX_IN_FLIGHT = 5
-"""A broker remembers this many batches per producer and partition (row P3): no more may be sent from the oldest
-unanswered one on."""
+"""A broker remembers this many batches per producer and partition (row P3): no more may be sent, counted from the
+oldest unanswered one."""
 HIGHEST_EPOCH = 2**15 - 2
 NO_PRODUCER = (-1, -1)
 Producer = tuple[int, int]
@@ -45,44 +45,44 @@ _NOT_APPENDED = frozenset(
         ErrorCode.THROTTLING_QUOTA_EXCEEDED,
     }
 )
-"""Errors that a broker answers before it appends. After all other retriable ones the batch may be in the log: a leader
-that lost its office answers NOT_LEADER_OR_FOLLOWER for what it had appended already."""
+"""Errors that a broker returns before it appends. After all other retriable ones the batch may be in the log: a leader
+that has lost its leadership returns NOT_LEADER_OR_FOLLOWER for a batch that it has appended."""
 
 
 class Verdict(Enum):
-    """What becomes of a batch."""
+    """The result of a response for a batch."""
 
     ACCEPTED = auto()
-    """It is in the log, now or since an earlier attempt."""
+    """It is in the log, from this attempt or an earlier one."""
     AGAIN = auto()
-    """It has been put back and goes out again."""
+    """It is queued again and will be resent."""
     SPLIT = auto()
-    """It is too large for the broker: it has been put back, to be replaced by its halves (`replace`)."""
+    """It is too large for the broker: it is queued again, and the caller replaces it by its halves (`replace`)."""
     REFUSED = auto()
     """It will not be sent again."""
     GONE = auto()
-    """Its records were given up before; now its number is settled, too."""
+    """Its records had failed before; now its sequence is settled, too."""
 
 
 class SequencedBatch:
-    """Records of one partition that share one number; the base of what the producer sends."""
+    """Records of one partition under one base sequence; the base class of the producer's batches."""
 
-    __slots__ = ("base_sequence", "doubtful", "expires_at", "given_up", "ready_at", "records", "sent_as")
+    __slots__ = ("base_sequence", "expires_at", "given_up", "may_be_written", "ready_at", "records", "sent_as")
 
     def __init__(self, ready_at: float, expires_at: float) -> None:
         self.records: list[tuple[int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]] = []
         self.ready_at = ready_at
         self.expires_at = expires_at
         self.base_sequence = NO_SEQUENCE
-        self.doubtful = False
-        """An attempt was sent of which nobody knows whether it was appended."""
+        self.may_be_written = False
+        """An attempt was sent whose outcome is unknown: the batch may be in the log."""
         self.sent_as = 0
-        """How many were sent before it here, when it was sent last."""
+        """How many batches of the partition were sent before its last attempt."""
         self.given_up = False
         """Its records have failed at their deadline while a request that holds them was unanswered."""
 
     def restamp(self, producer: Producer, base_sequence: int) -> None:
-        """Give the batch a new identity and number, after an epoch bump (row P7)."""
+        """Give the batch a new identity and sequence, after an epoch bump (row P7)."""
         self.base_sequence = base_sequence
 
 
@@ -90,15 +90,15 @@ B = TypeVar("B", bound=SequencedBatch)
 
 
 class Missing(NamedTuple):
-    """A number that was given out and that nobody will send any more."""
+    """A sequence that was assigned and will not be sent any more."""
 
     base_sequence: int
-    doubtful: bool
+    may_be_written: bool
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class PartitionQueue(Generic[B]):
-    """What a producer holds for one partition."""
+    """A producer's batches for one partition."""
 
     partition: TopicPartition
     waiting: deque[B] = field(default_factory=deque)
@@ -110,19 +110,19 @@ class PartitionQueue(Generic[B]):
     sends: int = 0
     backoff_until: float = 0.0
     missing: list[Missing] = field(default_factory=list)  # the next new number must not follow these
-    restart: bool = False  # the broker does not know our sequence: begin at 0 under a new epoch
+    restart: bool = False  # the broker does not know the sequence: begin at 0 under a new epoch
     muted: bool = False  # the transaction does not have this partition yet
 
-    # -- looking
+    # -- state
 
     @property
     def idle(self) -> bool:
-        """Nothing waits and nothing is unanswered."""
+        """Whether no batch waits and none is unanswered."""
         return not (self.waiting or self.in_flight or self.resend)
 
     @property
     def gap(self) -> bool:
-        """Whether a number was given out that nobody will send."""
+        """Whether a sequence was assigned that will not be sent."""
         return bool(self.missing)
 
     @property
@@ -134,7 +134,7 @@ class PartitionQueue(Generic[B]):
         return bool(self.in_flight) and self.sends - self.in_flight[0].sent_as >= MAX_IN_FLIGHT
 
     def unresolved(self) -> Iterator[B]:
-        """Every batch with a number whose fate is open."""
+        """Every batch with a sequence whose outcome is open."""
         yield from self.in_flight
         yield from self.resend
 
@@ -144,7 +144,7 @@ class PartitionQueue(Generic[B]):
         return all(other is batch or not _before(other.base_sequence, base) for other in self.unresolved())
 
     def wakes_at(self, now: float) -> float:
-        """When this partition may next have something to send without anything else happening."""
+        """When this partition may next have a batch to send, unless another event comes first."""
         alone = self.resend or self.missing or self.known_as != self.producer[0]
         if self.muted or (self.in_flight and (alone or self.full)):
             return float("inf")
@@ -157,11 +157,11 @@ class PartitionQueue(Generic[B]):
     # -- sending
 
     def next_batch(self, now: float) -> B | None:
-        """Take the batch that may be sent now, with its number, or None.
+        """Take the batch that may be sent now, with its sequence, or None.
 
-        What was sent before goes one at a time and before anything new. New batches go up to five at once, but for the
-        first, which goes alone: a partition that has nothing of a producer takes any number (row P5), so it would put
-        the second before a first that came too early, to a broker that was about to lead the partition.
+        Resent batches go one at a time, before new ones. New batches go up to five at once, except the first, which
+        goes alone: a partition without state for this producer accepts any sequence number (row P5). It would accept
+        the second batch if the first had reached a broker that does not lead the partition yet.
         """
         if self.muted or self.backoff_until > now or self.full:
             return None
@@ -182,26 +182,26 @@ class PartitionQueue(Generic[B]):
         return batch
 
     def needs_epoch(self) -> bool:
-        """Whether nothing more can be sent here under the present epoch; only with nothing in flight."""
+        """Whether the partition needs a new epoch to send anything; call it with nothing in flight."""
         return self.restart or (bool(self.missing) and not self.resend)
 
     def adopt(self, producer: Producer) -> list[B]:
-        """Go on under another producer id or epoch, from 0; what is to be resent gets new numbers.
+        """Continue under another producer id or epoch, from 0; batches to be resent get new sequences.
 
-        Returns the batches that may be in the log under their old number, and so must fail. Only what comes after a
-        number that certainly was not appended cannot be there itself.
+        Returns the batches that may be in the log under their old sequence, and so must fail. Only a batch after a
+        sequence that certainly was not appended cannot be in the log itself.
         """
         assert not self.in_flight, f"{self.partition}: a new epoch while batches of the old one are unanswered"
         open_numbers: list[tuple[int, bool, B | None]] = [
-            (one.base_sequence, one.doubtful, None) for one in self.missing
+            (one.base_sequence, one.may_be_written, None) for one in self.missing
         ]
-        open_numbers += [(batch.base_sequence, batch.doubtful, batch) for batch in self.resend]
+        open_numbers += [(batch.base_sequence, batch.may_be_written, batch) for batch in self.resend]
         lost: list[B] = []
         start = open_numbers[0][0] if open_numbers else 0
         for number, _, _ in open_numbers:
             start = number if _before(number, start) else start
-        for _, doubtful, batch in sorted(open_numbers, key=lambda one: (one[0] - start) % 2**31):
-            if not doubtful:
+        for _, may_be_written, batch in sorted(open_numbers, key=lambda one: (one[0] - start) % 2**31):
+            if not may_be_written:
                 break
             if batch is not None:
                 lost.append(batch)
@@ -209,7 +209,7 @@ class PartitionQueue(Generic[B]):
         self.producer = producer
         self.next_sequence = 0
         for batch in self.resend:
-            batch.doubtful = False
+            batch.may_be_written = False
             batch.restamp(producer, self.next_sequence)
             self.next_sequence = advance(self.next_sequence, len(batch.records))
         self.missing.clear()
@@ -217,17 +217,17 @@ class PartitionQueue(Generic[B]):
         return lost
 
     def reconnected(self) -> None:
-        """The partition's broker was away, and may have come back without what it knew of us."""
+        """The partition's broker was unreachable, and may have lost this producer's state."""
         self.known_as = NO_PRODUCER[0]
 
-    # -- what came of it
+    # -- results
 
     def answered(self, batch: B, code: ErrorCode, in_transaction: bool) -> Verdict:
-        """The broker has answered a batch that is in flight."""
+        """The broker's code for a batch that is in flight."""
         if code in _ACCEPTED:
             return self._accepted(batch)
-        lost_place = code in LOST_SEQUENCE or (code in FENCED_EPOCH and not in_transaction)
-        if lost_place:
+        lost_state = code in LOST_SEQUENCE or (code in FENCED_EPOCH and not in_transaction)
+        if lost_state:
             first = self.is_first_unresolved(batch)
             if first and in_transaction:
                 return self._out(batch, Verdict.REFUSED)
@@ -238,19 +238,19 @@ class PartitionQueue(Generic[B]):
             self._back(batch)
             return Verdict.SPLIT
         if code.retriable:
-            batch.doubtful |= code not in _NOT_APPENDED
+            batch.may_be_written |= code not in _NOT_APPENDED
             return self._back(batch)
         if code is ErrorCode.UNKNOWN_SERVER_ERROR:
-            batch.doubtful = True
+            batch.may_be_written = True
         return self._out(batch, Verdict.REFUSED)
 
     def unanswered(self, batch: B, *, sent: bool) -> Verdict:
-        """The connection ended, or there was none to begin with; `sent` if bytes may have reached the broker."""
-        batch.doubtful |= sent
+        """The connection ended or was never made; `sent` if bytes may have reached the broker."""
+        batch.may_be_written |= sent
         return self._back(batch)
 
     def give_up(self, batch: B) -> bool:
-        """The deadline of a numbered batch is over. Whether it is out of here: if not, its answer is still awaited."""
+        """The deadline of a batch with a sequence is over; returns False while its response is still awaited."""
         if batch in self.in_flight:
             batch.given_up = True
             return False
@@ -259,18 +259,18 @@ class PartitionQueue(Generic[B]):
         return True
 
     def drop_resend(self) -> list[B]:
-        """Take out everything that was to be sent again."""
+        """Remove all batches that were to be resent."""
         dropped, self.resend = self.resend, []
         for batch in dropped:
             self._miss(batch)
         return dropped
 
     def replace(self, batch: B, parts: list[B]) -> None:
-        """Put the parts of a batch, numbered one after the other, in its place."""
+        """Replace a batch by its parts, with consecutive sequences."""
         at = self.resend.index(batch)
         number = batch.base_sequence
         for part in parts:
-            part.base_sequence, part.doubtful = number, batch.doubtful
+            part.base_sequence, part.may_be_written = number, batch.may_be_written
             number = advance(number, len(part.records))
         self.resend[at : at + 1] = parts
 
@@ -278,7 +278,7 @@ class PartitionQueue(Generic[B]):
         self.in_flight.remove(batch)
         self.known_as = self.producer[0]
         if self.missing:
-            # It followed them in the log's eyes: those before it were appended after all.
+            # The broker accepted it as their successor: those before it were appended after all.
             self.missing = [one for one in self.missing if not _before(one.base_sequence, batch.base_sequence)]
         return Verdict.GONE if batch.given_up else Verdict.ACCEPTED
 
@@ -298,7 +298,7 @@ class PartitionQueue(Generic[B]):
         return Verdict.GONE if batch.given_up else verdict
 
     def _miss(self, batch: B) -> None:
-        self.missing.append(Missing(batch.base_sequence, batch.doubtful))
+        self.missing.append(Missing(batch.base_sequence, batch.may_be_written))
 
 
 def bumped(producer: Producer) -> Producer | None:
@@ -308,5 +308,5 @@ def bumped(producer: Producer) -> Producer | None:
 
 
 def _before(one: int, other: int) -> bool:
-    """Whether `one` is the earlier number; few batches are open at once, so half of all numbers tells."""
+    """Whether `one` is the earlier sequence; few batches are open at once, so half of the number range decides."""
     return 0 < (other - one) % 2**31 < 2**30

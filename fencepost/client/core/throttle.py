@@ -1,6 +1,6 @@
-"""From which version on a throttled client has to wait by itself, because the broker answers at once (KIP-219).
+"""The versions from which on a throttled client must wait itself, because the broker answers at once (KIP-219).
 
-Before that the broker held the answer back for the time it tells: to wait once more would count it twice.
+Before these versions the broker delayed the response by the throttle time, so waiting again would count it twice.
 """
 
 from fencepost.protocol.api_keys import ApiKey
@@ -38,9 +38,9 @@ _SINCE: dict[int, int] = {
     ApiKey.CREATE_PARTITIONS: 1,
     ApiKey.DELETE_GROUPS: 1,
 }
-"""API key -> version; APIs that are younger than KIP-219 (Kafka 2.0) are not in it."""
+"""API key -> version; APIs newer than KIP-219 (Kafka 2.0) are absent."""
 
 
 def pause_ms(api_key: int, version: int, throttle_time_ms: int) -> int:
-    """How long nothing may be sent on this connection after an answer that tells `throttle_time_ms`."""
+    """How long the client may send nothing on this connection after a response with `throttle_time_ms`."""
     return max(0, throttle_time_ms) if version >= _SINCE.get(api_key, 0) else 0

@@ -1,22 +1,22 @@
-"""What an error code means in the answer to a transactional request: one table, by API and code (KIP-1050, row T17).
+"""What an error code means in the response to a transactional request: one table, by API and code (KIP-1050, row T17).
 
 | meaning       | what the client does                                                        | the program sees    |
 |---------------|-----------------------------------------------------------------------------|---------------------|
-| DONE          | goes on                                                                     |                     |
-| AGAIN         | asks again after a pause, until the deadline                                | RetriableError [1]  |
-| MOVED         | looks for the coordinator (the leader, for Produce) first, then as AGAIN    | RetriableError [1]  |
-| ABORT         | the transaction can only be aborted; the producer lives on                  | AbortableError      |
-| LOST_IDENTITY | as ABORT; the cluster has forgotten our producer id: a new epoch afterwards | AbortableError      |
-| NOT_OPEN      | the transaction is not as we believe: ending it tells (KIP-588)             | AbortableError      |
-| STALE_EPOCH   | somebody newer, or our own transaction timed out: ending it tells (KIP-588) | AbortableError [2]  |
-| FENCED        | somebody newer has the transactional id                                     | FencedError         |
-| FORBIDDEN     | a right is missing that no retry brings                                     | AuthorizationError  |
+| DONE          | continues                                                                   |                     |
+| AGAIN         | retries after a pause, until the deadline                                   | RetriableError [1]  |
+| MOVED         | finds the coordinator (the leader, for Produce) first, then as AGAIN        | RetriableError [1]  |
+| ABORT         | the transaction can only be aborted; the producer stays usable              | AbortableError      |
+| LOST_IDENTITY | as ABORT; the cluster has forgotten the producer id: a new epoch afterwards | AbortableError      |
+| NOT_OPEN      | no such transaction is open: ending it shows why (KIP-588)                  | AbortableError      |
+| STALE_EPOCH   | a newer producer, or a timed-out transaction: ending it decides (KIP-588)   | AbortableError [2]  |
+| FENCED        | a newer producer has the transactional id                                   | FencedError         |
+| FORBIDDEN     | a permission is missing; no retry changes that                              | AuthorizationError  |
 | FATAL         | this client and this broker cannot work together                           | FatalError          |
 
-[1] Only when the deadline ends; inside a transaction it then spoils that transaction and is an AbortableError.
-[2] FencedError where ending it finds somebody newer.
+[1] Only when the deadline ends; inside a transaction it is then an AbortableError.
+[2] FencedError where ending it finds a newer producer.
 
-The facts are those of Kafka's TransactionManager and Sender; where we differ, and why, stands beside the test.
+The table follows Kafka's TransactionManager and Sender; the test names each difference and its reason.
 """
 
 import enum
@@ -28,7 +28,7 @@ from fencepost.protocol.errors import ErrorCode as E
 
 
 class Meaning(enum.Enum):
-    """What an answer's code asks of a transactional producer; the table is at the top of the module."""
+    """What a transactional producer does about an error code; the table is at the top of the module."""
 
     DONE = "done"
     AGAIN = "again"
@@ -51,7 +51,7 @@ APIS: Final = (
     "Produce",
     "EndTxn",
 )
-"""Whose answers a transactional producer has to understand."""
+"""The requests of a transactional producer."""
 
 _COMMON: Final[Mapping[E, Meaning]] = {
     E.NONE: Meaning.DONE,
@@ -88,7 +88,7 @@ _STALE_MEMBER: Final = dict.fromkeys(
 )
 _SPECIAL: Final[Mapping[str, Mapping[E, Meaning]]] = {
     "FindCoordinator": {E.COORDINATOR_NOT_AVAILABLE: Meaning.AGAIN, E.INVALID_REQUEST: Meaning.FATAL},
-    # No transaction is open while these are asked, so what would spoil one is final here.
+    # No transaction is open during InitProducerId, so a code that would abort one is final here.
     "InitProducerId": {
         E.INVALID_PRODUCER_EPOCH: Meaning.FENCED,
         E.INVALID_TRANSACTION_TIMEOUT: Meaning.FATAL,
@@ -119,7 +119,7 @@ _SPECIAL: Final[Mapping[str, Mapping[E, Meaning]]] = {
         E.REPLICA_NOT_AVAILABLE: Meaning.MOVED,
         E.KAFKA_STORAGE_ERROR: Meaning.MOVED,
     },
-    # The end itself is what tells whether a stale epoch means somebody newer.
+    # Only EndTxn decides whether a stale epoch means a newer producer.
     "EndTxn": {E.INVALID_PRODUCER_EPOCH: Meaning.FENCED},
 }
 _PARTITION_LEVEL: Final = frozenset({"AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "Produce", "EndTxn"})
@@ -131,20 +131,20 @@ def _meaning(api: str, code: E) -> Meaning:
         return found
     if code.retriable:
         return Meaning.AGAIN
-    # What nobody foresaw: a transaction is spoilt by it, and without one nothing can be promised.
+    # An unforeseen code aborts an open transaction; without one the producer cannot continue.
     return Meaning.ABORT if api in _PARTITION_LEVEL else Meaning.FATAL
 
 
 TABLE: Final[Mapping[str, Mapping[E, Meaning]]] = MappingProxyType(
     {api: MappingProxyType({code: _meaning(api, code) for code in E}) for api in APIS}
 )
-"""By API name and code: total over every code that Kafka has."""
+"""By API name and error code, for every code that Kafka has."""
 
 INDEFINITE: Final = frozenset(
     {E.COORDINATOR_NOT_AVAILABLE, E.NOT_COORDINATOR, E.REQUEST_TIMED_OUT, E.NETWORK_EXCEPTION}
 )
-"""Answers to EndTxn after which the coordinator may all the same have written the decision down (row T7).
+"""Codes of EndTxn after which the coordinator may still have written the decision (row T7).
 
-NOT_COORDINATOR as well: one that loses its office between the append and the answer says that (Kafka's
+NOT_COORDINATOR as well: a coordinator that moves between the append and the response returns it (Kafka's
 `TransactionStateManager.appendTransactionToLog`).
 """

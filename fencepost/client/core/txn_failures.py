@@ -1,4 +1,4 @@
-"""The exceptions for what transactional requests are answered, by the table of `core.txn_errors`."""
+"""The exceptions for the error codes of transactional requests, by the table of `core.txn_errors`."""
 
 from fencepost.client.core.txn_errors import TABLE, Meaning
 from fencepost.client.errors import (
@@ -25,11 +25,11 @@ _KINDS: dict[Meaning, type[KafkaError]] = {
 
 
 def error_of(code: ErrorCode, what: str, api: str, node: int | None) -> KafkaError:
-    """The exception for a code in the answer to a transactional request, by the table of `core.txn_errors`."""
+    """The exception for an error code of a transactional request, by the table of `core.txn_errors`."""
     return _KINDS[TABLE[api][code]](what, code=code, api=api, node=node)
 
 
 def raise_for(code: ErrorCode, what: str, api: str, node: int | None) -> None:
-    """Raise `error_of`, unless all is well."""
+    """Raise `error_of`, unless `code` means success."""
     if TABLE[api][code] is not Meaning.DONE:
         raise error_of(code, what, api, node)

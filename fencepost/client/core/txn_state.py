@@ -1,4 +1,4 @@
-"""What the machine of a transactional producer speaks of: where it stands, what it asks, what it is told."""
+"""The values of a transactional producer's state machine: its state, its requests and its events."""
 
 import enum
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ NO_PRODUCER: Final[Producer] = (-1, -1)
 
 
 class Phase(enum.Enum):
-    """Where a transactional producer stands; the table is where the machine is."""
+    """The phase of a transactional producer; `core.txn_machine` has the table."""
 
     NEW = "new"
     STARTING = "starting"
@@ -28,7 +28,7 @@ class Phase(enum.Enum):
 
 
 class Outcome(enum.Enum):
-    """How a step that was asked of the machine ended."""
+    """How a step of the machine ended."""
 
     READY = "a transaction may begin"
     COMMITTED = "committed"
@@ -44,25 +44,25 @@ class Outcome(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class TxnState:
-    """All that the machine remembers; the flags are explained where the machine is."""
+    """The machine's whole state; `core.txn_machine` explains the flags."""
 
     phase: Phase = Phase.NEW
     producer: Producer = NO_PRODUCER
     tv2: bool = False
     bumps: bool = True
     begun: bool = False
-    doubt: bool = False
-    asked: bool = False
+    unanswered: bool = False
+    commit_unanswered: bool = False
     aim: Outcome = Outcome.READY
     commit: bool = False
 
 
-# What is asked of the coordinator
+# Requests to the coordinator
 
 
 @dataclass(frozen=True, slots=True)
 class AskInit:
-    """InitProducerId: a new epoch if `producer` is still the owner; NO_PRODUCER asks without showing one."""
+    """InitProducerId: a new epoch if `producer` is still the owner; NO_PRODUCER sends no identity."""
 
     producer: Producer
 
@@ -77,25 +77,25 @@ class AskEnd:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """Nothing more to ask: this is how it ended, with the code that said so where there was one."""
+class StepResult:
+    """The outcome, without another request, and the error code that caused it if there was one."""
 
     outcome: Outcome
     code: ErrorCode | None = None
 
 
-Then: TypeAlias = AskInit | AskEnd | Told | None
+NextStep: TypeAlias = AskInit | AskEnd | StepResult | None
 
 
-# What happens
+# Events
 
 
 class Event(enum.Enum):
-    """What the program wants, or what happened to its requests."""
+    """A call of the program, or the fate of a request."""
 
     OPEN = "initialise for the first time"
-    WROTE = "a request that begins the transaction at the coordinator leaves now"
-    DOUBTED = "such a request got no response: it may still arrive"
+    WROTE = "a request that begins the transaction at the coordinator is sent now"
+    UNANSWERED = "such a request got no response: it may still arrive"
     COMMIT = "everything is acknowledged: commit"
     ABORT = "abort the transaction"
     PREPARE = "everything is acknowledged: wait for the outside decision"
@@ -105,7 +105,7 @@ class Event(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """A transaction begins, in the protocol that the cluster has now."""
+    """A transaction begins, in the protocol version that the cluster has now."""
 
     tv2: bool
     bumps: bool
@@ -121,14 +121,14 @@ class TakenOver:
 
 @dataclass(frozen=True, slots=True)
 class Complete:
-    """What was decided for the prepared transaction."""
+    """The decision for the prepared transaction."""
 
     commit: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The coordinator answered what was asked; `producer` is what it gave, NO_PRODUCER for none."""
+    """The coordinator's response; `producer` is the identity that it returned, NO_PRODUCER for none."""
 
     code: ErrorCode = ErrorCode.NONE
     producer: Producer = NO_PRODUCER
@@ -141,4 +141,4 @@ class NoAnswer:
     sent: bool
 
 
-Anything: TypeAlias = Event | Begin | TakenOver | Complete | Answer | NoAnswer
+AnyEvent: TypeAlias = Event | Begin | TakenOver | Complete | Answer | NoAnswer

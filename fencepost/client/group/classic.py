@@ -8,7 +8,7 @@ import anyio
 from fencepost.client.config import ConsumerConfig
 from fencepost.client.core.assignors import strategies
 from fencepost.client.core.classic_member import NO_GENERATION, ClassicMember, Joined, JoinedMember
-from fencepost.client.core.group_steps import EXPELLED, Deal, Join, Step, Sync
+from fencepost.client.core.group_steps import EXPELLED, CountPartitions, Join, Step, Sync
 from fencepost.client.core.group_types import GroupMetadata
 from fencepost.client.errors import KafkaError, RetriableError, code_of
 from fencepost.client.group.membership import Membership, Reader
@@ -23,7 +23,7 @@ from fencepost.protocol.messages.api14_sync_group import SyncGroupRequest, SyncG
 PROTOCOL_TYPE = "consumer"
 _JOIN_SLACK_S = 5.0
 _STATIC_SINCE = 5
-_TELLING = EXPELLED | {ErrorCode.FENCED_INSTANCE_ID}
+_MEMBERSHIP_ERRORS = EXPELLED | {ErrorCode.FENCED_INSTANCE_ID}
 
 
 class ClassicMembership(Membership[ClassicMember]):
@@ -35,7 +35,7 @@ class ClassicMembership(Membership[ClassicMember]):
         super().__init__(cluster, config, subscription, reader, purpose)
         offered = strategies(config.partition_assignment_strategy)
         self._machine = ClassicMember(offered, subscription.topics, config.group_instance_id)
-        self._looked_at = -float("inf")
+        self._refreshed_at = -float("inf")
 
     def _identity(self) -> tuple[int, str]:
         machine = self._machine
@@ -50,22 +50,22 @@ class ClassicMembership(Membership[ClassicMember]):
         return self._machine.is_joining
 
     def _subscribed(self) -> None:
-        self._looked_at = -float("inf")
+        self._refreshed_at = -float("inf")
         self._machine.subscribe(wanted_topics(self._subscription, self._cluster))
 
     def _expel(self, reason: str) -> None:
         self._machine.expelled(reason)
 
     def refused(self, group: GroupMetadata, code: ErrorCode) -> None:
-        if code in _TELLING:
-            self._machine.heard(group.generation, code, "OffsetCommit")
-            self._happened()
+        if code in _MEMBERSHIP_ERRORS:
+            self._machine.responded(group.generation, code, "OffsetCommit")
+            self._notify()
 
     async def _do(self, step: Step) -> None:
         match step:
             case Join():
                 await self._attempt(partial(self._join, step))
-            case Deal(topics):
+            case CountPartitions(topics):
                 await self._attempt(partial(self._deal, topics))
             case Sync():
                 await self._attempt(partial(self._sync, step))
@@ -80,7 +80,7 @@ class ClassicMembership(Membership[ClassicMember]):
 
     async def _join(self, step: Join) -> None:
         if self._subscription.pattern is not None:
-            await self._look_for_topics()
+            await self._refresh_topics()
             again = self._machine.step()  # the pattern may fit other topics than it did
             if not isinstance(again, Join):
                 return
@@ -119,7 +119,7 @@ class ClassicMembership(Membership[ClassicMember]):
 
     async def _deal(self, topics: tuple[str, ...]) -> None:
         await self._cluster.refresh(topics)
-        self._machine.dealt(self._partition_counts(topics))
+        self._machine.counted(self._partition_counts(topics))
 
     def _partition_counts(self, topics: Any) -> dict[str, int]:
         known = self._cluster.topics
@@ -152,12 +152,12 @@ class ClassicMembership(Membership[ClassicMember]):
             if self._machine.sends_heartbeats and not self._away:
                 try:
                     await self._heartbeat_once()
-                    await self._look_around()
+                    await self._check_topics()
                 except RetriableError:
                     continue  # the session timeout, which is the broker's, decides how long this may go on
                 except KafkaError as error:
-                    self._give_way(error)
-                self._happened()
+                    self._fail(error)
+                self._notify()
 
     async def _heartbeat_once(self) -> None:
         machine = self._machine
@@ -171,27 +171,27 @@ class ClassicMembership(Membership[ClassicMember]):
             ),
             purpose=self._purpose,
         )
-        machine.heard(generation, code_of(answer.error_code))
+        machine.responded(generation, code_of(answer.error_code))
 
-    async def _look_around(self) -> None:
+    async def _check_topics(self) -> None:
         """New topics that a pattern fits; and for the leader, whether any topic of the group has changed."""
         if self._subscription.pattern is not None:
-            await self._look_for_topics()
+            await self._refresh_topics()
         if watched := self._machine.watched:
             if any(self._cluster.is_stale(topic) for topic in watched):
                 await self._cluster.refresh(sorted(watched))
-            self._machine.looked(self._partition_counts(watched))
+            self._machine.topics_counted(self._partition_counts(watched))
 
-    async def _look_for_topics(self) -> None:
+    async def _refresh_topics(self) -> None:
         now = anyio.current_time()
-        if now - self._looked_at >= self._cluster.config.metadata_max_age_ms / 1000:
+        if now - self._refreshed_at >= self._cluster.config.metadata_max_age_ms / 1000:
             await self._cluster.refresh(None)
-            self._looked_at = now
+            self._refreshed_at = now
             self._machine.subscribe(wanted_topics(self._subscription, self._cluster))
 
-    async def _say_goodbye(self, reason: str) -> None:
+    async def _leave_group(self, reason: str) -> None:
         member_id = self._machine.member_id
         if not member_id or self._config.group_instance_id is not None:
             return
         identity = MemberIdentity(member_id=member_id, group_instance_id=None, reason=reason)
-        await self._farewell(LeaveGroupRequest(group_id=self.group_id, member_id=member_id, members=[identity]))
+        await self._send_leave(LeaveGroupRequest(group_id=self.group_id, member_id=member_id, members=[identity]))

@@ -38,7 +38,7 @@ class GroupClient:
         """One attempt to commit offsets under the name `group`. Raises KafkaError."""
         await commit_offsets(self._cluster, group, offsets, self._purpose)
 
-    async def let_act(self) -> None:
+    async def wait_for_revocation(self) -> None:
         """Wait while the group takes partitions away: what `on_revoked` commits is what the program is done with."""
         if self.membership is not None:
-            await self.membership.let_act()
+            await self.membership.wait_for_revocation()

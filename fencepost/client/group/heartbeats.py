@@ -12,7 +12,7 @@ from fencepost.client.core.consumer_member import (
     ConsumerMember,
     DesiredSubscription,
     HeartbeatResult,
-    Place,
+    TopicIdPartition,
 )
 from fencepost.client.core.group_steps import Resolve, Step
 from fencepost.client.core.group_types import GroupMetadata
@@ -44,10 +44,10 @@ class ConsumerMembership(Membership[ConsumerMember]):
         super().__init__(cluster, config, subscription, reader, purpose)
         desired = _desired_subscription(subscription, config.group_remote_assignor)
         self._machine = ConsumerMember("", desired, config.group_instance_id)
-        chance = bytes(int(cluster.random.random() * 256) for _ in range(16))
-        self._own_id = base64.urlsafe_b64encode(chance).decode().rstrip("=")
+        random_bytes = bytes(int(cluster.random.random() * 256) for _ in range(16))
+        self._own_id = base64.urlsafe_b64encode(random_bytes).decode().rstrip("=")
         self._interval_s = _FIRST_INTERVAL_S
-        self._waits_since: float | None = None
+        self._instance_id_waits_since: float | None = None
 
     def _identity(self) -> tuple[int, str]:
         machine = self._machine
@@ -65,7 +65,7 @@ class ConsumerMembership(Membership[ConsumerMember]):
 
     def refused(self, group: GroupMetadata, code: ErrorCode) -> None:
         self._machine.refused(group.generation, code)
-        self._happened()
+        self._notify()
 
     async def _do(self, step: Step) -> None:
         if isinstance(step, Resolve):
@@ -94,8 +94,8 @@ class ConsumerMembership(Membership[ConsumerMember]):
                     self._machine.unanswered()
                     await self._backoff.failed(error)
                 except KafkaError as error:
-                    self._give_way(error)
-                self._happened()
+                    self._fail(error)
+                self._notify()
 
     async def _pause(self) -> None:
         """Until the next heartbeat is due, which may be at once because the machine has something to tell."""
@@ -111,7 +111,7 @@ class ConsumerMembership(Membership[ConsumerMember]):
             at_least=_PATTERN_SINCE if self._subscription.pattern is not None else 0,
         )
         code = code_of(answer.error_code)
-        assigned: frozenset[Place] | None = None
+        assigned: frozenset[TopicIdPartition] | None = None
         if answer.assignment is not None:
             topics = answer.assignment.topic_partitions
             assigned = frozenset((bytes(topic.topic_id), number) for topic in topics for number in topic.partitions)
@@ -122,7 +122,7 @@ class ConsumerMembership(Membership[ConsumerMember]):
             self._backoff.reset()
         else:
             await self._backoff.pause()
-        self._mind_the_place(answer.error_message)
+        self._check_instance_id(answer.error_message)
 
     def _request(self, sent: ConsumerHeartbeat, version: int) -> ConsumerGroupHeartbeatRequest:
         desired = sent.desired
@@ -140,27 +140,27 @@ class ConsumerMembership(Membership[ConsumerMember]):
             topic_partitions=None if sent.owned is None else _by_topic(sent.owned),
         )
 
-    def _mind_the_place(self, message: str | None) -> None:
+    def _check_instance_id(self, message: str | None) -> None:
         """A static place is free when its predecessor's session is over; one that is never free is somebody's."""
-        if not self._machine.waits_for_place:
-            self._waits_since = None
-        elif self._waits_since is None:
-            self._waits_since = anyio.current_time()
-        elif anyio.current_time() - self._waits_since > self._cluster.config.default_api_timeout_ms / 1000:
+        if not self._machine.waits_for_instance_id:
+            self._instance_id_waits_since = None
+        elif self._instance_id_waits_since is None:
+            self._instance_id_waits_since = anyio.current_time()
+        elif anyio.current_time() - self._instance_id_waits_since > self._cluster.config.default_api_timeout_ms / 1000:
             code = ErrorCode.UNRELEASED_INSTANCE_ID
-            self._give_way(
+            self._fail(
                 FencedError(
                     message or "another member has this group_instance_id", code=code, api="ConsumerGroupHeartbeat"
                 )
             )
 
-    async def _say_goodbye(self, reason: str) -> None:
-        bye = self._machine.goodbye()
+    async def _leave_group(self, reason: str) -> None:
+        bye = self._machine.leave_heartbeat()
         if bye is not None:
-            await self._farewell(ByVersion(ApiKey.CONSUMER_GROUP_HEARTBEAT, partial(self._request, bye)))
+            await self._send_leave(ByVersion(ApiKey.CONSUMER_GROUP_HEARTBEAT, partial(self._request, bye)))
 
 
-def _by_topic(places: frozenset[Place]) -> list[TopicPartitions]:
+def _by_topic(places: frozenset[TopicIdPartition]) -> list[TopicPartitions]:
     topics: dict[bytes, list[int]] = {}
     for topic_id, number in sorted(places):
         topics.setdefault(topic_id, []).append(number)

@@ -15,7 +15,7 @@ import anyio
 
 from fencepost.client.background import shielded
 from fencepost.client.config import ConsumerConfig
-from fencepost.client.core.group_steps import Fail, GiveUp, Step, Take
+from fencepost.client.core.group_steps import Assign, Fail, Revoke, Step
 from fencepost.client.core.group_types import GroupMetadata
 from fencepost.client.errors import FatalError, KafkaError, RetriableError, code_of, error_for
 from fencepost.client.group.subscription import Subscription
@@ -40,13 +40,13 @@ class Reader(Protocol):
     def at_rest(self) -> bool:
         """No batch is in the program's hand, so partitions may change."""
 
-    def sign_of_life(self) -> object:
+    def activity(self) -> object:
         """Another value whenever the program has asked for something; None while it waits for records."""
 
-    async def give_up(self, partitions: frozenset[TopicPartition], *, lost: bool) -> None:
+    async def revoke_partitions(self, partitions: frozenset[TopicPartition], *, lost: bool) -> None:
         """These partitions go: commit what is due (unless they are lost), tell the program, stop reading."""
 
-    async def take(self, partitions: frozenset[TopicPartition]) -> None:
+    async def assign_partitions(self, partitions: frozenset[TopicPartition]) -> None:
         """These partitions come: tell the program, read them."""
 
     def fail(self, error: KafkaError) -> None:
@@ -59,8 +59,8 @@ class Machine(Protocol):
     @property
     def has_lost(self) -> bool: ...
     def step(self) -> Step: ...
-    def given_up(self, partitions: frozenset[TopicPartition], *, lost: bool) -> None: ...
-    def taken(self, partitions: frozenset[TopicPartition]) -> None: ...
+    def revoked(self, partitions: frozenset[TopicPartition], *, lost: bool) -> None: ...
+    def assigned(self, partitions: frozenset[TopicPartition]) -> None: ...
 
 
 M = TypeVar("M", bound=Machine)
@@ -84,11 +84,11 @@ class Membership(ABC, Generic[M]):
         self._metadata = GroupMetadata(self.group_id, instance_id=config.group_instance_id)
         self._wake = anyio.Event()
         self._moved = anyio.Event()
-        self._wants_rest = False
+        self._revoking = False
         self._away = False
         self._failed = False
         self._ended = False
-        self._life = anyio.CancelScope()
+        self._run_scope = anyio.CancelScope()
         self._waiting_since: float | None = None
         self._has_warned = False
         self._backoff = cluster.policy.loop(f"being a member of group {config.group_id!r}")
@@ -117,18 +117,18 @@ class Membership(ABC, Generic[M]):
 
     def resting(self) -> None:
         """The program has handed its batch back: what waits for this may go on."""
-        if self._wants_rest or self._away:
-            self._happened()
+        if self._revoking or self._away:
+            self._notify()
 
-    async def let_act(self) -> None:
+    async def wait_for_revocation(self) -> None:
         """Wait, at rest, while the group takes partitions away; at once if there is nothing to take, or nobody to."""
-        while (self._wants_rest or self._machine.has_lost) and not self._ended:
+        while (self._revoking or self._machine.has_lost) and not self._ended:
             await self._moved.wait()
 
     def subscribe(self, subscription: Subscription) -> None:
         self._subscription = subscription
         self._subscribed()
-        self._happened()
+        self._notify()
 
     @abstractmethod
     def refused(self, group: GroupMetadata, code: ErrorCode) -> None:
@@ -157,7 +157,7 @@ class Membership(ABC, Generic[M]):
     def _subscribed(self) -> None: ...
 
     @abstractmethod
-    async def _say_goodbye(self, reason: str) -> None:
+    async def _leave_group(self, reason: str) -> None:
         """Tell the group, if it is to be told."""
 
     @abstractmethod
@@ -170,23 +170,23 @@ class Membership(ABC, Generic[M]):
         """Be a member until cancelled, or until the group will not have us, which the reader is told."""
         try:
             while True:
-                with anyio.CancelScope() as self._life:
+                with anyio.CancelScope() as self._run_scope:
                     while await self._advance(self._machine.step()):
                         pass
                     return
-                await self._go_missing()
+                await self._leave_until_next_read()
         finally:
             self._ended = True
-            self._has_moved()
+            self._revocation_done()
 
     async def _advance(self, step: Step) -> bool:
         match step:
-            case GiveUp():
-                await self._give_up(step)
-            case Take():
-                await self._reader.take(step.partitions)
-                self._machine.taken(step.partitions)
-                self._happened()
+            case Revoke():
+                await self._revoke(step)
+            case Assign():
+                await self._reader.assign_partitions(step.partitions)
+                self._machine.assigned(step.partitions)
+                self._notify()
             case Fail(code, api):
                 self._reader.fail(error_for(code, f"group {self.group_id!r} rejected this member", api=api))
                 return False
@@ -195,21 +195,21 @@ class Membership(ABC, Generic[M]):
                 return not self._failed
         return True
 
-    async def _give_up(self, step: GiveUp) -> None:
-        self._wants_rest = True
+    async def _revoke(self, step: Revoke) -> None:
+        self._revoking = True
         try:
             while not step.lost and not self._reader.at_rest():
                 await self._sleep()
                 if self._machine.step() != step:
                     return  # lost meanwhile, or something else is to go
-            await self._reader.give_up(step.partitions, lost=step.lost)
-            self._machine.given_up(step.partitions, lost=step.lost)
-            self._happened()
+            await self._reader.revoke_partitions(step.partitions, lost=step.lost)
+            self._machine.revoked(step.partitions, lost=step.lost)
+            self._notify()
         finally:
-            self._has_moved()
+            self._revocation_done()
 
-    def _has_moved(self) -> None:
-        self._wants_rest = False
+    def _revocation_done(self) -> None:
+        self._revoking = False
         self._moved.set()
         self._moved = anyio.Event()
 
@@ -218,7 +218,7 @@ class Membership(ABC, Generic[M]):
         with anyio.move_on_after(math.inf if seconds is None else seconds):
             await self._wake.wait()
 
-    def _happened(self) -> None:
+    def _notify(self) -> None:
         """Whoever waits looks again; who does not wait looks before he does."""
         self._wake.set()
         self._wake = anyio.Event()
@@ -226,16 +226,16 @@ class Membership(ABC, Generic[M]):
     async def watch(self) -> None:
         """See whether the program comes back within `max_poll_interval`; leave the group if it does not."""
         limit_s = self._config.max_poll_interval_ms / 1000
-        sign, seen = self._reader.sign_of_life(), anyio.current_time()
+        sign, seen = self._reader.activity(), anyio.current_time()
         while True:
             await anyio.sleep(min(limit_s / _LOOKS_PER_INTERVAL, _LOOK_S_MAX))
             self._warn_of_wait()
-            new = self._reader.sign_of_life()
+            new = self._reader.activity()
             if new is None or new != sign:
                 sign, seen = new, anyio.current_time()
             elif anyio.current_time() - seen > limit_s and not self._away:
                 self._away = True
-                self._life.cancel()
+                self._run_scope.cancel()
 
     def _warn_of_wait(self) -> None:
         """Say once what a member without partitions waits for; that brokers do not answer is said elsewhere."""
@@ -254,7 +254,7 @@ class Membership(ABC, Generic[M]):
                 self._config.session_timeout_ms / 1000,
             )
 
-    async def _go_missing(self) -> None:
+    async def _leave_until_next_read(self) -> None:
         """The program is not there: leave, so that others read on, and come back when it does."""
         reason = f"the program has not asked for records for {self._config.max_poll_interval_ms} ms"
         logger.warning(
@@ -262,22 +262,22 @@ class Membership(ABC, Generic[M]):
             self.group_id,
             reason,
         )
-        sign = self._reader.sign_of_life()
-        await self._say_goodbye(reason)
+        sign = self._reader.activity()
+        await self._leave_group(reason)
         self._expel(reason)
         step = self._machine.step()
-        if isinstance(step, GiveUp):
-            await self._reader.give_up(step.partitions, lost=True)
-            self._machine.given_up(step.partitions, lost=step.lost)
-            self._happened()
-        self._has_moved()
-        while self._reader.sign_of_life() == sign:
+        if isinstance(step, Revoke):
+            await self._reader.revoke_partitions(step.partitions, lost=True)
+            self._machine.revoked(step.partitions, lost=step.lost)
+            self._notify()
+        self._revocation_done()
+        while self._reader.activity() == sign:
             await self._sleep(_LOOK_S_MAX)
         self._away = False
 
     async def leave(self, reason: str) -> None:
         """Tell the group at once, within two seconds; a static member keeps its place for its successor (KIP-345)."""
-        cancelled = await shielded(LEAVE_GRACE_S, lambda: self._say_goodbye(reason))
+        cancelled = await shielded(LEAVE_GRACE_S, lambda: self._leave_group(reason))
         self._expel(reason)
         if cancelled is not None:
             raise cancelled
@@ -295,17 +295,17 @@ class Membership(ABC, Generic[M]):
             await self._backoff.failed(error)
             return None
         except KafkaError as error:
-            self._give_way(error)
+            self._fail(error)
             return None
         self._backoff.reset()
         return answer
 
-    def _give_way(self, error: KafkaError) -> None:
+    def _fail(self, error: KafkaError) -> None:
         """The group is closed to us: say so to the program, and end."""
         self._reader.fail(error)
         self._failed = True
 
-    async def _farewell(self, request: Request[Any]) -> None:
+    async def _send_leave(self, request: Request[Any]) -> None:
         """A request to which no answer is needed."""
         try:
             answer = await self._ask(request, purpose=self._purpose)

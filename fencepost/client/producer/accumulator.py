@@ -244,7 +244,7 @@ class Accumulator:
                 if not batch.given_up:
                     batch.given_up = True
                     self.finish(batch, error_of(queue.partition), release=False)
-            for batch in [one for one in queue.resend if one.doubtful]:
+            for batch in [one for one in queue.resend if one.may_be_written]:
                 self.finish(batch, error_of(queue.partition), release=queue.give_up(batch))
 
     def drop(self, error: KafkaError, *, resend_too: bool) -> None:

@@ -20,7 +20,7 @@ from fencepost.client.network.retry import Backoff
 from fencepost.client.producer.accumulator import Accumulator, Batch, Queue
 from fencepost.client.producer.lane import Identity, Lane, level_of
 from fencepost.client.producer.produce_requests import produce_request, told_of
-from fencepost.client.producer.undelivered import place_lost, refusal, too_late, unanswered
+from fencepost.client.producer.undelivered import refusal, state_lost, too_late, unanswered
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.batch_header import CorruptBatch
 from fencepost.protocol.compression import Compression
@@ -50,7 +50,7 @@ class Sender:
         self._refreshing = False
         self._refresh_at = 0.0
         self._backoff = cluster.policy.backoff()
-        self._turnover = Backoff(1, cluster.policy.first_ms, cluster.random)  # until the transaction before is over
+        self._concurrent_backoff = Backoff(1, cluster.policy.first_ms, cluster.random)  # CONCURRENT_TRANSACTIONS
         self._trouble: KafkaError | None = None
         self._turn = 0
         self.fatal: KafkaError | None = None
@@ -125,8 +125,8 @@ class Sender:
                 if batch.given_up:
                     continue
                 if batch.expires_at <= now:
-                    doubtful = batch.doubtful or batch in queue.in_flight
-                    error = too_late(self._patience_s, batch.trouble or self._trouble, may_be_written=doubtful)
+                    may_be_written = batch.may_be_written or batch in queue.in_flight
+                    error = too_late(self._patience_s, batch.trouble or self._trouble, may_be_written=may_be_written)
                     self._accumulator.finish(batch, error, release=queue.give_up(batch))
                 else:
                     self._warn(batch, now)
@@ -183,7 +183,7 @@ class Sender:
             else:
                 self.wake()
         for batch in lost:
-            self._accumulator.finish(batch, place_lost(queue.partition, batch.trouble))
+            self._accumulator.finish(batch, state_lost(queue.partition, batch.trouble))
 
     def _fill(self, nursery: TaskGroup, lane: Lane, queues: list[Queue], now: float) -> float:
         """Post requests to one broker while there is room; when to look again."""
@@ -374,7 +374,7 @@ class Sender:
                 batch.base_offset = told.base_offset
                 batch.append_time_ms = told.log_append_time_ms
                 self._backoff.reset()
-                self._turnover.reset()
+                self._concurrent_backoff.reset()
                 self._accumulator.finish(batch)
             case Verdict.GONE:
                 self._accumulator.release(batch)
@@ -388,7 +388,7 @@ class Sender:
             case Verdict.AGAIN:
                 batch.trouble = error
                 if code.retriable or (batch.queue.restart and batch.attempts > 1):
-                    pause = self._turnover if code is ErrorCode.CONCURRENT_TRANSACTIONS else self._backoff
+                    pause = self._concurrent_backoff if code is ErrorCode.CONCURRENT_TRANSACTIONS else self._backoff
                     if pause not in pauses:
                         pauses[pause] = anyio.current_time() + pause.next_delay()
                     batch.queue.backoff_until = pauses[pause]

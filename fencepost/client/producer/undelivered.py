@@ -23,7 +23,7 @@ def too_late(seconds: float, last: KafkaError | None, *, may_be_written: bool) -
     return error
 
 
-def place_lost(partition: TopicPartition, last: KafkaError | None) -> KafkaError:
+def state_lost(partition: TopicPartition, last: KafkaError | None) -> KafkaError:
     """The broker has forgotten this producer while nobody knew whether the batch was written."""
     return DeliveryError(
         f"the leader of {partition} has lost this producer's state: a batch may or may not have been written",

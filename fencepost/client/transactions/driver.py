@@ -9,14 +9,14 @@ from fencepost.client.core.txn_failures import error_of
 from fencepost.client.core.txn_machine import Misuse, step
 from fencepost.client.core.txn_state import (
     Answer,
-    Anything,
+    AnyEvent,
     AskEnd,
     AskInit,
     Event,
     NoAnswer,
     Outcome,
     Phase,
-    Told,
+    StepResult,
     TxnState,
 )
 from fencepost.client.errors import (
@@ -36,12 +36,12 @@ from fencepost.client.transactions.requests import TransactionLink, abortable
 from fencepost.protocol.errors import ErrorCode
 
 FIRST_PAUSE_MS = 1
-"""Kafka answers CONCURRENT_TRANSACTIONS while the markers of the transaction before are written: some milliseconds."""
+"""Kafka returns CONCURRENT_TRANSACTIONS while it writes the previous transaction's markers: some milliseconds."""
 _APIS = {AskInit: "InitProducerId", AskEnd: "EndTxn"}
 
 
 class TransactionDriver:
-    """The machine's state, and the way from an event to its outcome."""
+    """Runs the state machine: sends its requests until an event has its outcome."""
 
     def __init__(self, cluster: Cluster, link: TransactionLink) -> None:
         config = cluster.config
@@ -55,81 +55,81 @@ class TransactionDriver:
         )
         self.state = TxnState()
         self.last: KafkaError | None = None
-        """What went wrong last on the way to the outcome."""
+        """The last error before the outcome."""
         self.cancelled: BaseException | None = None
-        """The cancellation that came on the way to the last outcome; under asyncio nobody raises it again but we."""
-        self._asking: AskInit | AskEnd | None = None
+        """The cancellation that came before the last outcome; asyncio does not raise it again, so the caller must."""
+        self._request: AskInit | AskEnd | None = None
 
-    def note(self, event: Anything) -> Told | None:
-        """Let the machine make its step; what is to be asked waits for `drive`. Raises RuntimeError for a misuse."""
+    def note(self, event: AnyEvent) -> StepResult | None:
+        """Give the machine an event; its request waits for `drive`. Raises RuntimeError for a misuse."""
         try:
             self.state, then = step(self.state, event)
         except Misuse as misuse:
             raise RuntimeError(str(misuse)) from misuse
-        self._asking = then if isinstance(then, AskInit | AskEnd) else None
-        return then if isinstance(then, Told) else None
+        self._request = then if isinstance(then, AskInit | AskEnd) else None
+        return then if isinstance(then, StepResult) else None
 
-    async def drive(self, event: Anything, what: str, *, grace_s: float = 0.0) -> Told:
-        """From `event` to its outcome, asking again until `default_api_timeout` is over.
+    async def drive(self, event: AnyEvent, what: str, *, grace_s: float = 0.0) -> StepResult:
+        """From `event` to its outcome, with retries until `default_api_timeout` is over.
 
-        When the caller is cancelled, what is under way is asked for again for `grace_s` seconds, shielded. Then
-        Cancelled is raised, unless there is an outcome by then, or a commit may have happened and nobody has told: that
-        is told, and `cancelled` has the cancellation.
+        When the caller is cancelled, the request under way is retried for `grace_s` seconds, shielded. Then Cancelled
+        is raised, unless there is an outcome by then, or a commit has an unknown outcome. That is then returned, and
+        `cancelled` has the cancellation.
         """
         self.last = self.cancelled = None
-        told = self.note(event)
-        if told is not None:
-            return told
+        result = self.note(event)
+        if result is not None:
+            return result
         try:
-            return await self._until_told(what)
+            return await self._until_outcome(what)
         except anyio.get_cancelled_exc_class() as cancelled:
             self.cancelled = cancelled
-            found: list[Told] = []
+            found: list[StepResult] = []
 
-            async def ask_on() -> None:
-                found.append(await self._until_told(what))
+            async def retry() -> None:
+                found.append(await self._until_outcome(what))
 
             if grace_s:
-                await shielded(grace_s, ask_on)
+                await shielded(grace_s, retry)
             if found:
                 return found[0]
-            told = self._give_up()
-            if told.outcome is Outcome.UNKNOWN:
-                return told
+            result = self._give_up()
+            if result.outcome is Outcome.UNKNOWN:
+                return result
             raise
 
-    async def _until_told(self, what: str) -> Told:
+    async def _until_outcome(self, what: str) -> StepResult:
         try:
-            return await self.policy.run(self._ask_on, what=what)
+            return await self.policy.run(self._request_outcome, what=what)
         except RetriableError as error:
             self.last = error
             return self._give_up()
 
-    def _give_up(self) -> Told:
-        told = self.note(Event.GIVE_UP)
-        assert told is not None
-        return told
+    def _give_up(self) -> StepResult:
+        result = self.note(Event.GIVE_UP)
+        assert result is not None
+        return result
 
-    async def _ask_on(self) -> Told:
-        """Ask, and ask what follows from the answer; RetriableError where the same has to be asked again."""
+    async def _request_outcome(self) -> StepResult:
+        """Send the request and those that follow from its response. Raises RetriableError to retry the same one."""
         while True:
-            asking = self._asking
-            assert asking is not None
-            api = _APIS[type(asking)]
-            event: Anything
+            request = self._request
+            assert request is not None
+            api = _APIS[type(request)]
+            event: AnyEvent
             try:
-                event = answer = await self.link.ask(asking)
+                event = answer = await self.link.ask(request)
                 if answer.code is not ErrorCode.NONE:
                     self.last = error_of(answer.code, f"{api} failed", api, self.link.node)
             except KafkaError as error:
-                event, self.last = _heard(asking, error), error
+                event, self.last = _event_for(request, error), error
             except anyio.get_cancelled_exc_class():
                 self.note(NoAnswer(sent=True))
                 raise
-            told = self.note(event)
-            if told is not None:
-                return told
-            if self._asking == asking:
+            result = self.note(event)
+            if result is not None:
+                return result
+            if self._request == request:
                 last = self.last
                 assert last is not None
                 if isinstance(last, RetriableError):
@@ -137,26 +137,26 @@ class TransactionDriver:
                 raise RetriableError(str(last.args[0]), code=last.code, api=last.api, node=last.node) from last
 
 
-def _heard(asking: AskInit | AskEnd, error: KafkaError) -> Anything:
-    """What the machine has to know of an attempt that brought no answer."""
+def _event_for(request: AskInit | AskEnd, error: KafkaError) -> AnyEvent:
+    """The machine's event for an attempt without a response."""
     if isinstance(error, ConnectionLostError):
         return NoAnswer(error.sent)
-    if isinstance(error, RetriableError) and (error.code is None or error.api != _APIS[type(asking)]):
+    if isinstance(error, RetriableError) and (error.code is None or error.api != _APIS[type(request)]):
         return NoAnswer(sent=False)
-    if isinstance(asking, AskEnd) and error.code is None and error.api == _APIS[AskEnd]:
-        return NoAnswer(sent=True)  # an answer that cannot be read: it was carried out, or it was not
+    if isinstance(request, AskEnd) and error.code is None and error.api == _APIS[AskEnd]:
+        return NoAnswer(sent=True)  # the response cannot be read: the request may have succeeded
     return Answer(error.code if error.code is not None else ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
-def error_for_outcome(told: Told, last: KafkaError | None, what: str) -> KafkaError:
-    """The exception for an outcome that is none of those hoped for; `last` becomes its cause."""
-    code = told.code if told.code is not None else last.code if last is not None else None
+def error_for_outcome(result: StepResult, last: KafkaError | None, what: str) -> KafkaError:
+    """The exception for an outcome that is not the wanted one; `last` becomes its cause."""
+    code = result.code if result.code is not None else last.code if last is not None else None
     api = last.api if last is not None else None
     node = last.node if last is not None else None
     error: KafkaError
-    if isinstance(last, AuthenticationError) and told.outcome is not Outcome.UNKNOWN:
+    if isinstance(last, AuthenticationError) and result.outcome is not Outcome.UNKNOWN:
         return last
-    match told.outcome:
+    match result.outcome:
         case Outcome.FENCED:
             error = FencedError(
                 f"{what} failed: a newer producer has the transactional id", code=code, api=api, node=node
@@ -185,7 +185,7 @@ def error_for_outcome(told: Told, last: KafkaError | None, what: str) -> KafkaEr
 
 
 class UnknownOutcome:
-    """Tells the machine that a request may have been carried out, or may yet be, although no answer says so."""
+    """Notes that a request without a response may have been carried out, or may still be."""
 
     def __init__(self, driver: TransactionDriver) -> None:
         self._driver = driver
@@ -198,11 +198,11 @@ class UnknownOutcome:
     ) -> None:
         lost = isinstance(error, ConnectionLostError) and error.sent
         if lost or isinstance(error, anyio.get_cancelled_exc_class()):
-            self._driver.note(Event.DOUBTED)
+            self._driver.note(Event.UNANSWERED)
 
 
 def may_begin(state: TxnState) -> None:
-    """Raise what keeps a transaction from beginning now, other than a state that `recover` mends."""
+    """Raise what prevents a transaction from beginning now, except a state from which RECOVER leads out."""
     match state.phase:
         case Phase.NEW:
             raise RuntimeError("the producer is not open: use it with `async with`")

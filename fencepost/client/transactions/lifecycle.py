@@ -1,6 +1,6 @@
-"""A transactional id at work: what happens inside `async with producer.transaction()` counts as a whole or not at all.
+"""The transactions of one transactional id: all of `async with producer.transaction()` counts, or nothing of it.
 
-What may follow what, and what each answer means, is decided in `core.txn_machine`.
+`core.txn_machine` decides the order of the steps and the meaning of each response.
 """
 
 from collections.abc import Mapping
@@ -11,9 +11,9 @@ import anyio.lowlevel
 from fencepost.client.background import Background, shielded
 from fencepost.client.config import TransactionalProducerConfig
 from fencepost.client.consumer.committer import Committer
+from fencepost.client.core.begin_delay import BeginDelay
 from fencepost.client.core.group_types import CommittedOffset, GroupMetadata
-from fencepost.client.core.turnover import Turnover
-from fencepost.client.core.txn_state import NO_PRODUCER, Begin, Event, Outcome, Phase, Producer, Told
+from fencepost.client.core.txn_state import NO_PRODUCER, Begin, Event, Outcome, Phase, Producer, StepResult
 from fencepost.client.errors import AbortableError, FatalError, FencedError, KafkaError, OutcomeUnknownError
 from fencepost.client.network.cluster import Cluster
 from fencepost.client.producer.accumulator import Batch
@@ -32,7 +32,7 @@ _GONE = (Outcome.FENCED, Outcome.FORBIDDEN, Outcome.FATAL)
 
 
 class TransactionManager:
-    """One transactional id at work: what follows what, with its coordinator, its records and its offsets."""
+    """The transactions of one transactional id, with its coordinator, its records and its offsets."""
 
     two_phase = False
 
@@ -58,72 +58,72 @@ class TransactionManager:
         self._broken_by: KafkaError | None = None
         self._transaction: OpenTransaction | None = None
         self._in_doubt: OpenTransaction | None = None
-        self._turnover = Turnover()
+        self._begin_delay = BeginDelay()
         self._adding = False
         self._added = anyio.Event()
 
-    # -- life
+    # -- open and close
 
     async def open(self) -> None:
-        """Fence older producers of the id, and begin to send."""
+        """Fence older producers of the id, and start the sender."""
         sender = Sender(self._cluster, self.appender.accumulator, self, self._config, self._purpose)
         self.appender.sender = sender
         try:
             await self._initialise()
         except BaseException:
-            self._cluster.release(self._purpose)  # what was never opened is not closed
+            self._cluster.release(self._purpose)  # `close` is not called
             raise
         self._scope = self._background.start_soon(sender.run)
 
     async def close(self) -> None:
-        """Give up what is not acknowledged."""
+        """Fail what is not acknowledged."""
         assert self._scope is not None
         self.appender.close()
         self._scope.cancel()
         await anyio.lowlevel.cancel_shielded_checkpoint()
 
     async def reinitialise(self) -> bool | None:
-        """After OutcomeUnknownError: find out what became of the transaction, and be ready for the next one.
+        """After OutcomeUnknownError: find the transaction's outcome, and prepare for the next transaction.
 
-        The coordinator is asked for the commit again, until it tells: True, it has committed, now or before; False, it
-        was aborted. None where no outcome was open. Consumers tied to the transaction ask their group where to go on.
-        Raises FencedError when a newer producer has taken the transactional id meanwhile (then only the log can tell),
-        and OutcomeUnknownError when `default_api_timeout` ends again without an answer.
+        The commit is sent again until the coordinator answers. Returns True if it has committed, now or before; False
+        if it was aborted; None if no outcome was open. Consumers tied to the transaction read their committed offsets
+        again. Raises FencedError when a newer producer has taken the transactional id (then only the log shows the
+        outcome), and OutcomeUnknownError when `default_api_timeout` ends again without a response.
         """
         phase = self._driver.state.phase
         if phase in (Phase.OPEN, Phase.COMMITTING, Phase.ABORTING, Phase.PREPARED, Phase.COMPLETING):
             raise RuntimeError("a transaction is open")
         self._refuse_when_gone()
-        told = await self._driver.drive(Event.RECOVER, "finding the outcome of the transaction")
+        result = await self._driver.drive(Event.RECOVER, "finding the outcome of the transaction")
         transaction, self._in_doubt = self._in_doubt, None
         for committer in transaction.committers if transaction is not None else ():
             committer.progress.forget_positions()
-        if told.outcome in (Outcome.COMMITTED, Outcome.EXPIRED, Outcome.ABORTED):
-            committed = told.outcome is Outcome.COMMITTED
+        if result.outcome in (Outcome.COMMITTED, Outcome.EXPIRED, Outcome.ABORTED):
+            committed = result.outcome is Outcome.COMMITTED
             if transaction is not None:
                 transaction.end(committed)
             return committed
-        if told.outcome is Outcome.READY:
+        if result.outcome is Outcome.READY:
             return None
         if self._driver.state.phase is Phase.UNKNOWN:
             self._in_doubt = transaction
-        raise self._lost(told, "finding the outcome of the transaction")
+        raise self._lost(result, "finding the outcome of the transaction")
 
     async def _initialise(self) -> None:
         what = f"initialising the transactional id {self.transactional_id!r}"
-        told = await self._driver.drive(Event.OPEN, what)
-        if told.outcome is not Outcome.READY:
-            raise self._lost(told, what)
+        result = await self._driver.drive(Event.OPEN, what)
+        if result.outcome is not Outcome.READY:
+            raise self._lost(result, what)
 
     async def prepare(self, transaction: OpenTransaction) -> PreparedTransaction:
         raise RuntimeError("only a producer of Client.two_phase_producer() can prepare a transaction")
 
-    def _lost(self, told: Told, what: str) -> KafkaError:
-        """The error for an outcome; one after which nothing can follow breaks the producer as well."""
-        error = error_for_outcome(told, self._driver.last, what)
+    def _lost(self, result: StepResult, what: str) -> KafkaError:
+        """The error for an outcome; in phase BROKEN it also ends the producer."""
+        error = error_for_outcome(result, self._driver.last, what)
         if self._driver.state.phase is Phase.BROKEN:
             broken_by = error
-            if told.outcome is Outcome.UNKNOWN:
+            if result.outcome is Outcome.UNKNOWN:
                 broken_by = FencedError(
                     "a newer producer has the transactional id", code=error.code, api=error.api, node=error.node
                 )
@@ -144,7 +144,7 @@ class TransactionManager:
         if self._broken_by is not None:
             raise self._broken_by
 
-    # -- what the sender asks of an identity
+    # -- the identity for the sender
 
     @property
     def current(self) -> Producer | None:
@@ -158,7 +158,7 @@ class TransactionManager:
         return NO_LIMIT if self._transaction is None or self._transaction.tv2 else TV1_PRODUCE_VERSION
 
     def acquire(self) -> None:
-        """The id comes from InitProducerId only; until then nothing can have been handed in."""
+        """Does nothing: InitProducerId has set the identity before any record."""
 
     def bump(self) -> bool:
         """Only the coordinator may raise a transactional producer's epoch."""
@@ -172,11 +172,11 @@ class TransactionManager:
         state = self._driver.state
         if state.phase is not Phase.READY:
             if not (state.tv2 or state.bumps):
-                # No epoch will hold off what is still unanswered: the abort has to come after it, to take it along.
+                # No epoch fences requests that are still unanswered: the abort must come after them, to cover them.
                 await self._sender.quiet.wait()
-            told = await self._driver.drive(Event.RECOVER, "recovering for the next transaction")
-            if told.outcome is not Outcome.READY:
-                raise self._lost(told, "recovering for the next transaction")
+            result = await self._driver.drive(Event.RECOVER, "recovering for the next transaction")
+            if result.outcome is not Outcome.READY:
+                raise self._lost(result, "recovering for the next transaction")
             self._mend_sequences()
             self._refuse_when_gone()
         spoken = self._link.spoken_now()
@@ -184,9 +184,9 @@ class TransactionManager:
             spoken = await self._policy.run(self._link.spoken, what="finding the transaction coordinator")
         else:
             await anyio.lowlevel.checkpoint_if_cancelled()
-        if spoken.tv2 and self._turnover.pause_s:
-            await anyio.sleep_until(self._turnover.due(anyio.current_time()))
-        self._turnover.began(anyio.current_time())
+        if spoken.tv2 and self._begin_delay.pause_s:
+            await anyio.sleep_until(self._begin_delay.due(anyio.current_time()))
+        self._begin_delay.began(anyio.current_time())
         self._driver.note(Begin(spoken.tv2, spoken.bumps))
         self._transaction = OpenTransaction(spoken.tv2, committer)
         return self._transaction
@@ -215,7 +215,7 @@ class TransactionManager:
                 some = sorted(transaction.pending)
 
                 async def attempt(some: list[TopicPartition] = some) -> None:
-                    if transaction.error is not None:  # meanwhile: these must not become part of the next one
+                    if transaction.error is not None:  # these must not become part of the next transaction
                         raise transaction.error
                     with UnknownOutcome(self._driver):
                         await self._link.add_partitions(self._driver.state.producer, some)
@@ -228,7 +228,7 @@ class TransactionManager:
                     self.appender.accumulator.queues[partition].muted = False
                 self._sender.wake()
             if transaction.pending and transaction.error is not None:
-                raise transaction.error  # nobody adds these any more: they must not wait for it
+                raise transaction.error  # these are never added, so their batches must not wait
         except KafkaError as error:
             transaction.fail(error)
             if not transaction.over:
@@ -263,7 +263,7 @@ class TransactionManager:
     # -- end
 
     async def finish(self, transaction: OpenTransaction) -> None:
-        """The block ended well: send everything, commit; what prevents it aborts."""
+        """The block ended without an error: send everything and commit; a failure aborts."""
         try:
             await self._send_all(transaction)
             await self._commit(transaction)
@@ -275,7 +275,7 @@ class TransactionManager:
             raise
 
     async def _send_all(self, transaction: OpenTransaction) -> None:
-        """Take nothing more, and return when everything is acknowledged; raises what keeps it from being so."""
+        """Accept no more records, and return when all are acknowledged. Raises the transaction's error."""
         transaction.ending = True
         if transaction.offsets_under_way:
             raise RuntimeError(
@@ -284,29 +284,29 @@ class TransactionManager:
         began = anyio.current_time()
         self.appender.accumulator.flush()
         await transaction.tracker.wait()
-        self._turnover.acknowledged(anyio.current_time() - began)
+        self._begin_delay.acknowledged(anyio.current_time() - began)
         if not self._driver.state.begun:
             await anyio.lowlevel.checkpoint()
         if transaction.error is not None:
             raise transaction.error
 
     async def _commit(self, transaction: OpenTransaction) -> None:
-        """Until the commit has an outcome; raises unless it is the one that was wanted."""
-        told = await self._driver.drive(Event.COMMIT, "the commit", grace_s=ABORT_GRACE_S)
-        if told.outcome is Outcome.COMMITTED:
-            self._turnover.ended(anyio.current_time())
+        """Commit, and raise for any outcome but COMMITTED."""
+        result = await self._driver.drive(Event.COMMIT, "the commit", grace_s=ABORT_GRACE_S)
+        if result.outcome is Outcome.COMMITTED:
+            self._begin_delay.ended(anyio.current_time())
             self._close(transaction, committed=True)
             return
-        error = self._lost(told, "the commit")
+        error = self._lost(result, "the commit")
         if isinstance(error, OutcomeUnknownError):
             self._in_doubt = transaction
             self._close(transaction, committed=None)
-        elif told.outcome is not Outcome.REFUSED:
+        elif result.outcome is not Outcome.REFUSED:
             self._close(transaction, committed=False)
         raise error
 
     async def abort(self, transaction: OpenTransaction, cause: BaseException) -> None:
-        """Take everything back, within a few shielded seconds. Raises FencedError when that is what it finds."""
+        """Abort within a few shielded seconds. Raises FencedError if a newer producer has the transactional id."""
         if transaction.over:
             return
         transaction.ending = True
@@ -315,12 +315,12 @@ class TransactionManager:
             transaction.fail(AbortableError("the transaction was aborted"))
             try:
                 await self._take_back()
-                told = await self._driver.drive(Event.ABORT, "the abort")
-                if told.outcome in _GONE:
-                    raise self._lost(told, "the abort")
+                result = await self._driver.drive(Event.ABORT, "the abort")
+                if result.outcome in _GONE:
+                    raise self._lost(result, "the abort")
             finally:
-                if self._driver.state.phase is Phase.OPEN:  # not even asked for within the grace
-                    self._driver.note(Event.DOUBTED)
+                if self._driver.state.phase is Phase.OPEN:  # the abort was not sent within the grace period
+                    self._driver.note(Event.UNANSWERED)
                     self._driver.note(Event.ABORT)
                     self._driver.note(Event.GIVE_UP)
                 self._close(transaction, committed=False)
@@ -333,7 +333,7 @@ class TransactionManager:
             raise cancelled
 
     async def _take_back(self) -> None:
-        """Nothing that the transaction has handed in is sent any more, and nothing of it is unanswered."""
+        """Drop the transaction's records, and wait until none of its requests is unanswered."""
         dropped = AbortableError("the transaction was aborted before this record was sent")
         resending = any(queue.resend for queue in self.appender.accumulator.active.values())
         self.appender.accumulator.drop(dropped, resend_too=True)
@@ -344,9 +344,9 @@ class TransactionManager:
             self.appender.accumulator.drop(dropped, resend_too=True)
             if not self._sender.in_flight:
                 break
-            await self._sender.quiet.wait()  # the sender may be quicker, and have sent something again by now
+            await self._sender.quiet.wait()  # the sender may have sent another request before this
         if resending:
-            self._driver.note(Event.DOUBTED)
+            self._driver.note(Event.UNANSWERED)
         if self._sender.fatal is not None:
             self._break(self._sender.fatal)
 
@@ -367,7 +367,7 @@ class TransactionManager:
                 )
 
     def _close(self, transaction: OpenTransaction, *, committed: bool | None) -> None:
-        """The transaction is over; consumers tied to it go back unless it committed. None: nobody knows."""
+        """The transaction is over; consumers tied to it rewind unless it committed. None: the outcome is unknown."""
         if transaction.over:
             return
         transaction.end(committed)

@@ -10,7 +10,7 @@ from fencepost.protocol.topics import TopicPartition
 
 
 class PreparedTransaction(NamedTuple):
-    """Which transaction was prepared: the identity that its records carry, and no other transaction's do.
+    """A prepared transaction, named by the identity in its records; no other transaction has the same.
 
     `str(prepared)` is the text to store with the decision, "PRODUCER_ID:EPOCH" as in Kafka; `parse` reads it again.
     """
@@ -23,15 +23,15 @@ class PreparedTransaction(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> "PreparedTransaction":
-        """The value behind its text. Raises ValueError."""
+        """The value of such a text. Raises ValueError."""
         producer_id, epoch = text.split(":")
         return cls(int(producer_id), int(epoch))
 
 
 class OpenTransaction:
-    """What was handed in and what is known to be wrong. `tv2`: by the protocol of KIP-890.
+    """The records and offsets of one transaction, and its first error. `tv2`: by the protocol of KIP-890.
 
-    `committers` are of the consumers that go back if it aborts, `promises` the offsets that are part of it.
+    `committers` belong to the consumers that rewind if it aborts; `promises` are the offsets that are part of it.
     """
 
     def __init__(self, tv2: bool, committer: Committer | None) -> None:
@@ -51,7 +51,7 @@ class OpenTransaction:
         self.committed: bool | None = None
 
     def end(self, committed: bool | None) -> None:
-        """It is over; None where its outcome is unknown yet."""
+        """It is over; None while its outcome is unknown."""
         self.over = True
         self.committed = committed
         for promise in self.promises:
@@ -62,7 +62,7 @@ class OpenTransaction:
         self.promises.clear()
 
     def check(self) -> None:
-        """Raise what has gone wrong so far."""
+        """Raise the transaction's error, if it has one."""
         if self.over or self.ending:
             raise RuntimeError("the transaction is over")
         if self.error is not None:

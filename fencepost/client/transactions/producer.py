@@ -1,4 +1,4 @@
-"""The transactional producer, as a program sees it."""
+"""The transactional producer for programs."""
 
 from types import TracebackType
 from typing import Any, Generic, Self
@@ -17,7 +17,7 @@ from fencepost.client.transactions.transaction import Transaction
 class TransactionalProducer(Generic[K, V]):
     """A producer whose records count only in committed transactions; open it with `async with`.
 
-    Opening it fences older producers of the same transactional id and aborts what they left open (row T2). Raises
+    Opening it fences older producers of the same transactional id and aborts their open transactions (row T2). Raises
     FencedError, AuthorizationError, or FatalError (INVALID_TRANSACTION_TIMEOUT: over the broker's maximum).
     """
 
@@ -41,8 +41,8 @@ class TransactionalProducer(Generic[K, V]):
     def transaction(self, *, consumer: Consumer[Any, Any] | None = None) -> "TransactionBlock[K, V]":
         """A transaction as an async context. Only one at a time.
 
-        A `consumer` is tied to it from the start: on abort it goes back to where it last committed, also when
-        `send_offsets` was not reached. Without one, that is the consumer whose batch this task works on.
+        A `consumer` is tied to it from the start: on abort it rewinds to its last commit, also when
+        `send_offsets` was not called. The default is the consumer whose batch this task processes.
         """
         return TransactionBlock(
             self._manager, reader_of(consumer).committer if consumer is not None else committer_in_hand()
@@ -55,7 +55,7 @@ class TransactionalProducer(Generic[K, V]):
 
 
 class TransactionBlock(Generic[K, V]):
-    """What `producer.transaction()` returns: begins, and at the end commits, or aborts on error and on cancel."""
+    """The result of `producer.transaction()`: begins, and commits at the end, or aborts on error and on cancel."""
 
     def __init__(self, manager: TransactionManager, committer: Committer | None) -> None:
         self._manager = manager

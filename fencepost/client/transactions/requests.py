@@ -1,4 +1,4 @@
-"""What a transactional producer asks of its coordinators, in the old protocol (TV1) and the new one (TV2, KIP-890)."""
+"""A transactional producer's requests to its coordinators, in the old protocol (TV1) and the new one (TV2, KIP-890)."""
 
 import logging
 from collections.abc import Collection, Mapping
@@ -35,7 +35,7 @@ FEATURE = "transaction.version"
 _TV2_SINCE = {ApiKey.PRODUCE: 12, ApiKey.END_TXN: 5, ApiKey.TXN_OFFSET_COMMIT: 5}
 TWO_PHASE_SINCE = 6
 BUMPS_SINCE = 3
-"""InitProducerId with the identity that one holds (KIP-360), since Kafka 2.5."""
+"""InitProducerId with the current identity (KIP-360), since Kafka 2.5."""
 MEMBER_SINCE = 3
 """TxnOffsetCommit with member and generation (KIP-447), since Kafka 2.5."""
 R = TypeVar("R", bound=ResponseValue)
@@ -43,14 +43,14 @@ _LOG = logging.getLogger(__name__)
 
 
 class NegotiatedVersions(NamedTuple):
-    """What the cluster can do for a transaction that begins now."""
+    """The cluster's features for a transaction that begins now."""
 
     tv2: bool
     bumps: bool
 
 
 class TransactionLink:
-    """One transactional id's talk with its coordinators. Each method is one attempt and raises by the answer."""
+    """Sends one transactional id's requests to its coordinators. Each method is one attempt."""
 
     def __init__(
         self,
@@ -70,13 +70,13 @@ class TransactionLink:
         self._negotiated_at = 0.0
         self._warned = False
         self.node: int | None = None
-        """Who was asked last."""
+        """The broker of the last request."""
 
     async def spoken(self) -> NegotiatedVersions:
-        """Which protocol the cluster has now; asked at each begin, so a change is noticed between two transactions.
+        """The protocol that the cluster has now; checked at each begin, so a change counts from the next transaction.
 
-        TV2 where the coordinator has transaction.version 2 finalized and speaks all three requests of it (row T16).
-        What a broker told when the connection was made is asked again when it is older than `metadata_max_age`.
+        TV2 where the coordinator has transaction.version 2 finalized and supports all three requests of it (row T16).
+        The features of an open connection are requested again when they are older than `metadata_max_age`.
         """
         node = await self._cluster.coordinator(TRANSACTION, self._id)
         connection = await self._cluster.connection(node, self._purpose)
@@ -88,7 +88,7 @@ class TransactionLink:
         return self._spoken_by(connection)
 
     def spoken_now(self) -> NegotiatedVersions | None:
-        """The same without asking anybody, or None where somebody has to be asked."""
+        """The same without a request, or None where one is needed."""
         connection = self._coordinator
         if connection is None or connection.closed or self._is_old():
             return None
@@ -106,18 +106,18 @@ class TransactionLink:
         tv2 = connection.features.get(FEATURE, 0) >= 2 and new_enough
         return NegotiatedVersions(tv2, reaches(ApiKey.INIT_PRODUCER_ID, BUMPS_SINCE))
 
-    # -- what the machine asks
+    # -- the machine's requests
 
     async def ask(self, wanted: AskInit | AskEnd) -> Answer:
-        """The coordinator's answer. Raises ConnectionLostError; RetriableError where there is no coordinator."""
+        """The coordinator's response. Raises ConnectionLostError; RetriableError where there is no coordinator."""
         if isinstance(wanted, AskEnd):
             return await self._end(wanted)
         return await self._initialise(wanted.producer)
 
     async def _initialise(self, producer: Producer) -> Answer:
-        """A new (producer id, epoch), which fences older owners and ends what they left open (rows T2, P6).
+        """A new (producer id, epoch), which fences older owners and ends their open transactions (rows T2, P6).
 
-        With a `producer` it is given only if that one is still the owner.
+        With a `producer` it succeeds only if that one is still the owner.
         """
         request = InitProducerIdRequest(
             transactional_id=self._id,
@@ -148,9 +148,9 @@ class TransactionLink:
         return Answer(code_of(answer.error_code), (answer.producer_id, answer.producer_epoch) if given else NO_PRODUCER)
 
     async def take_over(self) -> tuple[Producer, Producer]:
-        """A new identity, but what is open stays open, to be ended by the new owner (KIP-939, row T23).
+        """A new identity; an open transaction stays open, and the new owner ends it (KIP-939, row T23).
 
-        The second is the identity under which it was written; NO_PRODUCER when nothing is open.
+        The second value is the identity of that transaction; NO_PRODUCER when none is open.
         """
         request = InitProducerIdRequest(
             transactional_id=self._id,
@@ -165,10 +165,10 @@ class TransactionLink:
         ongoing = (answer.ongoing_txn_producer_id, answer.ongoing_txn_producer_epoch)
         return (answer.producer_id, answer.producer_epoch), ongoing
 
-    # -- what belongs to the transaction
+    # -- requests inside a transaction
 
     async def add_partitions(self, producer: Producer, partitions: Collection[TopicPartition]) -> None:
-        """TV1: tell the coordinator before the first record of a partition (row T3)."""
+        """TV1: add partitions at the coordinator before their first record (row T3)."""
         topics = by_topic(partitions)
         answer, node = await self._send(
             TRANSACTION,
@@ -190,7 +190,7 @@ class TransactionLink:
         raise_for(worst, f"{place} could not be added to the transaction", "AddPartitionsToTxn", node)
 
     async def add_offsets(self, producer: Producer, group_id: str) -> None:
-        """TV1: tell the coordinator that a group's offsets are part of the transaction (row T4)."""
+        """TV1: add a group's offsets to the transaction at the coordinator (row T4)."""
         answer, node = await self._send(
             TRANSACTION,
             self._id,
@@ -206,8 +206,8 @@ class TransactionLink:
     ) -> None:
         """Offsets that count once the transaction commits; member and generation are checked (rows T5, T16).
 
-        A broker before Kafka 2.5 cannot be told them: then a member that the group has given up is not held off, and
-        only the transactional id's own fence is left. That is logged once.
+        A broker before Kafka 2.5 does not support the check: then a member that the group has removed is not rejected,
+        and only the transactional id fences. That is logged once.
         """
         topics = by_topic(
             (
@@ -260,7 +260,7 @@ class TransactionLink:
         raise_for(worst, f"the offset of {place} for group {group.group_id!r}", "TxnOffsetCommit", node)
 
     async def _send(self, kind: int, key: str, request: Request[R], **more: Any) -> tuple[R, int]:
-        """The answer, and which node it came from; a coordinator that moved is forgotten by the way."""
+        """The response, and the node that sent it; a coordinator that moved is forgotten."""
         node = self.node = await self._cluster.coordinator(kind, key)
         answer = await self._cluster.ask_coordinator(kind, key, request, _moved, purpose=self._purpose, **more)
         return answer, node
@@ -275,13 +275,13 @@ def _codes(answer: Any) -> list[int]:
 
 
 def _moved(answer: Any) -> int:
-    """A code that says "not here" or "not yet", wherever in the answer it stands, and otherwise 0."""
+    """A code of the response that means "not here" or "not yet", at any level, and otherwise 0."""
     away = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     return next((code for code in _codes(answer) if code in away), 0)
 
 
 def _worst(codes: Mapping[TopicPartition, ErrorCode], api: str) -> tuple[TopicPartition | None, ErrorCode]:
-    """Whose code decides: one that says more than "not attempted", and rather one that no retry mends."""
+    """The code that decides: any before "not attempted", and one that no retry resolves before others."""
     order = [Meaning.FENCED, Meaning.FORBIDDEN, Meaning.FATAL, Meaning.STALE_EPOCH, Meaning.NOT_OPEN]
     order += [Meaning.LOST_IDENTITY, Meaning.ABORT, Meaning.MOVED, Meaning.AGAIN, Meaning.DONE]
     last = len(order)
@@ -294,7 +294,7 @@ def _worst(codes: Mapping[TopicPartition, ErrorCode], api: str) -> tuple[TopicPa
 
 
 def abortable(error: KafkaError) -> AbortableError:
-    """What ended a deadline inside a transaction only spoils that transaction (row T17)."""
+    """An error at a deadline inside a transaction aborts only that transaction (row T17)."""
     spoiled = AbortableError(str(error.args[0]), code=error.code, api=error.api, node=error.node)
     spoiled.__cause__ = error
     return spoiled

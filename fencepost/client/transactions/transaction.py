@@ -31,10 +31,10 @@ class Transaction(Generic[K, V]):
 
     @property
     def committed(self) -> bool | None:
-        """What became of it: True, it has committed; False, it was aborted; None, it is open, or nobody knows.
+        """The outcome: True, it has committed; False, it was aborted; None, it is open or its outcome is unknown.
 
-        To be asked behind the block that ended in Cancelled, Ctrl-C or a deadline, which alone do not tell whether the
-        commit was answered before. None after OutcomeUnknownError, until `producer.reinitialise()` has found it out.
+        Read it after a block that ended in Cancelled, Ctrl-C or a deadline: these may come before or after the
+        commit. None after OutcomeUnknownError, until `producer.reinitialise()` has found the outcome.
         """
         return self._state.committed
 
@@ -48,7 +48,7 @@ class Transaction(Generic[K, V]):
         headers: Headers = (),
         timestamp_ms: int | None = None,
     ) -> None:
-        """Hand in one record. Raises AbortableError as soon as it is known that the transaction cannot commit."""
+        """Send one record. Raises AbortableError once the transaction cannot commit any more."""
         self._state.check()
         batch = await self._appender.enqueue(
             topic, value, key, partition, headers, timestamp_ms, self._linger_s, self._state.check
@@ -56,15 +56,15 @@ class Transaction(Generic[K, V]):
         self._follow(batch)
 
     async def send_many(self, topic: str, records: Iterable[tuple[K | None, V | None]]) -> None:
-        """Hand in (key, value) pairs of one topic; the quickest way for many. Raises as `send` does."""
+        """Send (key, value) pairs of one topic; the fastest way for many. Raises as `send` does."""
         self._state.check()
         await self._appender.enqueue_many(topic, records, None, self._linger_s, self._follow, self._state.check)
 
     async def send_batches(self, topic: str, partition: int, batches: bytes | bytearray | memoryview) -> None:
-        """Hand in record batches (format v2) that are whole but for the producer's id, epoch and sequences.
+        """Send record batches (format v2) that are complete except for the producer's id, epoch and sequences.
 
-        They are sent as they are, compressed or not: only those fields and the transactional bit are filled in. Raises
-        ValueError, with nothing handed in, for what is no such batch (CorruptBatch is one), and as `send` does.
+        They are sent unchanged, compressed or not: only those fields and the transactional bit are filled in. Raises
+        ValueError, with nothing sent, for bytes that are no such batch (CorruptBatch is one), and as `send` does.
         """
         self._state.check()
         for data, count in whole_batches(batches):
@@ -80,9 +80,9 @@ class Transaction(Generic[K, V]):
     ) -> None:
         """Make the consumer's positions (or `offsets`) part of the transaction, under its member and generation.
 
-        If the transaction aborts, the consumer goes back to where it last committed. Raises AbortableError when the
+        If the transaction aborts, the consumer rewinds to its last commit. Raises AbortableError when the
         member is not part of the group's current generation any more (KIP-447), or has lost partitions since the
-        transaction began, with records given and not committed.
+        transaction began, with uncommitted records.
         """
         self._state.check()
         committer = reader_of(consumer).committer
@@ -112,7 +112,7 @@ class Transaction(Generic[K, V]):
             self._state.promises.append(promise)
 
     async def send_group_offsets(self, group: GroupMetadata, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
-        """The same for a group whose consumer is not ours: the caller says who commits what."""
+        """The same for a consumer of another library: the caller gives the member and its offsets."""
         self._state.check()
         self._state.offsets_under_way += 1
         try:
@@ -121,10 +121,10 @@ class Transaction(Generic[K, V]):
             self._state.offsets_under_way -= 1
 
     async def prepare(self) -> PreparedTransaction:
-        """Everything is acknowledged, nothing more is taken, and only the outside decision ends it (KIP-939).
+        """Wait until all records are acknowledged; then only the outside decision ends the transaction (KIP-939).
 
-        For producers of `Client.two_phase_producer`; what it returns is to be stored with the decision to commit.
-        Raises AbortableError when the transaction cannot commit any more: then there is nothing to decide.
+        For producers of `Client.two_phase_producer`. Store the returned value with the decision to commit.
+        Raises AbortableError when the transaction cannot commit any more: then there is no decision.
         """
         self._state.check()
         return await self._manager.prepare(self._state)

@@ -2,7 +2,7 @@
 
 READY --begin--> OPEN --prepare()--> PREPARED --complete(decided)--> READY
   ^                                     ^  |
-  |                                     |  '-- the same identity was decided for: commit; anything else: abort
+  |                                     |  '-- decided for this identity: commit; for any other: abort
   '--- opened, nothing was open         '----- opened, and a predecessor left a transaction
 """
 
@@ -18,7 +18,7 @@ from fencepost.protocol.errors import ErrorCode
 
 
 class TwoPhaseManager(TransactionManager):
-    """A transactional id whose transactions are decided elsewhere once they are prepared."""
+    """The transactions of one transactional id; an outside coordinator decides them once they are prepared."""
 
     two_phase = True
     prepared: PreparedTransaction | None = None
@@ -26,23 +26,23 @@ class TwoPhaseManager(TransactionManager):
     _unwritten = False
 
     async def complete(self, decided: PreparedTransaction | str | None) -> bool:
-        """End what is prepared: commit it if it is what was `decided`, abort it otherwise. Whether it committed.
+        """End the prepared transaction: commit it if `decided` names it, else abort it. Returns whether it committed.
 
-        `decided` is the last decision that the outside coordinator remembers, or None for none at all. Without a
-        prepared transaction there is nothing to do. May be called again after any error but FencedError; the decision
-        cannot change on the way. Raises ValueError, with nothing done, if the text of `decided` names no transaction:
-        to take a mangled text for another transaction's would abort what was committed elsewhere.
+        `decided` is the last decision that the outside coordinator stored, or None if it has none. Without a prepared
+        transaction this does nothing. It may be called again after any error but FencedError, with the same decision.
+        Raises ValueError, with nothing done, if the text of `decided` names no transaction: a mangled text must not
+        abort what the outside coordinator has committed.
         """
         if decided is not None and not isinstance(decided, PreparedTransaction):
             decided = PreparedTransaction.parse(decided)
         if self.prepared is None:
             return False
         commit = decided == self.prepared
-        # What nothing was written in cannot commit; its abort bumps the epoch, so that the next one looks different.
+        # An empty transaction cannot commit; its abort bumps the epoch, so that the next one has another identity.
         as_commit = commit and not self._unwritten
-        told = await self._driver.drive(Complete(as_commit), "completing the prepared transaction")
-        if told.outcome not in (Outcome.COMMITTED, Outcome.ABORTED):
-            raise self._lost(told, "completing the prepared transaction")
+        result = await self._driver.drive(Complete(as_commit), "completing the prepared transaction")
+        if result.outcome not in (Outcome.COMMITTED, Outcome.ABORTED):
+            raise self._lost(result, "completing the prepared transaction")
         self.prepared, self._unwritten = None, False
         self._settle(commit)
         return commit
@@ -52,7 +52,7 @@ class TwoPhaseManager(TransactionManager):
         return self._driver.state.producer
 
     def _settle(self, commit: bool) -> None:
-        """Tell the transaction of this process, where it was begun here, and its consumers."""
+        """Close the transaction, if it began in this process, and notify its consumers."""
         transaction = self._transaction
         if transaction is None:
             return
@@ -90,7 +90,7 @@ class TwoPhaseManager(TransactionManager):
         return self.prepared
 
     async def finish(self, transaction: OpenTransaction) -> None:
-        """The block ended well: what was prepared in it is decided, what was not commits as always."""
+        """The block ended without an error: complete a prepared transaction, commit any other."""
         if transaction.over:
             return  # the block has completed it itself
         if self.prepared is None:
@@ -99,7 +99,7 @@ class TwoPhaseManager(TransactionManager):
             await self.complete(self.prepared)
 
     async def abort(self, transaction: OpenTransaction, cause: BaseException) -> None:
-        """The block failed: before `prepare` that decides, after it only `complete` does."""
+        """The block failed: before `prepare` that aborts the transaction, after it only `complete` ends it."""
         if self.prepared is None:
             await super().abort(transaction, cause)
         else:
@@ -107,10 +107,10 @@ class TwoPhaseManager(TransactionManager):
 
 
 class TwoPhaseProducer(TransactionalProducer[K, V]):
-    """A transactional producer whose commits somebody else decides; open it with `async with`.
+    """A transactional producer whose commits an outside coordinator decides; open it with `async with`.
 
-    Opening it fences older producers of the transactional id and keeps what they left open: `prepared` tells which
-    transaction that is, and `complete` ends it. Until then no other can begin.
+    Opening it fences older producers of the transactional id and keeps their open transaction: `prepared` names
+    it, and `complete` ends it. Until then no other can begin.
     """
 
     _manager: TwoPhaseManager
@@ -125,10 +125,10 @@ class TwoPhaseProducer(TransactionalProducer[K, V]):
 
     @property
     def identity(self) -> str:
-        """This producer's own "PRODUCER_ID:EPOCH": it grows with each that opens the transactional id.
+        """This producer's own "PRODUCER_ID:EPOCH": it grows each time a producer opens the transactional id.
 
-        Store it beside the decision, and let only its owner decide: so a producer that was taken for dead and wakes up
-        cannot decide for a transaction that its successor has ended.
+        Store it with the decision, and let only its owner decide. So a zombie producer cannot decide for a transaction
+        that its successor has ended.
         """
         assert self._manager.current is not None, "the producer is not open"
         return str(PreparedTransaction(*self._manager.current))

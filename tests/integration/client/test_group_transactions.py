@@ -119,8 +119,8 @@ async def test_nobody_waits_for_partitions_that_a_membership_at_its_end_will_not
             assert membership is not None
             membership._expel("the test says so")
             if how == "refused":
-                membership._give_way(KafkaError("the group is closed to this member"))
-                membership._happened()
+                membership._fail(KafkaError("the group is closed to this member"))
+                membership._notify()
                 with pytest.raises(KafkaError, match="closed to this member"):
                     await anext(batches)
                 return

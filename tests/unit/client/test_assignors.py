@@ -180,8 +180,8 @@ def test_the_later_generation_is_believed_and_of_two_alike_none() -> None:
     mine = frozenset({TopicPartition("t", 0)})
     late = Member("a", None, frozenset("t"), mine, 3)
     now = Member("b", None, frozenset("t"), mine, 4)
-    assert sticky._valid_claims([late, now], {"t": 2}) == {"a": set(), "b": set(mine)}
-    assert sticky._valid_claims([late, now._replace(generation=3)], {"t": 2}) == {"a": set(), "b": set()}
+    assert sticky._valid_ownership([late, now], {"t": 2}) == {"a": set(), "b": set(mine)}
+    assert sticky._valid_ownership([late, now._replace(generation=3)], {"t": 2}) == {"a": set(), "b": set()}
     assert sticky.assign([late, now], {"t": 2})["b"] == [TopicPartition("t", 0)]
 
 

@@ -11,7 +11,7 @@ from fencepost.client.core.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
-from fencepost.client.core.group_steps import STAY, Deal, Fail, GiveUp, Join, Sync, Take
+from fencepost.client.core.group_steps import STAY, Assign, CountPartitions, Fail, Join, Revoke, Sync
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 
@@ -38,11 +38,11 @@ def follow(machine: ClassicMember, generation: int, *numbers: int, settle: bool 
     assert machine.step() == Sync("m", generation, strategy, ())
     machine.synced(generation, ErrorCode.NONE, encode_assignment(sorted(partitions(*numbers))))
     while settle and not isinstance(step := machine.step(), Join) and step != STAY:
-        assert isinstance(step, Take | GiveUp)
-        if isinstance(step, Take):
-            machine.taken(step.partitions)
+        assert isinstance(step, Assign | Revoke)
+        if isinstance(step, Assign):
+            machine.assigned(step.partitions)
         else:
-            machine.given_up(step.partitions, lost=step.lost)
+            machine.revoked(step.partitions, lost=step.lost)
 
 
 def test_a_newcomer_comes_again_with_the_id_it_is_given() -> None:
@@ -58,10 +58,10 @@ def test_an_eager_member_gives_everything_up_before_it_joins() -> None:
     machine = member("range", "cooperative-sticky")
     follow(machine, 1, 0, 1)
     assert machine.owned == partitions(0, 1)
-    machine.heard(1, ErrorCode.REBALANCE_IN_PROGRESS)
-    assert machine.step() == GiveUp(partitions(0, 1))
+    machine.responded(1, ErrorCode.REBALANCE_IN_PROGRESS)
+    assert machine.step() == Revoke(partitions(0, 1))
     assert machine.sends_heartbeats, "it lives while the program finishes its batch"
-    machine.given_up(partitions(0, 1))
+    machine.revoked(partitions(0, 1))
     protocols = dict(join_of(machine).protocols)
     assert list(protocols) == ["range", "cooperative-sticky"]
     assert all(decode_subscription(data).owned == () for data in protocols.values())
@@ -71,18 +71,18 @@ def test_a_cooperative_member_joins_with_what_it_has_and_comes_again_for_the_res
     """KIP-429, and KIP-792: it says since which generation."""
     machine = member("cooperative-sticky")
     follow(machine, 1, 0, 1, 2)
-    machine.heard(1, ErrorCode.REBALANCE_IN_PROGRESS)
+    machine.responded(1, ErrorCode.REBALANCE_IN_PROGRESS)
     [(_, data)] = join_of(machine).protocols
     assert decode_subscription(data) == Subscription(
         ("t",), b"\0\0\0\1", (TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("t", 2)), 1
     )
     follow(machine, 2, 0, 1, settle=False)
-    assert machine.step() == GiveUp(partitions(2))
-    machine.given_up(partitions(2))
+    assert machine.step() == Revoke(partitions(2))
+    machine.revoked(partitions(2))
     assert "given up" in join_of(machine).reason
     follow(machine, 3, 0, 1, 5, settle=False)
-    assert machine.step() == Take(partitions(5)), "what it keeps is not touched"
-    machine.taken(partitions(5))
+    assert machine.step() == Assign(partitions(5)), "what it keeps is not touched"
+    machine.assigned(partitions(5))
     assert machine.step() == STAY
 
 
@@ -92,10 +92,10 @@ def test_a_cooperative_member_gives_up_topics_that_it_does_not_want_any_more_bef
     machine.joined(Joined(ErrorCode.NONE, "m", 1, "cooperative-sticky", "x"))
     both = partitions(0) | partitions(0, topic="u")
     machine.synced(1, ErrorCode.NONE, encode_assignment(sorted(both)))
-    machine.taken(both)
+    machine.assigned(both)
     machine.subscribe(["t"])
-    assert machine.step() == GiveUp(partitions(0, topic="u"))
-    machine.given_up(partitions(0, topic="u"))
+    assert machine.step() == Revoke(partitions(0, topic="u"))
+    machine.revoked(partitions(0, topic="u"))
     assert decode_subscription(join_of(machine).protocols[0][1]).topics == ("t",)
 
 
@@ -133,36 +133,36 @@ def led(machine: ClassicMember, generation: int, *, skip: bool = False) -> None:
     members = [JoinedMember("m", None, join_of(machine).protocols[0][1]), JoinedMember("n", None, wanted)]
     strategy = machine._offered[0].name
     machine.joined(Joined(ErrorCode.NONE, "m", generation, strategy, "m", skip, members))
-    assert machine.step() == Deal(("t", "u"))
+    assert machine.step() == CountPartitions(("t", "u"))
 
 
 def test_the_leader_deals_and_watches_the_topics_of_the_whole_group() -> None:
     machine = member("range")
     led(machine, 1)
-    machine.dealt({"t": 2, "u": 1})
+    machine.counted({"t": 2, "u": 1})
     step = machine.step()
     assert isinstance(step, Sync)
     dealt = {name: decode_assignment(data) for name, data in step.assignments}
     assert dealt == {"m": [TopicPartition("t", 0)], "n": [TopicPartition("t", 1), TopicPartition("u", 0)]}
     machine.synced(1, ErrorCode.NONE, dict(step.assignments)["m"])
-    machine.taken(partitions(0))
+    machine.assigned(partitions(0))
     assert machine.watched == {"t", "u"}
-    machine.looked({"t": 2, "u": 1})
+    machine.topics_counted({"t": 2, "u": 1})
     assert machine.step() == STAY
-    machine.looked({"t": 2, "u": 2})
-    assert machine.step() == GiveUp(partitions(0))
+    machine.topics_counted({"t": 2, "u": 2})
+    assert machine.step() == Revoke(partitions(0))
 
 
 def test_a_leader_that_may_skip_assigns_nothing_and_watches_all_the_same() -> None:
     """KIP-814."""
     machine = member("range", instance="i")
     led(machine, 4, skip=True)
-    machine.dealt({"t": 2})
+    machine.counted({"t": 2})
     assert machine.step() == Sync("m", 4, "range", ())
     machine.synced(4, ErrorCode.NONE, encode_assignment(sorted(partitions(0))))
-    machine.taken(partitions(0))
-    machine.looked({"t": 2, "u": 1})
-    assert machine.step() == GiveUp(partitions(0)), "a topic has come"
+    machine.assigned(partitions(0))
+    machine.topics_counted({"t": 2, "u": 1})
+    assert machine.step() == Revoke(partitions(0)), "a topic has come"
 
 
 @pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION])
@@ -170,13 +170,13 @@ def test_a_leader_that_may_skip_assigns_nothing_and_watches_all_the_same() -> No
 def test_who_is_expelled_has_lost_everything(code: ErrorCode, api: str) -> None:
     machine = member("cooperative-sticky")
     follow(machine, 3, 0, 1)
-    machine.heard(2, code, api)
+    machine.responded(2, code, api)
     assert machine.step() == STAY, "an answer to an earlier generation says nothing"
-    machine.heard(3, code, api)
-    assert machine.step() == GiveUp(partitions(0, 1), lost=True)
+    machine.responded(3, code, api)
+    assert machine.step() == Revoke(partitions(0, 1), lost=True)
     assert machine.has_lost
     assert not machine.sends_heartbeats
-    machine.given_up(partitions(0, 1), lost=True)
+    machine.revoked(partitions(0, 1), lost=True)
     step = join_of(machine)
     assert step.member_id == ("" if code is ErrorCode.UNKNOWN_MEMBER_ID else "m")
     assert decode_subscription(step.protocols[0][1]).owned == ()
@@ -186,9 +186,9 @@ def test_a_successor_with_the_same_instance_id_ends_it() -> None:
     """KIP-345."""
     machine = member(instance="i")
     follow(machine, 1, 0)
-    machine.heard(1, ErrorCode.FENCED_INSTANCE_ID)
-    assert machine.step() == GiveUp(partitions(0), lost=True)
-    machine.given_up(partitions(0), lost=True)
+    machine.responded(1, ErrorCode.FENCED_INSTANCE_ID)
+    assert machine.step() == Revoke(partitions(0), lost=True)
+    machine.revoked(partitions(0), lost=True)
     assert machine.step() == Fail(ErrorCode.FENCED_INSTANCE_ID, "Heartbeat")
 
 
@@ -213,7 +213,7 @@ def test_the_sticky_assignor_hears_of_what_was_given_up() -> None:
     machine = member("sticky")
     follow(machine, 5, 0, 2)
     machine.rejoin("a test")
-    machine.given_up(partitions(0, 2))
+    machine.revoked(partitions(0, 2))
     data = join_of(machine).protocols[0][1]
     seen = ASSIGNORS["sticky"].member("m", None, decode_subscription(data))
     assert (seen.owned, seen.generation) == (partitions(0, 2), 5)
@@ -225,5 +225,5 @@ def test_a_wish_that_changes_while_it_joins_is_told_by_the_next_join() -> None:
     machine.subscribe(["t", "u"])
     machine.joined(Joined(ErrorCode.NONE, "m", 1, "cooperative-sticky", "x"))
     machine.synced(1, ErrorCode.NONE, encode_assignment(sorted(partitions(0))))
-    machine.taken(partitions(0))
+    machine.assigned(partitions(0))
     assert decode_subscription(join_of(machine).protocols[0][1]).topics == ("t", "u")

@@ -7,9 +7,9 @@ from fencepost.client.core.consumer_member import (
     ConsumerMember,
     DesiredSubscription,
     HeartbeatResult,
-    Place,
+    TopicIdPartition,
 )
-from fencepost.client.core.group_steps import STAY, Fail, GiveUp, Resolve, Take
+from fencepost.client.core.group_steps import STAY, Assign, Fail, Resolve, Revoke
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 
@@ -17,7 +17,7 @@ ID, OTHER_ID = b"t" * 16, b"T" * 16
 WISH = DesiredSubscription(("t",), None, "uniform")
 
 
-def places(*numbers: int, topic_id: bytes = ID) -> frozenset[Place]:
+def places(*numbers: int, topic_id: bytes = ID) -> frozenset[TopicIdPartition]:
     return frozenset((topic_id, number) for number in numbers)
 
 
@@ -25,7 +25,9 @@ def partitions(*numbers: int) -> frozenset[TopicPartition]:
     return frozenset(TopicPartition("t", number) for number in numbers)
 
 
-def beat(machine: ConsumerMember, epoch: int, assignment: frozenset[Place] | None = None) -> ConsumerHeartbeat:
+def beat(
+    machine: ConsumerMember, epoch: int, assignment: frozenset[TopicIdPartition] | None = None
+) -> ConsumerHeartbeat:
     sent = machine.heartbeat()
     machine.answered(sent, HeartbeatResult(ErrorCode.NONE, "m", epoch, assignment))
     return sent
@@ -35,7 +37,7 @@ def settled(*numbers: int, instance: str | None = None) -> ConsumerMember:
     machine = ConsumerMember("m", WISH, instance)
     machine.named({ID: "t", OTHER_ID: "t"})
     beat(machine, 1, places(*numbers))
-    machine.taken(partitions(*numbers))
+    machine.assigned(partitions(*numbers))
     beat(machine, 1)
     assert machine.step() == STAY
     assert not machine.heartbeat_is_due
@@ -49,9 +51,9 @@ def test_it_joins_with_everything_and_then_says_only_what_changes() -> None:
     beat(machine, 3, places(0))
     assert machine.step() == Resolve(frozenset({ID}))
     machine.named({ID: "t"})
-    assert machine.step() == Take(partitions(0))
+    assert machine.step() == Assign(partitions(0))
     assert not machine.heartbeat_is_due
-    machine.taken(partitions(0))
+    machine.assigned(partitions(0))
     assert machine.heartbeat_is_due, "the broker waits for the acknowledgement"
     assert beat(machine, 3) == ConsumerHeartbeat("m", 3, None, places(0))
     assert machine.heartbeat() == ConsumerHeartbeat("m", 3)
@@ -63,12 +65,12 @@ def test_it_joins_with_everything_and_then_says_only_what_changes() -> None:
 def test_first_it_gives_up_then_it_says_so_then_it_takes() -> None:
     machine = settled(0, 1)
     beat(machine, 2, places(1, 2))
-    assert machine.step() == GiveUp(partitions(0))
-    machine.given_up(partitions(0))
+    assert machine.step() == Revoke(partitions(0))
+    machine.revoked(partitions(0))
     assert machine.step() == STAY, "not before the broker knows"
     assert beat(machine, 2) == ConsumerHeartbeat("m", 2, None, places(1))
-    assert machine.step() == Take(partitions(2))
-    machine.taken(partitions(2))
+    assert machine.step() == Assign(partitions(2))
+    machine.assigned(partitions(2))
     assert beat(machine, 2) == ConsumerHeartbeat("m", 2, None, places(1, 2))
     assert machine.owned == partitions(1, 2)
 
@@ -76,11 +78,11 @@ def test_first_it_gives_up_then_it_says_so_then_it_takes() -> None:
 def test_a_topic_made_anew_under_its_old_name_is_another_one() -> None:
     machine = settled(0)
     beat(machine, 2, places(0, topic_id=OTHER_ID))
-    assert machine.step() == GiveUp(partitions(0))
-    machine.given_up(partitions(0))
+    assert machine.step() == Revoke(partitions(0))
+    machine.revoked(partitions(0))
     beat(machine, 2)
-    assert machine.step() == Take(partitions(0))
-    machine.taken(partitions(0))
+    assert machine.step() == Assign(partitions(0))
+    machine.assigned(partitions(0))
     assert machine.heartbeat().owned == places(0, topic_id=OTHER_ID)
 
 
@@ -90,10 +92,10 @@ def test_a_topic_made_anew_under_its_old_name_is_another_one() -> None:
 def test_who_is_fenced_puts_everything_down_and_joins_anew(code: ErrorCode) -> None:
     machine = settled(0, 1)
     machine.answered(machine.heartbeat(), HeartbeatResult(code))
-    assert machine.step() == GiveUp(partitions(0, 1), lost=True)
+    assert machine.step() == Revoke(partitions(0, 1), lost=True)
     assert machine.has_lost
     assert not machine.sends_heartbeats, "it must not join with what is somebody else's"
-    machine.given_up(partitions(0, 1), lost=True)
+    machine.revoked(partitions(0, 1), lost=True)
     assert machine.heartbeat_is_due
     assert machine.heartbeat() == ConsumerHeartbeat("m", 0, WISH, frozenset())
 
@@ -104,7 +106,7 @@ def test_a_commit_that_is_fenced_tells_the_same_and_a_stale_one_nothing() -> Non
     machine.refused(0, ErrorCode.FENCED_MEMBER_EPOCH)
     assert machine.step() == STAY
     machine.refused(1, ErrorCode.UNKNOWN_MEMBER_ID)
-    assert machine.step() == GiveUp(partitions(0), lost=True)
+    assert machine.step() == Revoke(partitions(0), lost=True)
 
 
 def test_after_an_answer_that_was_lost_it_says_everything() -> None:
@@ -120,23 +122,23 @@ def test_an_answer_to_another_epoch_says_nothing() -> None:
     machine.expelled()
     machine.answered(late, HeartbeatResult(ErrorCode.NONE, "m", 1, places(0, 1)))
     assert machine.epoch == 0
-    assert machine.step() == GiveUp(partitions(0), lost=True)
+    assert machine.step() == Revoke(partitions(0), lost=True)
 
 
 def test_a_static_place_is_waited_for() -> None:
     machine = ConsumerMember("m", WISH, "i")
     machine.answered(machine.heartbeat(), HeartbeatResult(ErrorCode.UNRELEASED_INSTANCE_ID))
-    assert machine.waits_for_place
+    assert machine.waits_for_instance_id
     assert machine.sends_heartbeats
     assert not machine.heartbeat_is_due, "with the next interval"
     beat(machine, 1, places())
-    assert not machine.waits_for_place
+    assert not machine.waits_for_instance_id
 
 
 @pytest.mark.parametrize(("instance", "epoch"), [(None, -1), ("i", -2)])
 def test_it_leaves_for_good_or_for_a_while(instance: str | None, epoch: int) -> None:
-    assert ConsumerMember("m", WISH, instance).goodbye() is None
-    assert settled(0, instance=instance).goodbye() == ConsumerHeartbeat("m", epoch)
+    assert ConsumerMember("m", WISH, instance).leave_heartbeat() is None
+    assert settled(0, instance=instance).leave_heartbeat() == ConsumerHeartbeat("m", epoch)
 
 
 @pytest.mark.parametrize(
@@ -151,7 +153,7 @@ def test_it_leaves_for_good_or_for_a_while(instance: str | None, epoch: int) -> 
 def test_what_no_further_try_would_mend_ends_it(code: ErrorCode) -> None:
     machine = settled(0)
     machine.answered(machine.heartbeat(), HeartbeatResult(code))
-    machine.given_up(partitions(0), lost=True)
+    machine.revoked(partitions(0), lost=True)
     assert machine.step() == Fail(code, "ConsumerGroupHeartbeat")
     assert not machine.sends_heartbeats
 

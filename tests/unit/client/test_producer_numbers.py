@@ -236,7 +236,7 @@ def test_one_record_that_is_too_large_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "doubtful"),
+    ("code", "may_be_written"),
     [
         (ErrorCode.NOT_ENOUGH_REPLICAS, False),
         (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, True),
@@ -245,10 +245,10 @@ def test_one_record_that_is_too_large_is_refused() -> None:
         (ErrorCode.UNKNOWN_TOPIC_ID, False),
     ],
 )
-def test_after_which_errors_a_batch_may_be_in_the_log(code: ErrorCode, doubtful: bool) -> None:
+def test_after_which_errors_a_batch_may_be_in_the_log(code: ErrorCode, may_be_written: bool) -> None:
     queue, (one,) = queue_with(1)
     assert queue.answered(one, code, False) is Verdict.AGAIN
-    assert one.doubtful is doubtful
+    assert one.may_be_written is may_be_written
 
 
 def test_in_a_transaction_only_the_coordinator_gives_epochs() -> None:

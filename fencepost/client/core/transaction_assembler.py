@@ -1,24 +1,24 @@
-"""Puts committed transactions together out of what partitions show of them, never a part: values in, values out.
+"""Assembles committed transactions from the batches and markers of several partitions, never a part of one. Pure.
 
-A log knows of a transaction only this: batches with (producer id, epoch), and behind them one marker in each partition
-that it wrote to. Which partitions those are stands nowhere. Three facts make it enough:
+A log shows only this of a transaction: batches with (producer id, epoch), and behind them one marker in each partition
+that it wrote to. No log lists these partitions. Three facts make it enough:
 
-1. All records of a transaction are in their logs before its first marker is written anywhere. So whoever has seen a
-   COMMIT marker, and has then asked each other partition for its end (a fence) and read up to there, has seen all of
-   that transaction's records. Where records of it are still without a marker, that marker is on its way.
+1. All records of a transaction are in their logs before its first marker is written anywhere. So a consumer that has
+   read a COMMIT marker, then asked each other partition for its end (a fence) and read up to there, has read all of
+   that transaction's records. Where its records have no marker yet, that marker is still being written.
 2. Under TV2 (KIP-890) each transaction has an epoch of its own, and its markers carry the next one: (producer id,
-   epoch) of the records names it, whatever the order in which partitions are read.
+   epoch) of the records names it, in whatever order the partitions are read.
 3. Under TV1 the marker has the epoch of the records, and consecutive transactions share it. All markers of one are
-   written before the next one writes anything. As long as a producer shows itself in one of our partitions only, each
-   marker there ends a transaction. Where it shows itself in several, nothing in the logs tells which marker here
-   belongs to which marker there: such neighbours come together, as one unit of several whole transactions, as soon as
-   a fence has passed without anything new or open of that producer. One that never pauses never gets there.
+   written before the next one writes anything. As long as a producer writes to only one of the partitions, each marker
+   there ends a transaction. Where it writes to several, nothing in the logs matches their markers: such neighbours
+   form one unit of several whole transactions, as soon as a fence has passed without anything new or open of that
+   producer. A producer that never pauses never gets there.
 
     batch --add--> open --COMMIT--> closed --fence passed, nothing of it open--> unit
                     '---ABORT--> forgotten
 
-Where reading begins in the middle of a log, a transaction may have lost its beginning: one whose first batch that was
-seen is not its producer's number 0 is left out (`cut`), unless reading went on from a place of `places`.
+Where reading begins in the middle of a log, the beginning of a transaction may be missing. A transaction whose first
+batch does not have its producer's sequence 0 is left out (`cut`), unless reading continues from a place of `places`.
 """
 
 from collections import deque
@@ -26,7 +26,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from fencepost.client.core.whole_notes import read_note, write_note
+from fencepost.client.core.offset_metadata import decode_metadata, encode_metadata
 from fencepost.protocol.topics import TopicPartition
 
 PLAIN: Final = -1
@@ -34,7 +34,7 @@ PLAIN: Final = -1
 
 
 class Piece(NamedTuple):
-    """One batch of a transaction. `held` is the holder's own handle for its bytes."""
+    """One batch of a transaction. `held` is the caller's handle for its bytes."""
 
     partition: TopicPartition
     base_offset: int
@@ -45,7 +45,7 @@ class Piece(NamedTuple):
 
 @dataclass(slots=True)
 class Share:
-    """What one transaction has in one partition; `marker` is the offset of its end, once that was seen."""
+    """One transaction's batches in one partition; `marker` is the offset of its marker, once that was read."""
 
     partition: TopicPartition
     producer_id: int
@@ -55,14 +55,14 @@ class Share:
     pieces: list[Piece] = field(default_factory=list)
     marker: int = -1
     event: int = -1
-    """The number of the marker among all that was seen."""
+    """The number of the marker among all events."""
 
 
 @dataclass(slots=True)
 class Unit:
     """One committed transaction, or records outside of any (`producer_id` PLAIN).
 
-    `merged`: under TV1, neighbours that cannot be told apart; how many they are at least.
+    `merged`: under TV1, the minimum number of neighbours that cannot be separated.
     """
 
     producer_id: int
@@ -78,51 +78,51 @@ class Unit:
 
 @dataclass(slots=True)
 class _Closed:
-    """Shares whose COMMIT was seen, until it is sure that there are no others: under TV2 those of one transaction."""
+    """Shares whose COMMIT was read, until no others can follow: under TV2 those of one transaction."""
 
     since: int
-    """The number of its first COMMIT among all that was seen."""
+    """The number of its first COMMIT among all events."""
     shares: list[Share] = field(default_factory=list)
     last: int = 0
-    """The number of the last thing seen of it."""
+    """The number of its last event."""
     fenced: bool = False
-    """A fence that was asked for after its first COMMIT has passed."""
+    """A fence that was requested after its first COMMIT has passed."""
     covered: bool = False
-    """The same holds for something later of the same producer."""
+    """The same is true of a later transaction of the same producer."""
 
 
 class Place(NamedTuple):
-    """Where to go on in a partition so that nothing is lost, with a note of what from there on was given already."""
+    """Where to continue in a partition without loss; `metadata` lists what was given already from there on."""
 
     offset: int
-    note: str
+    metadata: str
 
 
 class Fence(NamedTuple):
-    """The ends of all partitions, asked for after the thing numbered `events` was seen."""
+    """The ends of all partitions, requested after event number `events`."""
 
     events: int
     ends: Mapping[TopicPartition, int]
 
 
 class _Log:
-    """What is known of one partition."""
+    """The state of one partition."""
 
     __slots__ = ("clean", "cuts", "frontier", "given", "open", "seen", "skip", "start")
 
-    def __init__(self, start: int, note: str | None) -> None:
+    def __init__(self, start: int, metadata: str | None) -> None:
         self.start = self.frontier = start
         self.open: dict[int, Share] = {}
         self.seen: set[int] = set()
-        known = read_note(start, note)
+        known = decode_metadata(start, metadata)
         self.clean = start == 0 or known is not None
         self.skip: dict[int, int] = known[0] if known is not None else {}
         self.cuts: set[int] = known[1] if known is not None else set()
-        self.given: dict[int, int] = dict(self.skip)  # producer id -> the last offset of it that is done with
+        self.given: dict[int, int] = dict(self.skip)  # producer id -> its last processed offset
 
 
 class Assembler:
-    """Fed with batches and markers in the order of each log; gives units in the order in which they became complete."""
+    """Takes batches and markers in the order of each log; returns units in the order in which they become complete."""
 
     def __init__(self) -> None:
         self._logs: dict[TopicPartition, _Log] = {}
@@ -134,20 +134,20 @@ class Assembler:
         self._late = 0
         """The number of the last COMMIT that waits for a fence."""
         self.dropped: list[Piece] = []
-        """Batches whose bytes are not wanted any more although they were never given: aborted, or not ours now."""
+        """Batches that were never given and are not needed any more: aborted, or of a partition that was revoked."""
         self.left_out = 0
-        """How many transactions had lost their beginning."""
+        """How many transactions were left out because their beginning is missing."""
         self.held_bytes = 0
 
     # -- partitions
 
-    def start(self, partition: TopicPartition, offset: int, note: str | None) -> None:
-        """Reading begins here, or anew; `note` is what was committed beside `offset`, None if nothing was."""
+    def start(self, partition: TopicPartition, offset: int, metadata: str | None) -> None:
+        """Reading begins at `offset`, perhaps again; `metadata` was committed with `offset`, None if nothing was."""
         self.stop(partition)
-        self._logs[partition] = _Log(offset, note)
+        self._logs[partition] = _Log(offset, metadata)
 
     def stop(self, partition: TopicPartition) -> None:
-        """The partition is not ours any more: what was seen of it is somebody else's to give."""
+        """The partition was revoked: its next owner gives its transactions."""
         log = self._logs.pop(partition, None)
         if log is None:
             return
@@ -178,10 +178,10 @@ class Assembler:
     def partitions(self) -> list[TopicPartition]:
         return list(self._logs)
 
-    # -- what is seen
+    # -- batches and markers
 
     def add(self, piece: Piece, producer_id: int, epoch: int, base_sequence: int, *, transactional: bool) -> bool:
-        """A batch of records. Whether its bytes must be kept."""
+        """Add a batch of records; returns whether its bytes must be kept."""
         log = self._logs[piece.partition]
         log.frontier = max(log.frontier, piece.next_offset)
         owner = producer_id if transactional else PLAIN
@@ -211,13 +211,13 @@ class Assembler:
 
     @staticmethod
     def _is_cut(log: _Log, piece: Piece, producer_id: int, base_sequence: int) -> bool:
-        """Whether a transaction that shows itself here began before what is read."""
+        """Whether a transaction whose first batch is `piece` began before the start of reading."""
         if producer_id in log.seen:
             return False
         return piece.base_offset < log.start or producer_id in log.cuts or (not log.clean and base_sequence != 0)
 
     def end(self, partition: TopicPartition, offset: int, producer_id: int, epoch: int, *, commit: bool) -> None:
-        """A marker: what the producer has open in this partition is committed, or was never there."""
+        """Add a marker: the producer's open transaction in this partition is committed or aborted."""
         log = self._logs[partition]
         log.frontier = max(log.frontier, offset + 1)
         log.seen.add(producer_id)
@@ -242,7 +242,7 @@ class Assembler:
             self._late = self._events
 
     def advance(self, partition: TopicPartition, offset: int) -> None:
-        """Everything below `offset` was seen; there may be nothing in it."""
+        """Everything below `offset` was read; it may be empty."""
         log = self._logs[partition]
         log.frontier = max(log.frontier, offset)
 
@@ -262,26 +262,26 @@ class Assembler:
     # -- fences
 
     def wants_fence(self) -> bool:
-        """Whether the ends of the partitions should be asked for now; `asked` must be called before that is done."""
+        """Whether the caller should request the ends of the partitions now; it must call `asked` first."""
         return len(self._logs) > 1 and bool(self._closed) and self._asked < self._late
 
     def asked(self) -> int:
-        """The ends are asked for after this moment; give the number to `fence` together with them."""
+        """The caller requests the ends after this call; pass the returned number to `fence` together with them."""
         self._asked = self._events
         return self._events
 
     def not_asked(self) -> None:
-        """What `asked` announced came to nothing."""
+        """The request that `asked` announced has failed."""
         self._asked = -1
 
     def fence(self, events: int, ends: Mapping[TopicPartition, int]) -> None:
-        """The ends that were asked for at `asked`."""
+        """The ends that were requested after `asked`."""
         self._fences.append(Fence(events, ends))
 
-    # -- what is complete
+    # -- complete units
 
     def next_unit(self) -> Unit | None:
-        """The unit that `ready` will give, or None."""
+        """The unit that `ready` will return, or None."""
         if not self._units:
             self._complete()
         return self._units[0] if self._units else None
@@ -305,7 +305,7 @@ class Assembler:
         while self._fences:
             fence = self._fences[0]
             if not self._logs.keys() <= fence.ends.keys():
-                self._fences.popleft()  # a partition has come since: nobody asked for its end
+                self._fences.popleft()  # a partition was assigned since: the fence has no end of it
                 self._asked = -1
                 continue
             if any(log.frontier < fence.ends[partition] for partition, log in self._logs.items()):
@@ -315,11 +315,11 @@ class Assembler:
         self._release(Fence(-1, {}))
 
     def _release(self, fence: Fence) -> None:
-        """Give what is complete now that all partitions are read up to `fence`; of each producer in its own order."""
+        """Release the units that are complete now that all partitions are read up to `fence`, by producer in order."""
         covered: set[int] = set()
         for key in sorted(self._closed, key=lambda key: key[1:], reverse=True):
             closed = self._closed[key]
-            # Whatever holds for a producer's later transaction holds for its earlier ones: they were over before.
+            # What is true of a producer's later transaction is true of its earlier ones: they ended before.
             closed.fenced |= closed.since <= fence.events or key[0] in covered
             closed.covered |= key[0] in covered
             if closed.fenced:
@@ -346,7 +346,7 @@ class Assembler:
     ) -> None:
         where = {share.partition for share in closed.shares}
         if len(where | at_work) == 1:
-            # Nothing of the producer was seen elsewhere, and what follows here belongs to later transactions.
+            # The producer has no events in other partitions, and what follows here belongs to later transactions.
             done = [share for share in closed.shares if closed.covered or share.event <= fence.events]
             self._units += [Unit(key[0], key[1], [share]) for share in done]
             closed.shares = closed.shares[len(done) :]
@@ -358,15 +358,15 @@ class Assembler:
             del self._closed[key]
 
     def largest(self) -> Share | None:
-        """What holds the most bytes and is not complete."""
+        """The share with the most bytes that is not complete."""
         shares = [share for log in self._logs.values() for share in log.open.values()]
         shares += [share for closed in self._closed.values() for share in closed.shares]
         return max(shares, key=lambda share: sum(piece.size_bytes for piece in share.pieces), default=None)
 
     def places(self) -> dict[TopicPartition, Place]:
-        """For each partition the offset to commit, and the note to commit with it, so that no unit is cut or doubled.
+        """For each partition the offset and the metadata to commit, so that no unit is cut or doubled.
 
-        The offset is below everything that was not given yet. What was given above it is named in the note.
+        The offset is below everything that was not given yet. The metadata lists what was given above it.
         """
         undone: dict[TopicPartition, int] = {}
         shares = [share for log in self._logs.values() for share in log.open.values() if not share.cut]
@@ -380,5 +380,5 @@ class Assembler:
             log.given = {owner: last for owner, last in log.given.items() if last >= offset}
             cuts = [owner for owner, share in log.open.items() if share.cut]
             cuts += [owner for owner in log.cuts if owner not in log.seen]
-            places[partition] = Place(offset, write_note(offset, log.given, cuts))
+            places[partition] = Place(offset, encode_metadata(offset, log.given, cuts))
         return places

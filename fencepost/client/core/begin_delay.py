@@ -1,10 +1,9 @@
-"""How long a TV2 transaction had better wait behind the one before it: learned from what too early a start has cost.
+"""How long a TV2 transaction waits after the end of the one before it, adapted to the cost of earlier waits.
 
 Kafka answers EndTxn before the markers are written. The next transaction's first batch then meets
-CONCURRENT_TRANSACTIONS inside the broker, which tries again by itself, but only after 20 ms
-(`add.partitions.to.txn.retry.backoff.ms`), while the markers take about one. So where acknowledgements close behind an
-end are late by that much, the next begin waits a millisecond instead. Brokers that answer after the markers are not
-waited for.
+CONCURRENT_TRANSACTIONS inside the broker, which retries only after 20 ms (`add.partitions.to.txn.retry.backoff.ms`),
+while writing the markers takes about 1 ms. So if acknowledgements soon after an end are that late, the next begin waits
+1 ms. With a broker that answers after the markers there is no delay.
 """
 
 from typing import Final
@@ -13,11 +12,11 @@ PENALTY_S: Final = 0.015
 CLOSE_S: Final = 0.005
 FIRST_S, LONGEST_S = 0.001, 0.004
 PROBE_AFTER: Final = 500
-"""So many acknowledgements in time, and half the pause is tried."""
+"""After this many acknowledgements in time, half the pause is tried."""
 
 
-class Turnover:
-    """The pause of one producer; times are seconds of one clock."""
+class BeginDelay:
+    """The pause of one producer before a begin; times are seconds of one clock."""
 
     def __init__(self) -> None:
         self.pause_s = 0.0
@@ -27,14 +26,14 @@ class Turnover:
         self._in_time = 0
 
     def due(self, now: float) -> float:
-        """When a transaction may begin that is wanted `now`; now, mostly."""
+        """When a transaction that is requested `now` may begin; mostly at once."""
         return max(now, self._ended_at + self.pause_s)
 
     def began(self, now: float) -> None:
         self._began_at = now
 
     def acknowledged(self, seconds: float) -> None:
-        """Its last records, flushed at its end, were acknowledged after so many seconds."""
+        """The transaction's last records, flushed at its end, were acknowledged after `seconds`."""
         if self._began_at - self._ended_at > max(CLOSE_S, 2 * self.pause_s):
             return
         if seconds < PENALTY_S + self._usual_s:
