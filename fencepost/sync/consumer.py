@@ -1,13 +1,13 @@
 """The blocking consumer: batches as they are, and single records out of batches that cross as a whole."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
 
+from fencepost.client import CommittedOffset, ConsumerBatch, ConsumerRecord
 from fencepost.client import Consumer as AsyncConsumer
-from fencepost.client import ConsumerBatch, ConsumerRecord
 from fencepost.client.consumer.consumed import reading_of
 from fencepost.client.consumer.consumer import reader_of
 from fencepost.client.consumer.whole_transactions import WholeTransactions as AsyncWholeTransactions
@@ -95,7 +95,7 @@ class Consumer(HasPositions, Opened, of=AsyncConsumer):
         """Single records; each is being worked on until the next one is asked for."""
         return _Records(self)
 
-    def commit(self, offsets: Any = None) -> None:
+    def commit(self, offsets: Mapping[TopicPartition, int | CommittedOffset] | None = None) -> None:
         """Commit the positions (or `offsets`) of this member, outside of transactions, as fencepost.Consumer does."""
         with self._alone():
             if offsets is None:

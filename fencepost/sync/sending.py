@@ -3,17 +3,20 @@
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Any
 
+from fencepost.client.key_value import K, V
 from fencepost.client.producer.deliveries import Delivery as AsyncDelivery
 from fencepost.client.producer.producer import Producer as AsyncProducer
 from fencepost.client.producer.producer import ProducerBatch as AsyncProducerBatch
+from fencepost.client.producer.record_serializer import Headers
 from fencepost.client.transactions.producer import TransactionalProducer as AsyncTransactionalProducer
 from fencepost.client.transactions.producer import TransactionBlock as AsyncTransactionBlock
 from fencepost.client.transactions.transaction import Transaction as AsyncTransaction
 from fencepost.client.transactions.two_phase import TwoPhaseProducer as AsyncTwoPhaseProducer
+from fencepost.protocol.topics import TopicPartition
 from fencepost.sync.loop import Loop
 from fencepost.sync.mirror import Mirror, Opened
 
@@ -21,6 +24,8 @@ CHUNK = 500
 """How many records cross at a time."""
 WAIT_S = 0.005
 """How long a record waits for others on this side, while the program hands in more."""
+_Record = tuple[str, Any, Any, int | None, Headers, int | None]
+"""(topic, value, key, partition, headers, timestamp in epoch ms)"""
 
 
 class Sending(Mirror):
@@ -31,11 +36,20 @@ class Sending(Mirror):
 
     def __init__(self, loop: Loop, inner: Any) -> None:
         super().__init__(loop, inner)
-        self._records: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
+        self._records: list[_Record] = []
         self._since = 0.0
         self._lock = threading.RLock()
 
-    def send(self, topic: str, value: Any = None, **more: Any) -> None:
+    def send(
+        self,
+        topic: str,
+        value: V | None = None,
+        *,
+        key: K | None = None,
+        partition: int | None = None,
+        headers: Headers = (),
+        timestamp_ms: int | None = None,
+    ) -> None:
         """Hand in one record, with the arguments of the async one; it crosses with others, within some milliseconds.
 
         Waits while the buffer is full. Raises what earlier records met, too.
@@ -44,7 +58,7 @@ class Sending(Mirror):
             now = time.monotonic()
             if not self._records:
                 self._since = now
-            record = ((topic, value), more)
+            record = (topic, value, key, partition, headers, timestamp_ms)
             self._records.append(record)
             if len(self._records) >= CHUNK or now - self._since > WAIT_S:
                 try:
@@ -54,8 +68,7 @@ class Sending(Mirror):
                         self._records.pop()  # as with the async one: what a call that raises was about is not in
                     raise
 
-    def send_many(self, topic: str, records: Iterable[tuple[Any, Any]], **more: Any) -> None:
-        """Hand in (key, value) pairs of one topic, 500 at a time; `records` is iterated in this thread."""
+    def _send_many(self, topic: str, records: Iterable[tuple[Any, Any]], **more: Any) -> None:
         source = iter(records)
         with self._lock:
             while chunk := list(islice(source, CHUNK)):
@@ -76,11 +89,13 @@ class Sending(Mirror):
                 self._records = list(records)  # those that it did not come to wait for another call
                 raise
 
-    async def _hand_over(self, records: deque[tuple[tuple[Any, ...], dict[str, Any]]]) -> None:
+    async def _hand_over(self, records: deque[_Record]) -> None:
         while records:
-            args, more = records[0]
+            topic, value, key, partition, headers, timestamp_ms = records[0]
             try:
-                await self._inner.send(*args, **more)
+                await self._inner.send(
+                    topic, value, key=key, partition=partition, headers=headers, timestamp_ms=timestamp_ms
+                )
             except Exception:
                 records.popleft()  # it is wrong, or too late for any
                 raise
@@ -93,11 +108,21 @@ class ProducerBatch(Sending, Opened, of=AsyncProducerBatch):
     If the block ends with an exception, what has not crossed to the client's thread yet is not sent.
     """
 
+    def send_many(
+        self, topic: str, records: Iterable[tuple[K | None, V | None]], *, partition: int | None = None
+    ) -> None:
+        """Hand in (key, value) pairs of one topic, 500 at a time; `records` is iterated in this thread."""
+        self._send_many(topic, records, partition=partition)
+
 
 class Transaction(Sending, of=AsyncTransaction):
     """One open transaction, as fencepost.Transaction."""
 
-    def send_offsets(self, consumer: Any, offsets: Any = None) -> None:
+    def send_many(self, topic: str, records: Iterable[tuple[K | None, V | None]]) -> None:
+        """Hand in (key, value) pairs of one topic, 500 at a time; `records` is iterated in this thread."""
+        self._send_many(topic, records)
+
+    def send_offsets(self, consumer: "HasPositions", offsets: Mapping[TopicPartition, int] | None = None) -> None:
         """Make the consumer's positions (or `offsets`) part of the transaction; see fencepost.Transaction.
 
         In the middle of an iteration over single records, those count that the program has got.
@@ -143,10 +168,12 @@ class _Producing(Opened):
 class Producer(_Producing, of=AsyncProducer):
     """As fencepost.Producer, blocking. Several threads may use it."""
 
-    def send_many(self, topic: str, records: Iterable[tuple[Any, Any]], **more: Any) -> None:
+    def send_many(
+        self, topic: str, records: Iterable[tuple[K | None, V | None]], *, partition: int | None = None
+    ) -> None:
         """Send (key, value) pairs of one topic and wait for all acknowledgements; raises as `batch` does."""
         with self.batch() as batch:
-            batch.send_many(topic, records, **more)
+            batch.send_many(topic, records, partition=partition)
 
 
 class TransactionalProducer(_Producing, of=AsyncTransactionalProducer):
