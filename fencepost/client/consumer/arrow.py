@@ -1,4 +1,4 @@
-"""A consumer's records as Arrow record batches: whole answers become columns, and no record becomes an object."""
+"""A consumer's records as Arrow record batches: whole responses become columns, and no record becomes an object."""
 
 from collections import deque
 from collections.abc import AsyncIterator, Iterable
@@ -21,7 +21,7 @@ from fencepost.protocol.topics import TopicPartition
 
 _THREAD_FROM_BYTES = 32 << 10
 _PACKED_RATIO = 8
-"""How much a compressed batch is taken to grow; where it grows more, columns come in more and smaller pieces."""
+"""The assumed growth of a compressed batch; if it grows more, columns come in more and smaller pieces."""
 
 SCHEMA = pa.schema(
     [
@@ -39,7 +39,7 @@ SCHEMA = pa.schema(
 
 
 class _Ready(NamedTuple):
-    """Columns which are built and not given yet: good as long as the partition stands where they begin."""
+    """Columns that are built and not given yet: valid as long as the partition's position is where they begin."""
 
     state: PartitionState
     turn: int
@@ -70,7 +70,7 @@ class ArrowBatches(AsyncIterator[pa.RecordBatch]):
             await reader.group.wait_for_revocation()
             found = self._next_ready()
             if found is not None:
-                # From here on nothing waits, so that a cancelled read has either moved the position or not.
+                # No await from here on, so that a cancelled read has either moved the position or not.
                 found.state.given_until(found.chunk, found.next_position, len(found.columns))
                 reader.fetcher.metrics.records_consumed += len(found.columns)
                 reader.fetcher.wake()
@@ -94,17 +94,17 @@ class ArrowBatches(AsyncIterator[pa.RecordBatch]):
         return None
 
     async def _decode(self, state: PartitionState) -> bool:
-        """Build columns of what comes next in a partition; False where there is nothing to build."""
+        """Build columns of the next records in a partition; False if there are none."""
         if not state.readable():
             return False
         chunk, position, turn = state.chunks[0], state.position or 0, state.turn
         if chunk.at < len(chunk.records):
-            state.drop_buffered()  # `batches` has begun with this one; it is fetched again from the position on
+            state.drop_buffered()  # `batches` has read a part of this one; it is fetched again from the position on
             self._reader.fetcher.wake()
             return False
         if not chunk.batches:
             wrong = chunk.damage
-            assert wrong is not None, "a chunk with nothing in it is not kept"
+            assert wrong is not None, "empty chunks are not kept"
             raise self._reader.corrupt(state, wrong) from wrong
         batches, packed = self._some(chunk)
         fields = self._fields
@@ -134,7 +134,7 @@ class ArrowBatches(AsyncIterator[pa.RecordBatch]):
     async def _until_damage(
         self, chunk: Chunk, batches: list[tuple[int, BatchHeader]], position: int
     ) -> list[RecordColumns]:
-        """One of several batches is damaged: what stands before it, and `batches` cut there."""
+        """One of several batches is damaged: build those before it, and cut `batches` there."""
         built: list[RecordColumns] = []
         for count, batch in enumerate(list(batches)):
             try:
@@ -146,7 +146,7 @@ class ArrowBatches(AsyncIterator[pa.RecordBatch]):
         return built
 
     def _some(self, chunk: Chunk) -> tuple[list[tuple[int, BatchHeader]], int]:
-        """The batches to be built at once, and how many bytes of them are compressed."""
+        """The batches to build at once, and how many bytes of them are compressed."""
         chosen: list[tuple[int, BatchHeader]] = []
         expected = packed = 0
         for start, header in chunk.batches:

@@ -1,4 +1,4 @@
-"""A part of one Fetch answer: the batches that it brought for one partition, as they came."""
+"""A part of one Fetch response: the batches of one partition, as the broker sent them."""
 
 from collections import deque
 from collections.abc import Iterable
@@ -10,12 +10,12 @@ from fencepost.protocol.records import Record, decode_records, decode_run, decod
 from fencepost.protocol.topics import TopicPartition
 
 _BY_THEMSELVES_BYTES = 32 << 10
-"""Compressed batches from this size on are worth the way to another thread and back."""
+"""Compressed batches from this size on are unpacked in another thread."""
 Batches = deque[tuple[int, BatchHeader]]
 
 
 class RawFetch(NamedTuple):
-    """One answer's part for one partition, as the broker sent it: for readers that decide themselves what counts.
+    """One response's part for one partition, as the broker sent it: for readers that filter batches themselves.
 
     `batches` are (position in `buffer`, header), whole, in order, control batches and aborted ones included; the first
     may begin before `start_offset`. `aborted` are (producer id, first offset) as the broker listed them for
@@ -33,7 +33,7 @@ class RawFetch(NamedTuple):
 
 
 class Chunk:
-    """What one answer brought for one partition; batches are unpacked only when their records are wanted."""
+    """The batches of one response for one partition; they are unpacked only when the program reads their records."""
 
     __slots__ = ("aborted", "at", "batches", "buffer", "damage", "frame", "left", "next_offset", "records", "unpacked")
 
@@ -43,16 +43,16 @@ class Chunk:
         self.next_offset = next_offset
         self.frame = frame
         self.aborted: tuple[tuple[int, int], ...] = ()
-        self.damage: CorruptBatch | None = None  # what stands behind the batches and cannot be read
-        self.left = 0  # records which were not given yet
+        self.damage: CorruptBatch | None = None  # the error behind the batches
+        self.left = 0  # records that the program has not got
         self.records: list[Record] = []
         self.at = 0
-        self.unpacked: dict[int, bytes] = {}  # records of batches to come, by where they stand, from other threads
+        self.unpacked: dict[int, bytes] = {}  # records of later batches, by their position, from other threads
 
     def decode_next(self, position: int, wanted: int) -> int:
-        """Records of the next batch from `position` on, or of as many as hold `wanted`; the leader epoch of them all.
+        """Decode the next batch from `position` on, or as many as have `wanted` records; returns their leader epoch.
 
-        Raises CorruptBatch, each time it is tried.
+        Raises CorruptBatch, at every attempt.
         """
         start, header = self.batches[0]
         if header.record_count < wanted and not self.unpacked:
@@ -72,13 +72,13 @@ class Chunk:
         if header.base_offset < position:
             records = [record for record in records if record.offset >= position]
         claimed = min(header.record_count, header.last_offset - position + 1)
-        self.left += len(records) - claimed  # compaction may have made holes before the position
+        self.left += len(records) - claimed  # compaction may have made gaps before the position
         self.records, self.at = records, 0
         return header.partition_leader_epoch
 
 
 def packed_ahead(chunks: Iterable[Chunk], limit: int) -> list[tuple[Chunk, int, BatchHeader]]:
-    """Of the batches that the next `limit` records are in, those that another thread should unpack."""
+    """The batches of the next `limit` records that another thread should unpack."""
     found: list[tuple[Chunk, int, BatchHeader]] = []
     for chunk in chunks:
         limit -= len(chunk.records) - chunk.at

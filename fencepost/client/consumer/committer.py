@@ -1,4 +1,4 @@
-"""What a consumer commits: on the program's call, at intervals (auto-commit), and in transactions."""
+"""A consumer's commits: on the program's call, at intervals (auto-commit), and in transactions."""
 
 import logging
 from collections.abc import Collection, Mapping
@@ -19,7 +19,7 @@ from fencepost.protocol.topics import TopicPartition
 
 logger = logging.getLogger(__name__)
 MOMENTS = count(1)
-"""Orders the beginnings of transactions and the losses of partitions."""
+"""Numbers the begins of transactions and the losses of partitions in order."""
 
 
 class Committer:
@@ -51,7 +51,7 @@ class Committer:
         return {partition: None if place is None else place.offset for partition, place in found.items()}
 
     async def committed_offsets(self, *partitions: TopicPartition) -> dict[TopicPartition, CommittedOffset | None]:
-        """As `committed`, with the leader epoch and the note that were committed with each offset."""
+        """As `committed`, with the leader epoch and the metadata that were committed with each offset."""
         wanted = list(partitions or self._fetcher.states)
         found = await self._policy.run(lambda: self._group.fetch_committed(wanted), what="committed offsets")
         return {partition: found.get(partition) for partition in wanted}
@@ -60,9 +60,9 @@ class Committer:
         """Commit the positions (or `offsets`, each the next one to read) of this member, outside of transactions.
 
         Positions are those after the records in hand, after a `seek`, or where reading began, as in Kafka's own client.
-        Returns when they are committed. While the group rebalances this waits, as long as the partitions stay ours;
-        a CommittedOffset carries a note of your own. Raises KafkaError (ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID,
-        FENCED_MEMBER_EPOCH) when the group has given the partitions to others, FencedError for a static member with
+        Returns when they are committed. During a rebalance this waits, as long as this member keeps the partitions; a
+        CommittedOffset may have metadata. Raises KafkaError (ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID,
+        FENCED_MEMBER_EPOCH) when the group has assigned the partitions to others, FencedError for a static member with
         a successor, RetriableError at the deadline (`default_api_timeout`).
         """
         if offsets is None:
@@ -104,7 +104,7 @@ class Committer:
             promise.keep()
 
     def _after_refusal(self, group: GroupMetadata, error: KafkaError) -> KafkaError:
-        """What a refused commit means: the member or generation it names may be old, or be about to change."""
+        """The error for a rejected commit: its member or generation may be old, or about to change."""
         membership = self._group.membership
         if membership is None or error.code not in STALE_MEMBER:
             return error
@@ -119,7 +119,7 @@ class Committer:
     async def auto_commit(
         self, offsets: dict[TopicPartition, CommittedOffset], *, deadline_ms: float | None = None
     ) -> None:
-        """Commit what the program is done with. A failure only means that records come again: it is logged."""
+        """Commit processed records. A failure is only logged: the records may be read again."""
         if not offsets:
             return
         try:
@@ -131,7 +131,7 @@ class Committer:
             logger.warning("group %s: committing offsets failed, so their records may be read again: %s", name, error)
 
     async def commit_if_due(self) -> None:
-        """Commit what the program is done with, once in `auto_commit_interval`."""
+        """Commit processed records, once in `auto_commit_interval`."""
         now = anyio.current_time()
         if now - self._committed_at >= self._interval_s:
             self._committed_at = now
@@ -142,7 +142,7 @@ class Committer:
         self._committed_at = anyio.current_time()
 
     async def run(self) -> None:
-        """Commit what the program is done with also while it waits for more; ends when cancelled."""
+        """Commit processed records while the program waits for more; ends when cancelled."""
         while True:
             await anyio.sleep(max(self._committed_at + self._interval_s - anyio.current_time(), self._interval_s / 2))
             if self.progress.resting:
@@ -151,9 +151,9 @@ class Committer:
     # -- for transactions
 
     def offsets_in_hand(self) -> tuple[GroupMetadata, dict[TopicPartition, CommittedOffset]]:
-        """Group and member of this consumer, and its positions that are not committed yet.
+        """Group and member of this consumer, and its uncommitted positions.
 
-        Raises AbortableError when the group is known to have given partitions of the batch in hand to others.
+        Raises AbortableError when the group has assigned partitions of the batch in hand to others.
         """
         progress = self.progress
         if progress.void:
@@ -166,18 +166,18 @@ class Committer:
         return self._group.metadata(), units.offsets() if units is not None else progress.uncommitted()
 
     def note_loss(self, partitions: Collection[TopicPartition]) -> None:
-        """These go. Their next owner reads again what was given and not committed."""
+        """These partitions go. Their next owner reads their uncommitted records again."""
         units = self.progress.units
         states = [state for p in partitions if (state := self._fetcher.states.get(p)) is not None]
         if units.given if units is not None else any(state.back.has_uncommitted(state.position) for state in states):
             self._lost_at = next(MOMENTS)
 
     def vouch(self, since: int, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
-        """Raise AbortableError where `offsets` must not become part of a transaction that began at `since`.
+        """Raise AbortableError if `offsets` must not become part of a transaction that began at `since`.
 
-        That is so where the group has expelled this member: a commit without a member's name is not checked by the
-        group (KIP-447). And where partitions went with records that the transaction may rest on, but whose offsets it
-        lacks: their next owner reads these records again.
+        That is so if the group has removed this member: the group does not check a commit without a member id
+        (KIP-447). It is also so if partitions with uncommitted records were revoked: the transaction may depend on
+        these records without their offsets, and their next owner reads them again.
         """
         if self._lost_at > since:
             raise AbortableError(
@@ -191,15 +191,15 @@ class Committer:
             )
 
     def promise(self, offsets: Mapping[TopicPartition, int]) -> "Promise":
-        """A commit of these offsets begins, which are as they stand now."""
+        """Begin a commit of these offsets, taken now."""
         return Promise(self._fetcher, self.progress, offsets)
 
 
 class Promise:
-    """Offsets on their way to the group. Once `keep` says that they are committed, an abort goes back no further.
+    """Offsets of a commit under way. After `keep` they are committed, and an abort rewinds no further.
 
-    A seek of the program since they were taken stays: it is the later one, whenever the answer comes. Used as a
-    context, the promise is dropped at the end unless it was kept.
+    A seek of the program since they were taken stays: it came later, whenever the response arrives. Used as a context,
+    the promise is dropped at the end unless it was kept.
     """
 
     def __init__(self, fetcher: Fetcher, progress: Progress, offsets: Mapping[TopicPartition, int]) -> None:
@@ -215,7 +215,7 @@ class Promise:
         self.drop()
 
     def drop(self) -> None:
-        """They are not committed, as far as is known. Does nothing after `keep`, or a second time."""
+        """They may not be committed. Does nothing after `keep`, or a second time."""
         for state, point, _ in self._pending:
             state.back.drop(point)
         self._pending.clear()

@@ -1,4 +1,4 @@
-"""What a consumer gives to the program: records, alone or in batches."""
+"""The records that a consumer gives to the program, alone or in batches."""
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import repeat
@@ -13,7 +13,7 @@ from fencepost.protocol.topics import TopicPartition
 
 
 class ConsumerRecord(NamedTuple, Generic[K, V]):
-    """One record as it was read; the timestamp is in ms, `headers` are (name, bytes or None) pairs.
+    """One record; the timestamp is in ms, `headers` are (name, bytes or None) pairs.
 
     K and V are what the deserializers return; without them, bytes. A null key or value is None with every deserializer.
     """
@@ -33,15 +33,15 @@ _SHOWN_RUNS = 3
 
 
 def as_consumed(prefix: tuple[str, int], record: Record) -> "ConsumerRecord[Any, Any]":
-    """The record with topic and partition in front, key and value as they are."""
+    """The record with its topic and partition, key and value unchanged."""
     made: ConsumerRecord[Any, Any] = _new(ConsumerRecord, prefix + record)
     return made
 
 
 def deserialized(partition: TopicPartition, record: Record, config: ConsumerConfig) -> "ConsumerRecord[Any, Any]":
-    """The record as the program gets it, key and value passed through its deserializers.
+    """The record for the program, with key and value deserialized.
 
-    Raises DeserializationError, whose cause is what the deserializer raised.
+    Raises DeserializationError; its cause is the deserializer's error.
     """
     offset, timestamp_ms, key, value, headers = record
     try:
@@ -55,7 +55,7 @@ def deserialized(partition: TopicPartition, record: Record, config: ConsumerConf
 
 
 def reading_of(batch: "ConsumerBatch[K, V]") -> "Callable[[TopicPartition, Record], ConsumerRecord[K, V]]":
-    """What makes the records of a batch as the program gets them, out of those of its runs."""
+    """The function that turns a record of the batch's `runs` into one for the program."""
     config = batch._config
     if config.key_deserializer is None and config.value_deserializer is None:
         return as_consumed
@@ -65,8 +65,8 @@ def reading_of(batch: "ConsumerBatch[K, V]") -> "Callable[[TopicPartition, Recor
 class ConsumerBatch(Sequence[ConsumerRecord[K, V]]):
     """Records of one or more partitions, in order within each. `runs` gives them without a topic on every record.
 
-    Keys and values are deserialized when the batch is gone through, each time it is; DeserializationError comes out of
-    that loop. `runs` are always the bytes.
+    Each iteration over the batch deserializes keys and values; DeserializationError is raised in
+    that loop. `runs` always have the bytes.
     """
 
     __slots__ = ("_config", "_count", "runs")

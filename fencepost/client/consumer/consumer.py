@@ -1,4 +1,4 @@
-"""The consumer: records in batches or one by one, as a member of a group or with partitions of one's own choice."""
+"""The consumer: records in batches or one by one, as a member of a group or with assigned partitions."""
 
 from collections.abc import AsyncIterator, Iterable
 from types import TracebackType
@@ -38,8 +38,8 @@ _INSTALL_ARROW = "pip install '.[arrow]' in a clone of fencepost"
 class Consumer(Generic[K, V]):
     """Reads topics; open it with `async with kafka.consumer("orders", group="billing")`.
 
-    With a group it is a member from the start and partitions come and go between two batches; without one it reads
-    every partition of its topics, or what `assign` says. What goes wrong in the background is raised by the next call.
+    With a group it is a member from the start, and partitions change only between two batches. Without one it reads
+    every partition of its topics, or those of `assign`. The next call raises an error of the background.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Consumer(Generic[K, V]):
     async def __aenter__(self) -> Self:
         await anyio.lowlevel.checkpoint()
         await self._subscriber.open()
-        # Nothing is waited for from here on: what begins now, above all a membership, ends in `__aexit__`.
+        # No await from here on: `__aexit__` ends what begins now, above all a membership.
         self._progress.is_open = True
         self._committer.begin()
         self._scopes.append(self._background.start_soon(self._fetcher.run))
@@ -105,7 +105,7 @@ class Consumer(Generic[K, V]):
 
     @property
     def subscription(self) -> Subscription | None:
-        """The topics or the pattern that are subscribed to; None with `assign`, or without any."""
+        """The subscribed topics or pattern; None with `assign`, or without a subscription."""
         return self._subscriber.subscription
 
     subscribe = delegate("_subscriber", Subscriber.subscribe)
@@ -114,25 +114,25 @@ class Consumer(Generic[K, V]):
 
     @property
     def assignment(self) -> set[TopicPartition]:
-        """The partitions that are read now."""
+        """The assigned partitions."""
         return set(self._fetcher.states)
 
     def batches(self, max_records: int | None = None, max_wait: Duration = 0.0) -> AsyncIterator[ConsumerBatch[K, V]]:
         """Batches for ever: each as soon as there is a record, or up to `max_wait` (seconds, or a timedelta) later if
         that fills it.
 
-        Asking for the next batch says that the one before is done with. Never yields an empty batch. A timeout of
-        the event loop stops the wait, and nothing is lost by that. Raises ReadError where reading cannot go on.
+        Reading the next batch means that the one before is processed. Never yields an empty batch. A timeout of the
+        event loop stops the wait without loss. Raises ReadError if reading cannot continue.
         """
         return self._reader.batches(max_records or self._config.max_poll_records, seconds(max_wait))
 
     def read_to_end(self, max_records: int | None = None) -> AsyncIterator[ConsumerBatch[K, V]]:
-        """Batches up to where the assigned partitions end when the first is asked for; the loop ends there.
+        """Batches up to the ends that the assigned partitions have at the first read; the loop ends there.
 
-        That is the last stable offset for read_committed: an open transaction and what follows it are not waited for.
-        Records that come meanwhile are left to the next read. A member of a group waits for its first partitions, and
-        reads those that come later to their ends at that moment. Paused partitions are left out. Otherwise as
-        `batches`. Raises ReadError where reading cannot go on.
+        The end is the last stable offset for read_committed: the loop does not wait for open transactions. The next
+        read gets later records. A member of a group waits for its first partitions, and reads partitions that are
+        assigned later to their ends at that moment. Paused partitions are left out. Otherwise as `batches`. Raises
+        ReadError if reading cannot continue.
         """
         from fencepost.client.consumer.to_end import BatchesToEnd  # here: few programs need it
 
@@ -140,7 +140,7 @@ class Consumer(Generic[K, V]):
         return BatchesToEnd(self._reader, self._positions, limit, lambda: self._subscriber.subscription is not None)
 
     def __aiter__(self) -> AsyncIterator[ConsumerRecord[K, V]]:
-        """One record at a time; each is in hand until the next one is asked for."""
+        """One record at a time; each is in hand until the next read."""
         return self._reader.records()
 
     def arrow(
@@ -148,12 +148,11 @@ class Consumer(Generic[K, V]):
     ) -> "AsyncIterator[pa.RecordBatch]":
         """Arrow record batches for ever, without a Python object per record.
 
-        Each has records of one partition in order, from what one answer brought (up to about `max_bytes` of it, with
-        batches unpacked). Columns: topic (dictionary of string), partition (int32), offset (int64), timestamp (ms, UTC;
-        null where the producer gave none), timestamp_type (0 CreateTime, 1 LogAppendTime), key and value (binary),
-        headers (list of key and value; null where a record has none). `columns` names those to build; building fewer
-        is cheaper. Asking for the next one says that the one before is done with, as in `batches`. Raises ImportError
-        without pyarrow or numpy.
+        Each has records of one partition in order, from one response (up to about `max_bytes` of unpacked batches).
+        Columns: topic (dictionary of string), partition (int32), offset (int64), timestamp (ms, UTC; null if the
+        producer gave none), timestamp_type (0 CreateTime, 1 LogAppendTime), key and value (binary), headers (list of
+        key and value; null if a record has none). `columns` names the columns to build; fewer are cheaper. Reading the
+        next one means that the one before is processed, as in `batches`. Raises ImportError without pyarrow or numpy.
         """
         try:
             from fencepost.client.consumer.arrow import ArrowBatches  # here: not installed with every client
@@ -166,10 +165,10 @@ class Consumer(Generic[K, V]):
     def transactions(self, *, max_bytes: int = 64 << 20, overflow: str = "error") -> "WholeTransactions[K, V]":
         """Each committed transaction of the assigned partitions as one unit, never a part of it, for ever.
 
-        What waits for its transaction to be complete is held, up to `max_bytes`; beyond that TransactionTooLargeError
-        is raised, or with `overflow="spill"` a temporary file is used. Asking for the next one says that the one before
-        is done with; `commit` and `send_offsets` commit so that none is cut, doubled or lost. Call it before anything
-        else is read, and read nothing else beside it. Its limits stand in the guide. Raises ConfigError.
+        Records of incomplete transactions are held, up to `max_bytes`. Beyond that the consumer raises
+        TransactionTooLargeError, or with `overflow="spill"` uses a temporary file. Reading the next one means that the
+        one before is processed; `commit` and `send_offsets` commit so that none is cut, doubled or lost. Call this
+        before any other read, and do not combine it with other reads. The guide has its limits. Raises ConfigError.
         """
         from fencepost.client.consumer.unit_reader import UnitReader  # here: few programs need it
         from fencepost.client.consumer.whole_transactions import WholeTransactions
@@ -203,5 +202,5 @@ class Consumer(Generic[K, V]):
 
 
 def reader_of(consumer: Consumer[Any, Any]) -> Reader[Any, Any]:
-    """The part of a consumer that gives records, for transactions and for the blocking client."""
+    """The consumer's Reader, for transactions and for the blocking client."""
     return consumer._reader

@@ -1,4 +1,4 @@
-"""What a reader sends to brokers: fetches, questions for offsets by time, and where an epoch ends. No retries here."""
+"""A consumer's requests to brokers: Fetch, ListOffsets and OffsetForLeaderEpoch. No retries here."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, NamedTuple
@@ -23,20 +23,20 @@ from fencepost.protocol.topics import IsolationLevel, TopicPartition
 
 FETCH_WITHOUT_IDS = 12
 EPOCH_ENDS_SINCE = 3
-"""Before that a consumer needed a right on the cluster to ask for the ends of epochs, as Java's client has it."""
+"""Before this version the request needs a permission on the cluster, as in Java's client."""
 Failures = dict[TopicPartition, KafkaError]
 Attempt = Callable[[int, dict[str, list[TopicPartition]]], Awaitable[None]]
 
 
 class EpochEnd(NamedTuple):
-    """Where the log of `leader_epoch`, or of the largest one before it, ends; -1 where the broker knows none."""
+    """The end of `leader_epoch`, or of the largest epoch before it, in the log; -1 if the broker knows none."""
 
     leader_epoch: int
     end_offset: int
 
 
 def fetch_request(config: ConsumerConfig, session: SessionRequest, max_bytes: int) -> FetchRequest:
-    """A Fetch for what `session` says, with an answer of about `max_bytes` at most."""
+    """A Fetch request for `session`, with a response of at most about `max_bytes`."""
     topics: dict[tuple[str, bytes], Any] = {}
     for (name, number), wanted in session.named.items():
         entry = topics.get((name, wanted.topic_id))
@@ -73,7 +73,7 @@ def fetch_request(config: ConsumerConfig, session: SessionRequest, max_bytes: in
 async def end_session(
     cluster: Cluster, config: ConsumerConfig, node: int, purpose: str, request: SessionRequest
 ) -> None:
-    """Tell a broker that a fetch session is over. It need not hear it: it ends idle ones when it wants their room."""
+    """Close a fetch session at its broker. A failure is harmless: the broker ends idle sessions when it needs room."""
     try:
         connection = await cluster.connection(node, purpose)
         version = connection.version_for(ApiKey.FETCH, at_most=1 << 15 if request.with_ids else FETCH_WITHOUT_IDS)
@@ -87,10 +87,10 @@ async def end_session(
 async def offsets_by_time(
     cluster: Cluster, wanted: Mapping[TopicPartition, int], isolation: IsolationLevel, purpose: str
 ) -> tuple[dict[TopicPartition, tuple[int, int, int]], Failures]:
-    """ListOffsets: timestamps in ms, or EARLIEST, LATEST -> (offset, timestamp, leader epoch), -1 where there is none.
+    """ListOffsets: timestamps in ms, or EARLIEST, LATEST -> (offset, timestamp, leader epoch), -1 if there is none.
 
-    LATEST is the last stable offset for read_committed (row I6). Asks each leader once; partitions that failed are in
-    the second dict, with stale metadata made fresh.
+    LATEST is the last stable offset for read_committed (row I6). One request to each leader; failed partitions are in
+    the second dict, and their stale metadata was refreshed.
     """
     found: dict[TopicPartition, tuple[int, int, int]] = {}
     failed: Failures = {}
@@ -123,7 +123,7 @@ async def offsets_by_time(
 async def epoch_ends(
     cluster: Cluster, epochs: Mapping[TopicPartition, int], purpose: str
 ) -> tuple[dict[TopicPartition, EpochEnd | None], Failures]:
-    """OffsetForLeaderEpoch for the epochs of positions; None where the broker is too old to be asked (KIP-320)."""
+    """OffsetForLeaderEpoch for the epochs of positions; None if the broker is too old for the request (KIP-320)."""
     found: dict[TopicPartition, EpochEnd | None] = {}
     failed: Failures = {}
 
@@ -163,7 +163,7 @@ async def epoch_ends(
 
 
 async def _ask_leaders(cluster: Cluster, wanted: Iterable[TopicPartition], ask: Attempt, failed: Failures) -> None:
-    """One request to each leader, all at once. What fails for a leader fails for all of its partitions."""
+    """One request to each leader, all at once. An error of a leader counts for all of its partitions."""
     partitions = list(wanted)
     unknown = {p.topic for p in partitions if cluster.leader(p) == NO_LEADER}
     refused = await cluster.refresh(unknown) if unknown else {}
@@ -198,4 +198,4 @@ async def _ask_leaders(cluster: Cluster, wanted: Iterable[TopicPartition], ask: 
         try:
             await cluster.refresh(stale)
         except ConnectionLostError:
-            return  # the next attempt asks again; what failed is told either way
+            return  # the next attempt refreshes again; `failed` has the errors in any case

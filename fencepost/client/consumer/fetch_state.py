@@ -1,4 +1,4 @@
-"""What a consumer holds of one partition: its position, what was fetched ahead, and how far the log reaches."""
+"""A consumer's state of one partition: its position, the records fetched ahead, and the ends of the log."""
 
 from collections import deque
 from dataclasses import dataclass, field
@@ -14,18 +14,18 @@ from fencepost.protocol.records import Record
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
 
 _ONE_BY_ONE_AHEAD = 100
-"""Records that are unpacked at once where a program takes one after the other from small batches."""
+"""Records that are unpacked at once for a program that reads single records from small batches."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class PartitionState:
     """One assigned partition.
 
-    `position` is the offset of the next record for the program (None: to be found out), `fetch_offset` the next one
-    to ask the broker for, `back` where an abort goes back to: the program's last commit, or its start; `committed` what
-    the group is known to have, and `seeks` how often the program has said where to go on. `turn` changes with every
-    jump, so that answers to older requests are not taken for new ones.
-    `leader_epoch` is of the record before the position, `fetch_epoch` of the one before `fetch_offset`; -1: not known.
+    `position` is the offset of the next record for the program (None: to be found), `fetch_offset` the next one to
+    fetch. `back` is where an abort rewinds to: the program's last commit, or its start. `committed` is the group's
+    committed offset, and `seeks` counts the program's seeks. `turn` changes with every jump, so that responses to
+    older requests are recognised.
+    `leader_epoch` is of the record before the position, `fetch_epoch` of the one before `fetch_offset`; -1: unknown.
     """
 
     partition: TopicPartition
@@ -35,32 +35,32 @@ class PartitionState:
     back: RewindPoints = field(default_factory=RewindPoints)
     committed: int | None = None
     seeks: int = 0
-    reset: int | None = None  # a ListOffsets timestamp to go to, instead of the committed offset
+    reset: int | None = None  # a ListOffsets timestamp to start at, instead of the committed offset
     chunks: deque[Chunk] = field(default_factory=deque)
     left: int = 0
     buffered_bytes: int = 0
-    fetched_at: int = 0  # which answer last brought something: who waited longest is asked for first
-    held_back: bool = False  # nothing more is asked before all that is here was given: what comes then is an error
-    keeps_all: bool = False  # also what no program may see, for `take_raw`
-    paused: bool = False  # gives out nothing: `paused_by_program` of the program, or `withheld` for the group
+    fetched_at: int = 0  # the number of the last response with records: the lowest is fetched first
+    held_back: bool = False  # fetch no more until the program has all records here: an error follows them
+    keeps_all: bool = False  # also markers and aborted records, for `take_raw`
+    paused: bool = False  # gives no records: `paused_by_program`, or `withheld` for the group
     paused_by_program: bool = False
     withheld: bool = False
     in_request: bool = False
     turn: int = 0
-    trouble: KafkaError | None = None  # what only the program can decide; a jump ends it
+    trouble: KafkaError | None = None  # an error that the program must handle; a jump clears it
     retry_at: float = 0.0
-    replica: int | None = None  # a follower that the leader would rather have us read from (KIP-392)
+    replica: int | None = None  # a follower that the leader prefers for this consumer (KIP-392)
     replica_until: float = 0.0
     leader_epoch: int = -1
-    validated_epoch: int = -1  # the leader's epoch at which the position was found to be part of its log
+    validated_epoch: int = -1  # the leader epoch in which the position was compared with the log
     high_watermark: int = -1
     last_stable_offset: int = -1
     log_start_offset: int = -1
 
-    # -- going somewhere
+    # -- moving the position
 
     def jump(self, offset: int | None) -> None:
-        """Go to `offset` (None: find out again); what was fetched ahead is dropped."""
+        """Set the position (None: find it again) and drop the records fetched ahead."""
         self.position = offset
         self.leader_epoch = -1
         self.reset = None
@@ -69,7 +69,7 @@ class PartitionState:
         self.drop_buffered()
 
     def start_at(self, offset: int, leader_epoch: int = -1) -> None:
-        """The position was found out or chosen: an abort goes back to it, or to the records before that are unsaved.
+        """The position was found or chosen: an abort rewinds to it, or to earlier records that are unsaved.
 
         `leader_epoch` is that of the record before the position, as it was committed, or -1.
         """
@@ -79,21 +79,21 @@ class PartitionState:
         self.leader_epoch = self.fetch_epoch = leader_epoch
 
     def leave(self) -> None:
-        """The position is about to be another one."""
+        """The position is about to change."""
         self.back.leave(self.position)
 
     def go_back(self) -> None:
-        """To where the last commit (or the start) was."""
+        """Rewind to the last commit, or to the start."""
         self.back.back()
         if self.back.point is not None and self.back.point != self.position:
             self.jump(self.back.point)
 
     def settled(self) -> bool:
-        """Whether a commit has nothing to add."""
+        """Whether a commit would change nothing."""
         return self.position == self.committed == self.back.point and not self.back.unsaved
 
     def drop_buffered(self) -> None:
-        """Forget what was fetched ahead; it is fetched again when it is wanted."""
+        """Drop the records fetched ahead; they are fetched again when needed."""
         for chunk in self.chunks:
             chunk.frame.give_back()
             chunk.records, chunk.at, chunk.left = [], 0, 0
@@ -106,19 +106,19 @@ class PartitionState:
         self.turn += 1
 
     def pause(self, paused: bool) -> None:
-        """The program wants nothing of this partition, or wants it again."""
+        """The program pauses or resumes this partition."""
         self.paused_by_program = paused
         self.paused = self.paused_by_program or self.withheld
 
     def withhold(self, withheld: bool) -> None:
-        """The group is about to take the partition away, or has just given it and the program is being told."""
+        """Give no records while the group revokes the partition, or while `on_assigned` runs."""
         self.withheld = withheld
         self.pause(self.paused_by_program)
 
-    # -- asking for more
+    # -- fetching
 
     def fetchable(self, now: float, ahead_bytes: int) -> bool:
-        """Whether to ask the broker for more, when up to `ahead_bytes` may wait here."""
+        """Whether to fetch more, when up to `ahead_bytes` may wait here."""
         return (
             self.position is not None
             and not self.paused
@@ -138,13 +138,13 @@ class PartitionState:
         return bool(self.chunks) and self.chunks[0].at < len(self.chunks[0].records)
 
     def readable(self) -> bool:
-        """Whether a read would bring something: records, or the error that stands in their place."""
+        """Whether a read would return records, or raise the error behind them."""
         return bool(self.chunks) and not self.paused
 
     def arrive(self, answer: Any, isolation: IsolationLevel, check_crcs: bool, frame: Frame | None = None) -> None:
-        """Take in a partition's part of a Fetch answer that has no error.
+        """Add a partition's part of a Fetch response without an error.
 
-        A batch that is damaged ends what can be read; it is raised when the position has come to it.
+        A damaged batch ends the readable part; its error is raised when the position reaches it.
         """
         self.high_watermark = answer.high_watermark
         self.last_stable_offset = answer.last_stable_offset
@@ -172,7 +172,7 @@ class PartitionState:
             self.leader_epoch = epoch
 
     def _look_through(self, chunk: Chunk, shown: AbortedFilter, check_crcs: bool) -> int:
-        """Find the batches that count; the leader epoch of the last one of all."""
+        """Find the batches that the program may see; returns the leader epoch of the last batch of all."""
         buffer, first, epoch = chunk.buffer, self.fetch_offset, self.fetch_epoch
         view, admits, keep, keeps_all = memoryview(buffer), shown.admits, chunk.batches.append, self.keeps_all
         next_offset, left = chunk.next_offset, 0
@@ -197,12 +197,12 @@ class PartitionState:
         chunk.next_offset, chunk.left = next_offset, left
         return epoch
 
-    # -- giving
+    # -- records for the program
 
     def take(self, limit: int) -> list[Record]:
-        """Up to `limit` records from the position on; the position moves behind them, and behind what follows unseen.
+        """Up to `limit` records from the position on; the position moves behind them and behind invisible ones.
 
-        Raises CorruptBatch where the next record cannot be read; the position stays before it.
+        Raises CorruptBatch if the next record cannot be read; the position stays before it.
         """
         taken: list[Record] = []
         while self.chunks and not self.paused and len(taken) < limit:
@@ -217,7 +217,7 @@ class PartitionState:
         return taken
 
     def take_one(self) -> Record | None:
-        """The next record, or None; the cheap way for programs that read one by one. Raises CorruptBatch."""
+        """The next record, or None; the fast path for programs that read single records. Raises CorruptBatch."""
         while self.chunks and not self.paused:
             chunk = self.chunks[0]
             at = chunk.at
@@ -232,12 +232,12 @@ class PartitionState:
         return None
 
     def last_given(self) -> int | None:
-        """The offset of the record that was given last, while its batch is still here."""
+        """The offset of the record that the program got last, while its batch is still here."""
         chunk = self.chunks[0] if self.chunks else None
         return chunk.records[chunk.at - 1].offset if chunk is not None and chunk.at else None
 
     def give_back_one(self, record: Record) -> None:
-        """The record that `take_one` gave could not be handed on: it is the next one again."""
+        """The program did not get the record of `take_one`: it is the next one again."""
         chunk = self.chunks[0] if self.chunks else None
         if chunk is not None and chunk.at and chunk.records[chunk.at - 1] is record:
             chunk.at -= 1
@@ -250,9 +250,9 @@ class PartitionState:
             self.leader_epoch = self.fetch_epoch = epoch
 
     def take_raw(self) -> RawFetch | None:
-        """The next answer's part as it is, with markers and aborted batches; the position moves behind it.
+        """The next response's part unchanged, with markers and aborted batches; the position moves behind it.
 
-        `keeps_all` must have been set before it was fetched. Raises CorruptBatch where nothing whole is left of it.
+        `keeps_all` must have been set before it was fetched. Raises CorruptBatch if no complete batch is left in it.
         """
         if not self.readable():
             return None
@@ -274,7 +274,7 @@ class PartitionState:
         return given
 
     def given_until(self, chunk: Chunk, next_offset: int, count: int) -> None:
-        """`count` records of the first chunk up to before `next_offset` were given out in some other way."""
+        """The program got `count` records of the first chunk, below `next_offset`, in another form."""
         batches = chunk.batches
         while batches and batches[0][1].last_offset < next_offset:
             self.leader_epoch = batches.popleft()[1].partition_leader_epoch
@@ -291,7 +291,7 @@ class PartitionState:
         self.position = last_offset + 1
 
     def _next_batch(self, chunk: Chunk, wanted: int, *, quiet: bool) -> bool:
-        """Unpack so many of the chunk's batches that `wanted` records are there, or at least one; or go on to the next.
+        """Unpack batches of the chunk until there are `wanted` records, at least one batch; or move to the next chunk.
 
         False: only an error is next, and it is `quiet`. Raises CorruptBatch unless `quiet`.
         """
@@ -311,7 +311,7 @@ class PartitionState:
         return True
 
     def _skip_unseen(self) -> None:
-        """Pass over markers, aborted records and holes at the ends of chunks whose records are all given."""
+        """Skip markers, aborted records and gaps at the ends of chunks without records for the program."""
         chunks = self.chunks
         while chunks:
             chunk = chunks[0]
@@ -326,10 +326,10 @@ class PartitionState:
         self.leader_epoch = max(self.leader_epoch, self.fetch_epoch)
 
     def lag(self, isolation: IsolationLevel) -> int | None:
-        """Records fetched and not given yet, and the offsets from there to what may be read; None before an answer.
+        """Fetched records that the program has not got, plus the offsets to the readable end; None before a response.
 
-        What is fetched is counted as what the program will see: no markers, nothing aborted, no holes. What is not can
-        only be counted in offsets. So a reader that was given all has lag 0, also when markers follow.
+        Fetched records are counted without markers, aborted records and gaps. The rest can only be counted in offsets.
+        So a program that got all records has lag 0, also when markers follow.
         """
         end = self.last_stable_offset if isolation is IsolationLevel.READ_COMMITTED else self.high_watermark
         if self.position is None or end < 0:

@@ -1,4 +1,4 @@
-"""Keeps a consumer's partitions supplied: asks their leaders ahead of the program, within one budget of bytes."""
+"""Fetches records ahead of the program from the leaders of its partitions, within one budget of bytes."""
 
 import math
 from typing import Any
@@ -26,12 +26,12 @@ from fencepost.protocol.topics import TopicPartition
 LANES = 2
 """Two requests may be parked at one broker, so that a partition that jumps need not wait for an old long poll."""
 Asked = list[tuple[PartitionState, int]]
-"""What a request is about: partitions, each with its turn when it was asked for."""
+"""The partitions of a request, each with its turn when the request was sent."""
 _IDLE_CHECK_S = 1.0
 _CLOSE_GRACE_S = 1.0
 _FRAME_OVERHEAD_BYTES = 1 << 10
 _PARTITION_OVERHEAD_BYTES = 128
-"""What an answer has beside its records, and what keeping it takes: no part of what a request may ask for."""
+"""The size of a response without its records, and of its bookkeeping: not part of a request's maximum."""
 _SESSION_REFUSED = frozenset(
     {
         ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
@@ -51,7 +51,7 @@ _REPLICA_WRONG = frozenset(
         ErrorCode.KAFKA_STORAGE_ERROR,
     }
 )
-"""A follower may lag or have gone: the leader is asked before the position is given up (KIP-392)."""
+"""A follower may lag or be gone: fetch from the leader before giving the position up (KIP-392)."""
 
 
 class _Lane:
@@ -65,7 +65,7 @@ class _Lane:
 
 
 class Fetcher:
-    """The fetching side of one consumer. `states` are its assigned partitions; `committed` asks its group."""
+    """Fetches for one consumer. `states` are its assigned partitions; `committed` fetches the group's offsets."""
 
     def __init__(self, cluster: Cluster, config: ConsumerConfig, purpose: str, committed: Committed | None) -> None:
         self._cluster = cluster
@@ -77,7 +77,7 @@ class Fetcher:
         self.metrics = FetchMetrics()
         self.keeps_all = False
         self.full = False
-        """The budget is used up: nothing more comes before something was given out."""
+        """The budget is used up: no more records come before the program takes some."""
         self.ends: dict[TopicPartition, int] | None = None
         """Where fetching ends, for a program that reads only so far."""
         self._wake = anyio.Event()
@@ -94,7 +94,7 @@ class Fetcher:
 
     @property
     def states(self) -> dict[TopicPartition, PartitionState]:
-        """The partitions that are read; to be set as a whole. What was fetched for others is dropped."""
+        """The assigned partitions; replace the whole dict. Records fetched for removed partitions are dropped."""
         return self._states
 
     @states.setter
@@ -105,17 +105,17 @@ class Fetcher:
         self._states = states
 
     def new_state(self, partition: TopicPartition) -> PartitionState:
-        """A partition that is assigned now, to be put into `states`."""
+        """The state of a newly assigned partition, for `states`."""
         state = PartitionState(partition)
         state.keeps_all = self.keeps_all
         return state
 
     def wake(self) -> None:
-        """Look again: partitions were assigned, taken from, moved or resumed."""
+        """Check again: partitions were assigned, read, moved or resumed."""
         self._wake.set()
 
     def announce(self) -> None:
-        """Wake whoever waits for records, for positions or for a failure."""
+        """Wake the tasks that wait for records, for positions or for a failure."""
         self.arrived.set()
         self.arrived = anyio.Event()
 
@@ -125,7 +125,7 @@ class Fetcher:
         self.announce()
 
     def check(self) -> None:
-        """Raise what the program has to know: a failure of the whole, or of one partition (until it seeks)."""
+        """Raise the consumer's failure, or that of one partition (until the program seeks)."""
         if self.failure is not None:
             raise self.failure
         for state in self._states.values():
@@ -140,15 +140,15 @@ class Fetcher:
                 with anyio.CancelScope(deadline=wakes_at) as self._sleep:
                     await self._wake.wait()
 
-    # -- who is asked for what
+    # -- rounds
 
     def _round(self, nursery: TaskGroup, now: float) -> float:
-        """Start what is due; returns when to look again at the latest."""
+        """Start the requests that are due; returns the latest time of the next check."""
         if not self._states or self.failure is not None or self._closed:
             return math.inf
         wakes_at = math.inf
         in_doubt = self._refresh_due and self._refresh_at <= now
-        if self._refresh_due and not self._resolving:  # which wakes us when it is done
+        if self._refresh_due and not self._resolving:  # `_resolve` wakes this task at its end
             wakes_at = max(self._refresh_at, now)
         by_node: dict[int, list[PartitionState]] = {}
         for state in self._states.values():
@@ -176,7 +176,7 @@ class Fetcher:
         return min(wakes_at, self._ask_nodes(nursery, by_node, now))
 
     def _node_for(self, state: PartitionState, now: float) -> int:
-        """The leader, or the follower it has sent us to (KIP-392), as long as that one is part of the cluster."""
+        """The leader, or the follower that it prefers (KIP-392), as long as that one is part of the cluster."""
         if state.replica is not None:
             if state.replica_until > now and state.replica in self._cluster.brokers:
                 return state.replica
@@ -212,7 +212,7 @@ class Fetcher:
         return wakes_at
 
     def _reserve(self, states: list[PartitionState]) -> int:
-        """Room for one request: each broker's lanes get an equal part, so that parked requests shut nobody out."""
+        """Room for one request: each broker gets an equal part, so that parked requests do not block other brokers."""
         part = max(self.budget.limit // (LANES * max(len(self._lanes), 1)), 1)
         partition_bytes = self._config.max_partition_fetch_bytes
         wanted = min(self._config.fetch_max_bytes, partition_bytes * len(states), part)
@@ -222,14 +222,14 @@ class Fetcher:
         return room
 
     def _drop_paused(self) -> bool:
-        """What waits for paused partitions gives way to what can be read; it is fetched again after `resume`."""
+        """Drop the fetched records of paused partitions to make room; they are fetched again after `resume`."""
         paused = [state for state in self._states.values() if state.paused and state.chunks]
         for state in paused:
             state.drop_buffered()
         return bool(paused)
 
     async def _resolve(self) -> None:
-        """Fresh metadata where it is due, and a position for every partition that has none or one to validate."""
+        """Refresh metadata if that is due, and find or validate positions where needed."""
         retries = self._cluster.policy.loop("finding the consumer's partitions")
         try:
             while True:
@@ -288,12 +288,12 @@ class Fetcher:
             for state, turn in asked:
                 if state.turn == turn:
                     state.in_request = False
-        # At once, not by `wake`: the broker is to work on what comes next while the program looks at this. Not when
-        # cancelled: what is started then is cancelled as well, and would start the next one, for ever.
+        # At once, not by `wake`: the broker works on the next request while the program reads these records. Not when
+        # cancelled: the next request would be cancelled as well, and start another one, for ever.
         self._sleep.deadline = self._round(nursery, anyio.current_time())
 
     def _request(self, connection: Connection, session: FetchSession, asked: Asked) -> tuple[int, SessionRequest]:
-        """The version to speak, and what the session says in it."""
+        """The version of the request, and the session's part of it."""
         topics, wanted = self._cluster.topics, {}
         with_ids = connection.version_for(ApiKey.FETCH) > FETCH_WITHOUT_IDS
         max_bytes = min(self._config.max_partition_fetch_bytes, self.budget.limit)
@@ -326,7 +326,7 @@ class Fetcher:
         if not session.answered(code, answer.session_id, parts.keys()):
             if code not in _SESSION_REFUSED:
                 if not code.retriable:
-                    self.fail(error_for(code, "a fetch was refused", api="Fetch", node=node))
+                    self.fail(error_for(code, "a fetch was rejected", api="Fetch", node=node))
                 self._refresh_due = True
                 self._rest(node)
             return
@@ -354,14 +354,14 @@ class Fetcher:
         self._backoff.reset()
 
     def _refused(self, state: PartitionState, part: Any, code: ErrorCode, node: int, endpoints: Any) -> None:
-        """What an error means for one partition: find a new place, a new leader, or leave it to the program."""
+        """Handle a partition's error: find a new position or a new leader, or leave it to the program."""
         state.retry_at = anyio.current_time() + self._backoff.next_delay()
         if state.replica is not None and code in _REPLICA_WRONG:
             state.replica, state.retry_at = None, 0.0
         elif code is ErrorCode.OFFSET_OUT_OF_RANGE:
             state.log_start_offset = max(state.log_start_offset, part.log_start_offset)
             if state.chunks:
-                state.held_back = True  # what was fetched before is read first; then the broker is asked once more
+                state.held_back = True  # the program reads what was fetched before; then one more request decides
             else:
                 self._finder.out_of_range(state, node)
         elif code in _NEW_LEADER and self._hinted(state, part.current_leader, endpoints):
@@ -372,13 +372,13 @@ class Fetcher:
             self._refresh_due = True
 
     def _hinted(self, state: PartitionState, leader: Any, endpoints: Any) -> bool:
-        """Whether the refusal said who leads now (KIP-951)."""
+        """Whether the response named the new leader (KIP-951)."""
         if leader is None:
             return False
         return self._cluster.leader_hint(state.partition, leader.leader_id, leader.leader_epoch, endpoints or ())
 
     def close_sessions(self, background: Background) -> None:
-        """Tell the brokers that their sessions are over, as far as they take the news within a second."""
+        """Close the fetch sessions at the brokers, within one second."""
         self._closed = True
         closing = [
             (node, number, request)
@@ -387,9 +387,9 @@ class Fetcher:
             if (request := lane.session.close()) is not None
         ]
         purposes = [f"{self._purpose}-fetch-{number}" for number in range(LANES)]
-        background.start_soon(self._say_goodbye, closing, purposes)
+        background.start_soon(self._end_sessions, closing, purposes)
 
-    async def _say_goodbye(self, closing: list[tuple[int, int, SessionRequest]], purposes: list[str]) -> None:
+    async def _end_sessions(self, closing: list[tuple[int, int, SessionRequest]], purposes: list[str]) -> None:
         try:
             with anyio.move_on_after(_CLOSE_GRACE_S):
                 async with anyio.create_task_group() as nursery:

@@ -1,4 +1,4 @@
-"""What a consumer has fetched and given out, counted under the names that Kafka's own consumer has (KIP-714)."""
+"""A consumer's metrics, under the names of Kafka's own consumer (KIP-714)."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,33 +9,33 @@ _OUR_OWN = ("queued_bytes", "queued_bytes_max")
 
 
 class ConsumerMetrics(NamedTuple):
-    """A consumer's figures at one moment. Totals count from its opening; times are in milliseconds.
+    """A consumer's metrics at one moment. Totals count from its opening; times are in milliseconds.
 
-    `prometheus()` has them under the names that dashboards know.
+    `prometheus()` returns them under the names that dashboards use.
     """
 
     records_consumed_total: int
     bytes_fetched_total: int
     fetch_total: int
     fetch_latency_avg: float
-    """From a Fetch request to its answer, the broker's waiting included."""
+    """From a Fetch request to its response, including the wait at the broker."""
     fetch_latency_max: float
     fetch_size_avg: float
-    """Bytes of an answer."""
+    """The size of a response in bytes."""
     fetch_throttle_time_avg: float
-    """For how long the broker asked to be left alone."""
+    """The throttle time of the broker's responses."""
     fetch_throttle_time_max: float
     records_per_request_avg: float
     records_lag_max: int
-    """What `Consumer.lag` says, the most over the partitions."""
+    """The maximum of `Consumer.lag` over the partitions."""
     commit_total: int
     commit_latency_avg: float
     rebalance_total: int
     assigned_partitions: int
     queued_bytes: int
-    """What is held and reserved of `queued_max_bytes`."""
+    """How much of `queued_max_bytes` is held or reserved."""
     queued_bytes_max: int
-    """The most that was held."""
+    """The maximum that was held."""
 
     def prometheus(self) -> dict[str, float]:
         """`kafka_consumer_...` names with their values; `fencepost_queued_bytes` for what Kafka does not have."""
@@ -65,7 +65,7 @@ class FetchMetrics:
     rebalances: int = 0
 
     def fetched(self, latency_s: float, size: int, throttle_ms: int) -> None:
-        """One answer to a fetch came in, `latency_s` after its request went out, the broker's waiting included."""
+        """Count one Fetch response, `latency_s` after its request, including the wait at the broker."""
         self.fetches += 1
         self.bytes_fetched += size
         self.latency_s += latency_s
@@ -78,7 +78,7 @@ class FetchMetrics:
         self.commit_latency_s += latency_s
 
     def snapshot(self, lags: Iterable[int | None], assigned: int, queued: int, most_queued: int) -> ConsumerMetrics:
-        """The figures now; what the consumer's other parts know comes in."""
+        """The metrics now, with the figures of the consumer's other parts."""
         fetches, commits = max(self.fetches, 1), max(self.commits, 1)
         return ConsumerMetrics(
             records_consumed_total=self.records_consumed,

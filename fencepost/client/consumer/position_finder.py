@@ -1,4 +1,4 @@
-"""Where a partition is read from: the committed place, the reset policy's, and whether the log still agrees with it."""
+"""Finds positions: the committed offset, or the reset policy's; and compares them with the log."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ States = Mapping[TopicPartition, PartitionState]
 
 @dataclass(eq=False, repr=False)
 class PositionFinder:
-    """Settles positions of `states()`, the consumer's partitions of the moment. `committed` asks its group."""
+    """Finds positions for `states()`, the consumer's present partitions. `committed` fetches the group's offsets."""
 
     _cluster: Cluster
     _config: ConsumerConfig
@@ -28,9 +28,9 @@ class PositionFinder:
     _states: Callable[[], States]
 
     async def settle(self) -> None:
-        """One attempt to give every partition a position that the log agrees with.
+        """One attempt to give every partition a position that is valid in the log.
 
-        Raises RetriableError where another attempt is due; what only the program can decide is left in `trouble`.
+        Raises RetriableError if another attempt is due; an error that the program must handle goes into `trouble`.
         """
         await self._find()
         await self._validate()
@@ -41,12 +41,12 @@ class PositionFinder:
         if epoch <= state.validated_epoch or state.position is None:
             return False
         if state.fetch_epoch < 0:
-            state.validated_epoch = epoch  # nothing was read yet, or by an old broker: there is nothing to compare
+            state.validated_epoch = epoch  # no record was read yet, or the broker is old: nothing to compare
             return False
         return True
 
     def out_of_range(self, state: PartitionState, node: int) -> None:
-        """The broker does not have the position: go where the policy says, or leave it to the program."""
+        """The broker does not have the position: apply the reset policy, or leave the error to the program."""
         reset = self._config.auto_offset_reset.timestamp(self._now_ms())
         if reset is None:
             found = OffsetOutOfRangeError(state.partition, state.fetch_offset, state.log_start_offset, node)
@@ -77,7 +77,7 @@ class PositionFinder:
                 state.committed = place.offset
                 continue
             if state.reset is None and state.back.point is not None:
-                state.start_at(state.back.point)  # nothing is committed: where it began stands, not the policy
+                state.start_at(state.back.point)  # without a commit the start position counts, not the policy
                 continue
             reset = state.reset
             if reset is None:
@@ -92,13 +92,13 @@ class PositionFinder:
             state, turn = lost[partition]
             if self._stands(state, turn):
                 state.start_at(max(offset, 0), epoch)
-                state.validated_epoch = current[partition]  # it is this leader's own word
+                state.validated_epoch = current[partition]  # this leader has returned the offset
         self._judge({partition: lost[partition] for partition in failed}, failed)
 
     async def _offsets(
         self, wanted: Mapping[TopicPartition, int]
     ) -> tuple[dict[TopicPartition, tuple[int, int]], Failures]:
-        """(Offset, epoch) for each; the end where no record is as late as was asked for."""
+        """(Offset, epoch) for each; the end if no record is that late."""
         if not wanted:
             return {}, {}
         isolation = self._config.isolation_level
@@ -113,21 +113,21 @@ class PositionFinder:
         return {partition: (offset, epoch) for partition, (offset, _, epoch) in found.items()}, failed
 
     async def _validate(self) -> None:
-        doubted = {p: (s, s.turn) for p, s in self._states().items() if s.trouble is None and self.suspect(s)}
-        if not doubted:
+        suspects = {p: (s, s.turn) for p, s in self._states().items() if s.trouble is None and self.suspect(s)}
+        if not suspects:
             return
-        current = {partition: self._cluster.leader_epoch(partition) for partition in doubted}
-        asked = {partition: state.fetch_epoch for partition, (state, _) in doubted.items()}
+        current = {partition: self._cluster.leader_epoch(partition) for partition in suspects}
+        asked = {partition: state.fetch_epoch for partition, (state, _) in suspects.items()}
         ends, failed = await epoch_ends(self._cluster, asked, self._purpose)
         for partition, end in ends.items():
-            state, turn = doubted[partition]
+            state, turn = suspects[partition]
             if not self._stands(state, turn):
                 continue
             cut = None if end is None else truncated(state.fetch_offset, asked[partition], *end)
             if cut is None:
                 state.validated_epoch = current[partition]
             elif state.chunks:
-                state.drop_buffered()  # it may be of the part that is gone: the position itself is looked at next
+                state.drop_buffered()  # it may be of the truncated part: the position itself is compared next
             elif (reset := self._config.auto_offset_reset.timestamp(self._now_ms())) is None:
                 epoch = None if cut.end is None else cut.epoch
                 node = self._cluster.leader(partition)
@@ -140,7 +140,7 @@ class PositionFinder:
                 state.leave()
                 state.jump(None)
                 state.reset = reset
-        self._judge({partition: doubted[partition] for partition in failed}, failed)
+        self._judge({partition: suspects[partition] for partition in failed}, failed)
         if any(s.position is None or self.suspect(s) for s in self._states().values() if s.trouble is None):
             raise RetriableError("more positions must be compared with the log")
 
@@ -148,7 +148,7 @@ class PositionFinder:
         return state.turn == turn and self._states().get(state.partition) is state
 
     def _judge(self, asked: Mapping[TopicPartition, tuple[PartitionState, int]], failed: Failures) -> None:
-        """Leave what cannot be retried to the program; raise one of those that can."""
+        """Leave final errors to the program; raise one of the retriable ones."""
         again: KafkaError | None = None
         for partition, error in failed.items():
             state, turn = asked[partition]

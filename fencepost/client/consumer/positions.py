@@ -1,4 +1,4 @@
-"""Where a consumer reads: its partitions, their positions, and what the brokers know of them."""
+"""A consumer's partitions, their positions, and their offsets at the brokers."""
 
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
@@ -27,7 +27,7 @@ class OffsetAndTimestamp(NamedTuple):
 
 
 class Positions:
-    """The part of a consumer that knows where it reads."""
+    """The part of a consumer that has its positions."""
 
     def __init__(
         self, cluster: Cluster, config: ConsumerConfig, purpose: str, fetcher: Fetcher, progress: Progress
@@ -41,7 +41,7 @@ class Positions:
     # -- partitions and positions
 
     def assign(self, partitions: Collection[TopicPartition]) -> None:
-        """Read these partitions and no others; those that are read already go on."""
+        """Read these partitions and no others; those read already continue."""
         old = self._fetcher.states
         named = [TopicPartition(*partition) for partition in partitions]
         self._fetcher.states = {p: old.get(p) or self._fetcher.new_state(p) for p in named}
@@ -50,8 +50,8 @@ class Positions:
     async def position(self, partition: TopicPartition) -> int:
         """The offset of the next record that the program will get; waits until it is known.
 
-        Raises ReadError where there is none, or where reading cannot go on from it, and KafkaError for a
-        partition that is not, or not any more, assigned to this consumer.
+        Raises ReadError if there is none, or if reading cannot continue from it, and KafkaError for a partition that
+        is not assigned to this consumer (any more).
         """
         state = self._state(partition)
         while state.position is None:
@@ -63,10 +63,10 @@ class Positions:
         return state.position
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Go on at `offset`, also after a ReadError. Raises ValueError below 0, KafkaError for a foreign partition.
+        """Continue at `offset`, also after a ReadError. Raises ValueError below 0, KafkaError for a foreign partition.
 
-        The next commit commits it, whether a record was read there or not. A transaction that aborts goes back to it,
-        unless records were given before that are not committed: then to where those began.
+        The next commit commits it, whether a record was read there or not. A transaction that aborts rewinds to it,
+        or to earlier records that the program got and that are not committed.
         """
         if offset < 0:
             raise ValueError(f"offset {offset} is negative: use seek_to_beginning() or seek_to_end()")
@@ -76,18 +76,18 @@ class Positions:
         self._moved()
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Go to the first offset that is still there; of all partitions if none is named."""
+        """Move to the log start offset; of all partitions if none is named."""
         self._seek_to(partitions, EARLIEST)
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Go to the end: the last stable offset for read_committed; of all partitions if none is named.
+        """Move to the end: the last stable offset for read_committed; of all partitions if none is named.
 
-        Where that is, is looked up when the next records are read or `position` is asked, as in Kafka's own client.
+        The consumer looks that offset up at the next read or `position`, as Kafka's own client does.
         """
         self._seek_to(partitions, LATEST)
 
     def seek_to_timestamp(self, timestamp_ms: int, *partitions: TopicPartition) -> None:
-        """Go to the first record of `timestamp_ms` (since 1970) or later, to the end if there is none.
+        """Move to the first record of `timestamp_ms` (since 1970) or later, to the end if there is none.
 
         Of all partitions if none is named. Raises ValueError for a negative time.
         """
@@ -106,10 +106,10 @@ class Positions:
         self._moved()
 
     async def wait_found(self) -> None:
-        """Wait for the positions that are being looked up after a seek to a time or an end: they are to be committed.
+        """Wait for positions that are being looked up after a seek to a time or an end, so that they can be committed.
 
-        So are those that the reset policy looks up, where records were given: a commit that lacked them would have
-        them read again. Raises as `position` does, and RetriableError at the deadline (`default_api_timeout`).
+        The same holds for the reset policy's positions, if the program got records before: without them a commit would
+        repeat these. Raises as `position` does, and RetriableError at the deadline (`default_api_timeout`).
         """
         sought = [
             p
@@ -132,16 +132,16 @@ class Positions:
         self._fetcher.announce()
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Give out nothing of these partitions (all, if none is named) until they are resumed.
+        """Give no records of these partitions (all, if none is named) until they are resumed.
 
-        What was fetched for them stays, unless other partitions need the room.
+        Records that were fetched for them stay, unless other partitions need the room.
         """
         for partition in partitions or self._fetcher.states:
             self._state(partition).pause(True)
-        self._fetcher.wake()  # what waits for them may have to give way
+        self._fetcher.wake()  # their fetched records may have to make room
 
     def resume(self, *partitions: TopicPartition) -> None:
-        """Go on with paused partitions (all, if none is named)."""
+        """Continue with paused partitions (all, if none is named)."""
         for partition in partitions or self._fetcher.states:
             self._state(partition).pause(False)
         self._moved()
@@ -157,22 +157,22 @@ class Positions:
         return state
 
     def lag(self) -> dict[TopicPartition, int | None]:
-        """How much of each partition is still to come, by what the last fetch told of its end.
+        """How many records of each partition the program has not got, by its end in the last fetch.
 
-        Counted are the records that were fetched and not given out yet (no markers, nothing aborted, no holes) and,
-        from there to the last stable offset (the high watermark for read_uncommitted), the offsets. So a reader that
-        was given every committed record has lag 0, though markers follow; while more is to be fetched, markers and
-        aborted records in that part count, since nobody knows them yet. None before the first fetch.
+        That is the number of fetched records (without markers, aborted records and gaps) plus the offsets from there
+        to the last stable offset (the high watermark for read_uncommitted). So a program that got every committed
+        record has lag 0, also when markers follow. In the part that is not fetched, markers and aborted records count,
+        because the client does not know them yet. None before the first fetch.
         """
         return {p: state.lag(self._isolation) for p, state in self._fetcher.states.items()}
 
     def metrics(self) -> ConsumerMetrics:
-        """This consumer's figures at this moment, under the names of Kafka's own consumer (KIP-714)."""
+        """This consumer's metrics now, under the names of Kafka's own consumer (KIP-714)."""
         budget, states = self._fetcher.budget, self._fetcher.states
         queued = budget.held + budget.reserved
         return self._fetcher.metrics.snapshot(self.lag().values(), len(states), queued, budget.peak)
 
-    # -- what the brokers know
+    # -- offsets at the brokers
 
     async def partitions_for(self, topic: str) -> dict[TopicPartition, PartitionInfo]:
         """The topic's partitions in order, each with its leader and replicas.
@@ -182,14 +182,14 @@ class Positions:
         return by_partition(await self._cluster.topic(topic, create=False))
 
     async def beginning_offsets(self, *partitions: TopicPartition) -> dict[TopicPartition, int]:
-        """The first offset of each partition (of the assigned ones, if none is named) as the broker sees it now."""
+        """The log start offset of each partition (of the assigned ones, if none is named) at the broker now."""
         found = await self._offsets(dict.fromkeys(self._named(partitions), EARLIEST), None)
         return {partition: offset for partition, (offset, _) in found.items()}
 
     async def end_offsets(
         self, *partitions: TopicPartition, isolation: Isolation | None = None
     ) -> dict[TopicPartition, int]:
-        """The end of each partition (of the assigned ones, if none is named) as the broker sees it now.
+        """The end of each partition (of the assigned ones, if none is named) at the broker now.
 
         That is the last stable offset for read_committed, the high watermark for read_uncommitted; `isolation` is the
         consumer's own unless it is given. Raises ValueError for an isolation that does not exist.

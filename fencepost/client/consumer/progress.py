@@ -1,4 +1,4 @@
-"""How far the program is with what a consumer gave it, and where reading goes on after an aborted transaction."""
+"""How far the program has processed a consumer's records, and where reading continues after an abort."""
 
 from typing import Protocol
 
@@ -14,7 +14,7 @@ class UnitPositions(Protocol):
 
     @property
     def given(self) -> bool:
-        """Whether something was given that is not committed."""
+        """Whether the program got records that are not committed."""
 
     def offsets(self) -> dict[TopicPartition, CommittedOffset]:
         """The offsets to commit now."""
@@ -23,7 +23,7 @@ class UnitPositions(Protocol):
         """What `offsets` returned last is committed."""
 
     def rewind(self) -> None:
-        """Give everything again that is not committed."""
+        """Give all uncommitted records again."""
 
     def forget(self) -> None:
         """It is unknown what is committed."""
@@ -32,9 +32,9 @@ class UnitPositions(Protocol):
 
 
 class Progress:
-    """What the parts of a consumer know together of its program.
+    """The state of the program that the parts of a consumer share.
 
-    Records are in the program's hand from when they are given until it asks for more: then the consumer is `resting`.
+    Records are in the program's hand until its next read. Then the consumer is `resting`.
     """
 
     def __init__(self, fetcher: Fetcher, config: ConsumerConfig) -> None:
@@ -43,42 +43,42 @@ class Progress:
         self.is_open = False
         self.resting = True
         self.requests = 0
-        """How often the program has asked for records."""
+        """How often the program has read."""
         self.waits = False
         """Whether the program waits for records now."""
         self.lost = False
-        """The group has given partitions of the batch in hand to others."""
+        """The group has assigned partitions of the batch in hand to others."""
         self.void = False
         """The batch in hand must not be retried: the outcome of its commit is unknown."""
         self.tracks_handled = config.enable_auto_commit
         """Whether `handled` is kept: for commits that happen while a batch is in hand."""
         self.handled: dict[TopicPartition, CommittedOffset] = {}
-        """How far the program is done, by its reads, commits and seeks."""
+        """How far the program has processed each partition, by its reads, commits and seeks."""
         self.current: PartitionState | None = None
         """The partition that single records come from."""
         self.gave_one = False
         """Whether a single record of `current` is in hand."""
         self.rewind_due = False
         self.sought: set[TopicPartition] = set()
-        """Sought since the rewind was due: these stay where the program wants them."""
+        """Partitions that the program has sought since the rewind was due: these do not rewind."""
         self.looked_up: set[TopicPartition] = set()
         """Partitions whose position the program has asked to look up."""
         self.units: UnitPositions | None = None
-        """With `Consumer.transactions`, what knows the positions."""
+        """With `Consumer.transactions`, the positions of its units."""
 
     def check(self) -> None:
-        """Raise what the program has to know: the consumer is not open, has failed, or a partition cannot be read."""
+        """Raise an error if the consumer is not open or has failed, or if a partition cannot be read."""
         if not self.is_open:
             raise RuntimeError("the consumer is not open: use it with `async with`")
         self._fetcher.check()
 
     @property
     def hand_is_stale(self) -> bool:
-        """Whether the records in hand are given again, or belong to another member."""
+        """Whether the records in hand will be read again, by this or another member."""
         return self.rewind_due or self.void or self.lost
 
     def rest(self) -> None:
-        """The program asks for more: it is done with what it had."""
+        """The program reads again: it has processed the records in hand."""
         self.resting = True
         self.requests += 1
         self.void = self.lost = False
@@ -88,7 +88,7 @@ class Progress:
     # -- positions
 
     def note_seek(self, state: PartitionState, place: CommittedOffset | None) -> None:
-        """The program says where it goes on: it is done as far as that, whatever is in its hand."""
+        """The program seeks: everything before that offset counts as processed, whatever is in hand."""
         state.seeks += 1
         if self.rewind_due:
             self.sought.add(state.partition)
@@ -98,7 +98,7 @@ class Progress:
             self.handled.pop(state.partition, None)
 
     def uncommitted(self) -> dict[TopicPartition, CommittedOffset]:
-        """The positions that are not committed yet."""
+        """The positions without a commit."""
         return {
             partition: CommittedOffset(state.position, state.leader_epoch)
             for partition, state in self._fetcher.states.items()
@@ -106,14 +106,14 @@ class Progress:
         }
 
     def done(self) -> dict[TopicPartition, CommittedOffset]:
-        """What the program is done with and has not committed: nothing that is in its hand."""
+        """Processed and uncommitted offsets, without the records in hand."""
         if self.resting:
             return self.uncommitted()
         states = self._fetcher.states
         return {p: place for p, place in self.asked_past().items() if place.offset != states[p].committed}
 
     def asked_past(self) -> dict[TopicPartition, CommittedOffset]:
-        """How far the program is done while a batch is in its hand."""
+        """How far the program has processed each partition, while a batch is in hand."""
         states = self._fetcher.states
         done = {partition: place for partition, place in self.handled.items() if partition in states}
         state = self.current
@@ -125,10 +125,10 @@ class Progress:
         return done
 
     def rewind(self) -> None:
-        """Go back to the last commit; what was read since is given again.
+        """Rewind to the last commit; the program gets later records again.
 
-        While a batch is in hand this waits for the next read: a program may also retry the same batch, and when that
-        commits there is nothing to go back for.
+        While a batch is in hand this waits for the next read: a program may retry the same batch, and if that commits
+        no rewind is needed.
         """
         self.sought.clear()
         if self.resting:
@@ -147,7 +147,7 @@ class Progress:
         self._fetcher.wake()
 
     def forget_positions(self) -> None:
-        """It is unknown what is committed: ask the group before reading on. The batch in hand must not be retried."""
+        """It is unknown what is committed: fetch the committed offsets first. The batch in hand must not be retried."""
         self.void = not self.resting
         if self.units is not None:
             self.units.forget()

@@ -1,4 +1,4 @@
-"""What a reader meets in the log that its program has to decide about; `seek` goes on after each of them."""
+"""Errors in the log that the program must handle; after each of them `seek` continues."""
 
 from fencepost.client.errors import KafkaError
 from fencepost.client.serializers import SerializationError
@@ -7,7 +7,7 @@ from fencepost.protocol.topics import TopicPartition
 
 
 class ReadError(KafkaError):
-    """Reading `partition` cannot go on at `position`. Every read raises it until the program seeks elsewhere."""
+    """Reading `partition` cannot continue at `position`. Every read raises this until the program seeks elsewhere."""
 
     def __init__(
         self, message: str, partition: TopicPartition, position: int, *, code: ErrorCode | None, node: int | None = None
@@ -20,7 +20,7 @@ class ReadError(KafkaError):
 class OffsetOutOfRangeError(ReadError):
     """The position is not in the log (any more), or there is none, and `auto_offset_reset` is "none".
 
-    `log_start_offset` is where the log begins as far as the broker told, or -1.
+    `log_start_offset` is the log start offset that the broker returned, or -1.
     """
 
     def __init__(self, partition: TopicPartition, position: int, log_start_offset: int, node: int | None) -> None:
@@ -37,10 +37,10 @@ class OffsetOutOfRangeError(ReadError):
 
 
 class LogTruncatedError(ReadError):
-    """Records that were read are not part of the log any more: an unclean election cut it (KIP-320).
+    """Records that were read are not part of the log any more: an unclean election truncated it (KIP-320).
 
-    `divergent_offset` is the first offset from which the log is another one than was read, `divergent_epoch` the leader
-    epoch before it; both None where the broker knows nothing of the epoch. Raised where `auto_offset_reset` is "none".
+    `divergent_offset` is the first offset at which the log differs from what was read, `divergent_epoch` the leader
+    epoch before it; both None if the broker does not know the epoch. Raised if `auto_offset_reset` is "none".
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class LogTruncatedError(ReadError):
 
 
 class CorruptRecordsError(ReadError):
-    """The bytes at the position are no batch, fail their CRC, or cannot be unpacked; `seek` behind them to go on."""
+    """The bytes at the position are no batch, have a wrong CRC, or cannot be unpacked; `seek` behind them."""
 
     def __init__(self, partition: TopicPartition, position: int, why: str) -> None:
         super().__init__(f"{partition}: {why}", partition, position, code=ErrorCode.CORRUPT_MESSAGE)
@@ -74,7 +74,7 @@ class CorruptRecordsError(ReadError):
 class DeserializationError(ReadError, SerializationError):
     """A key or value at `position` could not be deserialized; the deserializer's own error is the cause.
 
-    Reading one by one, the record comes again with the next read: `seek` to `position + 1` leaves it out.
+    A program that reads single records gets this record again: `seek` to `position + 1` skips it.
     """
 
     def __init__(self, partition: TopicPartition, position: int, why: str) -> None:

@@ -1,4 +1,4 @@
-"""Gives a consumer's records to the program: batches, single records or whole answers."""
+"""Gives a consumer's records to the program: batches, single records or whole responses."""
 
 import weakref
 from collections.abc import AsyncIterator, Mapping
@@ -30,14 +30,14 @@ _IN_HAND: ContextVar["weakref.ref[Reader[Any, Any]] | None"] = ContextVar("fence
 
 
 def committer_in_hand() -> Committer | None:
-    """The committer of the group consumer whose batch this task works on, if any."""
+    """The committer of the group consumer whose batch this task processes, if any."""
     reference = _IN_HAND.get()
     reader = reference() if reference is not None else None
     return reader.committer if reader is not None and reader.has_group and not reader.progress.resting else None
 
 
 class Reader(Generic[K, V]):
-    """The part of a consumer that gives records. What it gave is in the program's hand until more is asked for."""
+    """The part of a consumer that gives records. They are in the program's hand until its next read."""
 
     def __init__(
         self, cluster: Cluster, config: ConsumerConfig, group: GroupClient, fetcher: Fetcher, committer: Committer
@@ -52,7 +52,7 @@ class Reader(Generic[K, V]):
         self.is_plain = config.key_deserializer is None and config.value_deserializer is None
         self.lookups = Lookups(config.key_deserializer, config.value_deserializer)
         self.in_a_row = 0
-        """How many single records came from the current partition, one after the other."""
+        """How many single records in a row came from the current partition."""
         self.given = 0
         """How many single records were given since other tasks could run."""
         self.prefix: tuple[str, int] = ("", 0)
@@ -69,10 +69,10 @@ class Reader(Generic[K, V]):
         return _Records(self)
 
     async def next_raw(self) -> RawFetch:
-        """One partition's part of an answer as the broker sent it, for readers which decide themselves what counts.
+        """One partition's part of a response as the broker sent it, for readers that filter batches themselves.
 
-        `keep_all` must have been called before the first read. The position moves behind it; it is in hand until more
-        is asked for.
+        `keep_all` must have been called before the first read. The position moves behind it; it is in hand until the
+        next read.
         """
         await self.done_with_last()
         while True:
@@ -91,13 +91,13 @@ class Reader(Generic[K, V]):
                     return given
 
     def keep_all(self) -> None:
-        """From now on keep markers and aborted records for `next_raw`, of all partitions that are assigned, ever."""
+        """From now on keep markers and aborted records for `next_raw`, of all present and future partitions."""
         self.fetcher.keeps_all = True
         for state in self.fetcher.states.values():
             state.keeps_all = True
 
     async def next_batch(self, limit: int, max_wait: float) -> ConsumerBatch[K, V]:
-        """Up to `limit` records, at least one. Raises ReadError where the log cannot be read on."""
+        """Up to `limit` records, at least one. Raises ReadError if reading cannot continue."""
         await self.done_with_last()
         while True:
             await self.wait_available(1)
@@ -114,13 +114,13 @@ class Reader(Generic[K, V]):
         return await self.give_batch(runs)
 
     async def give_batch(self, runs: list[tuple[TopicPartition, list[Record]]]) -> ConsumerBatch[K, V]:
-        """The taken records, for the program, once their deserializers know the schemas. Cancelled, they come again."""
+        """The taken records as a batch, once their deserializers know the schemas. A cancellation puts them back."""
         self.give()
         await self._look_up(runs)
         return ConsumerBatch(runs, self.config)
 
     async def _look_up(self, runs: list[tuple[TopicPartition, list[Record]]]) -> None:
-        """Wait for what the deserializers of taken records look up. Cancelled, these records are read again."""
+        """Wait for the look-ups of the deserializers. A cancellation puts the taken records back."""
         if not self.lookups:
             return
         states = self.fetcher.states
@@ -141,7 +141,7 @@ class Reader(Generic[K, V]):
             raise
 
     async def done_with_last(self) -> None:
-        """The program asks for more: what it had is done with."""
+        """The program reads again: it has processed the records in hand."""
         self._cluster.check_loop()
         self.rest()
         self.fetcher.ends = None
@@ -178,11 +178,11 @@ class Reader(Generic[K, V]):
                 self.progress.gave_one = True
                 self.fetcher.metrics.records_consumed += 1
                 await self._look_up([(state.partition, [record])])
-                return self._told(state, record)
+                return self._deserialized(state, record)
             await self.wait_available(1)
 
-    def _told(self, state: PartitionState, record: Record) -> ConsumerRecord[K, V]:
-        """The record for the program; if it cannot be deserialized, it is the next one again."""
+    def _deserialized(self, state: PartitionState, record: Record) -> ConsumerRecord[K, V]:
+        """The record for the program; if deserializing fails, it is the next one again."""
         try:
             return deserialized(state.partition, record, self.config)
         except DeserializationError:
@@ -202,7 +202,7 @@ class Reader(Generic[K, V]):
         return record
 
     def _one_of_another(self) -> tuple[PartitionState | None, Record | None]:
-        """Go on with the next partition that has something, so that a busy one does not starve the others."""
+        """Move to the next partition with records, so that a busy one does not starve the others."""
         for state in self.in_turn():
             record = self._one_of(state)
             if record is not None:
@@ -213,7 +213,7 @@ class Reader(Generic[K, V]):
         return None, None
 
     def order(self) -> list[PartitionState]:
-        """The partitions as they will be read: another one begins each time, so that a busy one starves nobody."""
+        """The partitions in reading order: each read begins with another one, so that a busy one starves none."""
         states = list(self.fetcher.states.values())
         first = (self._turn + 1) % max(len(states), 1)
         return states[first:] + states[:first]
@@ -229,21 +229,21 @@ class Reader(Generic[K, V]):
         return CorruptRecordsError(state.partition, state.position or 0, str(wrong))
 
     def give(self) -> None:
-        """The program gets records: they are in its hand until it asks for more."""
+        """The program gets records: they are in its hand until its next read."""
         self.progress.resting = False
         if _IN_HAND.get() is not self._reference:
             _IN_HAND.set(self._reference)
 
     def rest(self) -> None:
-        """The program asks for more: what it had is done with, and the group may take partitions away."""
+        """The program reads again: the records in hand are processed, and the group may revoke partitions."""
         self.progress.rest()
         if self.group.membership is not None:
             self.group.membership.resting()
 
     def take_back(self, left: Mapping[TopicPartition, int], last: tuple[TopicPartition, int] | None) -> None:
-        """Of the batch in hand the program has not got `left`, from these offsets on: they are given again.
+        """The program has not got `left` of the batch in hand, from these offsets on: give them again.
 
-        `last` is the place of the record that it works on. That one is not handled yet, unless it was committed.
+        `last` is the record that it is processing. That one is not handled yet, unless it was committed.
         """
         states = self.fetcher.states
         for partition, offset in left.items():
@@ -259,7 +259,7 @@ class Reader(Generic[K, V]):
             progress.handled = progress.uncommitted() | {partition: CommittedOffset(done)}
 
     async def wait_available(self, count: int) -> None:
-        """Wait for so many records, or for an error, or until no more can come before some are taken."""
+        """Wait for `count` records, for an error, or until the buffer is full."""
         while True:
             self.progress.check()
             if self._available() >= count:
@@ -269,7 +269,7 @@ class Reader(Generic[K, V]):
             await self.wait_arrived()
 
     async def wait_arrived(self) -> None:
-        """Wait for news of the fetcher: records, positions, partitions, or an error."""
+        """Wait for an event of the fetcher: records, positions, partitions, or an error."""
         self.progress.waits = True
         try:
             await self.fetcher.arrived.wait()
@@ -280,10 +280,10 @@ class Reader(Generic[K, V]):
         return sum(state.available() for state in self.fetcher.states.values())
 
     async def unpack_ahead(self, limit: int, states: list[PartitionState]) -> None:
-        """Unpack large compressed batches that the next records are in, in other threads, all at once.
+        """Unpack the large compressed batches of the next records, in other threads, all at once.
 
-        `states` are the partitions in the order in which they will be read. A cancelled wait leaves what was unpacked
-        where it is: nothing is lost, nothing is out of order.
+        `states` are the partitions in reading order. A cancelled wait keeps unpacked batches
+        in place: no record is lost or out of order.
         """
         packed: list[tuple[Chunk, int, BatchHeader]] = []
         for state in states:
@@ -301,7 +301,7 @@ class Reader(Generic[K, V]):
         try:
             unpacked = await anyio.to_thread.run_sync(lambda: bytes(unpack_records(chunk.buffer, start, header)))
         except CorruptBatch:
-            return  # found again, with its place, when it is this batch's turn
+            return  # raised again, with its offset, when the program reads this batch
         if any(start == entry for entry, _ in chunk.batches):
             chunk.unpacked[start] = unpacked
 
@@ -315,7 +315,7 @@ class Reader(Generic[K, V]):
                 records = state.take(limit)
             except CorruptBatch as wrong:
                 if runs:
-                    break  # what was taken is given first; the error comes with the next read
+                    break  # the program gets the taken records first; the next read raises the error
                 raise self.corrupt(state, wrong) from wrong
             if records:
                 runs.append((state.partition, records))
@@ -336,8 +336,8 @@ class _Batches(AsyncIterator[ConsumerBatch[K, V]]):
 class _Records(AsyncIterator[ConsumerRecord[K, V]]):
     """One record at a time; each is in hand until the next one is asked for.
 
-    Most come straight out of the batch that is unpacked already. Every 64th, and whatever needs more than that, goes
-    the slow path: there the consumer commits, goes back, lets the group rebalance and other tasks run.
+    Most come directly from the batch that is unpacked already. Every 64th record, and any other case, takes
+    the slow path: there the consumer commits, rewinds, lets the group rebalance and other tasks run.
     """
 
     def __init__(self, reader: Reader[K, V]) -> None:
@@ -354,7 +354,7 @@ class _Records(AsyncIterator[ConsumerRecord[K, V]]):
             state = progress.current
             if state is not None and state.turn == self._turn and not (progress.rewind_due or state.paused):
                 chunk = state.chunks[0] if state.chunks else None
-                # The last record of a batch is left to the slow path, which also passes over what follows unseen.
+                # The slow path handles the last record of a batch: it also skips invisible records behind it.
                 if chunk is not None and chunk.at + 1 < len(chunk.records):
                     record = chunk.records[chunk.at]
                     chunk.at += 1

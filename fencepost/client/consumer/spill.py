@@ -1,11 +1,11 @@
-"""Bytes that wait for something, in memory up to a limit and then, if that is wanted, in a temporary file."""
+"""Holds bytes in memory up to a limit and then, if configured, in a temporary file."""
 
 import tempfile
 from typing import IO, NamedTuple, TypeAlias
 
 
 class Spilled(NamedTuple):
-    """Where in the file bytes stand."""
+    """The place of some bytes in the file."""
 
     offset: int
     size_bytes: int
@@ -19,7 +19,7 @@ class Full(Exception):
 
 
 class Spill:
-    """Holds bytes until they are freed. The file is unnamed, and cut to nothing whenever nothing in it is wanted."""
+    """Holds bytes until they are freed. The file is unnamed, and truncated whenever all its bytes are freed."""
 
     def __init__(self, max_bytes: int, *, to_file: bool, directory: str | None = None) -> None:
         self._limit = max_bytes
@@ -30,10 +30,10 @@ class Spill:
         self._in_file = 0
         self.memory_bytes = 0
         self.spilled_bytes = 0
-        """How much was ever written to the file."""
+        """How many bytes were written to the file in all."""
 
     def put(self, data: bytes | bytearray | memoryview) -> Held:
-        """Hold a copy. Raises Full, and OSError where the disk is full."""
+        """Hold a copy. Raises Full, and OSError if the disk is full."""
         if self.memory_bytes + len(data) <= self._limit:
             self.memory_bytes += len(data)
             return bytes(data)
@@ -66,6 +66,6 @@ class Spill:
             self._end = 0
 
     def close(self) -> None:
-        """Give the file back; nothing can be read after that."""
+        """Close the file; its bytes cannot be read after that."""
         if self._file is not None:
             self._file.close()

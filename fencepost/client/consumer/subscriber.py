@@ -1,4 +1,4 @@
-"""A consumer's subscription: what it wants to read, its callbacks, and what it does when partitions come and go."""
+"""A consumer's subscription: its topics, its callbacks, and its reaction to assigned and revoked partitions."""
 
 import logging
 from collections.abc import Awaitable, Callable, Collection
@@ -25,11 +25,11 @@ from fencepost.protocol.topics import TopicPartition
 _LOG = logging.getLogger(__name__)
 CLOSE_COMMIT_MS = 5_000
 _UNKNOWN_FOR_S = 1.0
-"""A topic that was created a moment ago may be unknown to a broker for so long."""
+"""How long a broker may not know a new topic."""
 
 
 class Subscriber:
-    """The part of a consumer that subscribes, alone or as a member of a group. `owner` is what callbacks are given."""
+    """The part of a consumer that subscribes, alone or as a member of a group. Callbacks get `owner`."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Subscriber:
         self._scopes: list[anyio.CancelScope] = []
         self._chosen = False  # by `assign`
 
-    # -- what the program wants
+    # -- for programs
 
     def subscribe(
         self,
@@ -72,24 +72,24 @@ class Subscriber:
         on_revoked: RebalanceCallback | None = None,
         on_lost: RebalanceCallback | None = None,
     ) -> None:
-        """Read these topics, or all whose whole name fits `pattern`, in the place of what was subscribed to before.
+        """Read these topics, or all whose whole name matches `pattern`; replaces the former subscription.
 
         `subscribe("orders", "bills")`, `subscribe(["orders", "bills"])`, `subscribe(re.compile("orders-.*"))` and
         `subscribe(pattern="orders-.*")` all work.
-        It takes effect in the background. Topics that come later and fit are read too: with the KIP-848 protocol when
+        It takes effect in the background. Matching topics that are created later are read too: with KIP-848 when
         the broker sees them (the pattern is RE2's), else when they are found, every `metadata_max_age`.
 
-        Callbacks are awaited with the consumer and the partitions; those not given stay as they were. `on_revoked`:
-        these go, between two batches; a commit still counts. `on_lost`: they are somebody else's already. What a
-        callback raises ends the client's block. Raises ConfigError for a pattern that is none, RuntimeError after
-        `assign`.
+        Callbacks are awaited with the consumer and the partitions; those not given stay as they were. `on_revoked`
+        runs between two batches, and a commit in it still counts. `on_lost`: other members own these partitions
+        already. An exception of a callback ends the client's block. Raises ConfigError for an invalid pattern,
+        RuntimeError after `assign`.
         """
         subscription = subscription_to(topics, pattern)
         if self._chosen:
             raise RuntimeError("this consumer's partitions are assigned: unsubscribe first")
-        for name, told in (("assigned", on_assigned), ("revoked", on_revoked), ("lost", on_lost)):
-            if told is not None:
-                self.callbacks[name] = told
+        for name, callback in (("assigned", on_assigned), ("revoked", on_revoked), ("lost", on_lost)):
+            if callback is not None:
+                self.callbacks[name] = callback
         self._progress.tracks_handled |= on_revoked is not None
         self.subscription = subscription
         if not self._progress.is_open:
@@ -102,10 +102,10 @@ class Subscriber:
             self.begin_tasks()
 
     async def unsubscribe(self) -> None:
-        """Read nothing any more, and leave the group, as the end of the consumer's block does.
+        """Stop reading and leave the group, as the end of the consumer's block does.
 
-        What the program has asked past is committed first, if `enable_auto_commit`; then `on_revoked` is told. What is
-        in hand cannot be committed any more.
+        With `enable_auto_commit`, processed records are committed first; then `on_revoked` is called. The batch in
+        hand cannot be committed any more.
         """
         self.subscription = None
         self._chosen = False
@@ -117,7 +117,7 @@ class Subscriber:
             await membership.leave("the consumer has unsubscribed")
 
     async def hand_back(self) -> None:
-        """The end of a membership in good order: commit what the program is done with, and call `on_revoked`."""
+        """End a membership: commit the records that the program has processed, and call `on_revoked`."""
         progress, membership = self._progress, self._group.membership
         if self._config.enable_auto_commit and self._group.group_id is not None:
             await self._committer.auto_commit(progress.done(), deadline_ms=CLOSE_COMMIT_MS)
@@ -134,7 +134,7 @@ class Subscriber:
             await self._call("revoked", frozenset(self._fetcher.states))
 
     def assign(self, partitions: Collection[TopicPartition]) -> None:
-        """Read these partitions and no others, without a group's rebalancing; committing needs a group name still.
+        """Read these partitions and no others, without rebalancing; commits still need a group.
 
         Raises RuntimeError while the consumer is subscribed.
         """
@@ -153,7 +153,7 @@ class Subscriber:
             await self._look_at(self.subscription)
 
     def begin_tasks(self) -> None:
-        """Start what the subscription needs: a membership, or without a group a task that looks for new topics."""
+        """Start the subscription's tasks: a membership, or without a group a task that looks for new topics."""
         subscription = self.subscription
         if subscription is None:
             return
@@ -172,13 +172,13 @@ class Subscriber:
         self._scopes.append(self._background.start_soon(task))
 
     def end_tasks(self) -> None:
-        """End what `begin_tasks` started."""
+        """End the tasks of `begin_tasks`."""
         for scope in self._scopes:
             scope.cancel()
         self._scopes.clear()
 
     async def _warn_of_unknown(self) -> None:
-        """Say which topics do not exist: the consumer waits for them to be created, without an error."""
+        """Warn of topics that do not exist: the consumer waits for them without an error."""
         subscription = self.subscription
         await anyio.sleep(_UNKNOWN_FOR_S)
         if subscription is None or subscription is not self.subscription:
@@ -203,7 +203,7 @@ class Subscriber:
                 )
 
     async def _follow_topics(self) -> None:
-        """Without a group: all partitions of the topics, also those that come later."""
+        """Without a group: read all partitions of the topics, also those created later."""
         subscription = self.subscription
         assert subscription is not None
         backoff = self._cluster.policy.backoff()
@@ -233,7 +233,7 @@ class Subscriber:
         if gone := frozenset(partition for partition in self._fetcher.states if not subscription.fits(partition.topic)):
             self._put_down(gone)
 
-    # -- what the group does
+    # -- for the group's membership
 
     def at_rest(self) -> bool:
         return self._progress.resting
@@ -259,7 +259,7 @@ class Subscriber:
         self._put_down(partitions)
 
     async def assign_partitions(self, partitions: frozenset[TopicPartition]) -> None:
-        """These partitions come: tell the program, which may seek, and read them."""
+        """Add the partitions, call `on_assigned`, which may seek, then read them."""
         new = {partition: self._fetcher.new_state(partition) for partition in sorted(partitions)}
         for state in new.values():
             state.withhold(True)
@@ -282,7 +282,7 @@ class Subscriber:
             if state is not None:
                 state.jump(None)
         self._fetcher.states = states
-        self._fetcher.announce()  # who waits for a position of these will get none
+        self._fetcher.announce()  # tasks that wait for a position of these must check again
 
     async def _call(self, event: str, partitions: frozenset[TopicPartition]) -> None:
         callback = self.callbacks[event]

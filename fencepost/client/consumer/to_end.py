@@ -1,4 +1,4 @@
-"""`consumer.read_to_end()`: batches up to where the partitions end when it begins, and then no more."""
+"""`consumer.read_to_end()`: batches up to the ends that the partitions have when it begins."""
 
 from bisect import bisect_left
 from collections.abc import AsyncIterator, Callable
@@ -16,7 +16,7 @@ from fencepost.protocol.topics import TopicPartition
 
 
 class BatchesToEnd(AsyncIterator[ConsumerBatch[K, V]]):
-    """See `Consumer.read_to_end`. `may_come` says whether a subscription may still bring partitions."""
+    """See `Consumer.read_to_end`. `may_come` returns whether a subscription may still bring partitions."""
 
     def __init__(self, reader: Reader[K, V], positions: Positions, limit: int, may_come: Callable[[], bool]) -> None:
         self._reader = reader
@@ -36,7 +36,7 @@ class BatchesToEnd(AsyncIterator[ConsumerBatch[K, V]]):
             await reader.group.wait_for_revocation()
             reader.progress.check()
             if reader.fetcher.states.keys() - self._ends.keys():
-                continue  # the group has brought partitions meanwhile
+                continue  # the group has assigned partitions meanwhile
             unfinished = self._unfinished(reader.in_turn())
             if not unfinished and (self._ends or not self._may_come()):
                 reader.fetcher.ends = None
@@ -51,14 +51,14 @@ class BatchesToEnd(AsyncIterator[ConsumerBatch[K, V]]):
                 return await reader.give_batch(runs)
 
     async def _find_ends(self) -> None:
-        """Where the partitions end that have come since: the last stable offset for read_committed."""
+        """Find the ends of newly assigned partitions: the last stable offset for read_committed."""
         new = [partition for partition in self._reader.fetcher.states if partition not in self._ends]
         if new:
             self._ends.update(await self._positions.end_offsets(*new))
             self._reader.fetcher.wake()
 
     def _unfinished(self, states: list[PartitionState]) -> list[PartitionState]:
-        """Those that have something below their ends."""
+        """The partitions with records below their ends."""
         return [
             state
             for state in states
@@ -67,7 +67,7 @@ class BatchesToEnd(AsyncIterator[ConsumerBatch[K, V]]):
         ]
 
     def _make_room(self, unfinished: list[PartitionState]) -> None:
-        """What was on its way when the ends were looked up must not keep out what is below them."""
+        """Drop fetched records beyond the ends, so that those below fit in."""
         fetcher = self._reader.fetcher
         if fetcher.full:
             for state in fetcher.states.values():
@@ -76,7 +76,7 @@ class BatchesToEnd(AsyncIterator[ConsumerBatch[K, V]]):
             fetcher.wake()
 
     def _cut(self, runs: list[tuple[TopicPartition, list[Record]]]) -> list[tuple[TopicPartition, list[Record]]]:
-        """Without the records beyond the ends, which are given to the next reader."""
+        """Without the records beyond the ends, which the next read gets."""
         kept = []
         for partition, records in runs:
             count = bisect_left(records, self._ends[partition], key=lambda record: record.offset)

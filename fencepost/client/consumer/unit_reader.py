@@ -37,11 +37,11 @@ _LOG = logging.getLogger(__name__)
 
 
 class TransactionTooLargeError(KafkaError):
-    """What has to be held until it is complete is over `max_bytes`; `overflow="spill"` uses a temporary file."""
+    """Incomplete transactions have more than `max_bytes`; `overflow="spill"` uses a temporary file."""
 
 
 class UnitReader(Generic[K, V]):
-    """The part of a consumer that gives whole transactions, and knows which offsets cut none of them."""
+    """The part of a consumer that gives whole transactions, and finds offsets to commit that cut none of them."""
 
     def __init__(self, cluster: Cluster, reader: Reader[K, V], max_bytes: int, overflow: str) -> None:
         if overflow not in ("error", "spill"):
@@ -60,33 +60,33 @@ class UnitReader(Generic[K, V]):
         self._waiting: list[tuple[RawFetch, PartitionState, int]] = []
         self._in_hand: Unit | None = None
         self._base = UnitRewindPoint({})
-        self._offer: UnitRewindPoint | None = None  # the base once what was offered last is committed
+        self._offer: UnitRewindPoint | None = None  # the base after the commit of the last `offsets`
         self._offered: dict[TopicPartition, Place] = {}
         self._saved: dict[TopicPartition, Place] = {}
-        self._told_of = 0
+        self._logged_left_out = 0
         reader.keep_all()
         for state in self._states().values():
             if state.position is not None:
-                state.jump(state.position)  # what was fetched before lacks its markers
+                state.jump(state.position)  # what was fetched before has no markers
         reader.fetcher.wake()
 
     @property
     def left_out(self) -> int:
-        """How many transactions were left out because they had begun before what was read (see the guide)."""
+        """How many transactions were left out because they began before the start of reading (see the guide)."""
         return self._assembler.left_out
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of batches that wait for their transaction to be complete."""
+        """The size of batches whose transaction is not complete yet."""
         return self._assembler.held_bytes
 
     @property
     def spilled_bytes(self) -> int:
-        """How much was ever written to the temporary file."""
+        """How many bytes were written to the temporary file in all."""
         return self._spill.spilled_bytes
 
     async def next(self) -> WholeTransaction[K, V]:
-        """The next unit. What was given before is done with."""
+        """The next unit. The one before is processed."""
         reader = self._reader
         reader.rest()
         self._done_with(self._in_hand)
@@ -102,7 +102,7 @@ class UnitReader(Generic[K, V]):
             reader.progress.check()
             if self._has_changed():
                 continue
-            # From here on nothing waits: a cancelled read has either given a unit or left it where it is.
+            # No await from here on: a cancelled read has either given a unit or not taken it.
             unit = self._assembler.ready() if self._all_placed() else None
             self._drop()
             if unit is not None:
@@ -117,7 +117,7 @@ class UnitReader(Generic[K, V]):
                 await self._read_more()
 
     async def _read_more(self) -> None:
-        """Have one more answer wait to be fed; in a call of its own, so no variable holds it during the next wait."""
+        """Queue one more response; in its own function, so that no variable holds it during the next wait."""
         raw = await self._reader.next_raw()
         state = self._states()[raw.partition]
         self._waiting.append((raw, state, state.turn))
@@ -129,27 +129,27 @@ class UnitReader(Generic[K, V]):
         return self._reader.fetcher.states
 
     def _all_placed(self) -> bool:
-        """Whether every assigned partition is read: nothing is complete while one of them is not."""
+        """Whether every assigned partition is read: no transaction is complete before."""
         return all(partition in self._known for partition in self._states())
 
     def _has_changed(self) -> bool:
-        """Whether a partition that is read has gone or jumped: what is complete may not be ours to give."""
+        """Whether a partition was revoked or has jumped: then the complete units must be checked again."""
         states = self._states()
         return any(states.get(p) is not state or state.turn != turn for p, (state, turn) in self._known.items())
 
     async def _follow_assignment(self) -> None:
-        """Begin with partitions that have come or jumped, and let go of those that have gone."""
+        """Start partitions that were assigned or have jumped, and stop those that were revoked."""
         states = self._states()
         for partition, (state, turn) in list(self._known.items()):
             if states.get(partition) is state and state.turn != turn and state.position == self._reached(partition):
-                # Only what was fetched ahead is dropped, to make room: what was seen before stays as it is.
+                # Only records fetched ahead were dropped, to make room: earlier ones stay as they are.
                 self._known[partition] = (state, state.turn)
                 self._waiting = [(raw, its, its.turn if its is state else at) for raw, its, at in self._waiting]
             elif states.get(partition) is not state or state.turn != turn:
                 del self._known[partition]
                 if states.get(partition) is not state:
                     for base in self._bases():
-                        base.safe.pop(partition, None)  # somebody else may have gone on with it meanwhile
+                        base.safe.pop(partition, None)  # another member may have read it meanwhile
                     self._saved.pop(partition, None)
                 self._assembler.stop(partition)
         self._waiting = [
@@ -165,7 +165,7 @@ class UnitReader(Generic[K, V]):
                 await self._begin(partition, state)
 
     def _reached(self, partition: TopicPartition) -> int | None:
-        """Where what was taken from a partition ends."""
+        """The end of what was taken from a partition."""
         ends = [raw.next_offset for raw, _, _ in self._waiting if raw.partition == partition]
         return ends[-1] if ends else self._assembler.frontier(partition)
 
@@ -195,17 +195,17 @@ class UnitReader(Generic[K, V]):
         self._begun[partition] = start
         self._known[partition] = (state, turn)
 
-    # -- what comes in
+    # -- fetched batches
 
     def _feed_waiting(self) -> TransactionTooLargeError | None:
-        """Take in what was fetched, as far as there is room; the error where there is none.
+        """Feed fetched batches to the assembler while there is room; returns the error if there is none.
 
-        What is left waits for the next round: units that are given make room. Nothing is taken in twice.
+        The rest waits for the next round: given units make room. No batch is fed twice.
         """
         waiting, self._waiting = self._waiting, []
         for number, (raw, state, turn) in enumerate(waiting):
             if self._known.get(raw.partition) != (state, turn):
-                self._waiting.append((raw, state, turn))  # it is placed in the next round
+                self._waiting.append((raw, state, turn))  # its partition starts in the next round
                 continue
             for fed, (at, header) in enumerate(raw.batches):
                 try:
@@ -233,7 +233,7 @@ class UnitReader(Generic[K, V]):
                     header.producer_epoch,
                     commit=kind is ControlType.COMMIT,
                 )
-                self._tell_of_cut_ones(raw.partition, header.base_offset)
+                self._warn_of_left_out(raw.partition, header.base_offset)
             return
         data = memoryview(raw.buffer)[at : at + header.size_bytes]
         held = self._hold(data, header, raw.partition)
@@ -247,9 +247,9 @@ class UnitReader(Generic[K, V]):
         ):
             self._spill.free(held)
 
-    def _tell_of_cut_ones(self, partition: TopicPartition, offset: int) -> None:
-        if self._assembler.left_out > self._told_of:
-            self._told_of = self._assembler.left_out
+    def _warn_of_left_out(self, partition: TopicPartition, offset: int) -> None:
+        if self._assembler.left_out > self._logged_left_out:
+            self._logged_left_out = self._assembler.left_out
             _LOG.warning(
                 "%s: skipped the transaction that ends at offset %d: it began before the start position",
                 partition,
@@ -270,7 +270,7 @@ class UnitReader(Generic[K, V]):
             ) from None
 
     async def _ask_for_ends(self) -> None:
-        """The fence: whoever has an end from after a marker, and reads up to it, has seen the whole transaction."""
+        """The fence: fetch the partitions' ends. A reader at ends from after a marker has the whole transaction."""
         if not self._assembler.wants_fence():
             return
         number = self._assembler.asked()
@@ -294,7 +294,7 @@ class UnitReader(Generic[K, V]):
                 self._spill.free(piece.held)
 
     async def _look_up(self) -> None:
-        """Wait for what the deserializers of the next unit look up. Cancelled, it is the next unit still."""
+        """Wait for the look-ups of the next unit's deserializers. A cancelled wait leaves it the next unit."""
         unit = self._assembler.next_unit() if self._all_placed() else None
         if unit is not None:
             await self._reader.lookups.look_up(
@@ -310,23 +310,23 @@ class UnitReader(Generic[K, V]):
 
     def _packed_records(self, piece: Piece) -> Iterator[Record]:
         data = self._spill.get(piece.held)
-        start = self._begun.get(piece.partition, 0)  # where reading began: its first batch may begin before
+        start = self._begun.get(piece.partition, 0)  # the first batch may begin before the start of reading
         return (record for record in decode_records(data, 0, read_header(data)) if record.offset >= start)
 
-    # -- what a consumer asks of it
+    # -- for the consumer
 
     @property
     def given(self) -> bool:
-        """Whether something was given that is not committed."""
+        """Whether a unit was given and not committed."""
         return self._base.given
 
     def _bases(self) -> tuple[UnitRewindPoint, ...]:
         return (self._base,) if self._offer is None else (self._base, self._offer)
 
     def offsets(self) -> dict[TopicPartition, CommittedOffset]:
-        """Where the group goes on, with a note for each partition; nothing in it cuts a transaction.
+        """The offsets to commit, with metadata for each partition; no offset cuts a transaction.
 
-        Raises KafkaError (OFFSET_METADATA_TOO_LARGE) where a note would be longer than brokers take.
+        Raises KafkaError (OFFSET_METADATA_TOO_LARGE) if the metadata is larger than brokers accept.
         """
         self._offered = self._assembler.places()
         self._offer = UnitRewindPoint({**self._base.safe, **self._offered})
@@ -344,7 +344,7 @@ class UnitReader(Generic[K, V]):
         return found | self._sought()
 
     def _sought(self) -> dict[TopicPartition, CommittedOffset]:
-        """Where the program has sought to and nothing was read yet: there is nothing yet to say beside it."""
+        """Positions that the program has sought and not read from yet; they need no metadata."""
         found = {}
         for partition, state in self._states().items():
             at = state.position
@@ -355,13 +355,13 @@ class UnitReader(Generic[K, V]):
         return found
 
     def committed(self) -> None:
-        """What `offsets` said last is committed; what was given or sought since stays after it."""
+        """The last `offsets` are committed; later units and seeks stay after them."""
         if self._offer is not None:
             self._base, self._offer = self._offer, None
         self._saved.update(self._offered)
 
     def rewind(self) -> None:
-        """Everything that was given since the last commit comes again."""
+        """Give all units since the last commit again."""
         if self._base.given:
             self._base.given = False
             for partition, (state, _) in self._known.items():
@@ -369,7 +369,7 @@ class UnitReader(Generic[K, V]):
                     state.start_at(self._base.safe[partition].offset)
 
     def forget(self) -> None:
-        """Nobody knows what is committed: the group is asked."""
+        """It is unknown what is committed: fetch the committed offsets again."""
         self._base, self._offer = UnitRewindPoint({}), None
         self._saved.clear()
 

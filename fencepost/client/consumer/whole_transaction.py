@@ -10,10 +10,10 @@ from fencepost.protocol.topics import TopicPartition
 
 
 class WholeTransaction(Generic[K, V]):
-    """One committed transaction, or the records of one batch that was written outside of any.
+    """One committed transaction, or the records of one batch outside of transactions.
 
-    Going through it gives its records, partition by partition and in order within each; they are unpacked on the way,
-    so a large one never stands in memory as objects. Only valid until the next one is asked for.
+    Iterating yields its records, partition by partition and in order within each. They are unpacked one batch at a
+    time, so a large transaction does not fill the memory with objects. It is valid until the next one is read.
     """
 
     def __init__(self, records_of: Callable[[Piece], Iterator[ConsumerRecord[K, V]]], unit: Unit) -> None:
@@ -26,7 +26,7 @@ class WholeTransaction(Generic[K, V]):
 
     @property
     def producer_id(self) -> int:
-        """Who wrote it; -1 for records outside of transactions."""
+        """The id of its producer; -1 for records outside of transactions."""
         return self._unit.producer_id
 
     @property
@@ -41,17 +41,17 @@ class WholeTransaction(Generic[K, V]):
 
     @property
     def merged(self) -> int:
-        """At least how many transactions these are: above 1 only under TV1, where nothing tells neighbours apart."""
+        """The minimum number of transactions in it: above 1 only under TV1, whose log does not separate neighbours."""
         return self._unit.merged
 
     @property
     def partitions(self) -> tuple[TopicPartition, ...]:
-        """Where it wrote, of the assigned partitions."""
+        """The assigned partitions that it wrote to."""
         return tuple(dict.fromkeys(share.partition for share in self._unit.shares))
 
     @property
     def size_bytes(self) -> int:
-        """Of its batches, as they were sent (compressed, if they were)."""
+        """The size of its batches as they were sent (compressed, if they were)."""
         return self._unit.size_bytes
 
     def __iter__(self) -> Iterator[ConsumerRecord[K, V]]:

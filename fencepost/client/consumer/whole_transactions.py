@@ -8,7 +8,7 @@ from fencepost.client.key_value import K, V
 
 
 class WholeTransactions(AsyncIterator[WholeTransaction[K, V]]):
-    """What `Consumer.transactions()` returns. Asking for the next one says that the one before is done with."""
+    """The result of `Consumer.transactions()`. Reading the next one means that the one before is processed."""
 
     def __init__(self, reader: UnitReader[K, V]) -> None:
         self._reader = reader
@@ -18,17 +18,17 @@ class WholeTransactions(AsyncIterator[WholeTransaction[K, V]]):
 
     @property
     def left_out(self) -> int:
-        """How many transactions were left out because they had begun before what was read (see the guide)."""
+        """How many transactions were left out because they began before the start of reading (see the guide)."""
         return self._reader.left_out
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of batches that wait for their transaction to be complete."""
+        """The size of batches whose transaction is not complete yet."""
         return self._reader.held_bytes
 
     @property
     def spilled_bytes(self) -> int:
-        """How much was ever written to the temporary file."""
+        """How many bytes were written to the temporary file in all."""
         return self._reader.spilled_bytes
 
     async def __anext__(self) -> WholeTransaction[K, V]:

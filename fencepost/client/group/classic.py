@@ -1,4 +1,4 @@
-"""A member of a classic group at work: JoinGroup, SyncGroup, Heartbeat, LeaveGroup, an eye on the topics (G1, G2)."""
+"""The membership in a classic group: JoinGroup, SyncGroup, Heartbeat, LeaveGroup, and topic changes (G1, G2)."""
 
 from functools import partial
 from typing import Any
@@ -27,7 +27,7 @@ _MEMBERSHIP_ERRORS = EXPELLED | {ErrorCode.FENCED_INSTANCE_ID}
 
 
 class ClassicMembership(Membership[ClassicMember]):
-    """Moves a ClassicMember on."""
+    """Carries out the steps of a ClassicMember."""
 
     def __init__(
         self, cluster: Cluster, config: ConsumerConfig, subscription: Subscription, reader: Reader, purpose: str
@@ -81,7 +81,7 @@ class ClassicMembership(Membership[ClassicMember]):
     async def _join(self, step: Join) -> None:
         if self._subscription.pattern is not None:
             await self._refresh_topics()
-            again = self._machine.step()  # the pattern may fit other topics than it did
+            again = self._machine.step()  # the pattern may match other topics now
             if not isinstance(again, Join):
                 return
             step = again
@@ -154,7 +154,7 @@ class ClassicMembership(Membership[ClassicMember]):
                     await self._heartbeat_once()
                     await self._check_topics()
                 except RetriableError:
-                    continue  # the session timeout, which is the broker's, decides how long this may go on
+                    continue  # the broker's session timeout limits these retries
                 except KafkaError as error:
                     self._fail(error)
                 self._notify()
@@ -174,7 +174,7 @@ class ClassicMembership(Membership[ClassicMember]):
         machine.responded(generation, code_of(answer.error_code))
 
     async def _check_topics(self) -> None:
-        """New topics that a pattern fits; and for the leader, whether any topic of the group has changed."""
+        """Find new topics that match the pattern; for the leader, topics of the group that have changed."""
         if self._subscription.pattern is not None:
             await self._refresh_topics()
         if watched := self._machine.watched:

@@ -1,4 +1,4 @@
-"""What a consumer asks of its group: under which member it commits, and what is committed."""
+"""A consumer's requests to its group: commit offsets as a member, and fetch committed ones."""
 
 from typing import Any
 
@@ -35,10 +35,10 @@ class GroupClient:
         return await fetch_committed(self._cluster, group.group_id, partitions, self._purpose, member=member)
 
     async def commit(self, group: GroupMetadata, offsets: dict[TopicPartition, CommittedOffset]) -> None:
-        """One attempt to commit offsets under the name `group`. Raises KafkaError."""
+        """One attempt to commit offsets as the member in `group`. Raises KafkaError."""
         await commit_offsets(self._cluster, group, offsets, self._purpose)
 
     async def wait_for_revocation(self) -> None:
-        """Wait while the group takes partitions away: what `on_revoked` commits is what the program is done with."""
+        """Wait while the group revokes partitions, so that `on_revoked` commits only processed records."""
         if self.membership is not None:
             await self.membership.wait_for_revocation()

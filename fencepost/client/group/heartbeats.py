@@ -1,4 +1,4 @@
-"""A member of a KIP-848 group at work: everything goes by ConsumerGroupHeartbeat, and the broker assigns (G4)."""
+"""The membership in a KIP-848 group: all by ConsumerGroupHeartbeat, and the broker assigns (G4)."""
 
 import base64
 from functools import partial
@@ -36,7 +36,7 @@ def _desired_subscription(subscription: Subscription, assignor: str | None) -> D
 
 
 class ConsumerMembership(Membership[ConsumerMember]):
-    """Moves a ConsumerMember on."""
+    """Carries out the steps of a ConsumerMember."""
 
     def __init__(
         self, cluster: Cluster, config: ConsumerConfig, subscription: Subscription, reader: Reader, purpose: str
@@ -79,7 +79,7 @@ class ConsumerMembership(Membership[ConsumerMember]):
             await self._cluster.refresh(self._subscription.topics if self._subscription.pattern is None else None)
         self._machine.named({topic_id: names[topic_id] for topic_id in topic_ids if topic_id in names})
         if not topic_ids & names.keys():
-            await self._backoff.pause()  # made a moment ago, or gone again: the next heartbeat tells
+            await self._backoff.pause()  # the topics are new or deleted: a later heartbeat resolves it
 
     # -- heartbeats
 
@@ -98,7 +98,7 @@ class ConsumerMembership(Membership[ConsumerMember]):
                 self._notify()
 
     async def _pause(self) -> None:
-        """Until the next heartbeat is due, which may be at once because the machine has something to tell."""
+        """Wait until the next heartbeat is due; a change in the machine makes it due at once."""
         with anyio.move_on_after(self._interval_s):
             while self._away or not self._machine.heartbeat_is_due:
                 await self._wake.wait()
@@ -141,7 +141,7 @@ class ConsumerMembership(Membership[ConsumerMember]):
         )
 
     def _check_instance_id(self, message: str | None) -> None:
-        """A static place is free when its predecessor's session is over; one that is never free is somebody's."""
+        """A group_instance_id is free once its predecessor's session is over; if not, another member uses it."""
         if not self._machine.waits_for_instance_id:
             self._instance_id_waits_since = None
         elif self._instance_id_waits_since is None:
@@ -155,9 +155,9 @@ class ConsumerMembership(Membership[ConsumerMember]):
             )
 
     async def _leave_group(self, reason: str) -> None:
-        bye = self._machine.leave_heartbeat()
-        if bye is not None:
-            await self._send_leave(ByVersion(ApiKey.CONSUMER_GROUP_HEARTBEAT, partial(self._request, bye)))
+        leave = self._machine.leave_heartbeat()
+        if leave is not None:
+            await self._send_leave(ByVersion(ApiKey.CONSUMER_GROUP_HEARTBEAT, partial(self._request, leave)))
 
 
 def _by_topic(places: frozenset[TopicIdPartition]) -> list[TopicPartitions]:

@@ -1,8 +1,7 @@
-"""What both group protocols share: partitions change only between two batches, and who does not come back has to go.
+"""Both group protocols: partitions change only between two batches, and a member whose program stops reading leaves.
 
-A membership has two tasks, `run` (what the machine says is next) and `send_heartbeats`, so that a callback of the
-program or a batch in its hand never keeps the member from saying that it lives; and `watch`, which looks after the
-program.
+A membership has three tasks. `run` carries out the machine's steps. `send_heartbeats` runs beside it, so that neither
+a callback of the program nor a batch in its hand delays heartbeats. `watch` checks that the program keeps reading.
 """
 
 import logging
@@ -31,30 +30,30 @@ LEAVE_GRACE_S = 2.0
 _LOOKS_PER_INTERVAL = 10
 _LOOK_S_MAX = 1.0
 LONG_WAIT_S = 10.0
-"""Partitions that others have to give up come within a moment, unless one of them works on or has crashed."""
+"""Partitions that others must revoke come within this time, unless a member is busy or has crashed."""
 
 
 class Reader(Protocol):
-    """What membership needs of its consumer."""
+    """What a membership needs of its consumer."""
 
     def at_rest(self) -> bool:
-        """No batch is in the program's hand, so partitions may change."""
+        """Whether no batch is in the program's hand, so that partitions may change."""
 
     def activity(self) -> object:
-        """Another value whenever the program has asked for something; None while it waits for records."""
+        """A value that changes whenever the program reads; None while it waits for records."""
 
     async def revoke_partitions(self, partitions: frozenset[TopicPartition], *, lost: bool) -> None:
-        """These partitions go: commit what is due (unless they are lost), tell the program, stop reading."""
+        """Commit what is due (unless the partitions are lost), call the program's callback, stop reading."""
 
     async def assign_partitions(self, partitions: frozenset[TopicPartition]) -> None:
-        """These partitions come: tell the program, read them."""
+        """Call the program's callback, then read these partitions."""
 
     def fail(self, error: KafkaError) -> None:
         """The program's next call raises this."""
 
 
 class Machine(Protocol):
-    """What both protocols' members know of their partitions: `core.classic_member`, `core.consumer_member`."""
+    """The state machine of a member: `core.classic_member` or `core.consumer_member`."""
 
     @property
     def has_lost(self) -> bool: ...
@@ -93,11 +92,11 @@ class Membership(ABC, Generic[M]):
         self._has_warned = False
         self._backoff = cluster.policy.loop(f"being a member of group {config.group_id!r}")
 
-    # -- what the consumer asks and says
+    # -- for the consumer
 
     @property
     def metadata(self) -> GroupMetadata:
-        """Group, generation (or epoch) and member, as offset commits name them (KIP-447); one object per generation."""
+        """Group, generation (or epoch) and member for offset commits (KIP-447); one object per generation."""
         generation, member_id = self._identity()
         known = self._metadata
         if known.generation != generation or known.member_id != member_id:
@@ -107,21 +106,21 @@ class Membership(ABC, Generic[M]):
 
     @property
     def is_member(self) -> bool:
-        """Whether the group knows us at the moment, as far as we know."""
+        """Whether this is a member of the group now, as far as it knows."""
         return self._identity()[0] >= 0
 
     @property
     def is_rejoining(self) -> bool:
-        """Whether a join is under way that keeps our name: its answer tells whether the group knows us still."""
+        """Whether a join with the same member id is under way: its response shows whether the member still exists."""
         return False
 
     def resting(self) -> None:
-        """The program has handed its batch back: what waits for this may go on."""
+        """The program is done with its batch: a waiting revocation may continue."""
         if self._revoking or self._away:
             self._notify()
 
     async def wait_for_revocation(self) -> None:
-        """Wait, at rest, while the group takes partitions away; at once if there is nothing to take, or nobody to."""
+        """Wait, without a batch in hand, while the group revokes partitions; return at once if it revokes none."""
         while (self._revoking or self._machine.has_lost) and not self._ended:
             await self._moved.wait()
 
@@ -132,13 +131,13 @@ class Membership(ABC, Generic[M]):
 
     @abstractmethod
     def refused(self, group: GroupMetadata, code: ErrorCode) -> None:
-        """A commit under that name was refused: what that tells of the membership."""
+        """A commit as the member in `group` was rejected with `code`: update the membership."""
 
     @abstractmethod
     async def send_heartbeats(self) -> None:
-        """Heartbeat until cancelled, or until the group will not have us."""
+        """Send heartbeats until cancelled, or until the group rejects this member."""
 
-    # -- what each protocol does in its own way
+    # -- for each protocol
 
     @abstractmethod
     def _identity(self) -> tuple[int, str]:
@@ -147,27 +146,27 @@ class Membership(ABC, Generic[M]):
     @property
     @abstractmethod
     def _awaits_partitions(self) -> bool:
-        """The group has not given this member partitions, as far as it knows."""
+        """Whether the group has not assigned partitions to this member, as far as it knows."""
 
     @abstractmethod
     async def _do(self, step: Step) -> None:
-        """A step that only this protocol has; without one, sleep."""
+        """Carry out a step that only this protocol has; without one, sleep."""
 
     @abstractmethod
     def _subscribed(self) -> None: ...
 
     @abstractmethod
     async def _leave_group(self, reason: str) -> None:
-        """Tell the group, if it is to be told."""
+        """Send the request to leave, if the member must send one."""
 
     @abstractmethod
     def _expel(self, reason: str) -> None:
-        """From now on the machine is outside, and what it had is lost."""
+        """Put the machine outside of the group; its partitions are lost."""
 
-    # -- life
+    # -- tasks
 
     async def run(self) -> None:
-        """Be a member until cancelled, or until the group will not have us, which the reader is told."""
+        """Be a member until cancelled, or until the group rejects this member: then the reader fails."""
         try:
             while True:
                 with anyio.CancelScope() as self._run_scope:
@@ -201,7 +200,7 @@ class Membership(ABC, Generic[M]):
             while not step.lost and not self._reader.at_rest():
                 await self._sleep()
                 if self._machine.step() != step:
-                    return  # lost meanwhile, or something else is to go
+                    return  # lost meanwhile, or another step is due
             await self._reader.revoke_partitions(step.partitions, lost=step.lost)
             self._machine.revoked(step.partitions, lost=step.lost)
             self._notify()
@@ -214,17 +213,17 @@ class Membership(ABC, Generic[M]):
         self._moved = anyio.Event()
 
     async def _sleep(self, seconds: float | None = None) -> None:
-        """Until something happens, or for so long."""
+        """Wait until an event, or for `seconds`."""
         with anyio.move_on_after(math.inf if seconds is None else seconds):
             await self._wake.wait()
 
     def _notify(self) -> None:
-        """Whoever waits looks again; who does not wait looks before he does."""
+        """Wake the waiting tasks, so that they check again."""
         self._wake.set()
         self._wake = anyio.Event()
 
     async def watch(self) -> None:
-        """See whether the program comes back within `max_poll_interval`; leave the group if it does not."""
+        """Check that the program reads within `max_poll_interval`; leave the group if it does not."""
         limit_s = self._config.max_poll_interval_ms / 1000
         sign, seen = self._reader.activity(), anyio.current_time()
         while True:
@@ -238,7 +237,7 @@ class Membership(ABC, Generic[M]):
                 self._run_scope.cancel()
 
     def _warn_of_wait(self) -> None:
-        """Say once what a member without partitions waits for; that brokers do not answer is said elsewhere."""
+        """Warn once why a member without partitions waits; other warnings report brokers that do not answer."""
         if not self._awaits_partitions or self._away or self._backoff.failing:
             self._waiting_since, self._has_warned = None, False
         elif self._waiting_since is None:
@@ -255,7 +254,7 @@ class Membership(ABC, Generic[M]):
             )
 
     async def _leave_until_next_read(self) -> None:
-        """The program is not there: leave, so that others read on, and come back when it does."""
+        """The program does not read: leave, so that other members get the partitions, and join again when it reads."""
         reason = f"the program has not asked for records for {self._config.max_poll_interval_ms} ms"
         logger.warning(
             "group %s: this member leaves, because %s (max_poll_interval). It joins again at the next read",
@@ -276,7 +275,7 @@ class Membership(ABC, Generic[M]):
         self._away = False
 
     async def leave(self, reason: str) -> None:
-        """Tell the group at once, within two seconds; a static member keeps its place for its successor (KIP-345)."""
+        """Leave the group at once, within two seconds; a static member stays for its successor (KIP-345)."""
         cancelled = await shielded(LEAVE_GRACE_S, lambda: self._leave_group(reason))
         self._expel(reason)
         if cancelled is not None:
@@ -288,7 +287,7 @@ class Membership(ABC, Generic[M]):
         return await self._cluster.ask_coordinator(GROUP, self.group_id, request, _code_in, **more)
 
     async def _attempt(self, call: Callable[[], Awaitable[T]]) -> T | None:
-        """One call; None, after a pause, where it may be tried again. What no try would mend the reader is told."""
+        """One call; None, after a pause, if a retry may succeed. The reader fails with any other error."""
         try:
             answer = await call()
         except RetriableError as error:
@@ -301,12 +300,12 @@ class Membership(ABC, Generic[M]):
         return answer
 
     def _fail(self, error: KafkaError) -> None:
-        """The group is closed to us: say so to the program, and end."""
+        """The group rejects this member: raise that in the program, and end."""
         self._reader.fail(error)
         self._failed = True
 
     async def _send_leave(self, request: Request[Any]) -> None:
-        """A request to which no answer is needed."""
+        """Send a request whose response does not matter."""
         try:
             answer = await self._ask(request, purpose=self._purpose)
         except (RetriableError, FatalError) as error:

@@ -1,4 +1,4 @@
-"""What is asked of a group's coordinator about offsets: committed ones, and committing."""
+"""Requests to a group's coordinator: fetch committed offsets, and commit offsets."""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import TypeVar
@@ -24,11 +24,11 @@ from fencepost.protocol.topics import TopicPartition
 
 T = TypeVar("T")
 BY_NAME = 9
-"""From version 10 on these two APIs name topics by id; groups remember names, so names are what we send."""
+"""From version 10 on these two APIs name topics by id; groups store names, so the client sends names."""
 
 
 def by_topic(entries: Iterable[tuple[str, T]]) -> dict[str, list[T]]:
-    """What is said of partitions, or their numbers alone, under their topic."""
+    """Entries of partitions, or their numbers, grouped by topic."""
     topics: dict[str, list[T]] = {}
     for topic, entry in entries:
         topics.setdefault(topic, []).append(entry)
@@ -44,10 +44,10 @@ async def fetch_committed(
     stable: bool = True,
     member: GroupMetadata | None = None,
 ) -> dict[TopicPartition, CommittedOffset]:
-    """A group's committed offsets, of `partitions` or of all; those without one are left out.
+    """A group's committed offsets, of `partitions` or of all; partitions without one are left out.
 
-    Raises RetriableError while open transactions hold some, unless not even `stable` ones are asked for (row T6;
-    brokers before Kafka 2.5 do not know the question), and where a KIP-848 `member` is behind its group. One attempt.
+    Raises RetriableError while an open transaction has some, if `stable` (row T6; brokers before Kafka 2.5 ignore it),
+    and where a KIP-848 `member` has an old epoch. One attempt.
     """
     topics = None if partitions is None else by_topic(partitions)
     group = OffsetFetchRequestGroup(group_id=group_id, topics=None)
@@ -82,7 +82,7 @@ async def fetch_committed(
 
 
 def commit_request(group: GroupMetadata, offsets: Mapping[TopicPartition, CommittedOffset]) -> OffsetCommitRequest:
-    """A commit outside of any transaction, as the member that `group` names."""
+    """A commit outside of any transaction, by the member in `group`."""
     topics = by_topic(
         (
             topic,
@@ -107,7 +107,7 @@ def commit_request(group: GroupMetadata, offsets: Mapping[TopicPartition, Commit
 async def commit_offsets(
     cluster: Cluster, group: GroupMetadata, offsets: Mapping[TopicPartition, CommittedOffset], purpose: str = ""
 ) -> None:
-    """Commit outside of any transaction, as the member that `group` names. One attempt; raises by the first error."""
+    """Commit outside of any transaction, by the member in `group`. One attempt; raises the first error."""
     request = commit_request(group, offsets)
     answer = await cluster.ask_coordinator(
         GROUP, group.group_id, request, _commit_code, purpose=purpose, at_most=BY_NAME

@@ -1,4 +1,4 @@
-"""What a consumer subscribes to: topics by name, or all whose whole name fits a pattern."""
+"""A consumer's subscription: topics by name, or all topics whose whole name matches a pattern."""
 
 import re
 from collections.abc import Iterable
@@ -10,25 +10,25 @@ from fencepost.client.network.cluster import Cluster
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """Topics by name, and a pattern that the whole name of others must fit.
+    """Topics by name, and a pattern that matches the whole name of others.
 
-    The pattern is Python's where the client looks (no group, or the classic protocol), and RE2's where the broker does
-    (KIP-848); what is common to both is what programs should write.
+    The client matches with Python's `re` (no group, or the classic protocol); with KIP-848 the broker matches with RE2.
+    Use only what both support.
     """
 
     topics: tuple[str, ...] = ()
     pattern: str | None = None
 
     def __str__(self) -> str:
-        return ", ".join(self.topics) if self.pattern is None else f"topics that fit {self.pattern!r}"
+        return ", ".join(self.topics) if self.pattern is None else f"topics that match {self.pattern!r}"
 
     def fits(self, name: str) -> bool:
-        """Whether the topic is wanted."""
+        """Whether the subscription includes the topic."""
         return name in self.topics or (self.pattern is not None and re.fullmatch(self.pattern, name) is not None)
 
 
 def wanted_topics(subscription: Subscription, cluster: Cluster) -> set[str]:
-    """The topics of a subscription, as far as is known; those wanted by name also if they do not exist."""
+    """The topics of a subscription that the client knows; those by name even if they do not exist."""
     found = set(subscription.topics)
     if subscription.pattern is not None:
         found |= {name for name, topic in cluster.topics.items() if not topic.internal and subscription.fits(name)}
@@ -40,7 +40,7 @@ Topics = str | Iterable[str] | re.Pattern[str]
 
 
 def subscription_to(topics: Iterable[Topics], pattern: str | re.Pattern[str] | None) -> Subscription:
-    """What a program asks for. Raises ConfigError for nothing, for both at once, and for a pattern that is none."""
+    """A program's subscription. Raises ConfigError for neither or both of topics and pattern, and a bad pattern."""
     names: list[str] = []
     patterns = [] if pattern is None else [pattern]
     for one in topics:

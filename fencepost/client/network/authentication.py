@@ -1,4 +1,4 @@
-"""SASL on one connection: the handshake, the exchange, and the same again before the session ends (KIP-368)."""
+"""SASL on one connection: handshake, exchange, and re-authentication before the session ends (KIP-368)."""
 
 import inspect
 import secrets
@@ -20,11 +20,11 @@ from fencepost.protocol.messages.api36_sasl_authenticate import SaslAuthenticate
 
 _NONCE_BYTES = 24
 _EARLIEST, _SPREAD = 0.85, 0.10
-"""At which part of a session's life it is renewed: the same as Kafka's own client."""
+"""The part of a session's lifetime after which it is renewed: as in Kafka's own client."""
 
 
 async def authenticate(connection: Connection, config: SecurityConfig, timeout_s: float) -> float | None:
-    """Prove who we are; for how many seconds that holds, or None for ever.
+    """Authenticate; returns the session's lifetime in seconds, or None if it does not expire.
 
     Raises AuthenticationError when broker and client cannot agree, ConnectionLostError, RetriableError.
     """
@@ -48,9 +48,9 @@ async def authenticate(connection: Connection, config: SecurityConfig, timeout_s
 async def keep_authenticated(
     connection: Connection, config: SecurityConfig, lifetime_s: float | None, timeout_s: float, random: Random
 ) -> None:
-    """Renew the session before it ends, as long as the connection lives.
+    """Renew the session before it ends, as long as the connection is open.
 
-    Other requests are kept back meanwhile. A failure ends the connection; its requests fail by the same error.
+    Other requests are held back meanwhile. A failure closes the connection; its requests fail with the same error.
     """
     while lifetime_s is not None:
         with anyio.move_on_after(lifetime_s * (_EARLIEST + _SPREAD * random.random())):
@@ -85,7 +85,7 @@ async def _exchange(config: SecurityConfig, mechanism: str) -> Exchange:
 
 
 async def _token(config: SecurityConfig) -> OAuthToken:
-    """A fresh token. What the program's function raises is an AuthenticationError here, unless it is a KafkaError."""
+    """A fresh token. Any exception of the program's function but a KafkaError becomes an AuthenticationError."""
     assert config.sasl_oauth_token_provider is not None
     try:
         given: Any = config.sasl_oauth_token_provider()
@@ -119,7 +119,7 @@ async def _handshake(connection: Connection, mechanism: str, timeout_s: float) -
 
 
 async def _step(exchange: Exchange, mechanism: str, challenge: Any, connection: Connection) -> bytes | None:
-    """The next message. A password is stretched in a thread: that may take longer than others should wait."""
+    """The next message. A thread computes the password's hash, because that may take long."""
     try:
         if mechanism in HASHES:
             return await anyio.to_thread.run_sync(exchange.step, bytes(challenge))

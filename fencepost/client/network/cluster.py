@@ -1,4 +1,4 @@
-"""What is known of the cluster: brokers, topics, coordinators, features; and the connections to its brokers."""
+"""The client's view of the cluster: brokers, topics, coordinators, features; and the connections to its brokers."""
 
 import logging
 import ssl
@@ -32,7 +32,7 @@ LOST_COORDINATOR = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_N
 
 
 class ByVersion(NamedTuple, Generic[R]):
-    """A request that is made once the version is agreed on."""
+    """A request that is built once its version is known."""
 
     api_key: ApiKey
     made: Callable[[int], RequestValue[R]]
@@ -42,7 +42,7 @@ Request = RequestValue[R] | ByVersion[R]
 
 
 def topic_error(name: str, code: ErrorCode) -> KafkaError:
-    """The error for a topic that Metadata answered with `code`."""
+    """The error for a topic with `code` in a Metadata response."""
     what = f"topic {name!r}"
     if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         what += f" does not exist; `fencepost topic create {name}` creates it"
@@ -50,7 +50,7 @@ def topic_error(name: str, code: ErrorCode) -> KafkaError:
 
 
 class Cluster:
-    """Shared by everything that a Client hands out. Connections run in `background` and end with it."""
+    """Shared by all producers, consumers and admins of a Client. Connections run in `background` and end with it."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Cluster:
         self._learned_at: dict[str, float] = {}
         self._coordinators: dict[tuple[int, str], int] = {}
         self._last_bootstrap = 0
-        self._told_at: float | None = None
+        self._metadata_at: float | None = None
         self._wanted: dict[str, float] = {}
         self._tending = False
 
@@ -87,13 +87,13 @@ class Cluster:
 
     @property
     def request_timeout_s(self) -> float:
-        """How long one request may stay without an answer."""
+        """How long one request may wait for its response."""
         return self.config.request_timeout_ms / 1000
 
     # -- connections
 
     async def connection(self, node: int, purpose: str = "") -> Connection:
-        """The connection to a broker by its id. Requests that may park for long have a `purpose` of their own.
+        """The connection to a broker by its id. Requests that may wait long at the broker have their own `purpose`.
 
         Raises ConnectionLostError(sent=False) when the broker cannot be reached or is not known (any more).
         """
@@ -113,9 +113,9 @@ class Cluster:
         self._connections.close()
 
     async def any_connection(self) -> Connection:
-        """A connection to whichever broker answers: one that is open, a known one, or a bootstrap server (KIP-899).
+        """A connection to any broker: an open one, a known broker, or a bootstrap server (KIP-899).
 
-        Those that failed a moment ago come last.
+        Addresses that have just failed come last.
         """
         found = self._connections.find("")
         if found is not None:
@@ -137,14 +137,14 @@ class Cluster:
         raise last or ConnectionLostError("no broker is known", sent=False)
 
     def _bootstrap_again(self, why: str) -> None:
-        """Forget where the brokers were, and begin with the bootstrap servers (KIP-1102)."""
+        """Forget the known brokers, and connect to the bootstrap servers again (KIP-1102)."""
         if self.config.metadata_recovery_strategy == "none":
             return
         _LOG.warning("connecting to the bootstrap servers again: %s", why)
         self.brokers.clear()
         self._coordinators.clear()
         self._connections.close(f"connecting to the bootstrap servers again: {why}")
-        self._told_at = anyio.current_time()
+        self._metadata_at = anyio.current_time()
 
     async def ask(
         self,
@@ -156,7 +156,7 @@ class Cluster:
         at_least: int = 0,
         timeout_s: float | None = None,
     ) -> R:
-        """One request, one answer, no retry. `node` None means any broker.
+        """One request, one response, no retry. `node` None means any broker.
 
         Raises ConnectionLostError, or FatalError when there is no common version.
         """
@@ -169,9 +169,9 @@ class Cluster:
     # -- topics
 
     async def refresh(self, topics: Iterable[str] | None = (), *, create: bool = False) -> dict[str, ErrorCode]:
-        """Ask for fresh metadata of `topics` (None: all, empty: only the brokers); the topics that came with an error.
+        """Fetch metadata of `topics` (None: all, empty: only the brokers); returns the topics with an error.
 
-        `create` lets the broker create what is missing, if it is configured so.
+        `create` lets the broker create missing topics, if it is configured to.
         """
         wanted = None if topics is None else list(topics)
         entries = None if wanted is None else [MetadataRequestTopic(name=name) for name in wanted]
@@ -183,32 +183,32 @@ class Cluster:
             raise
         if answer.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:
             self._bootstrap_again("the broker reports that it belongs to another cluster now")
-            raise RetriableError("no metadata", code=ErrorCode.REBOOTSTRAP_REQUIRED, api="Metadata")
+            raise RetriableError("fetching metadata failed", code=ErrorCode.REBOOTSTRAP_REQUIRED, api="Metadata")
         if answer.error_code:
-            raise error_for(code_of(answer.error_code), "no metadata", api="Metadata")
+            raise error_for(code_of(answer.error_code), "fetching metadata failed", api="Metadata")
         self._learn(answer, everything=wanted is None)
         for name in wanted or ():
             self._want(name)
         return {topic.name or "": code_of(topic.error_code) for topic in answer.topics if topic.error_code}
 
     def _give_up_on_brokers(self) -> None:
-        """Known brokers that have told nothing for too long are no brokers of this cluster any more (KIP-1102)."""
+        """Bootstrap again if no known broker has returned metadata for too long (KIP-1102)."""
         now = anyio.current_time()
-        if self._told_at is None:
-            self._told_at = now
+        if self._metadata_at is None:
+            self._metadata_at = now
         trigger_s = self.config.metadata_recovery_rebootstrap_trigger_ms / 1000
-        if self.brokers and now - self._told_at >= trigger_s:
+        if self.brokers and now - self._metadata_at >= trigger_s:
             self._bootstrap_again(f"no metadata for {trigger_s:g} s")
 
     def _want(self, name: str) -> None:
-        """A topic is in use: what is known of it is kept fresh."""
+        """A topic is in use: keep its metadata fresh."""
         self._wanted[name] = anyio.current_time()
         if not self._tending:
             self._tending = True
             self._background.start_soon(self._keep_fresh)
 
     async def _keep_fresh(self) -> None:
-        """Ask for topics in use before what is known of them is older than `metadata_max_age`; forget the others."""
+        """Refresh the metadata of topics in use before it is older than `metadata_max_age`; forget other topics."""
         backoff = self.policy.backoff()
         max_age_s, max_idle_s = self.config.metadata_max_age_ms / 1000, self.config.metadata_max_idle_ms / 1000
         while self._wanted:
@@ -231,7 +231,7 @@ class Cluster:
         self._tending = False
 
     def _learn(self, answer: Any, *, everything: bool) -> None:
-        self._told_at = anyio.current_time()
+        self._metadata_at = anyio.current_time()
         self.cluster_id = answer.cluster_id
         self.controller_id = answer.controller_id
         self.brokers = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
@@ -251,18 +251,18 @@ class Cluster:
                 self.names.pop(old.topic_id, None)
             self.names[topic.topic_id] = topic.name
             self._learned_at[topic.name] = now
-            told = tuple(
+            received = tuple(
                 PartitionInfo(p.leader_id, p.leader_epoch, tuple(p.replica_nodes), tuple(p.isr_nodes))
                 for p in partitions
             )
             if old is not None and old.topic_id == topic.topic_id and any(topic.topic_id):
-                told = newer_of(old.partitions, told)
-            self.topics[topic.name] = TopicInfo(topic.name, topic.topic_id, told, topic.is_internal)
+                received = newer_of(old.partitions, received)
+            self.topics[topic.name] = TopicInfo(topic.name, topic.topic_id, received, topic.is_internal)
 
     async def topic(self, name: str, *, create: bool = True, deadline_ms: float | None = None) -> TopicInfo:
-        """What is known of a topic, asked for if it is unknown or too old; waits until the topic exists.
+        """A topic's metadata, fetched if it is unknown or too old; waits until the topic exists.
 
-        Raises RetriableError (UNKNOWN_TOPIC_OR_PARTITION) at the deadline, KafkaError for a name that cannot be.
+        Raises RetriableError (UNKNOWN_TOPIC_OR_PARTITION) at the deadline, KafkaError for an invalid name.
         """
         known = self.topics.get(name)
         max_age_s = self.config.metadata_max_age_ms / 1000
@@ -281,20 +281,20 @@ class Cluster:
         return await self.policy.run(attempt, deadline_ms=deadline_ms, what=f"looking for topic {name!r}")
 
     def forget_topic(self, name: str) -> None:
-        """The topic was deleted: what is known of it is wrong."""
+        """The topic was deleted: drop its metadata."""
         gone = self.topics.pop(name, None)
         self._learned_at.pop(name, None)
         if gone is not None:
             self.names.pop(gone.topic_id, None)
 
     def is_stale(self, name: str) -> bool:
-        """Whether a topic's metadata is older than `metadata_max_age` (or was never there)."""
+        """Whether a topic's metadata is older than `metadata_max_age`, or missing."""
         learned = self._learned_at.get(name)
-        # Added as `_keep_fresh` adds it: by a difference, rounded, that might wake up and find nothing old, for ever.
+        # The same sum as in `_keep_fresh`: a rounded difference could make that wake up for ever without a stale topic.
         return learned is None or anyio.current_time() >= learned + self.config.metadata_max_age_ms / 1000
 
     def leader(self, partition: TopicPartition) -> int:
-        """The leader's id as far as is known, or -1."""
+        """The leader's id in the known metadata, or -1."""
         info = self._info(partition)
         if info is None:
             return NO_LEADER
@@ -302,7 +302,7 @@ class Cluster:
         return info.leader
 
     async def leader_of(self, partition: TopicPartition) -> int:
-        """The leader's id; one round of fresh metadata if it is not known. Raises RetriableError, KafkaError."""
+        """The leader's id; refreshes the metadata once if it is unknown. Raises RetriableError, KafkaError."""
         if self.leader(partition) == NO_LEADER:
             failed = await self.refresh([partition.topic])
             code = failed.get(partition.topic)
@@ -317,7 +317,7 @@ class Cluster:
         return leader
 
     def leader_epoch(self, partition: TopicPartition) -> int:
-        """The leader's epoch as far as is known, or -1 (also with brokers that do not tell it)."""
+        """The leader's epoch in the known metadata, or -1 (also if the broker does not return it)."""
         info = self._info(partition)
         return -1 if info is None else info.leader_epoch
 
@@ -328,7 +328,7 @@ class Cluster:
         return topic.partitions[partition.partition]
 
     def leader_hint(self, partition: TopicPartition, leader: int, epoch: int, endpoints: Iterable[Any] = ()) -> bool:
-        """An answer named the partition's new leader, and where it is (KIP-951). True if that was news, and is known.
+        """A response named the partition's new leader and its address (KIP-951). Returns whether it is a newer one.
 
         `endpoints` have node_id, host and port. Only an epoch above the known one counts.
         """
@@ -346,7 +346,7 @@ class Cluster:
         return True
 
     async def coordinator(self, kind: int, key: str) -> int:
-        """The coordinator of a group (GROUP) or a transactional id (TRANSACTION). Raises by the broker's answer."""
+        """The coordinator of a group (GROUP) or a transactional id (TRANSACTION). Raises the response's error."""
         known = self._coordinators.get((kind, key))
         if known is not None:
             return known
@@ -356,21 +356,21 @@ class Cluster:
             words = found.error_message or None
             message = words or f"coordinator of {key!r}"
             raise error_for(code_of(found.error_code), message, api="FindCoordinator", broker_message=words)
-        self.brokers[found.node_id] = (found.host, found.port)  # as of now, whatever was known of that broker
+        self.brokers[found.node_id] = (found.host, found.port)  # newer than the known address
         self._coordinators[kind, key] = found.node_id
         return int(found.node_id)
 
     def forget_coordinator(self, kind: int, key: str) -> None:
-        """The coordinator has moved or is away: ask again next time."""
+        """The coordinator has moved or is unreachable: find it again at the next request."""
         self._coordinators.pop((kind, key), None)
 
     async def ask_coordinator(
         self, kind: int, key: str, request: Request[R], code_in: Callable[[R], int], **more: Any
     ) -> R:
-        """One request to a coordinator, no retry. `code_in` picks the error code out of the answer.
+        """One request to a coordinator, no retry. `code_in` returns the error code of the response.
 
-        A coordinator that moved or is lost is forgotten. The answer is returned whatever its code is, except those
-        that only say "not here, not yet", which raise RetriableError.
+        A coordinator that moved or is lost is forgotten. The response is returned with any code, except those that
+        mean "not here" or "not yet", which raise RetriableError.
         """
         node = await self.coordinator(kind, key)
         try:
@@ -378,7 +378,7 @@ class Cluster:
         except (
             ConnectionLostError,
             anyio.get_cancelled_exc_class(),
-        ):  # who has less patience than a dead host takes is to get on as well
+        ):  # a caller with a short timeout must not meet the dead host again
             self.forget_coordinator(kind, key)
             raise
         code = code_of(code_in(answer))

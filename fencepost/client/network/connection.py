@@ -1,4 +1,4 @@
-"""One connection to one broker: requests go out in order without waiting, answers come back by correlation id."""
+"""One connection to one broker: it sends requests in order without waiting; a correlation id names each response."""
 
 import math
 import struct
@@ -34,17 +34,17 @@ _READ_BYTES = 64 << 10
 _FAIRNESS = 16
 SOFTWARE_NAME = "fencepost"
 MOST_PENDING = 1000
-"""Requests without an answer on one connection. Nothing that is written as it should be comes near it."""
+"""The maximum number of unanswered requests on one connection. A correct program stays far below it."""
 MOST_UNSENT_BYTES = 128 << 20
 _MOST_BYTES_AT_FIRST = 1 << 20
-"""What a broker may answer before it has proved who it is."""
+"""The maximum size of a response before the broker is authenticated."""
 _TLS_ALERT = b"\x15\x03"
 
 
 class Connection:
-    """A pipelined connection. `run` must be started in a nursery before anything is asked.
+    """A pipelined connection. `run` must be started in a task group before the first request.
 
-    `versions`: API key -> (lowest, highest) that the broker speaks; `features`: finalized feature -> level (KIP-584).
+    `versions`: API key -> (lowest, highest) that the broker supports; `features`: finalized feature -> level (KIP-584).
     """
 
     def __init__(
@@ -65,35 +65,35 @@ class Connection:
         self._to_send = anyio.Event()
         self.closed_because: str | None = None
         self.failure: KafkaError | None = None
-        """Why it ended, where another attempt would end the same way."""
+        """The error that ended it, where another attempt would fail in the same way."""
         self.ended = anyio.Event()
         self.quiet_until = -math.inf
-        """Until when, by the event loop's clock, the broker wants nothing from us."""
+        """Until when, by the event loop's clock, the broker throttles this client."""
         self.last_used = anyio.current_time()
         self.answers = 0
         self.ready = False
-        """Whether it is set up: who is who, and which versions are spoken."""
+        """Whether it is set up: both sides are authenticated, and the versions are known."""
         self.hung_up = False
-        """Whether the broker ended it."""
+        """Whether the broker closed it."""
         self.proved = False
-        """Whether a request was answered after it was set up."""
+        """Whether a request got a response after the set-up."""
         self._reads = 0
         self.versions: dict[int, tuple[int, int]] = {}
         self.features: dict[str, int] = {}
 
     @property
     def closed(self) -> bool:
-        """Whether the connection has ended; nothing more can be asked then."""
+        """Whether the connection has ended; it takes no more requests then."""
         return self.closed_because is not None
 
     @property
     def idle(self) -> bool:
-        """Whether nobody waits for an answer."""
+        """Whether no task waits for a response."""
         now = anyio.current_time()
         return all(request.overdue(now) for request in self._pending.values())
 
     def close(self, why: str, failure: KafkaError | None = None) -> None:
-        """End the connection; requests without an answer fail with `why`. May be called again."""
+        """Close the connection; unanswered requests fail with `why`. May be called again."""
         if self.closed_because is not None:
             return
         self.closed_because = why
@@ -108,9 +108,9 @@ class Connection:
             request.lose(f"connection to {self.address[0]}:{self.address[1]} ended: {why}", failure)
 
     def version_for(self, key: ApiKey, *, at_most: int = 1 << 15, at_least: int = 0) -> int:
-        """The highest version both sides speak within the bounds. Raises FatalError when there is none.
+        """The highest version that both sides support within the bounds. Raises FatalError when there is none.
 
-        One that Kafka may still change is taken only where `at_least` asks for it.
+        A version that Kafka may still change is used only if `at_least` requires it.
         """
         api = KNOWN_BY_KEY[key]
         low, high = self.versions.get(key, (0, -1))
@@ -130,9 +130,9 @@ class Connection:
     def post(self, version: int, request: RequestValue[R], *, urgent: bool = False) -> Pending[R]:
         """Queue one request behind those already posted, without waiting.
 
-        Raises ConnectionLostError if closed, or found to be dead: the broker leaves an older request without an answer.
+        Raises ConnectionLostError if it is closed, or dead: an older request has had no response for too long.
 
-        Raises RetriableError if too much is on its way already. `urgent` passes by those that are kept back.
+        Raises RetriableError if too many requests are unanswered already. `urgent` overtakes those that are held back.
         """
         api = KNOWN_BY_KEY[request.api_key]
         if self.closed_because is not None:
@@ -140,7 +140,7 @@ class Connection:
         now = anyio.current_time()
         oldest = next(iter(self._pending.values()), None)
         if oldest is not None and oldest.overdue(now):
-            # Whoever asked was cancelled, so nobody was left to notice that this broker answers nothing any more.
+            # The task that sent it was cancelled, so no task was left to time out on this broker.
             self.close("no response in time")
             raise ConnectionLostError("no response in time", sent=False, api=api.name, node=self.node)
         if len(self._pending) >= MOST_PENDING or self._unsent_bytes > MOST_UNSENT_BYTES:
@@ -163,7 +163,7 @@ class Connection:
         return pending
 
     def _push(self) -> None:
-        """Send what can be sent at once, and leave the rest to `_write`."""
+        """Send as much as possible at once, and leave the rest to `_write`."""
         try:
             done = self._send_some()
         except (OSError, AuthenticationError) as error:
@@ -175,15 +175,15 @@ class Connection:
     async def ask(
         self, request: RequestValue[R], timeout_s: float, *, version: int | None = None, urgent: bool = False
     ) -> R:
-        """Post one request and wait for its answer; see `version_for` and `Pending.wait` for what is raised."""
+        """Post one request and wait for its response. Raises as `version_for` and `Pending.wait` do."""
         if version is None:
             version = self.version_for(request.api_key)
         return await self.post(version, request, urgent=urgent).wait(timeout_s)
 
-    # -- keeping requests back
+    # -- holding requests back
 
     def rest(self, seconds: float) -> None:
-        """Send nothing for so long: the broker's quota is used up, and it would not read it either (KIP-219)."""
+        """Send nothing for `seconds`: the quota is used up, and the broker would not read either (KIP-219)."""
         until = anyio.current_time() + seconds
         if seconds <= 0 or until <= self.quiet_until or self.closed:
             return
@@ -193,11 +193,11 @@ class Connection:
         self._to_send.set()
 
     def hold(self) -> None:
-        """Keep back what is posted from now on, until `release`."""
+        """Hold back requests that are posted from now on, until `release`."""
         self._holds += 1
 
     def release(self) -> None:
-        """Send what was kept back, once everybody who held it has let go."""
+        """Send the requests held back, once every `hold` is released."""
         self._holds -= 1
         if self._holds or self.closed:
             return
@@ -208,7 +208,7 @@ class Connection:
         self._push()
 
     def _send_some(self) -> bool:
-        """Write what the socket takes now; True when nothing is left. Raises OSError, AuthenticationError."""
+        """Write what the socket accepts now; True when nothing is left. Raises OSError, AuthenticationError."""
         unsent = self._unsent
         while unsent:
             parts = [unsent[i] for i in range(min(len(unsent), 32))]
@@ -230,7 +230,7 @@ class Connection:
         return self._wire.flush()
 
     async def run(self) -> None:
-        """Read answers and write what did not fit at once, until the connection is closed."""
+        """Read responses, and write requests that could not be sent at once, until the connection is closed."""
         try:
             async with anyio.create_task_group() as nursery:
                 nursery.start_soon(self._write)
@@ -289,8 +289,8 @@ class Connection:
             filled -= position
 
     async def _take_frame(self, size: int, begun: memoryview) -> bool:
-        """Receive the rest of a frame that has begun, and give it to who waits. False: the connection is closed."""
-        frame = FRAMES.take(size)  # in a call of its own, so that no variable holds it while the next one is awaited
+        """Receive the rest of a frame, and give it to its request. False: the connection is closed."""
+        frame = FRAMES.take(size)  # in its own function, so that no variable holds it while the next one is awaited
         here = len(begun)
         frame[:here] = begun
         if here < size and not await self._receive_all(frame[here:]):
@@ -356,7 +356,7 @@ class Connection:
         return True
 
     async def negotiate(self, timeout_s: float) -> None:
-        """Learn the broker's versions and features; an old broker is asked again in v0 (KIP-511)."""
+        """Fetch the broker's versions and features; an old broker gets a second request in v0 (KIP-511)."""
         request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=__version__)
         version = 3
         frame, start = await self.post(version, request).frame(timeout_s)

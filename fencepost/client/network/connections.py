@@ -1,4 +1,4 @@
-"""The connections of one client: made on demand, one for each broker and purpose, with pauses after failures."""
+"""The connections of one client: opened on demand, one for each broker and purpose, with pauses after failures."""
 
 import math
 import ssl
@@ -18,12 +18,12 @@ from fencepost.client.network.wire import Dial, HandshakeEndedError, PlainWire, 
 
 Address = tuple[str, int]
 _MUTE_ENDS = 2
-"""After so many connections that a broker ended without a word, and none that worked: look at what listens there."""
+"""After this many connections that the broker closed without a response, check the listener's security protocol."""
 _SOON_S = 0.25
 
 
 class Reach:
-    """How well an address can be reached: when to try again, and for how long."""
+    """The connection attempts to one address: when to try again, and for how long."""
 
     __slots__ = ("_backoff", "_failures", "ever", "last", "mute_ends", "retry_at")
 
@@ -32,13 +32,13 @@ class Reach:
         self._failures = 0
         self.retry_at = -math.inf
         self.ever = False
-        """Whether a request was ever answered there, after all that goes before."""
+        """Whether a request there ever got a response after the set-up."""
         self.mute_ends = 0
         self.last = ""
-        """What went wrong there last."""
+        """The last error there."""
 
     def failed(self, why: str) -> None:
-        """A connection could not be made, or ended before it was of use (KIP-144)."""
+        """A connection could not be opened, or ended before its first response (KIP-144)."""
         self.last = why
         self._failures += 1
         self.retry_at = anyio.current_time() + self._backoff.next_delay()
@@ -50,7 +50,7 @@ class Reach:
         self._backoff.reset()
 
     def setup_timeout_s(self, config: ClientConfig) -> float:
-        """How long setting up may take: more after each failure in a row (KIP-601)."""
+        """How long the set-up may take: more after each failure in a row (KIP-601)."""
         plain_ms = config.socket_connection_setup_timeout_ms * 2.0 ** min(self._failures, 20)
         most_ms = max(config.socket_connection_setup_timeout_max_ms, config.socket_connection_setup_timeout_ms)
         return min(plain_ms, most_ms) / 1000
@@ -73,19 +73,19 @@ class Connections:
         self._watching = False
 
     def find(self, purpose: str) -> Connection | None:
-        """One that is open, to whichever broker."""
+        """An open connection to any broker."""
         for (_, other), connection in self._open.items():
             if other == purpose and not connection.closed:
                 return connection
         return None
 
     def retry_at(self, address: Address) -> float:
-        """From when on it makes sense to connect there."""
+        """When the next attempt to connect there may begin."""
         reach = self._reach.get(address)
         return -math.inf if reach is None else reach.retry_at
 
     async def get(self, address: Address, node: int | None, purpose: str) -> Connection:
-        """The connection to a broker, made if there is none; after a failure only once its pause is over.
+        """The connection to a broker, opened if there is none; after a failure only once its pause is over.
 
         Raises ConnectionLostError(sent=False), AuthenticationError.
         """
@@ -112,7 +112,7 @@ class Connections:
         return made
 
     async def _pause(self, address: Address, node: int | None, reach: Reach) -> None:
-        """Wait until the next attempt, if that is soon: a caller with a deadline is to hear what the matter is."""
+        """Wait until the next attempt, if that is soon; else raise the last error for a caller with a deadline."""
         due_s = reach.retry_at - anyio.current_time()
         await anyio.sleep(max(0.0, min(due_s, _SOON_S)))
         if due_s > _SOON_S:
@@ -123,16 +123,16 @@ class Connections:
             )
 
     async def _judge(self, ended: Connection, reach: Reach) -> None:
-        """What the end of a connection says about its address. Raises AuthenticationError."""
+        """Note the end of a connection for its address. Raises AuthenticationError."""
         if ended.proved:
             reach.worked()
         elif ended.hung_up:
             await self._ended_mute(reach, ended.address)
 
     async def _ended_mute(self, reach: Reach, address: Address) -> None:
-        """The broker ended a connection as if it did not understand. Raises AuthenticationError if that is so.
+        """The broker closed a connection without a response. Raises AuthenticationError if the protocol is wrong.
 
-        It may as well be away, with a proxy in its place: that is for the retries.
+        The broker may also be down behind a proxy: then retries help.
         """
         reach.failed("the broker closed the connection without a response")
         reach.mute_ends += 1
@@ -162,7 +162,7 @@ class Connections:
         raise ConnectionLostError(f"{address[0]}:{address[1]}: {reach.last}", sent=False, node=node)
 
     async def _set_up(self, address: Address, node: int | None, timeout_s: float) -> Connection:
-        """Socket, TLS, versions, SASL. Whatever goes wrong on the way, nothing is left open."""
+        """Socket, TLS, versions, SASL. After any failure nothing stays open."""
         sock = await self._dial(*address, timeout_s)
         wire: Wire = PlainWire(sock)
         made: Connection | None = None
@@ -187,7 +187,7 @@ class Connections:
             if not self._config.sasl:
                 return
             lifetime_s = await authenticate(made, self._config, timeout_s)
-            await made.negotiate(timeout_s)  # strangers may be told less
+            await made.negotiate(timeout_s)  # a broker may return fewer APIs before authentication
         except ConnectionLostError as error:
             if made.hung_up:
                 where = f"{made.address[0]}:{made.address[1]}"
@@ -198,7 +198,7 @@ class Connections:
                 keep_authenticated, made, self._config, lifetime_s, self._config.request_timeout_ms / 1000, self._random
             )
 
-    # -- ending them
+    # -- close
 
     def release(self, purpose: str) -> None:
         for key in [key for key in self._open if key[1] == purpose]:
@@ -212,7 +212,7 @@ class Connections:
         self._open.clear()
 
     def keep(self, addresses: Iterable[Address]) -> None:
-        """Forget how other addresses were reached, so that a cluster that moves about costs nothing."""
+        """Forget the attempts to other addresses, so that a cluster whose addresses change uses no more memory."""
         wanted = {*addresses, *self._config.bootstrap_servers, *(address for address, _ in self._open)}
         for address in [address for address in self._reach if address not in wanted]:
             del self._reach[address]
@@ -223,7 +223,7 @@ class Connections:
             self._background.start_soon(self._close_idle)
 
     async def _close_idle(self) -> None:
-        """End connections that nobody has used for `connections_max_idle`, before the broker does."""
+        """Close connections that were unused for `connections_max_idle`, before the broker does."""
         most_s = self._config.connections_max_idle_ms / 1000
         while self._open:
             oldest = min(connection.last_used for connection in self._open.values())
@@ -238,7 +238,7 @@ class Connections:
 
 
 async def _shaken(tls: TlsWire, address: Address, node: int | None) -> None:
-    """The TLS handshake; errors say where. Raises AuthenticationError, ConnectionLostError, HandshakeEndedError."""
+    """TLS handshake; errors name the address. Raises AuthenticationError, HandshakeEndedError, ConnectionLostError."""
     where = f"{address[0]}:{address[1]}"
     try:
         await tls.handshake()

@@ -1,4 +1,4 @@
-"""What kind of listener ends our connections without a word: the one thing that Kafka's protocol does not tell."""
+"""Finds the security protocol of a listener that closes connections without an error."""
 
 import ssl
 
@@ -15,13 +15,13 @@ from fencepost.protocol.messages.api17_sasl_handshake import SaslHandshakeReques
 _PATIENCE_S = 5.0
 _MOST_BYTES = 1 << 20
 _NO_MECHANISM = "NONE"
-"""Nobody's: the broker refuses it either because there is no such, or because it wants no SASL at all."""
+"""No such mechanism exists: the broker rejects it as unknown, or because the listener does not use SASL."""
 
 
 async def security_protocol_of(dial: Dial, address: tuple[str, int], client_id: str) -> str | None:
-    """Kafka's name of what the listener speaks, found by speaking to it; None if it answers to nothing.
+    """The listener's security protocol, found by trying each one; None if none works.
 
-    Nothing secret is said, and nothing that it says is believed but for its kind.
+    The client sends no secret, and uses nothing of the responses but their kind.
     """
     unchecked = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     unchecked.check_hostname = False
@@ -31,7 +31,7 @@ async def security_protocol_of(dial: Dial, address: tuple[str, int], client_id: 
             try:
                 sasl = await _wants_sasl(dial, address, client_id, context)
             except (KafkaError, OSError):
-                continue  # not this way
+                continue  # another protocol
             if context is None:
                 return SASL_PLAINTEXT if sasl else PLAINTEXT
             return SASL_SSL if sasl else SSL
@@ -39,7 +39,7 @@ async def security_protocol_of(dial: Dial, address: tuple[str, int], client_id: 
 
 
 async def _wants_sasl(dial: Dial, address: tuple[str, int], client_id: str, context: ssl.SSLContext | None) -> bool:
-    """Whether it asks for SASL behind that TLS. Raises KafkaError or OSError if it is no listener of that kind."""
+    """Whether it uses SASL, behind TLS if `context` is given. Raises KafkaError, OSError for other listeners."""
     sock = await dial(*address, _PATIENCE_S)
     wire: Wire = PlainWire(sock)
     try:

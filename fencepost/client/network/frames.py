@@ -1,21 +1,21 @@
-"""Memory for large answers, used again once nobody refers to it any more.
+"""Reusable memory for large responses.
 
-A fresh megabyte costs more than receiving into it: it is zeroed, and its pages are faults, as the allocator gives
-such blocks back to the system at once. What is used again is a block that nobody refers to any more, which two things
-prove: no buffer of it is exported (Python then lets it be resized), and its reference count is that of our own
-references. So arrays and views over an answer stay as they are for as long as anybody holds one of them.
+A fresh megabyte costs more than receiving into it: it is zeroed, and its pages cause faults, because the allocator
+returns such blocks to the system at once. The pool reuses a block only without other references to it, which two checks
+prove: no buffer of it is exported (Python then allows resizing it), and its reference count is that of the pool's own
+references. So arrays and views over a response stay valid as long as a program holds one of them.
 """
 
 import sys
 from collections import deque
 
 LARGE_BYTES = 128 << 10
-"""From this size on an answer is kept in a block. Smaller ones the allocator handles well."""
+"""From this size on a response gets a block. The allocator handles smaller ones well."""
 MOST_BYTES = 16 << 20
-"""What a pool keeps at most, whether somebody refers to it or not."""
+"""The maximum size of a pool, blocks in use included."""
 _MOST_BLOCKS = 8
 _OWN_REFERENCES = 2
-"""Of a block in its slot: the slot's, and the one for the call that asks."""
+"""The reference count of a block in its slot: the slot's reference, and that of the checking call."""
 _STEPS = 8
 
 
@@ -26,20 +26,20 @@ class _Slot:
         self.block = bytearray(size)
 
     def free(self) -> bool:
-        """Whether nobody but this slot refers to the block, nor to any part of it."""
+        """Whether only this slot refers to the block and its parts."""
         if sys.getrefcount(self.block) > _OWN_REFERENCES:
             return False
         try:
-            self.block.append(self.block.pop())  # in place: the memory stays where it is, and as large
+            self.block.append(self.block.pop())  # in place: neither address nor size changes
         except BufferError:
             return False
         return True
 
 
 class FramePool:
-    """Blocks of at most `most_bytes` in all; those that are referred to for longer leave it, and live on by themselves.
+    """Blocks of at most `most_bytes` in all; blocks that stay in use leave the pool, and Python frees them later.
 
-    May be shared by threads: whoever looks at a slot has taken it out first.
+    Threads may share it: a thread takes a slot out before it checks it.
     """
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
@@ -48,11 +48,11 @@ class FramePool:
 
     @property
     def kept_bytes(self) -> int:
-        """The size of all blocks which are kept, free or not."""
+        """The size of all blocks in the pool, free or not."""
         return sum(len(slot.block) for slot in list(self._slots))
 
     def take(self, size: int) -> memoryview:
-        """`size` bytes to be written to, whatever stands in them; at most an eighth of the memory behind is spare."""
+        """`size` writable bytes with any content; at most an eighth of the block behind them is unused."""
         if size < LARGE_BYTES:
             return memoryview(bytearray(size))
         wanted = _rounded(size)
@@ -74,7 +74,7 @@ class FramePool:
         return frame
 
     def _shrink(self) -> None:
-        """Let go of what was used longest ago."""
+        """Drop the least recently used blocks."""
         while len(self._slots) > _MOST_BLOCKS or self.kept_bytes > self._most_bytes:
             try:
                 self._slots.popleft()
@@ -83,10 +83,10 @@ class FramePool:
 
 
 def _rounded(size: int) -> int:
-    """`size` rounded up, so that answers of about one size share blocks: by at most an eighth, and a page."""
+    """`size` rounded up by at most an eighth and a page, so that responses of about one size share blocks."""
     step = max((1 << (size.bit_length() - 1)) // _STEPS, 4096)
     return -(-size // step) * step
 
 
 FRAMES = FramePool()
-"""The process's own: what it keeps does not grow with brokers and clients."""
+"""The pool of this process: its size does not grow with brokers and clients."""

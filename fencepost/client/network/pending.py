@@ -1,4 +1,4 @@
-"""A request that was handed to a connection, and its answer."""
+"""A request on a connection, and its response."""
 
 import contextlib
 import math
@@ -21,7 +21,7 @@ R = TypeVar("R", bound=ResponseValue)
 
 @dataclass(slots=True, eq=False, repr=False)
 class Pending(Generic[R]):
-    """A request that was handed to the socket and is not answered yet."""
+    """A request that was sent and has no response yet."""
 
     connection: "Connection"
     api: Api
@@ -33,27 +33,27 @@ class Pending(Generic[R]):
     _frame: tuple[memoryview, int] | None = None
     _lost: KafkaError | None = None
     sent: bool = True
-    """False while the connection keeps the request back: it cannot have reached the broker."""
+    """False while the connection holds the request back: it cannot have reached the broker."""
 
     def arrive(self, frame: memoryview, body_start: int) -> None:
-        """The reader found the answer."""
+        """The response has arrived."""
         self._frame = (frame, body_start)
         self._answered.set()
         if self._abandoned:
-            with contextlib.suppress(KafkaError):  # nobody waits for it but the connection, which is closed by that
+            with contextlib.suppress(KafkaError):  # no task waits for it, and an error has closed the connection
                 self._decoded(frame, body_start)
 
     def lose(self, why: str, cause: KafkaError | None) -> None:
-        """The connection ended first; `cause` if that is something which another attempt would not change."""
+        """The connection ended first; `cause` if another attempt would fail in the same way."""
         self._lost = cause or ConnectionLostError(why, sent=self.sent, api=self.api.name, node=self.connection.node)
         self._answered.set()
 
     async def frame(self, timeout_s: float) -> tuple[memoryview, int]:
-        """The answer as bytes, and where its body begins.
+        """The response as bytes, and where its body begins.
 
-        Raises ConnectionLostError (with `sent`) when the connection ends first or `timeout_s` passes; the latter closes
-        the connection, because whatever is behind the missing answer would be late, too. Time in which the broker had
-        us wait (its quota, KIP-219) does not count. Raises AuthenticationError when that ended the connection.
+        Raises ConnectionLostError (with `sent`) when the connection ends first or `timeout_s` passes. The latter closes
+        the connection, because responses behind the missing one would be late, too. Time in which the broker throttled
+        this client (KIP-219) does not count. Raises AuthenticationError when that ended the connection.
         """
         self._began, self._timeout_s = anyio.current_time(), timeout_s
         while not self._answered.is_set():
@@ -74,11 +74,11 @@ class Pending(Generic[R]):
         return max(self._began, self.connection.quiet_until) + self._timeout_s
 
     def overdue(self, now: float) -> bool:
-        """Whether it is unanswered for longer than whoever asked would have waited, had nobody cancelled that."""
+        """Whether its caller was cancelled and would have timed out by now."""
         return self._abandoned and self._ends() <= now
 
     async def wait(self, timeout_s: float) -> R:
-        """The decoded answer; raises as `frame` does, and KafkaError where the bytes make no sense."""
+        """The decoded response. Raises as `frame` does, and KafkaError if it cannot be decoded."""
         try:
             frame, start = await self.frame(timeout_s)
         except anyio.get_cancelled_exc_class():
@@ -87,7 +87,7 @@ class Pending(Generic[R]):
         return self._decoded(frame, start)
 
     def _decoded(self, frame: memoryview, start: int) -> R:
-        """The answer, whose throttle time the connection obeys. Raises KafkaError."""
+        """The response; the connection obeys its throttle time. Raises KafkaError."""
         try:
             answer = cast("R", self.api.response.decode(frame, self.version, start))
         except DecodeError as wrong:

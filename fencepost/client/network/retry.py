@@ -1,4 +1,4 @@
-"""Trying again until one deadline: growing pauses with jitter, from a random source that a test can seed."""
+"""Retries until one deadline: growing pauses with jitter, from a random source that a test can seed."""
 
 import logging
 import math
@@ -41,9 +41,9 @@ class Backoff:
 
 
 class RetryWarnings:
-    """Logs what one client tries again and again: after a second, then every ten seconds at most.
+    """Logs the retries of one client: after a second, then every ten seconds at most.
 
-    However many calls wait for a broker that is down, one warning speaks for all of them.
+    One warning covers all calls that wait for the same unreachable broker.
     """
 
     __slots__ = ("_warned_at",)
@@ -52,7 +52,7 @@ class RetryWarnings:
         self._warned_at: dict[str, float] = {}
 
     def failed(self, what: str, since: float, error: KafkaError, ends: float = math.inf) -> None:
-        """`what` has failed since `since`, now with `error`, and is tried until `ends`, on the event loop's clock."""
+        """`what` has failed since `since`, now with `error`, and is retried until `ends`, on the event loop's clock."""
         now = anyio.current_time()
         subject = "" if isinstance(error, ConnectionLostError) else what
         if now - since < _FIRST_WARNING_S or now - self._warned_at.get(subject, -math.inf) < _NEXT_WARNING_S:
@@ -64,7 +64,7 @@ class RetryWarnings:
 
 
 class RetryLoop(Backoff):
-    """What a background task tries again until it succeeds: its pauses and its warnings."""
+    """Pauses and warnings of a background task that retries until it succeeds."""
 
     __slots__ = ("_since", "_warnings", "_what")
 
@@ -84,7 +84,7 @@ class RetryLoop(Backoff):
         self._since = None
 
     async def failed(self, error: KafkaError) -> None:
-        """Warn if that has gone on for long, and pause before the next attempt."""
+        """Warn if it has failed for long, and pause before the next attempt."""
         if self._since is None:
             self._since = anyio.current_time()
         self._warnings.failed(self._what, self._since, error)
@@ -92,7 +92,7 @@ class RetryLoop(Backoff):
 
 
 class RetryPolicy:
-    """How long one call of the API keeps trying; handed down from the client's configuration."""
+    """How long one call of the API retries; from the client's configuration."""
 
     __slots__ = ("deadline_ms", "first_ms", "last_ms", "random", "warnings")
 
@@ -106,7 +106,7 @@ class RetryPolicy:
         return Backoff(self.first_ms, self.last_ms, self.random)
 
     def loop(self, what: str) -> RetryLoop:
-        """For a background task; `what` is what its warnings say it does."""
+        """For a background task; `what` describes it in warnings."""
         return RetryLoop(self, what)
 
     async def run(
@@ -114,7 +114,7 @@ class RetryPolicy:
     ) -> T:
         """Call `attempt` until it returns, raises something that is not retriable, or the deadline ends.
 
-        At the deadline the last RetriableError is raised, with a note of how long was tried; an attempt that is
+        At the deadline it raises a RetriableError with the time and the last error; an attempt that is
         still under way is cancelled.
         """
         limit_ms = self.deadline_ms if deadline_ms is None else deadline_ms
@@ -136,7 +136,7 @@ class RetryPolicy:
 
 
 def gave_up(last: KafkaError, what: str, seconds: float) -> RetriableError:
-    """The error for a deadline that ended, built around what went wrong last."""
+    """The error at a deadline, with the last error."""
     error = RetriableError(
         f"gave up on {what} after {seconds:g} s; last: {last.args[0]}", code=last.code, api=last.api, node=last.node
     )

@@ -1,4 +1,4 @@
-"""How a client and a cluster come to trust each other: TLS, SASL, and the options of both."""
+"""The security options of a client: TLS and SASL."""
 
 import os
 import re
@@ -35,7 +35,7 @@ def _context(value: Any) -> ssl.SSLContext:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SecurityConfig:
-    """Who we are, and whom we trust. Files and strings are PEM; passwords are never shown."""
+    """The client's identity, and the brokers it trusts. Files and strings are PEM; passwords are never shown."""
 
     security_protocol: str = option(PLAINTEXT, choice(PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL))
     ssl_cafile: str | None = option(None, text)
@@ -65,7 +65,7 @@ class SecurityConfig:
         return self.security_protocol in (SASL_PLAINTEXT, SASL_SSL)
 
     def check(self) -> None:
-        """Raise ConfigError for options that do not fit together."""
+        """Raise ConfigError for options that contradict each other."""
         if self.sasl:
             if self.sasl_mechanism is None:
                 raise ConfigError(f"security_protocol {self.security_protocol!r} needs sasl_mechanism")
@@ -83,7 +83,7 @@ class SecurityConfig:
 
 
 def ssl_context(config: SecurityConfig) -> ssl.SSLContext | None:
-    """What TLS connections are made with, or None. Raises ConfigError for what OpenSSL does not take."""
+    """The SSLContext of the client's connections, or None. Raises ConfigError for options that OpenSSL rejects."""
     if not config.tls:
         return None
     if config.ssl_context is not None:
@@ -96,12 +96,12 @@ def ssl_context(config: SecurityConfig) -> ssl.SSLContext | None:
     context.minimum_version, context.maximum_version = min(versions), max(versions)
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
     if config.ssl_ciphers is not None:
-        with _told("ssl_ciphers"):
+        with _as_config_error("ssl_ciphers"):
             context.set_ciphers(config.ssl_ciphers)
     if config.ssl_cafile is None and config.ssl_ca_pem is None:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
     else:
-        with _told("ssl_cafile or ssl_ca_pem"):
+        with _as_config_error("ssl_cafile or ssl_ca_pem"):
             context.load_verify_locations(cafile=config.ssl_cafile, cadata=config.ssl_ca_pem)
     _load_own_certificate(context, config)
     return context
@@ -116,7 +116,7 @@ def _load_own_certificate(context: ssl.SSLContext, config: SecurityConfig) -> No
             raise ConfigError("the client's key is encrypted: give ssl_key_password")
         return str(config.ssl_key_password)
 
-    with _told("ssl_certfile and ssl_keyfile, or their PEM strings"):
+    with _as_config_error("ssl_certfile and ssl_keyfile, or their PEM strings"):
         if config.ssl_certificate_pem is None and config.ssl_key_pem is None:
             context.load_cert_chain(config.ssl_certfile or "", config.ssl_keyfile, password)
             return
@@ -127,7 +127,7 @@ def _load_own_certificate(context: ssl.SSLContext, config: SecurityConfig) -> No
 
 
 @contextmanager
-def _told(what: str) -> Iterator[None]:
+def _as_config_error(what: str) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError) as error:  # an ssl.SSLError is an OSError
@@ -146,7 +146,7 @@ def _content(path: str | None) -> str:
 
 @contextmanager
 def _as_file(content: str) -> Iterator[str]:
-    """A file for OpenSSL, which takes keys from nothing else: in memory where there is such a thing."""
+    """A file for OpenSSL, which reads keys only from files: in memory where the system supports it."""
     if hasattr(os, "memfd_create") and os.path.isdir("/proc/self/fd"):
         descriptor = os.memfd_create("pem", os.MFD_CLOEXEC)
         try:
@@ -183,7 +183,7 @@ _JAAS = re.compile(r'\b(username|password)\s*=\s*"((?:[^"\\]|\\.)*)"')
 
 
 def translated(dotted: Mapping[str, Any]) -> dict[str, Any]:
-    """Security options by their names in a property file -> ours; all others as they are. Raises ConfigError."""
+    """Security options by their names in a property file -> by this client's; others unchanged. Raises ConfigError."""
     result: dict[str, Any] = {}
     for name, value in dotted.items():
         if name in ("ssl.truststore.type", "ssl.keystore.type"):

@@ -1,7 +1,7 @@
-"""Bytes to and from a broker: a plain non-blocking socket, or TLS over one; and how a socket comes to be connected.
+"""Bytes to and from a broker: a plain non-blocking socket, or TLS over one; and opening the socket.
 
-TLS is OpenSSL between two buffers in memory instead of OpenSSL on the socket: each read of the socket takes what has
-come, many TLS records at once, and neither side ever waits inside of OpenSSL, so that cancelling leaves nothing behind.
+TLS is OpenSSL between two buffers in memory instead of OpenSSL on the socket: each read of the socket takes all TLS
+records that have arrived, and no call waits inside of OpenSSL, so that a cancellation leaves a consistent state.
 """
 
 import errno
@@ -18,7 +18,7 @@ from fencepost.client.errors import AuthenticationError, ConnectionLostError
 _READ_BYTES = 128 << 10
 _NEXT_ADDRESS_S = 0.25
 _JOIN_BYTES = 64 << 10
-"""Small pieces become one TLS record, large ones are taken in steps of this size: what lies encrypted is bounded."""
+"""Small pieces become one TLS record, large ones are encrypted in steps of this size: that bounds the buffer."""
 _NOT_TLS = {
     "WRONG_VERSION_NUMBER",
     "HTTP_REQUEST",
@@ -30,30 +30,30 @@ _NO_COMMON = {"UNSUPPORTED_PROTOCOL", "NO_PROTOCOLS_AVAILABLE", "NO_CIPHERS_AVAI
 
 
 Dial = Callable[[str, int, float], Awaitable[socket.socket]]
-"""What makes a connected socket to a host and port within some seconds; raises ConnectionLostError as `open_socket`."""
+"""A function that opens a socket to (host, port) within a timeout in seconds; raises as `open_socket` does."""
 
 
 class Wire(Protocol):
-    """What a connection needs of its transport. None of these waits."""
+    """The transport of a connection. No method waits."""
 
     socket: socket.socket
-    """What to wait on until it is readable or writable."""
+    """The socket to wait on until it is readable or writable."""
 
     def recv_into(self, into: Any) -> int:
         """Some bytes; 0 at the end. Raises BlockingIOError when there is nothing yet, OSError, AuthenticationError."""
 
     def send(self, parts: Sequence[Any]) -> int:
-        """How many bytes of `parts` were taken. Raises BlockingIOError when none can be now, OSError."""
+        """Send `parts`; returns how many bytes were accepted. Raises BlockingIOError when none can be now, OSError."""
 
     def flush(self) -> bool:
-        """Whether everything that was taken has left. Raises OSError."""
+        """Whether all accepted bytes were sent. Raises OSError."""
 
     def close(self) -> None:
-        """End it; may be called again."""
+        """Close it; may be called again."""
 
 
 class PlainWire:
-    """The socket as it is."""
+    """The plain socket."""
 
     __slots__ = ("recv_into", "send", "socket")
 
@@ -63,7 +63,7 @@ class PlainWire:
         self.send = sock.sendmsg
 
     def flush(self) -> bool:
-        """Nothing is ever kept here."""
+        """Nothing is buffered here."""
         return True
 
     def close(self) -> None:
@@ -91,7 +91,7 @@ class TlsWire:
             except ssl.SSLWantReadError:
                 done = False
             except ssl.SSLError as error:
-                self._tell_alert()
+                self._send_alert()
                 raise refusal(error) from error
             while not self.flush():
                 await anyio.wait_writable(self.socket)
@@ -112,7 +112,7 @@ class TlsWire:
             try:
                 return self._tls.read(len(into), into)  # type: ignore[return-value] # a number, with a buffer
             except ssl.SSLWantReadError:
-                self.flush()  # an answer to what was read, such as new keys
+                self.flush()  # a response of TLS itself, such as new keys
             except ssl.SSLZeroReturnError:
                 return 0
             except ssl.SSLError as error:
@@ -153,27 +153,27 @@ class TlsWire:
             self._rest = self._rest[sent:]
 
     def close(self) -> None:
-        """Say good-bye, if that does not have to wait, and close the socket."""
+        """Send TLS's closing alert, if that needs no wait, and close the socket."""
         if self.socket.fileno() < 0:
             return
         try:
             self._tls.unwrap()
         except (ssl.SSLError, ValueError):
-            pass  # nobody waits for the other side's good-bye
-        self._tell_alert()
+            pass  # the broker's closing alert is not needed
+        self._send_alert()
         anyio.notify_closing(self.socket)
         self.socket.close()
 
     def _take_in(self) -> bool:
-        """Hand to OpenSSL what the socket has; whether it has ended. Raises BlockingIOError, OSError."""
+        """Pass received bytes to OpenSSL; returns whether the socket has ended. Raises BlockingIOError, OSError."""
         count = self.socket.recv_into(self._read)
         if not count:
             return True
         self._come.write(self._read[:count])
         return False
 
-    def _tell_alert(self) -> None:
-        """Send what is left, as far as that goes: the other side learns why."""
+    def _send_alert(self) -> None:
+        """Try to send the remaining bytes: the alert tells the broker the reason."""
         try:
             self.flush()
         except OSError:
@@ -181,14 +181,14 @@ class TlsWire:
 
 
 class HandshakeEndedError(ConnectionLostError):
-    """The broker ended a connection that was being set up, without a word: it may be away, or expect another one."""
+    """The broker closed a connection during its set-up: it may be down, or the listener uses another protocol."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, sent=False)
 
 
 def refusal(error: ssl.SSLError) -> Exception:
-    """What a failure of TLS means: the wrong certificate, the wrong kind of listener, or a connection that broke."""
+    """The error for a failure of TLS: a wrong certificate, a wrong kind of listener, or a broken connection."""
     reason = error.reason or ""
     if isinstance(error, ssl.SSLCertVerificationError):
         return AuthenticationError(f"the broker's certificate is not trusted: {error.verify_message}")
@@ -215,7 +215,7 @@ _ALERTS = {
 async def open_socket(host: str, port: int, timeout_s: float) -> socket.socket:
     """A connected, non-blocking TCP socket to one of all addresses of `host`, of IPv6 or IPv4.
 
-    An address that does not answer holds up the next one for a quarter of a second only (RFC 8305).
+    An address that does not answer delays the next one by a quarter of a second only (RFC 8305).
     Raises ConnectionLostError(sent=False).
     """
     where = f"{host}:{port}"
@@ -277,6 +277,6 @@ async def _connected(family: int, address: Any) -> socket.socket:
 
 
 def _alternating(found: list[Any]) -> list[Any]:
-    """The addresses in the order in which they are tried: the second one is of the other family, if there is one."""
+    """The addresses in the order of the attempts: the second one is of the other family, if there is one."""
     other = next((number for number, one in enumerate(found) if one[0] != found[0][0]), None)
     return found if other is None else [found[0], found[other], *found[1:other], *found[other + 1 :]]

@@ -1,6 +1,6 @@
-"""Records that wait for their batch to be sent, per partition, within the producer's memory.
+"""Records that wait to be sent, in batches per partition, within the producer's buffer memory.
 
-What is sent when and under which number is decided in `core.sequences`; here are the batches and who waits for them.
+`core.sequences` decides the order and the sequences; this module has the batches and their listeners.
 """
 
 from collections.abc import Callable
@@ -21,16 +21,16 @@ from fencepost.protocol.topics import TopicPartition
 NewRecord = tuple[int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
 HEADER_BYTES = 61
 RECORD_OVERHEAD = 16
-"""What a record of usual size takes beside its key, value and headers; batches are filled by it."""
+"""The usual size of a record without its key, value and headers; batches are filled by this estimate."""
 _NOT_DECODED: NewRecord = (-1, None, None, ())
-"""Stands for each record of a batch that was handed in ready-made."""
+"""A placeholder for each record of a batch that the program has built."""
 
 
 class Listener(Protocol):
-    """Who wants to hear how batches ended."""
+    """Is notified when batches are done."""
 
     def settled(self, batch: "Batch") -> None:
-        """`batch` is done; `batch.error` tells how."""
+        """`batch` is done; `batch.error` is None if it succeeded."""
 
 
 class Batch(SequencedBatch):
@@ -62,11 +62,11 @@ class Batch(SequencedBatch):
         self.data: bytearray | None = None
         self.base_offset = -1
         self.append_time_ms = -1
-        self.trouble: KafkaError | None = None  # what went wrong with the last attempt
-        self.error: KafkaError | None = None  # what it failed with
+        self.trouble: KafkaError | None = None  # the error of the last attempt
+        self.error: KafkaError | None = None  # the error that it failed with
         self.done = anyio.Event()
         self.halves: list[Batch] = []
-        self.ready_made = False  # `data` came from the program; only the producer's identity is missing
+        self.ready_made = False  # the program has built `data`; only the producer's identity is missing
 
     def place_of(self, index: int) -> tuple[int, int]:
         """(offset, timestamp in ms) of the record at `index`; raises the batch's error. Only when `done`."""
@@ -82,7 +82,7 @@ class Batch(SequencedBatch):
     def encode(
         self, compression: Compression, producer: Producer, transactional: bool, level: int | None = None
     ) -> bytearray:
-        """The bytes to send; made once, and only re-stamped when the producer's identity changed since."""
+        """The bytes to send; encoded once, and then updated when the producer's identity changes."""
         if self.ready_made:
             assert self.data is not None
             self.ready_made = False
@@ -106,7 +106,7 @@ class Batch(SequencedBatch):
             set_producer(self.data, 0, producer[0], producer[1], base_sequence)
 
     def split(self) -> list["Batch"]:
-        """Two halves for a broker that found the batch too large; the whole is done when both are."""
+        """Two halves, for a broker that rejects the batch as too large; the batch is done when both are."""
         if self.data is not None and self.records[0] is _NOT_DECODED:
             decoded = decode_records(self.data, 0, read_header(self.data))
             self.records = [(one.timestamp_ms, one.key, one.value, tuple(one.headers)) for one in decoded]
@@ -126,7 +126,7 @@ class Batch(SequencedBatch):
 
 
 class _Whole:
-    """Tells a split batch that both of its halves are done."""
+    """Completes a split batch when both of its halves are done."""
 
     __slots__ = ("batch", "open")
 
@@ -166,14 +166,14 @@ class Accumulator:
         return queue
 
     def append(self, queue: Queue, record: NewRecord, size_bytes: int, linger_s: float) -> Batch:
-        """Put a record, whose memory is taken already, into its partition's open batch and return that batch."""
+        """Put a record, whose memory is reserved already, into its partition's open batch and return that batch."""
         batch = self.batch_for(queue, size_bytes, linger_s)
         batch.records.append(record)
         batch.size_bytes += size_bytes
         return batch
 
     def batch_for(self, queue: Queue, size_bytes: int, linger_s: float) -> Batch:
-        """The batch of a partition that the next record of so many bytes belongs to."""
+        """The batch of a partition for the next record of `size_bytes`."""
         batch = queue.waiting[-1] if queue.waiting else None
         if batch is None or batch.ready_made or batch.size_bytes + size_bytes > self.batch_size:
             return self.open_batch(queue, linger_s)
@@ -194,7 +194,7 @@ class Accumulator:
         return batch
 
     def append_ready(self, queue: Queue, data: bytearray, count: int) -> Batch:
-        """A whole batch of `count` records that lacks only its producer; its memory is taken already."""
+        """A complete batch of `count` records without a producer's identity; its memory is reserved already."""
         batch = self.open_batch(queue, 0.0)
         batch.records = [_NOT_DECODED] * count
         batch.data, batch.ready_made = data, True
@@ -202,7 +202,7 @@ class Accumulator:
         return batch
 
     def flush(self) -> None:
-        """Everything that lingers is ready now."""
+        """Make all lingering batches ready."""
         for queue in self.active.values():
             for batch in queue.waiting:
                 batch.ready_at = 0.0
@@ -213,14 +213,14 @@ class Accumulator:
         return [b for queue in self.active.values() for b in (*queue.in_flight, *queue.resend, *queue.waiting)]
 
     def abandon(self) -> None:
-        """What is still unanswered belongs to a transaction that is over: it must never be sent again."""
+        """Expire all unanswered batches: their transaction is over, so they must never be sent again."""
         for queue in self.queues.values():
             queue.muted = False
             for batch in queue.unresolved():
                 batch.expires_at = 0.0
 
     def finish(self, batch: Batch, error: KafkaError | None = None, *, release: bool = True) -> None:
-        """A batch is done: its listeners hear of it. With `release` it is in none of the lists, its memory is free."""
+        """A batch is done: notify its listeners. With `release` it is in none of the lists, and its memory is freed."""
         batch.error = error
         if error is not None:
             self.counters.record_error += len(batch.records)
@@ -231,14 +231,14 @@ class Accumulator:
             listener.settled(batch)
 
     def release(self, batch: Batch) -> None:
-        """The memory of a batch that is in none of the lists any more."""
+        """Free the memory of a batch that is in none of the lists any more."""
         batch.data = None
         self.memory.give_back(batch.size_bytes - HEADER_BYTES)
         if batch.queue.idle:
             self.active.pop(batch.queue.partition, None)
 
     def end(self, error_of: Callable[[TopicPartition], KafkaError]) -> None:
-        """Nobody reads answers any more: whoever waits for one, or lost it with its connection, hears that."""
+        """No task reads responses any more: fail the batches that wait for one or may have lost it."""
         for queue in list(self.active.values()):
             for batch in queue.in_flight:
                 if not batch.given_up:

@@ -1,4 +1,4 @@
-"""How a record gets into the buffer: serialized, with a partition, after its topic is known and there is room."""
+"""Puts records into the buffer: serialized, with a partition, once the topic is known and there is room."""
 
 from collections.abc import Callable, Iterable
 from itertools import islice
@@ -39,7 +39,7 @@ class Appender:
         self._serializer = RecordSerializer(config, cluster.wall_clock)
         self._routes: dict[str, Route] = {}
         self.sender: Sender | None = None
-        """What sends, once the producer is open."""
+        """The sender, once the producer is open."""
         self.linger_s = config.linger_ms / 1000
         self._block_ms = min(config.max_block_ms, config.delivery_timeout_ms)
         self._largest = min(config.max_request_size - _LARGEST_OVERHEAD, config.buffer_memory)
@@ -51,7 +51,7 @@ class Appender:
     # -- for programs
 
     async def flush(self) -> None:
-        """Send what lingers, and return when everything handed in so far is acknowledged or has failed."""
+        """Send lingering records, and return when all records so far are acknowledged or have failed."""
         self.accumulator.flush()
         for batch in self.accumulator.unfinished():
             await batch.done.wait()
@@ -65,12 +65,12 @@ class Appender:
         return by_partition(await self._cluster.topic(topic, deadline_ms=self._block_ms))
 
     def metrics(self) -> ProducerMetrics:
-        """This producer's figures at this moment."""
+        """This producer's metrics now."""
         memory, in_flight = self._memory, self.sender.in_flight if self.sender is not None else 0
         return self.accumulator.counters.snapshot(in_flight, memory.limit, memory.used, memory.wait_ns, memory.waiting)
 
     def close(self) -> None:
-        """Give up what is not acknowledged, and take nothing more."""
+        """Fail what is not acknowledged, and accept no more records."""
         assert self.sender is not None
         self.accumulator.end(unanswered)
         self.sender.fail(KafkaError("the producer was closed"))
@@ -88,9 +88,9 @@ class Appender:
         linger_s: float,
         check: Callable[[], None] | None = None,
     ) -> Batch:
-        """Put one record into a batch; waits for metadata and for buffer space, and for fairness now and then.
+        """Put one record into a batch; waits for metadata and for buffer space, and lets other tasks run now and then.
 
-        `check` is called when nothing is waited for any more, and may still refuse the record. Cancelled means that the
+        `check` is called after all waiting, and may still reject the record. A cancellation means that the
         record is not in the buffer.
         """
         self._cluster.check_loop()
@@ -145,7 +145,7 @@ class Appender:
         follow: Callable[[Batch], None],
         check: Callable[[], None] | None = None,
     ) -> None:
-        """`enqueue` for (key, value) pairs; `follow` is called for each batch that one of them went into."""
+        """`enqueue` for (key, value) pairs; `follow` is called with the batch of each."""
         self._cluster.check_loop()
         source = iter(records)
         while pairs := list(islice(source, _CHUNK)):
@@ -179,9 +179,9 @@ class Appender:
         linger_s: float,
         follow: Callable[[Batch], None],
     ) -> int:
-        """`_put` for the pairs from `at` on that have no key and fit, many at a time; the position of the next one.
+        """`_put` for the pairs from `at` on that have no key and fit, many at a time; returns the next position.
 
-        Whatever is unusual about that one is left to `_put`.
+        `_put` handles the pair there.
         """
         route = self._routes.get(topic)
         if route is None or self._cluster.topics.get(topic) is not route.info or self._memory.waiting:
@@ -208,7 +208,7 @@ class Appender:
     ) -> Batch | None:
         """Put a record into its batch now, or return None: the topic is not known, or there is no room.
 
-        `taken` bytes of the memory are the record's already.
+        `taken` bytes of the memory are reserved for the record already.
         """
         route = self._routes.get(topic)
         if route is None or self._cluster.topics.get(topic) is not route.info:
@@ -279,7 +279,7 @@ class Appender:
     async def enqueue_ready(
         self, partition: TopicPartition, data: bytearray, count: int, check: Callable[[], None]
     ) -> Batch:
-        """Put a batch that lacks only its producer behind what the partition has; waits and raises as `enqueue`."""
+        """Add a batch without a producer's identity to the partition's queue; waits and raises as `enqueue`."""
         if len(data) > self._largest:
             raise self._too_large(len(data))
         ends = anyio.current_time() + self._block_ms / 1000
@@ -339,7 +339,7 @@ class Appender:
         )
 
     def refuse_if_broken(self) -> None:
-        """Raise RuntimeError where the producer is not open, and what has broken it."""
+        """Raise RuntimeError if the producer is not open, or the error that ended it."""
         if self.sender is None:
             raise RuntimeError("the producer is not open: use it with `async with`")
         fatal = self.sender.fatal

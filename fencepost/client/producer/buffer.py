@@ -1,4 +1,4 @@
-"""The memory that records wait in, by bytes; who comes first gets room first."""
+"""The producer's buffer memory, in bytes; first come, first served."""
 
 import math
 from collections import deque
@@ -17,8 +17,8 @@ class _Waiter:
 
 
 class BufferMemory:
-    """`limit` bytes (`buffer_memory`). Room is given strictly in the order of asking, so a large record is not starved
-    by small ones that come later."""
+    """`limit` bytes (`buffer_memory`). Requests for room are served strictly in order, so a large record is not starved
+    by later small ones."""
 
     __slots__ = ("_waiters", "limit", "used", "wait_ns", "waited")
 
@@ -28,7 +28,7 @@ class BufferMemory:
         self.waited = 0
         """How often a record had to wait."""
         self.wait_ns = 0
-        """Nanoseconds that records have waited in all."""
+        """The total time that records have waited, in nanoseconds."""
         self._waiters: deque[_Waiter] = deque()
 
     @property
@@ -38,18 +38,18 @@ class BufferMemory:
 
     @property
     def full(self) -> bool:
-        """Whether nobody gets room now: the memory is used up, or others wait already."""
+        """Whether no record gets room now: the memory is used up, or other tasks wait already."""
         return bool(self._waiters) or self.used >= self.limit
 
     def take(self, size_bytes: int) -> bool:
-        """Take room if it is there and nobody waits."""
+        """Take room if there is enough and no other task waits."""
         if self._waiters or self.used + size_bytes > self.limit:
             return False
         self.used += size_bytes
         return True
 
     async def wait(self, size_bytes: int) -> None:
-        """Take room, after everybody who came before. If this is cancelled nothing is taken."""
+        """Wait for room, after all earlier tasks. A cancelled wait takes nothing."""
         if self.take(size_bytes):
             try:
                 await anyio.lowlevel.checkpoint()
@@ -74,12 +74,12 @@ class BufferMemory:
             self.wait_ns += int((anyio.current_time() - began) * 1e9)
 
     def give_back(self, size_bytes: int) -> None:
-        """Room is free again: whoever waits longest gets it, if it is enough."""
+        """Free room: the task that has waited longest gets it, if it is enough."""
         self.used -= size_bytes
         self._grant()
 
     def let_all_in(self) -> None:
-        """Nothing is sent any more: whoever waits is not to wait for room, but to hear that."""
+        """Nothing is sent any more: let all waiting tasks continue, so that they meet the producer's error."""
         self._grant(math.inf)
 
     def _grant(self, limit: float | None = None) -> None:

@@ -1,4 +1,4 @@
-"""What became of records: where they stand, who waits for them, and who has to be told that they failed."""
+"""The results of sent records: their offsets, and the errors that the program must still get."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -12,9 +12,9 @@ _MAX_ERRORS = 100
 
 
 class RecordMetadata(NamedTuple):
-    """Where an acknowledged record stands; `timestamp_ms` is the broker's where the topic says LogAppendTime.
+    """An acknowledged record's partition and offset; `timestamp_ms` is the broker's if the topic has LogAppendTime.
 
-    `offset` is -1 in the one case where the broker knows the record as a duplicate but not its place any more.
+    `offset` is -1 in one case: the broker recognises the record as a duplicate but does not know its offset any more.
     """
 
     topic: str
@@ -29,7 +29,7 @@ class RecordMetadata(NamedTuple):
 
 
 class Delivery:
-    """A record that is in the producer's buffer, from `submit` or `send_nowait`. Nothing needs to be done with it."""
+    """A record in the producer's buffer, from `submit` or `send_nowait`. A program may ignore it."""
 
     __slots__ = ("_asked", "_batch", "_index", "_tracker")
 
@@ -59,7 +59,7 @@ class Delivery:
         return self.result()
 
     def result(self) -> RecordMetadata:
-        """The same, once `done`; before, WouldBlockError is raised."""
+        """The result, once `done`. Raises as `wait` does, and WouldBlockError before."""
         if not self._batch.done.is_set():
             raise WouldBlockError(f"a record for {self._batch.queue.partition} is not acknowledged yet. Call `wait`")
         if not self._asked:
@@ -70,20 +70,20 @@ class Delivery:
 
 
 class Tracker:
-    """Counts the batches that a group of records went into, and keeps what went wrong with them.
+    """Tracks the batches of a group of records, and keeps the errors that the program has not got.
 
-    A batch may have records of several groups, and of nobody's: who was told of one of them says nothing of the others.
+    A batch may have records of several groups: reading the result of one record does not cover the other groups.
     """
 
     def __init__(self, on_error: Callable[[KafkaError], None] | None = None) -> None:
         self._open: dict[Batch, int] = {}
-        self._failed: dict[Batch, int] = {}  # how many records of the group nobody has asked about
+        self._failed: dict[Batch, int] = {}  # how many records of the group have results that were not read
         self._on_error = on_error
         self._settled = anyio.Event()
 
     @property
     def errors(self) -> list[KafkaError]:
-        """What went wrong with records that nobody asked about; one for each batch, at most 100."""
+        """The errors of records whose results were not read; one for each batch, at most 100."""
         return [batch.error for batch in self._failed if batch.error is not None]
 
     def follow(self, batch: Batch) -> None:
@@ -105,7 +105,7 @@ class Tracker:
             self._settled.set()
 
     def asked(self, batch: Batch) -> None:
-        """Whoever handed in one of the group's records has asked what became of it."""
+        """The program has read the result of one of the group's records."""
         left = self._failed.get(batch)
         if left == 1:
             del self._failed[batch]
@@ -119,7 +119,7 @@ class Tracker:
             await self._settled.wait()
 
     def raise_errors(self) -> None:
-        """Raise what nobody asked about yet, as one ExceptionGroup, and forget it."""
+        """Raise the errors whose results were not read, as one ExceptionGroup, and forget them."""
         errors = self.errors
         self._failed.clear()
         if errors:

@@ -1,4 +1,4 @@
-"""What a sender needs beside batches: under whose name it sends, the way to one broker, and the codec's level."""
+"""What a sender needs besides batches: the producer's identity, the state of each broker, and the codec's level."""
 
 import math
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ LZ4_DEFAULT_LEVEL = 9
 
 
 class Identity(Protocol):
-    """Under which producer id and epoch batches go out, and what to do when that breaks."""
+    """The producer id and epoch of batches, and how to get new ones."""
 
     @property
     def transactional_id(self) -> str | None:
@@ -27,18 +27,18 @@ class Identity(Protocol):
 
     @property
     def highest_produce_version(self) -> int:
-        """11 for a transaction whose partitions are added by hand (row T16), else whatever both sides speak."""
+        """11 for a TV1 transaction, which adds its partitions itself (row T16), else unlimited."""
 
     def acquire(self) -> None:
-        """There is no identity: see that there will be one. Called again and again until there is."""
+        """Get an identity. The sender calls this repeatedly until there is one."""
 
     def bump(self) -> bool:
-        """Move to the next epoch without asking (row P7), or False when that is not this producer's way."""
+        """Move to the next epoch without a request (row P7); False if this producer may not."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Lane:
-    """What goes to one broker: its connection and how many requests are unanswered there."""
+    """A sender's state of one broker: its connection, and how many requests are unanswered there."""
 
     node: int
     backoff: Backoff
@@ -46,14 +46,14 @@ class Lane:
     connecting: bool = False
     in_flight: int = 0
     retry_at: float = 0.0
-    stuck_since: float = math.inf  # since when it has not taken what was ready for it
+    stuck_since: float = math.inf  # since when it has accepted none of the ready batches
     _lost: Connection | None = None
     _resend_at: float = 0.0
 
     def lost(self, connection: Connection, resend: Backoff) -> float:
-        """A request of `connection` ended without an answer; when its batches may go out again.
+        """A request of `connection` ended without a response; returns when its batches may be resent.
 
-        However many requests were unanswered there, one connection was lost: that is one pause, not the fifth.
+        One lost connection causes one pause, however many requests were unanswered on it.
         """
         if self._lost is not connection:
             self._lost = connection

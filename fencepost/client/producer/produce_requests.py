@@ -1,4 +1,4 @@
-"""Produce: the request that holds some batches, and what its answer says of each."""
+"""The Produce request for some batches, and its response for each partition."""
 
 from collections.abc import Iterable, Mapping
 
@@ -14,7 +14,7 @@ from fencepost.protocol.topics import TopicPartition
 
 ACKS_ALL = -1
 BY_TOPIC_ID = 13
-"""From this version on topics are told by id only (KIP-516)."""
+"""From this version on the request names topics by id only (KIP-516)."""
 
 
 def produce_request(
@@ -24,7 +24,7 @@ def produce_request(
     transactional_id: str | None,
     timeout_ms: int,
 ) -> ProduceRequest | None:
-    """The request, or None where it has to name a topic by its id and that is not known."""
+    """The request, or None if it needs the id of a topic and that is unknown."""
     entries: dict[str, TopicProduceData] = {}
     for (name, partition), data in batches:
         entry = entries.get(name)
@@ -40,10 +40,10 @@ def produce_request(
     )
 
 
-def told_of(request: ProduceRequest, answer: ProduceResponse) -> dict[TopicPartition, PartitionProduceResponse]:
-    """What an answer says of each partition.
+def by_partition(request: ProduceRequest, answer: ProduceResponse) -> dict[TopicPartition, PartitionProduceResponse]:
+    """The response of each partition.
 
-    Ids mean what they meant when the request was made: its topic may have been forgotten since, or made anew.
+    Topic ids are those of the request: the client may have forgotten the topic since, or it was created again.
     """
     names = {entry.topic_id: entry.name for entry in request.topic_data}
     return {

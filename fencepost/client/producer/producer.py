@@ -1,4 +1,4 @@
-"""The idempotent producer: every record once and in order per partition, with nothing for the program to poll."""
+"""The idempotent producer: every record once and in order per partition, without polling."""
 
 from collections.abc import Iterable
 from types import TracebackType
@@ -25,7 +25,7 @@ NO_LIMIT = 1 << 15
 
 
 class OwnIdentity:
-    """Producer id and epoch of a producer without transactions; it may raise its epoch by itself (row P7, KIP-360)."""
+    """Producer id and epoch of a producer without transactions; it may raise its own epoch (row P7, KIP-360)."""
 
     transactional_id: str | None = None
     highest_produce_version = NO_LIMIT
@@ -38,7 +38,7 @@ class OwnIdentity:
         self.sender: Sender | None = None
 
     def acquire(self) -> None:
-        """Ask any broker for a fresh producer id, once at a time (row P1)."""
+        """Request a new producer id from any broker, one request at a time (row P1)."""
         if not self._asking:
             self._asking = True
             self._background.start_soon(self._ask)
@@ -67,7 +67,7 @@ class OwnIdentity:
         return answer.producer_id, answer.producer_epoch
 
     def bump(self) -> bool:
-        """The next epoch; at the end of the epochs the id is given up and another is asked for (row P12)."""
+        """Move to the next epoch; after the highest epoch the producer requests another id (row P12)."""
         assert self.current is not None
         self.current = bumped(self.current)
         return True
@@ -76,8 +76,8 @@ class OwnIdentity:
 class Producer(Generic[K, V]):
     """An idempotent producer; open it with `async with kafka.producer(...)`.
 
-    Leaving the block waits until everything handed in is acknowledged, and raises what nobody was told (see `flush`).
-    If the block ends with an exception or a cancellation, what has not been sent yet fails and is not sent.
+    The end of the block waits until all records are acknowledged, and raises errors that were not read (see `flush`).
+    If the block ends with an exception or a cancellation, records that were not sent yet fail and are not sent.
     """
 
     def __init__(self, cluster: Cluster, background: Background, config: ProducerConfig, purpose: str) -> None:
@@ -94,7 +94,7 @@ class Producer(Generic[K, V]):
         return f"<Producer for {self._cluster.config.servers}>"
 
     async def __aenter__(self) -> "Producer[K, V]":
-        await anyio.lowlevel.checkpoint()  # first: whoever is cancelled here has begun nothing
+        await anyio.lowlevel.checkpoint()  # first: a cancellation here has nothing to undo
         identity = OwnIdentity(self._cluster, self._background)
         accumulator = self._appender.accumulator
         identity.sender = Sender(self._cluster, accumulator, identity, self._config, self._purpose)
@@ -123,14 +123,14 @@ class Producer(Generic[K, V]):
         headers: Headers = (),
         timestamp_ms: int | None = None,
     ) -> RecordMetadata:
-        """Send one record and wait until every replica that must have it has it.
+        """Send one record and wait until all in-sync replicas have it.
 
-        Raises DeliveryError when `delivery_timeout` ends first (its `may_be_written` tells whether the record can be
-        in the log), RetriableError when there was no topic or no room for `max_block`, other KafkaErrors at once.
+        Raises DeliveryError when `delivery_timeout` ends first (its `may_be_written` says whether the record may be in
+        the log), RetriableError when there was no topic or no room for `max_block`, other KafkaErrors at once.
 
-        A cancelled `send` was either cancelled while it waited for the topic or for room, and the record is nowhere; or
-        while it waited for the acknowledgement, and the record is still delivered once, or fails at its own deadline.
-        `submit` tells the two apart: once it has returned, the record is on its way.
+        A `send` that is cancelled while it waits for the topic or for room does not send the record. One that is
+        cancelled later, while it waits for the acknowledgement, still delivers it once or fails at its deadline.
+        `submit` separates the two: once it has returned, the record will be sent.
         """
         batch = await self._appender.enqueue(topic, value, key, partition, headers, timestamp_ms, self._linger_s)
         index = len(batch.records) - 1
@@ -147,11 +147,11 @@ class Producer(Generic[K, V]):
         headers: Headers = (),
         timestamp_ms: int | None = None,
     ) -> Delivery:
-        """Hand in one record, waiting only for its topic and for room; the result is for whoever wants to wait later.
+        """Put one record into the buffer, waiting only for its topic and for room; returns a Delivery to wait for.
 
-        If this is cancelled or raises, the record is not in the buffer and will not be sent. Once it has returned, the
-        record is on its way whatever is cancelled. What fails and is not asked for is raised by the next `flush`, or
-        at the end of the producer's block.
+        If this is cancelled or raises, the record is not in the buffer and will not be sent. Once it has returned, no
+        cancellation stops the record. An error whose Delivery was not read is raised by the next `flush`, or at the
+        end of the producer's block.
         """
         batch = await self._appender.enqueue(topic, value, key, partition, headers, timestamp_ms, self._linger_s)
         return Delivery(batch, len(batch.records) - 1, self._unattended)
@@ -166,7 +166,7 @@ class Producer(Generic[K, V]):
         headers: Headers = (),
         timestamp_ms: int | None = None,
     ) -> Delivery:
-        """`submit` without waiting at all: raises WouldBlockError where that would wait, and the record is not in."""
+        """`submit` without waiting: raises WouldBlockError, without the record in the buffer, where that would wait."""
         batch = self._appender.put_nowait(topic, value, key, partition, headers, timestamp_ms, self._linger_s)
         return Delivery(batch, len(batch.records) - 1, self._unattended)
 
@@ -182,9 +182,9 @@ class Producer(Generic[K, V]):
         return ProducerBatch(self._appender)
 
     async def flush(self) -> None:
-        """Send what lingers, and return when everything handed in so far is acknowledged or has failed.
+        """Send lingering records, and return when all records so far are acknowledged or have failed.
 
-        What `submit` and `send_nowait` handed in and nobody waited for raises here, as an ExceptionGroup of
+        Failed records of `submit` and `send_nowait` whose Delivery was not read raise here, as an ExceptionGroup of
         KafkaErrors, one for each failed batch.
         """
         await self._appender.flush()
@@ -197,8 +197,8 @@ class Producer(Generic[K, V]):
 class ProducerBatch(Generic[K, V]):
     """Many records: `send` waits only for buffer space; the end of the block waits for all acknowledgements.
 
-    What failed is raised there as one ExceptionGroup of KafkaErrors (at most 100 of them), one per failed batch.
-    If the block ends with an exception nothing is waited for, and nothing is taken back.
+    Failures are raised there as one ExceptionGroup of KafkaErrors (at most 100 of them), one per failed batch.
+    If the block ends with an exception it does not wait, and the records are still sent.
     """
 
     def __init__(self, appender: Appender) -> None:
@@ -233,7 +233,7 @@ class ProducerBatch(Generic[K, V]):
         headers: Headers = (),
         timestamp_ms: int | None = None,
     ) -> None:
-        """Hand in one record; waits only while the buffer is full."""
+        """Send one record; waits only while the buffer is full."""
         batch = await self._appender.enqueue(topic, value, key, partition, headers, timestamp_ms, self._linger_s)
         if batch is not self._last:
             self._last = batch
@@ -249,12 +249,12 @@ class ProducerBatch(Generic[K, V]):
         headers: Headers = (),
         timestamp_ms: int | None = None,
     ) -> None:
-        """Hand in one record, or raise WouldBlockError where `send` would wait."""
+        """Send one record, or raise WouldBlockError where `send` would wait."""
         batch = self._appender.put_nowait(topic, value, key, partition, headers, timestamp_ms, self._linger_s)
         self._tracker.follow(batch)
 
     async def send_many(
         self, topic: str, records: Iterable[tuple[K | None, V | None]], *, partition: int | None = None
     ) -> None:
-        """Hand in (key, value) pairs of one topic; waits only while the buffer is full."""
+        """Send (key, value) pairs of one topic; waits only while the buffer is full."""
         await self._appender.enqueue_many(topic, records, partition, self._linger_s, self._tracker.follow)

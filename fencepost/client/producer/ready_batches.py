@@ -1,13 +1,13 @@
-"""Record batches that a program has made itself, checked before a producer puts its name on them."""
+"""Record batches that a program has built itself, checked before a producer adds its identity."""
 
 from fencepost.protocol.batch_header import Buffer, CorruptBatch, check_crc, iter_headers
 
 
 def whole_batches(batches: Buffer) -> list[tuple[bytearray, int]]:
-    """Each batch in a buffer, copied, and how many records it has.
+    """A copy of each batch in a buffer, with its number of records.
 
-    Raises CorruptBatch for what cannot be read, wrong CRCs and bytes that are left over; ValueError for control
-    batches and batches with holes in their offsets, which a sequence cannot count.
+    Raises CorruptBatch for unreadable batches, wrong CRCs and extra bytes; ValueError for control
+    batches and batches with gaps in their offsets, which sequences cannot number.
     """
     found: list[tuple[bytearray, int]] = []
     end = 0

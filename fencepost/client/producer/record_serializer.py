@@ -1,4 +1,4 @@
-"""A record as it is sent, out of what a program hands in."""
+"""Builds a record from a program's arguments."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import index
@@ -11,7 +11,7 @@ from fencepost.client.producer.accumulator import NewRecord
 _LAST_MS = 2**63 - 1
 NO_HEADERS: tuple[tuple[str, bytes | None], ...] = ()
 Headers = Sequence[tuple[str, bytes | None]] | Mapping[str, bytes | None]
-"""Pairs of name and value, or a mapping where no name comes twice."""
+"""Pairs of name and value, or a mapping if each name is used once."""
 
 
 class RecordSerializer:
@@ -22,13 +22,13 @@ class RecordSerializer:
         self._value = config.value_serializer
         self._lookups = Lookups(self._key, self._value)
         self.looks_up = bool(self._lookups)
-        """Whether `look_up` has to come before `record`."""
+        """Whether `look_up` must be called before `record`."""
         self._wall_clock = wall_clock
         self.is_plain = self._key is None and self._value is None
         """Whether keys and values are bytes already."""
 
     async def look_up(self, topic: str, pairs: Iterable[tuple[Any, Any]], headers: Headers) -> None:
-        """Have the serializers look up what `record` needs for (key, value) pairs, in another thread.
+        """Let the serializers look up what `record` needs for (key, value) pairs, in another thread.
 
         Raises TypeError for a wrong header.
         """
@@ -36,7 +36,7 @@ class RecordSerializer:
         await self._lookups.look_up((topic, checked, key, value) for key, value in pairs)
 
     def would_wait(self, topic: str, value: Any, key: Any, headers: Headers) -> bool:
-        """Whether `look_up` has to wait first."""
+        """Whether `look_up` must wait first."""
         return self.looks_up and bool(self._lookups.missing([(topic, _checked_headers(headers), key, value)]))
 
     def record(self, topic: str, value: Any, key: Any, headers: Headers, timestamp_ms: int | None) -> NewRecord:
@@ -63,7 +63,7 @@ class RecordSerializer:
 
 
 def headers_size(headers: Iterable[tuple[str, bytes | None]]) -> int:
-    """About how many bytes headers take."""
+    """The approximate size of headers in bytes."""
     return sum(10 + 3 * len(name) + len(content or b"") for name, content in headers)
 
 
@@ -74,7 +74,7 @@ def _checked_headers(headers: Headers) -> tuple[tuple[str, bytes | None], ...]:
         if not isinstance(name, str):
             raise TypeError(f"a header's name must be str, not {type(name).__name__}")
         if not name.isascii():
-            name.encode()  # UnicodeEncodeError, a ValueError: here, and not later in the task that sends
+            name.encode()  # raises UnicodeEncodeError, a ValueError, here and not in the sender
         found.append((name, None if content is None else _bytes_of(content, f"header {name!r}")))
     return tuple(found)
 

@@ -1,4 +1,4 @@
-"""Where the records of one topic go, as long as the topic stays as it is."""
+"""The partition queues of one topic, as long as its metadata does not change."""
 
 from collections.abc import Callable, Iterable
 
@@ -9,7 +9,7 @@ from fencepost.protocol.topics import TopicPartition
 
 
 class Route:
-    """One topic of one producer. `slow_brokers` tells which brokers have not taken anything for too long."""
+    """One topic of one producer. `slow_brokers` returns the brokers that have accepted nothing for too long."""
 
     __slots__ = ("_accumulator", "_current", "_hashes", "_queues", "_slow_brokers", "count", "info", "sticky")
 
@@ -36,11 +36,11 @@ class Route:
         return queue
 
     def by_key(self, key: bytes) -> Queue:
-        """The queue that a key's hash leads to."""
+        """The queue of the partition for a key's hash."""
         return self.queue(self._hashes.partition(key))
 
     def keyless(self) -> Queue:
-        """The queue that records without a key go to at the moment."""
+        """The present queue for records without a key."""
         queue = self._current
         if queue is None or self.sticky.due:
             sticky = self.sticky
@@ -52,7 +52,7 @@ class Route:
         return queue
 
     def went_keyless(self, size_bytes: int) -> None:
-        """A record of so many bytes was put where `keyless` said; the next may go elsewhere."""
+        """A record of `size_bytes` went into the queue of `keyless`; the next may go to another."""
         if self.sticky.produced(size_bytes):
             self.sticky.settle(self._load, self._all_full())
             self._current = None

@@ -1,6 +1,6 @@
-"""Sending a producer's batches: which go to which broker now, and what answers and lost connections make of them.
+"""Sends a producer's batches: which go to which broker now, and what follows from responses and lost connections.
 
-Numbers and their recovery (rows P2 to P7) are decided in `core.sequences`.
+`core.sequences` decides the sequences and their recovery (rows P2 to P7).
 """
 
 import math
@@ -19,8 +19,8 @@ from fencepost.client.network.pending import Pending
 from fencepost.client.network.retry import Backoff
 from fencepost.client.producer.accumulator import Accumulator, Batch, Queue
 from fencepost.client.producer.lane import Identity, Lane, level_of
-from fencepost.client.producer.produce_requests import produce_request, told_of
-from fencepost.client.producer.undelivered import refusal, state_lost, too_late, unanswered
+from fencepost.client.producer.produce_requests import by_partition, produce_request
+from fencepost.client.producer.undelivered import rejection, state_lost, too_late, unanswered
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.batch_header import CorruptBatch
 from fencepost.protocol.compression import Compression
@@ -29,11 +29,11 @@ from fencepost.protocol.errors import ErrorCode
 ZSTD_PRODUCE_VERSION = 7
 _IDLE_CHECK_S = 1.0
 Pauses = dict[Backoff, float]
-"""Until when the partitions of one answer wait."""
+"""Until when the partitions of one response wait."""
 
 
 class Sender:
-    """The one task of a producer that decides what is sent; answers are handled as they come."""
+    """The one task of a producer that sends; it handles responses as they arrive."""
 
     def __init__(
         self, cluster: Cluster, accumulator: Accumulator, identity: Identity, config: ProducerConfig, purpose: str
@@ -60,11 +60,11 @@ class Sender:
         accumulator.changed = self.wake
 
     def wake(self) -> None:
-        """Look again: something may have become sendable."""
+        """Check again: a batch may be ready to be sent."""
         self._wake.set()
 
     def fail(self, error: KafkaError) -> None:
-        """Nothing can be sent any more: fail everything that waits and everything that will come."""
+        """Nothing can be sent any more: fail all waiting batches and all that follow."""
         if self.fatal is None:
             self.fatal = error
         self._accumulator.drop(error, resend_too=True)
@@ -72,7 +72,7 @@ class Sender:
         self.wake()
 
     def slow_brokers(self) -> set[int]:
-        """Brokers that have not taken what is ready for them for `partitioner_availability_timeout` (KIP-794)."""
+        """Brokers that have accepted no ready batch for `partitioner_availability_timeout` (KIP-794)."""
         limit_s = self._config.partitioner_availability_timeout_ms / 1000
         if not limit_s:
             return set()
@@ -81,7 +81,7 @@ class Sender:
         return {node for node, lane in self._lanes.items() if lane.stuck_since < latest and node in wanted}
 
     async def run(self) -> None:
-        """Send until cancelled. Exceptions that are nobody's answer leave this task."""
+        """Send until cancelled. An unforeseen exception leaves this task."""
         try:
             async with anyio.create_task_group() as nursery:
                 while True:
@@ -94,10 +94,10 @@ class Sender:
             self._accumulator.end(unanswered)
             self.fail(KafkaError("the client was closed"))
 
-    # -- deciding
+    # -- rounds
 
     def _round(self, nursery: TaskGroup, now: float) -> float:
-        """Send all that may be sent now; the time at which to look again."""
+        """Send all that may be sent now; returns the time of the next check."""
         if not self._accumulator.active:
             return math.inf
         if self.fatal is not None:
@@ -118,7 +118,7 @@ class Sender:
         return wakes_at
 
     def _expire(self, now: float) -> float:
-        """Fail batches whose delivery deadline has passed; when the next one passes."""
+        """Fail batches whose delivery deadline has passed; returns the next deadline."""
         first = math.inf
         for queue in list(self._accumulator.active.values()):
             for batch in list(queue.unresolved()):
@@ -148,7 +148,7 @@ class Sender:
     def _sendable(
         self, nursery: TaskGroup, producer: tuple[int, int], now: float
     ) -> tuple[dict[int, list[Queue]], float]:
-        """The partitions that have something to send, by leader; and when the others may have."""
+        """The partitions with ready batches, by leader; and when others may have some."""
         by_node: dict[int, list[Queue]] = {}
         wakes_at = math.inf
         for queue in list(self._accumulator.active.values()):
@@ -156,7 +156,7 @@ class Sender:
                 self._settle_identity(queue, producer)
                 producer = self._identity.current or producer
             elif self._identity.transactional_id is not None and queue.producer != producer:
-                continue  # what is unanswered is of a transaction that is over: nothing may follow under its epoch
+                continue  # unanswered batches belong to a finished transaction: none may follow under its epoch
             due = queue.wakes_at(now)
             if due > now:
                 wakes_at = min(wakes_at, due)
@@ -172,7 +172,7 @@ class Sender:
         return by_node, wakes_at
 
     def _settle_identity(self, queue: Queue, producer: tuple[int, int]) -> None:
-        """With nothing in flight a partition may take up a new epoch, or need one because its sequence broke."""
+        """With nothing in flight a partition may adopt a new epoch, or need one because of a gap in its sequences."""
         lost: list[Batch] = []
         if queue.producer != producer and (queue.restart or not queue.resend):
             lost = queue.adopt(producer)
@@ -186,7 +186,7 @@ class Sender:
             self._accumulator.finish(batch, state_lost(queue.partition, batch.trouble))
 
     def _fill(self, nursery: TaskGroup, lane: Lane, queues: list[Queue], now: float) -> float:
-        """Post requests to one broker while there is room; when to look again."""
+        """Post requests to one broker while there is room; returns the time of the next check."""
         lane.stuck_since = min(lane.stuck_since, now)
         if lane.connection is None or lane.connection.closed:
             if lane.retry_at > now:
@@ -196,7 +196,7 @@ class Sender:
                 nursery.start_soon(self._connect, lane)
             return math.inf
         if lane.connection.quiet_until > now:
-            return lane.connection.quiet_until  # the broker has asked for it (KIP-219)
+            return lane.connection.quiet_until  # the broker throttles this client (KIP-219)
         self._turn += 1
         queues = queues[self._turn % len(queues) :] + queues[: self._turn % len(queues)]
         while lane.in_flight < self._config.max_in_flight_requests_per_connection:
@@ -208,7 +208,7 @@ class Sender:
         return min((queue.wakes_at(now) for queue in queues if queue.wakes_at(now) > now), default=math.inf)
 
     def _take(self, queues: list[Queue], now: float) -> list[Batch]:
-        """One batch of each partition that may send, within `max_request_size`; one alone may be larger."""
+        """One batch of each partition that may send, within `max_request_size`; a single batch may be larger."""
         batches: list[Batch] = []
         left = self._config.max_request_size
         for queue in queues:
@@ -251,7 +251,7 @@ class Sender:
             await self._cluster.refresh(topics)
             self._backoff.reset()
         except RetriableError as error:
-            self._trouble = error  # nobody answers now: the batches' own deadline decides how long to go on
+            self._trouble = error  # no broker answers now: each batch's deadline limits the retries
         except KafkaError as error:
             self.fail(error)
         finally:
@@ -312,7 +312,7 @@ class Sender:
         return produce_request(version, encoded, self._cluster.topics, transactional_id, timeout_ms)
 
     def _back(self, batches: list[Batch], error: KafkaError, until: float, *, sent: bool) -> None:
-        """No answer says what became of these; they go out again after a pause."""
+        """These batches got no response; they are resent after a pause."""
         for batch in batches:
             batch.trouble = error
             batch.queue.backoff_until = until
@@ -344,35 +344,35 @@ class Sender:
             self.wake()
 
     def _read_answer(self, nursery: TaskGroup, lane: Lane, request: Any, answer: Any, batches: list[Batch]) -> None:
-        said = told_of(request, answer)
+        responses = by_partition(request, answer)
         pauses: Pauses = {}
         stale = False
         for batch in batches:
             partition = batch.queue.partition
-            told = said.get(partition)
-            code = ErrorCode.UNKNOWN_SERVER_ERROR if told is None else code_of(told.error_code)
-            misplaced = self._judge(lane, batch, code, told, pauses)
-            leader = getattr(told, "current_leader", None) if misplaced else None
+            response = responses.get(partition)
+            code = ErrorCode.UNKNOWN_SERVER_ERROR if response is None else code_of(response.error_code)
+            misplaced = self._handle(lane, batch, code, response, pauses)
+            leader = getattr(response, "current_leader", None) if misplaced else None
             if leader is not None and leader.leader_id >= 0:
                 where = leader.leader_id, leader.leader_epoch, answer.node_endpoints or ()
                 if self._cluster.leader_hint(partition, *where):
-                    batch.queue.backoff_until = 0.0  # the answer says where to go instead (KIP-951)
+                    batch.queue.backoff_until = 0.0  # the response names the new leader (KIP-951)
                     misplaced = False
             stale |= misplaced
         if stale:
             self._ask_for_metadata(nursery, anyio.current_time())
 
-    def _judge(self, lane: Lane, batch: Batch, code: ErrorCode, told: Any, pauses: Pauses) -> bool:
-        """Act on what a broker says of a batch; True when fresh metadata is needed before it is sent again.
+    def _handle(self, lane: Lane, batch: Batch, code: ErrorCode, response: Any, pauses: Pauses) -> bool:
+        """Handle a batch's response; True if it needs fresh metadata before it is resent.
 
-        `pauses` are those of this answer: however many partitions it refuses, that is one refusal.
+        `pauses` are those of this response: it counts as one failure, however many partitions it rejects.
         """
         in_transaction = self._identity.transactional_id is not None
-        error = refusal(batch.queue.partition, lane.node, code, told, in_transaction=in_transaction)
+        error = rejection(batch.queue.partition, lane.node, code, response, in_transaction=in_transaction)
         match batch.queue.answered(batch, code, in_transaction):
             case Verdict.ACCEPTED:
-                batch.base_offset = told.base_offset
-                batch.append_time_ms = told.log_append_time_ms
+                batch.base_offset = response.base_offset
+                batch.append_time_ms = response.log_append_time_ms
                 self._backoff.reset()
                 self._concurrent_backoff.reset()
                 self._accumulator.finish(batch)
@@ -382,7 +382,7 @@ class Sender:
                 self._accumulator.counters.splits += 1
                 try:
                     batch.queue.replace(batch, batch.split())
-                except CorruptBatch as wrong:  # it was handed in ready-made, and nobody had looked into it yet
+                except CorruptBatch as wrong:  # the program has built it, and its records were not decoded before
                     unfit = KafkaError(f"a batch is too large and cannot be split: {wrong}", code=code, api="Produce")
                     self._accumulator.finish(batch, unfit, release=batch.queue.give_up(batch))
             case Verdict.AGAIN:

@@ -10,7 +10,7 @@ from fencepost.protocol.topics import TopicPartition
 
 
 def too_late(seconds: float, last: KafkaError | None, *, may_be_written: bool) -> KafkaError:
-    """`delivery_timeout` has passed; `last` is what went wrong the last time."""
+    """`delivery_timeout` has passed; `last` is the last error."""
     why = f"gave up on sending a batch after {seconds:g} s"
     error = DeliveryError(
         f"{why}; last: {last.args[0]}" if last is not None else why,
@@ -24,7 +24,7 @@ def too_late(seconds: float, last: KafkaError | None, *, may_be_written: bool) -
 
 
 def state_lost(partition: TopicPartition, last: KafkaError | None) -> KafkaError:
-    """The broker has forgotten this producer while nobody knew whether the batch was written."""
+    """The broker has lost this producer's state, and it is unknown whether the batch was written."""
     return DeliveryError(
         f"the leader of {partition} has lost this producer's state: a batch may or may not have been written",
         may_be_written=True,
@@ -41,9 +41,11 @@ def unanswered(partition: TopicPartition) -> KafkaError:
     )
 
 
-def refusal(partition: TopicPartition, node: int, code: ErrorCode, told: Any, *, in_transaction: bool) -> KafkaError:
-    """What a broker's answer means, with the records that it found fault with as notes (row L15)."""
-    words = None if told is None else told.error_message or None
+def rejection(
+    partition: TopicPartition, node: int, code: ErrorCode, response: Any, *, in_transaction: bool
+) -> KafkaError:
+    """The error for a partition's response, with the records that the broker rejects as notes (row L15)."""
+    words = None if response is None else response.error_message or None
     message = words or f"the leader of {partition} rejected a batch"
     error: KafkaError
     if in_transaction and TABLE["Produce"][code] is not Meaning.DONE:
@@ -51,6 +53,6 @@ def refusal(partition: TopicPartition, node: int, code: ErrorCode, told: Any, *,
     else:
         error = error_for(code, message, api="Produce", node=node)
     error.broker_message = words
-    for entry in (told.record_errors if told is not None else [])[:10]:
+    for entry in (response.record_errors if response is not None else [])[:10]:
         error.add_note(f"record {entry.batch_index} of the batch: {entry.batch_index_error_message or 'invalid'}")
     return error
