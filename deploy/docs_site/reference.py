@@ -1,8 +1,6 @@
 """The parts of the reference that are written from the code: commands, settings, client options, APIs."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import MISSING, fields
-from enum import Enum
 
 import click
 
@@ -12,9 +10,9 @@ from fencepost.broker.config.group_settings import GROUP_SETTINGS
 from fencepost.broker.config.topic_settings import TOPIC_SETTINGS
 from fencepost.broker.config.without_effect import NO_EFFECT, WITHOUT_EFFECT
 from fencepost.cli.main import cli
-from fencepost.client.config import ROLES, ProducerConfig, TransactionalProducerConfig
+from fencepost.client.config import ProducerConfig, TransactionalProducerConfig
 from fencepost.client.config_names import keyword_of
-from fencepost.client.core.reset import ResetPolicy
+from fencepost.client.config_parsing import NEEDED, ROLES, defaults_of, meanings_of, names_of
 from fencepost.protocol.registry import API_BY_KEY, Api
 
 HELP_WIDTH = 90
@@ -95,28 +93,17 @@ def _roles() -> Mapping[type, str]:
 
 
 def _options(kind: type) -> str:
+    defaults, meanings = defaults_of(kind), meanings_of(kind)
     rows = []
-    for entry in fields(kind):
-        needed = entry.default is MISSING
-        default = "needed" if needed else "none" if entry.default is None else _shown(entry.name, entry.default)
-        only = " (transactional)" if kind is TransactionalProducerConfig and entry.name not in _PRODUCER else ""
-        rows.append(f"| `{keyword_of(entry.name)}`{only} | {default} | `{entry.name.replace('_', '.')}` |")
-    return "\n".join(["| option | default | name in properties |", "|---|---|---|", *rows])
+    for name in names_of(kind):
+        keyword = keyword_of(name)
+        only = " (transactional)" if kind is TransactionalProducerConfig and name not in _PRODUCER else ""
+        default = defaults[keyword] if defaults[keyword] == NEEDED else f"`{defaults[keyword]}`"
+        rows.append(f"| `{keyword}`{only} | {_cell(meanings[keyword])} | {default} | `{name.replace('_', '.')}` |")
+    return "\n".join(["| option | meaning | default | name in properties |", "|---|---|---|---|", *rows])
 
 
-_PRODUCER = {entry.name for entry in fields(ProducerConfig)}
-
-
-def _shown(name: str, default: object) -> str:
-    if name.endswith("_ms") and isinstance(default, int):
-        return f"{default / 1000:g} s"
-    if isinstance(default, Enum):
-        return f"`{default.name.lower()}`"
-    if isinstance(default, str):
-        return f"`{default}`" if default else "empty"
-    if isinstance(default, tuple) and not isinstance(default, ResetPolicy):
-        return f"`{', '.join(default)}`"
-    return f"`{default}`"
+_PRODUCER = names_of(ProducerConfig)
 
 
 def apis() -> str:

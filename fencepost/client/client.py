@@ -12,14 +12,8 @@ import anyio
 from anyio.abc import TaskGroup
 
 from fencepost.client.background import Background
-from fencepost.client.config import (
-    ClientConfig,
-    ConsumerConfig,
-    ProducerConfig,
-    TransactionalProducerConfig,
-    from_dotted,
-    parse,
-)
+from fencepost.client.config import ClientConfig, ConsumerConfig, ProducerConfig, TransactionalProducerConfig
+from fencepost.client.config_parsing import from_dotted, parse
 from fencepost.client.errors import FatalError
 from fencepost.client.key_value import K, V
 from fencepost.client.keywords import ClientOptions, ConsumerOptions, ProducerOptions, TransactionalProducerOptions

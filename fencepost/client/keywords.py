@@ -1,7 +1,7 @@
 """The options as keyword arguments: what an editor completes and a type checker checks.
 
 They are the fields of the configurations in `config`, under the names that `keyword_of` gives them. Times are seconds,
-as a number or a `datetime.timedelta`; sizes are bytes. docs/client.md#options says what each option means.
+as a number or a `datetime.timedelta`; sizes are bytes. `config` says what each option means.
 """
 
 import ssl
@@ -9,13 +9,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from datetime import timedelta
 from typing import Any, Literal, TypedDict, get_type_hints
 
-from fencepost.client.config import (
-    ClientConfig,
-    ConsumerConfig,
-    ProducerConfig,
-    TransactionalProducerConfig,
-    defaults_of,
-)
+from fencepost.client.config import ClientConfig, ConsumerConfig, ProducerConfig, TransactionalProducerConfig
+from fencepost.client.config_parsing import defaults_of, meanings_of
 from fencepost.client.core.partitioner import PartitionFunction
 from fencepost.client.network.security import TokenProvider
 from fencepost.protocol.compression import Compression
@@ -138,15 +133,17 @@ class BlockingConsumerOptions(_ReadingOptions, total=False):
     on_lost: BlockingRebalanceCallback | None
 
 
-def _list_defaults(options: type, config: type) -> None:
-    """Let `help` list the keywords with their defaults: of a TypedDict it shows its docstring, and little else."""
-    defaults = defaults_of(config)
-    lines = "\n".join(f"    {name} (default {defaults[name]})" for name in get_type_hints(options))
+def _list_options(options: type, config: type) -> None:
+    """Let `help` list the keywords with their meanings: of a TypedDict it shows its docstring, and little else."""
+    defaults, meanings = defaults_of(config), meanings_of(config)
+    lines = "\n".join(
+        f"    {name} (default {defaults[name]})\n        {meanings[name]}" for name in get_type_hints(options)
+    )
     options.__doc__ = f"{options.__doc__}\n\nTimes are seconds, or a timedelta; sizes are bytes.\n\n{lines}\n"
 
 
-_list_defaults(ClientOptions, ClientConfig)
-_list_defaults(ProducerOptions, ProducerConfig)
-_list_defaults(TransactionalProducerOptions, TransactionalProducerConfig)
-_list_defaults(ConsumerOptions, ConsumerConfig)
-_list_defaults(BlockingConsumerOptions, ConsumerConfig)
+_list_options(ClientOptions, ClientConfig)
+_list_options(ProducerOptions, ProducerConfig)
+_list_options(TransactionalProducerOptions, TransactionalProducerConfig)
+_list_options(ConsumerOptions, ConsumerConfig)
+_list_options(BlockingConsumerOptions, ConsumerConfig)

@@ -20,12 +20,15 @@ class Secret(str):
         return "'***'"
 
 
-def option(default: Any, convert: Convert, *, secret: bool = False) -> Any:
-    """A dataclass field with the function that reads its value; a `secret` one is never repeated in an error."""
-    return field(default=default, metadata={"convert": convert, "secret": secret}, repr=not secret)
+def option(default: Any, convert: Convert, doc: str, *, secret: bool = False) -> Any:
+    """A dataclass field with the function that reads its value, and what it means in one line.
+
+    A `secret` value is never repeated in an error.
+    """
+    return field(default=default, metadata={"convert": convert, "secret": secret, "doc": doc}, repr=not secret)
 
 
-def duration(default_ms: int, low_ms: int) -> Any:
+def duration(default_ms: int, low_ms: int, doc: str) -> Any:
     """A dataclass field in milliseconds, as in Kafka's files; as a keyword it is given in seconds or as a timedelta."""
     read_ms = integer(low_ms)
     lowest, highest = low_ms / 1000, (2**31 - 1) / 1000
@@ -37,7 +40,7 @@ def duration(default_ms: int, low_ms: int) -> Any:
             raise ValueError(f"must be seconds, or a timedelta, from {lowest:g} to {highest:.0f} s") from None
         return found
 
-    return field(default=default_ms, metadata={"convert": read_ms, "from_keyword": from_keyword})
+    return field(default=default_ms, metadata={"convert": read_ms, "from_keyword": from_keyword, "doc": doc})
 
 
 def milliseconds(value: Any) -> int:

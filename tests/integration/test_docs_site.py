@@ -10,6 +10,8 @@ from deploy.docs_site.build import BuildError, build
 from deploy.docs_site.navigation import navigation, pages_in
 from fencepost.broker.config.broker_config import SETTINGS
 from fencepost.cli.main import COMMANDS
+from fencepost.client.config import ConsumerConfig
+from fencepost.client.config_parsing import meanings_of
 from fencepost.client.keywords import ClientOptions, ConsumerOptions, TransactionalProducerOptions
 from fencepost.protocol.registry import API_BY_NAME
 from tests.architecture.project_files import ROOT
@@ -48,6 +50,7 @@ def test_the_reference_has_what_the_code_has(site: Path) -> None:
     options = page(site, "reference/client-options")
     for kind in (ClientOptions, TransactionalProducerOptions, ConsumerOptions):
         assert [name for name in kind.__annotations__ if f"<code>{name}</code>" not in options] == []
+    assert meanings_of(ConsumerConfig)["max_poll_interval"] in options
 
 
 def test_every_drawing_is_drawn(site: Path) -> None:

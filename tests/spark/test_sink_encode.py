@@ -12,7 +12,8 @@ pytest.importorskip("pyspark")
 
 import pyarrow as pa
 
-from fencepost.client.config import ProducerConfig, parse
+from fencepost.client.config import ProducerConfig
+from fencepost.client.config_parsing import parse
 from fencepost.client.core.partitioner import murmur2, partition_for_key
 from fencepost.protocol.batch_header import check_crc, read_header
 from fencepost.protocol.records import Record, decode_records

@@ -37,23 +37,41 @@ def _context(value: Any) -> ssl.SSLContext:
 class SecurityConfig:
     """The client's identity, and the brokers it trusts. Files and strings are PEM; passwords are never shown."""
 
-    security_protocol: str = option(PLAINTEXT, choice(PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL))
-    ssl_cafile: str | None = option(None, text)
-    ssl_ca_pem: str | None = option(None, text)
-    ssl_certfile: str | None = option(None, text)
-    ssl_keyfile: str | None = option(None, text)
-    ssl_certificate_pem: str | None = option(None, text)
-    ssl_key_pem: Secret | None = option(None, secret, secret=True)
-    ssl_key_password: Secret | None = option(None, secret, secret=True)
-    ssl_check_hostname: bool = option(True, boolean)
-    ssl_verify: bool = option(True, boolean)
-    ssl_ciphers: str | None = option(None, text)
-    ssl_enabled_protocols: tuple[str, ...] = option(tuple(_TLS_VERSIONS), _versions)
-    ssl_context: ssl.SSLContext | None = option(None, _context)
-    sasl_mechanism: str | None = option(None, choice(*MECHANISMS))
-    sasl_username: str | None = option(None, text)
-    sasl_password: Secret | None = option(None, secret, secret=True)
-    sasl_oauth_token_provider: TokenProvider | None = option(None, function)
+    security_protocol: str = option(
+        PLAINTEXT,
+        choice(PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL),
+        '"plaintext", "ssl", "sasl_plaintext" or "sasl_ssl", as the listener of the broker says.',
+    )
+    ssl_cafile: str | None = option(
+        None, text, "The file with the certificates (PEM) of trusted authorities. None: the system's."
+    )
+    ssl_ca_pem: str | None = option(None, text, "The certificates (PEM) of trusted authorities as a string.")
+    ssl_certfile: str | None = option(
+        None, text, "The file with the client's certificate (PEM), for brokers that want one."
+    )
+    ssl_keyfile: str | None = option(None, text, "The file with the private key (PEM) of the client's certificate.")
+    ssl_certificate_pem: str | None = option(None, text, "The client's certificate (PEM) as a string.")
+    ssl_key_pem: Secret | None = option(
+        None, secret, "The private key (PEM) of the client's certificate as a string.", secret=True
+    )
+    ssl_key_password: Secret | None = option(None, secret, "The password of an encrypted private key.", secret=True)
+    ssl_check_hostname: bool = option(True, boolean, "The broker's certificate must be for its host name.")
+    ssl_verify: bool = option(True, boolean, "The broker's certificate must be signed by a trusted authority.")
+    ssl_ciphers: str | None = option(
+        None, text, "OpenSSL's names of the allowed ciphers, for TLS 1.2. None: Python's choice."
+    )
+    ssl_enabled_protocols: tuple[str, ...] = option(tuple(_TLS_VERSIONS), _versions, "The allowed versions of TLS.")
+    ssl_context: ssl.SSLContext | None = option(
+        None, _context, "An `ssl.SSLContext` in place of all other `ssl_` options."
+    )
+    sasl_mechanism: str | None = option(
+        None, choice(*MECHANISMS), '"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512" or "OAUTHBEARER".'
+    )
+    sasl_username: str | None = option(None, text, "The user, for PLAIN and SCRAM.")
+    sasl_password: Secret | None = option(None, secret, "The user's password, for PLAIN and SCRAM.", secret=True)
+    sasl_oauth_token_provider: TokenProvider | None = option(
+        None, function, "A function that returns a token (str or OAuthToken), for OAUTHBEARER. It may be async."
+    )
 
     @property
     def tls(self) -> bool:

@@ -97,7 +97,7 @@ def security_of(given: Mapping[str, str]) -> SecurityConfig | None:
         len(security) == 1 and security.get("kafka.security.protocol", "").strip().upper() == "PLAINTEXT"
     ):
         return None
-    from fencepost.client.config import parse_kafka
+    from fencepost.client.config_parsing import parse_kafka
     from fencepost.client.network.security import SecurityConfig, translated
 
     dotted: dict[str, Any] = {name.removeprefix("kafka."): value.strip() for name, value in security.items()}

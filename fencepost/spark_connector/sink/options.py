@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
-from fencepost.client.config import ClientConfig, TransactionalProducerConfig, names_of, parse_kafka
+from fencepost.client.config import ClientConfig, TransactionalProducerConfig
+from fencepost.client.config_parsing import names_of, parse_kafka
 from fencepost.client.errors import ConfigError
 from fencepost.client.network.security import SecurityConfig
 from fencepost.spark_connector.network import security

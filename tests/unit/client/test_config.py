@@ -2,6 +2,7 @@
 
 import inspect
 import pydoc
+import re
 from collections.abc import Iterable
 from datetime import timedelta
 from typing import Literal, Unpack, get_origin, get_type_hints
@@ -10,19 +11,9 @@ import pytest
 
 import fencepost
 from fencepost import ConfigError, IsolationLevel, sync
-from fencepost.client.config import (
-    ROLES,
-    ClientConfig,
-    ConsumerConfig,
-    ProducerConfig,
-    TransactionalProducerConfig,
-    defaults_of,
-    from_dotted,
-    names_of,
-    parse,
-    parse_kafka,
-)
+from fencepost.client.config import ClientConfig, ConsumerConfig, ProducerConfig, TransactionalProducerConfig
 from fencepost.client.config_names import SYNONYMS, WITHOUT_MEANING, keyword_of
+from fencepost.client.config_parsing import ROLES, defaults_of, from_dotted, meanings_of, names_of, parse, parse_kafka
 from fencepost.client.keywords import (
     BlockingConsumerOptions,
     ClientOptions,
@@ -107,7 +98,21 @@ def test_help_lists_every_keyword_with_its_default(kind: type) -> None:
     assert all(f"    {name} (default {defaults_of(kind)[name]})" in text for name in get_type_hints(options))
 
 
+@pytest.mark.parametrize("role", ROLES, ids=lambda role: role.__name__)
+def test_every_option_has_a_meaning_of_one_line(role: type) -> None:
+    meanings = meanings_of(role)
+    assert list(meanings) == [keyword_of(name) for name in names_of(role)]
+    for name, meaning in meanings.items():
+        assert re.fullmatch(r"[A-Z\"].{15,115}\.", meaning), f"{name}: {meaning!r}"
+        assert all(len(sentence.split()) <= 25 for sentence in meaning.split(". ")), f"{name}: {meaning!r}"
+    if role in KEYWORD_TYPES:
+        text = pydoc.plain(pydoc.render_doc(KEYWORD_TYPES[role]))
+        assert [name for name in get_type_hints(KEYWORD_TYPES[role]) if meanings[name] not in text] == []
+
+
 def test_defaults_are_shown_with_their_unit() -> None:
+    assert defaults_of(ProducerConfig)["batch_size"] == "128 KiB"
+    assert defaults_of(ProducerConfig)["buffer_memory"] == "32 MiB"
     shown = defaults_of(ConsumerConfig)
     assert (shown["session_timeout"], shown["isolation"], shown["check_crcs"]) == ("45 s", "'read_committed'", "True")
     assert defaults_of(ClientConfig)["bootstrap_servers"] == "must be given"

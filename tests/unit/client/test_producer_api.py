@@ -9,7 +9,8 @@ import trio
 
 import fencepost
 from fencepost import ConfigError, DeliveryError, ErrorCode, KafkaError, RetriableError, WouldBlockError
-from fencepost.client.config import ProducerConfig, parse
+from fencepost.client.config import ProducerConfig
+from fencepost.client.config_parsing import parse
 from fencepost.client.producer.buffer import BufferMemory
 from fencepost.client.producer.lane import level_of
 from tests.kit.scripted_broker import HANG_UP, SILENCE, ScriptedBroker

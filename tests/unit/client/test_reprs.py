@@ -8,7 +8,8 @@ import trio
 
 import fencepost
 from fencepost import TopicPartition, sync
-from fencepost.client.config import ConsumerConfig, parse
+from fencepost.client.config import ConsumerConfig
+from fencepost.client.config_parsing import parse
 from fencepost.client.consumer.consumed import ConsumerBatch
 from fencepost.protocol.records import Record
 from tests.architecture.public_names import public_classes

@@ -7,7 +7,8 @@ import pytest
 
 import fencepost
 from fencepost import ConfigError
-from fencepost.client.config import ClientConfig, from_dotted, parse
+from fencepost.client.config import ClientConfig
+from fencepost.client.config_parsing import from_dotted, parse
 from tests.kit.certificates import Authority
 
 

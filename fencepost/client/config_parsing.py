@@ -1,0 +1,180 @@
+"""Checks options, and makes a configuration of them.
+
+A name that does not exist raises ConfigError, which names the nearest one.
+"""
+
+import difflib
+import logging
+from collections.abc import Collection, Mapping
+from dataclasses import MISSING, fields
+from enum import Enum
+from typing import Any, TypeVar
+
+from fencepost.client.config import ClientConfig, ConsumerConfig, TransactionalProducerConfig
+from fencepost.client.config_names import (
+    DEFAULT_PARTITIONER,
+    ELSEWHERE,
+    KEYWORD_SYNONYMS,
+    RESET_WORDS,
+    SYNONYMS,
+    WITHOUT_MEANING,
+    keyword_of,
+)
+from fencepost.client.core.reset import ResetPolicy
+from fencepost.client.errors import ConfigError
+from fencepost.client.network.security import translated
+from fencepost.client.options import Convert
+
+_LOG = logging.getLogger(__name__)
+T = TypeVar("T")
+NEEDED = "must be given"
+"""In the place of a default, for an option that has none."""
+_NEAR = 0.8
+"""How alike two names must be, as difflib counts, for one to be a misspelling of the other."""
+
+ROLES: dict[type, str] = {
+    ClientConfig: "fencepost.Client",
+    TransactionalProducerConfig: "producers",
+    ConsumerConfig: "consumers",
+}
+"""Who has options, by the name that errors give it."""
+
+
+def names_of(kind: type) -> list[str]:
+    """The options of one role, by their long names."""
+    return [entry.name for entry in fields(kind)]
+
+
+def defaults_of(kind: type) -> dict[str, str]:
+    """The defaults of one role as people read them, by keyword."""
+    return {keyword_of(entry.name): _shown_default(entry.name, entry.default) for entry in fields(kind)}
+
+
+def meanings_of(kind: type) -> dict[str, str]:
+    """What each option of one role means, by keyword."""
+    return {keyword_of(entry.name): entry.metadata["doc"] for entry in fields(kind)}
+
+
+def _shown_default(name: str, default: Any) -> str:
+    if default is MISSING:
+        return NEEDED
+    if name.endswith("_ms"):
+        return f"{default / 1000:g} s"
+    if type(default) is int and default and not default % (1 << 10):
+        return f"{default >> 20} MiB" if not default % (1 << 20) else f"{default >> 10} KiB"
+    if isinstance(default, Enum):
+        default = default.name.lower()
+    return repr(str(default) if isinstance(default, ResetPolicy) else default)
+
+
+def parse(kind: type[T], given: Mapping[str, Any], *, defaults: Mapping[str, Any] | None = None) -> T:
+    """Keyword arguments -> one checked, frozen configuration.
+
+    `defaults` (Kafka's names, from `Client.from_config`) give way to `given`. Raises ConfigError for an unknown
+    keyword and for a value that is not accepted.
+    """
+    entries = {keyword_of(entry.name): entry for entry in fields(kind)}  # type: ignore[arg-type]
+    values = {name: value for name, value in (defaults or {}).items() if keyword_of(name) in entries}
+    found = {entry.name: _converted(entry, values) for entry in entries.values() if entry.name in values}
+    for keyword, value in given.items():
+        if keyword not in entries:
+            raise ConfigError(f"unknown option {keyword!r}; {_advice(keyword, kind)}")
+        entry = entries[keyword]
+        convert = entry.metadata.get("from_keyword", entry.metadata["convert"])
+        found[entry.name] = _value(entry, keyword, value, convert)
+    return _filled(kind, found)
+
+
+def parse_kafka(kind: type[T], given: Mapping[str, Any]) -> T:
+    """Options by Kafka's names in snake_case, with milliseconds -> one checked, frozen configuration.
+
+    Raises ConfigError as `parse` does.
+    """
+    wanted = names_of(kind)
+    for name in given:
+        if name not in wanted:
+            raise ConfigError(f"unknown option {name!r}; {_dotted_advice(name, wanted)}")
+    entries = fields(kind)  # type: ignore[arg-type]
+    return _filled(kind, {entry.name: _converted(entry, given) for entry in entries if entry.name in given})
+
+
+def _filled(kind: type[T], found: dict[str, Any]) -> T:
+    for entry in fields(kind):  # type: ignore[arg-type]
+        if entry.default is MISSING and entry.name not in found:
+            raise ConfigError(f"option {entry.name!r} must be given")
+    return kind(**found)
+
+
+def from_dotted(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Kafka's own dotted names (`bootstrap.servers`) -> long snake_case names, their values as they were written.
+
+    What other clients know and this one has no use for is left out, and logged in one warning. Raises ConfigError for
+    other names, and for values that no client, producer or consumer takes.
+    """
+    known = {name for role in ROLES for name in names_of(role)}
+    shown = {written.replace(".", "_"): written for written in config}
+    long: dict[str, Any] = {}
+    left_out: list[str] = []
+    for written, value in translated(config).items():
+        name = SYNONYMS.get(written, written)
+        if name in known:
+            long[name] = _carried_over(name, value)
+        elif written in WITHOUT_MEANING:
+            left_out.append(shown[written])
+        else:
+            raise ConfigError(f"unknown option {shown[written]!r}; {_dotted_advice(name, known)}")
+    if long.get("partitioner") == DEFAULT_PARTITIONER:
+        del long["partitioner"]
+    for role in ROLES:
+        for entry in fields(role):
+            if entry.name in long:
+                _converted(entry, long)
+    if left_out:
+        _LOG.warning("ignored options that this client does not have: %s", ", ".join(left_out))
+    return long
+
+
+def _carried_over(name: str, value: Any) -> Any:
+    if name == "auto_offset_reset":
+        return RESET_WORDS.get(str(value).lower(), value)
+    return value
+
+
+def _converted(entry: Any, values: Mapping[str, Any]) -> Any:
+    return _value(entry, entry.name, values[entry.name], entry.metadata["convert"])
+
+
+def _value(entry: Any, written: str, value: Any, convert: Convert) -> Any:
+    if value is None and entry.default is None:
+        return None
+    try:
+        return convert(value)
+    except (ValueError, TypeError) as wrong:
+        shown = "the value" if entry.metadata.get("secret") else repr(value)
+        raise ConfigError(f"option {written!r}: {shown} {wrong}") from None
+
+
+def _advice(written: str, kind: type) -> str:
+    """What to write in the place of a keyword that does not exist, or where the options are documented."""
+    wanted = [keyword_of(name) for name in names_of(kind)]
+    if written in ELSEWHERE:
+        return ELSEWHERE[written]
+    kafka = KEYWORD_SYNONYMS.get(written, written)
+    keyword = keyword_of(kafka)
+    unit = ", in seconds or as a timedelta" if kafka.endswith("_ms") else ""
+    if keyword in wanted:
+        return f"its name here is {keyword!r}{unit}"
+    others = [who for role, who in ROLES.items() if keyword in map(keyword_of, names_of(role))]
+    if others:
+        return f"{keyword!r} is an option of {' and '.join(others)}"
+    near = difflib.get_close_matches(written, wanted, 1, _NEAR)
+    if near:
+        return f"the nearest is {near[0]!r}"
+    return f"see docs/client.md#options or help(fencepost.{kind.__name__.removesuffix('Config')}Options)"
+
+
+def _dotted_advice(name: str, known: Collection[str]) -> str:
+    if name in ELSEWHERE:
+        return ELSEWHERE[name]
+    near = difflib.get_close_matches(name, sorted(known), 1, _NEAR)
+    return f"the nearest is {near[0].replace('_', '.')!r}" if near else "see docs/client.md#options"
