@@ -144,7 +144,7 @@ class Connection:
 
     async def _serve(self) -> None:
         """Wait for input. Plain functions serve it as far as they can; this task awaits the rest."""
-        registration = self._registration = register(self._server.poller, self._socket, self._serve_input)
+        registration = self._registration = register(self._server.poller, self._socket, self)
         try:
             keep_serving = True
             while keep_serving:
@@ -161,7 +161,7 @@ class Connection:
 
     # The path of a frame
 
-    def _serve_input(self) -> Work | None:
+    def serve_input(self) -> Work | None:
         """Receive once, and answer the requests. The caller must await the result before it receives more."""
         try:
             received = self._socket.recv_into(self._frames.space())
@@ -175,7 +175,13 @@ class Connection:
             if (unfinished := self._serve_frame(frame)) is not None:
                 return self._for_task(self._finish(unfinished))
             if self._parked is not None:
-                return None
+                break
+        return None
+
+    def send_responses(self) -> Work | None:
+        """Send what `serve_input` queued. The caller must await the result before it receives more."""
+        if self._parked is not None:
+            return None
         if self._responses.count and not self._responses.try_send():
             return self._for_task(self._finish(self._send()))
         return _ended() if self._server.draining else None

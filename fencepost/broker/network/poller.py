@@ -25,18 +25,31 @@ logger = logging.getLogger(__name__)
 
 Work = Coroutine[Any, Any, bool]
 """What a connection's task has to do. Returns True if the connection stays open."""
-Serve = Callable[[], Work | None]
-"""A plain function, called when the socket is readable; its result is work for the connection's task."""
 
-EVENTS_MAX = 128
+EVENTS_MAX = 32
+"""How many connections are served before their responses are sent."""
 BUSY_SECONDS = 0.005
 """How long the poller serves requests without a pause before trio's own events are checked again."""
 PAUSE_SECONDS = 0.0001
 """A poller that waited longer than this for requests was not busy."""
 
 
+class Served(Protocol):
+    """A connection. Plain functions serve it; what they return is work for its task."""
+
+    def serve_input(self) -> Work | None:
+        """The socket is readable: receive, handle the requests, and queue their responses."""
+
+    def send_responses(self) -> Work | None:
+        """Send the queued responses. Called after `serve_input`, if that left no work.
+
+        The poller first serves every connection that is readable, then sends. So one flush of the disk covers all that
+        they appended, and a client that reads several of these connections wakes once.
+        """
+
+
 class Registration(Protocol):
-    """One connection's registration: `serve` is called whenever its socket is readable."""
+    """One connection's registration, while its socket is watched."""
 
     async def wait(self) -> Work:
         """Serve input until something needs the task. Cancellation loses nothing."""
@@ -54,9 +67,9 @@ class Registration(Protocol):
 class _TaskRegistration:
     """The connection's own task waits and serves."""
 
-    def __init__(self, sock: socket.socket, serve: Serve) -> None:
+    def __init__(self, sock: socket.socket, served: Served) -> None:
         self._sock = sock
-        self._serve = serve
+        self._served = served
         self._paused: trio.Event | None = None
         self._work: Work | None = None
 
@@ -68,7 +81,9 @@ class _TaskRegistration:
                 work, self._work = self._work, None
             else:
                 await trio.lowlevel.wait_readable(self._sock)
-                work = self._serve()
+                work = self._served.serve_input()
+                if work is None:
+                    work = self._served.send_responses()
             if work is not None:
                 return work
 
@@ -88,12 +103,12 @@ class _TaskRegistration:
 class _PollerRegistration:
     """The connection's task sleeps while the poller serves."""
 
-    __slots__ = ("_fd", "_paused", "_poller", "_serve", "_task", "_watched")
+    __slots__ = ("_fd", "_paused", "_poller", "_served", "_task", "_watched")
 
-    def __init__(self, poller: "Poller", sock: socket.socket, serve: Serve) -> None:
+    def __init__(self, poller: "Poller", sock: socket.socket, served: Served) -> None:
         self._poller = poller
         self._fd = sock.fileno()
-        self._serve = serve
+        self._served = served
         self._task: trio.lowlevel.Task | None = None
         self._watched = False
         self._paused = False
@@ -109,18 +124,35 @@ class _PollerRegistration:
         self._task = None
         return trio.lowlevel.Abort.SUCCEEDED
 
-    def ready(self) -> None:
-        """The socket is readable, or the client closed the connection."""
-        task = self._task
-        if task is None or self._paused:  # busy with an earlier request: the task watches again after that
+    def serve_input(self) -> bool:
+        """The socket is readable, or the client closed the connection. Returns True if `send_responses` must follow."""
+        if self._task is None or self._paused:  # busy with an earlier request: the task watches again after that
             self.close()
-            return
+            return False
+        return self._call(self._served.serve_input)
+
+    def send_responses(self) -> None:
+        """Send what `serve_input` queued, unless another connection's request woke the task meanwhile."""
+        if self._task is not None:
+            self._call(self._served.send_responses)
+
+    def _call(self, function: Callable[[], Work | None]) -> bool:
+        """Call `function`, and wake the task for its work or its error. Returns True if the task sleeps on."""
         try:
-            work = self._serve()
+            work = function()
         except Exception as error:  # noqa: BLE001 - the task raises it
             work = failed(error)
-        if work is not None:
-            self._task = None
+        if work is None:
+            return True
+        self._wake(work)
+        return False
+
+    def _wake(self, work: Work) -> None:
+        """Have the task do `work`, unless it has been cancelled."""
+        if self._task is None:
+            work.close()
+        else:
+            task, self._task = self._task, None
             trio.lowlevel.reschedule(task, outcome.Value(work))
 
     def pause_reading(self) -> None:
@@ -130,11 +162,8 @@ class _PollerRegistration:
         self._paused = False
         if work is None:
             self._watch()
-        elif self._task is None:  # it has been cancelled
-            work.close()
         else:
-            task, self._task = self._task, None
-            trio.lowlevel.reschedule(task, outcome.Value(work))
+            self._wake(work)
 
     def _watch(self) -> None:
         if not self._watched:
@@ -175,7 +204,7 @@ class Poller:
         self._io.close()
 
     def watch(self, fd: int, registration: _PollerRegistration) -> None:
-        """Call `registration.ready` from now on whenever `fd` is readable."""
+        """Serve the connection from now on whenever `fd` is readable."""
         self._epoll.register(fd, select.EPOLLIN)
         self._registrations[fd] = registration
 
@@ -196,11 +225,14 @@ class Poller:
             if woken - now > PAUSE_SECONDS:
                 busy_since = woken
             has_own = False
+            answered = []
             for fd, _flags in events:
                 if fd == trio_fd:
                     has_own = True
-                elif (registration := registrations.get(fd)) is not None:
-                    registration.ready()
+                elif (registration := registrations.get(fd)) is not None and registration.serve_input():
+                    answered.append(registration)
+            for registration in answered:
+                registration.send_responses()
             if has_own:
                 return self._io.get_events(0)
             now = clock()
@@ -230,6 +262,6 @@ def poller_of_loop() -> Poller | None:
     return poller
 
 
-def register(poller: Poller | None, sock: socket.socket, serve: Serve) -> Registration:
-    """Have `serve` called whenever `sock` is readable, by the poller if there is one."""
-    return _TaskRegistration(sock, serve) if poller is None else _PollerRegistration(poller, sock, serve)
+def register(poller: Poller | None, sock: socket.socket, served: Served) -> Registration:
+    """Have `served` called whenever `sock` is readable, by the poller if there is one."""
+    return _TaskRegistration(sock, served) if poller is None else _PollerRegistration(poller, sock, served)

@@ -21,7 +21,7 @@ def broker() -> Iterator[Broker]:
 
 def test_a_write_is_begun_before_its_task_wakes(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between the plain function that appended and the task that waits for the flush, the drain may look."""
-    served = Connection._serve_input
+    served = Connection.send_responses
     looked = []
 
     def serve_and_drain(connection: Connection) -> Work | None:
@@ -35,7 +35,7 @@ def test_a_write_is_begun_before_its_task_wakes(broker: Broker, monkeypatch: pyt
     with Wire(socket.create_connection(("127.0.0.1", broker.port))) as wire:
         wire.create_topic("t")
     monkeypatch.setattr(ResponseQueue, "try_send", lambda _queue: False)
-    monkeypatch.setattr(Connection, "_serve_input", serve_and_drain)
+    monkeypatch.setattr(Connection, "send_responses", serve_and_drain)
     with Wire(socket.create_connection(("127.0.0.1", broker.port))) as wire:
         assert wire.produce("t", batch_of(b"x")).error_code == ErrorCode.NONE
     assert looked == [False]

@@ -32,13 +32,18 @@ class Reader:
         self.registration: Registration
         self.served: list[bytes] = []
         self.worked: list[bytes] = []
+        self.sent = 0
 
-    def serve(self) -> Work | None:
+    def serve_input(self) -> Work | None:
         data = self.sock.recv(100)
         self.served.append(data)
         if data == b"broken":
             raise ValueError("broken")
         return self.work(data) if data.startswith(b"task") or not data else None
+
+    def send_responses(self) -> Work | None:
+        self.sent += 1
+        return None
 
     async def work(self, data: bytes) -> bool:
         self.worked.append(data)
@@ -46,7 +51,7 @@ class Reader:
         return bool(data)
 
     async def run(self, poller: Poller | None) -> None:
-        self.registration = register(poller, self.sock, self.serve)
+        self.registration = register(poller, self.sock, self)
         try:
             while await (await self.registration.wait()):
                 pass
@@ -75,6 +80,36 @@ async def test_what_comes_is_served_and_what_needs_a_task_gets_one(poller: Any, 
         theirs.close()
     assert reader.served == [b"one", b"task", b"two", b""]
     assert reader.worked == [b"task", b""]
+
+
+@DIRECT
+async def test_responses_leave_after_every_readable_connection_was_served(pair: Any) -> None:
+    """One flush of the disk covers what all of them appended, and a client of several wakes once."""
+    ours, theirs = pair
+    calls: list[str] = []
+
+    class Noting(Reader):
+        def serve_input(self) -> Work | None:
+            work = super().serve_input()
+            calls.append("serve")
+            return work
+
+        def send_responses(self) -> Work | None:
+            calls.append("send")
+            return None
+
+    other_ours, other_theirs = socket.socketpair()
+    with other_ours, other_theirs:
+        other_ours.setblocking(False)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(Noting(ours).run, poller_of_loop())
+            nursery.start_soon(Noting(other_ours).run, poller_of_loop())
+            await trio.sleep(0.01)
+            theirs.send(b"one")
+            other_theirs.send(b"two")
+            await soon(lambda: len(calls) == 4)
+            nursery.cancel_scope.cancel()
+    assert calls == ["serve", "serve", "send", "send"]
 
 
 async def test_an_error_is_raised_in_the_task(poller: Any, pair: Any) -> None:
@@ -121,8 +156,8 @@ async def test_a_pause_lasts_until_the_answer_is_there(poller: Any, pair: Any) -
     ours, theirs = pair
 
     class Pausing(Reader):
-        def serve(self) -> Work | None:
-            work = super().serve()
+        def serve_input(self) -> Work | None:
+            work = super().serve_input()
             if self.served[-1].startswith(b"pause"):
                 self.registration.pause_reading()
             return work
@@ -150,9 +185,9 @@ async def test_work_for_a_task_that_is_gone_is_dropped(
     ours, theirs = pair
 
     class Pausing(Reader):
-        def serve(self) -> Work | None:
+        def serve_input(self) -> Work | None:
             self.registration.pause_reading()
-            return super().serve()
+            return super().serve_input()
 
     reader = Pausing(ours)
     theirs.send(b"one")
@@ -172,7 +207,7 @@ async def test_trio_goes_on_while_connections_are_busy_and_while_they_are_silent
     ours, theirs = pair
 
     class Talker(Reader):
-        def serve(self) -> Work | None:
+        def serve_input(self) -> Work | None:
             data = self.sock.recv(100)
             self.served.append(data)
             theirs.send(data)
