@@ -24,7 +24,9 @@ async def place_orders(kafka: fencepost.Client) -> None:
 async def bill(kafka: fencepost.Client) -> None:
     """The loop: records, what becomes of them, and how far we are, all in one transaction."""
     async with (
-        kafka.consumer(ORDERS, group="billing") as consumer,
+        kafka.consumer(
+            ORDERS, group="billing", group_instance_id="billing-1"
+        ) as consumer,  # a restart reads on at once
         kafka.transactional_producer("billing-1", transaction_timeout=30) as producer,  # fences my older self
     ):
         async for batch in consumer.batches(max_records=100):

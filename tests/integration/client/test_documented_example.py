@@ -6,10 +6,11 @@ import subprocess
 import sys
 from typing import Any
 
+import pytest
 import trio
 
 import fencepost
-from fencepost import AbortableError, FencedError
+from fencepost import AbortableError, FencedError, TopicPartition
 from tests.architecture.project_files import ROOT
 
 log = logging.getLogger(__name__)
@@ -22,7 +23,7 @@ def price(order: bytes) -> bytes:
 async def bill(address: str, enough: trio.Event) -> None:
     async with fencepost.Client(address, client_id="billing") as kafka:  # noqa: SIM117 - as it stands in the guide
         async with (
-            kafka.consumer("orders", group="billing", isolation="read_committed") as consumer,
+            kafka.consumer("orders", group="billing", group_instance_id="billing-1") as consumer,
             kafka.transactional_producer("billing-1", transaction_timeout=30) as producer,
         ):
             async for batch in consumer.batches(max_records=500, max_wait=0.1):
@@ -88,7 +89,7 @@ async def test_the_simple_one(address: str) -> None:
 
 def said_by(section: str, address: str) -> str:
     """What the first program of a section of the guide prints, with nothing changed but the address."""
-    guide = (ROOT / "docs/client.md").read_text(encoding="utf-8").partition(f"\n## {section}\n")[2]
+    guide = (ROOT / "docs/client.md").read_text(encoding="utf-8").partition(f"# {section}\n")[2]
     program = re.search(r"```python\n(.*?)```", guide, re.DOTALL)
     assert program is not None
     assert "127.0.0.1:9092" in program[1]
@@ -106,3 +107,27 @@ def test_the_example_for_asyncio(address: str) -> None:
     offsets = re.fullmatch(r"\[(\d+), (\d+)\]\n", said_by("Under asyncio, with FastAPI", address))
     assert offsets is not None
     assert abs(int(offsets[1]) - int(offsets[2])) == 1
+
+
+async def test_offsets_of_another_source(address: str) -> None:
+    assert said_by("Offsets of another source", address) == "begin at 0\n"
+    assert said_by("Offsets of another source", address) == "begin at 1000\n"
+    async with fencepost.Client(address) as kafka, kafka.consumer("lines") as consumer:
+        values = [record.value async for batch in consumer.read_to_end() for record in batch]
+    assert values == [b"line %d" % n for n in range(1000)]
+
+
+async def test_an_end_above_0_without_records(address: str) -> None:
+    here = TopicPartition("only-aborted", 0)
+    async with fencepost.Client(address) as kafka, kafka.admin() as admin:
+        await admin.create_topics("only-aborted", partitions=1)
+        async with kafka.transactional_producer("only-aborted") as producer:
+            with pytest.raises(ZeroDivisionError):  # noqa: PT012 - as a program has it
+                async with producer.transaction() as txn:
+                    await txn.send("only-aborted", b"never")
+                    await producer.flush()
+                    raise ZeroDivisionError
+        async with kafka.consumer("only-aborted") as consumer:
+            with trio.fail_after(100):
+                assert [batch async for batch in consumer.read_to_end()] == []
+            assert (await consumer.end_offsets(here))[here] == 2
