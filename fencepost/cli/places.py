@@ -21,7 +21,7 @@ def chosen_of(places: "Iterable[Place]", partitions: "Collection[TopicPartition]
 async def partitions_of(admin: "Admin", places: "tuple[Place, ...]") -> "list[TopicPartition]":
     """The partitions that the places name. Raises KafkaError (UNKNOWN_TOPIC_OR_PARTITION)."""
     from fencepost.client.admin.client import parts_of
-    from fencepost.client.admin.why import check_exists
+    from fencepost.client.admin.last_stable_offset import check_exists
 
     described = await admin.describe_topics({place.topic for place in places})
     there = [TopicPartition(name, n) for name, one in described.items() for n in range(len(one.partitions))]

@@ -1,7 +1,7 @@
-"""The client's own tasks: they live in the program's nursery, but only the client's closing ends them.
+"""The client's background tasks: they run in the program's task group, but only the client's end stops them.
 
-A cancelled program still has to abort its transaction, and that needs connections that are alive; so background tasks
-are shielded and end when `close` is called. What they raise leaves through the nursery and cancels the program.
+A cancelled program must still abort its transaction, and needs open connections for that. So background tasks are
+shielded and end when `close` is called. Their exceptions leave through the task group and cancel the program.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from anyio.abc import TaskGroup
 
 
 class Background:
-    """Starts shielded tasks in one nursery, and ends them all together."""
+    """Starts shielded tasks in one task group, and ends them all together."""
 
     def __init__(self, nursery: TaskGroup) -> None:
         self._nursery = nursery
@@ -48,7 +48,7 @@ class Background:
             self._scopes.discard(scope)
 
     def close(self) -> None:
-        """End every task, also those that are started later."""
+        """End every task, also those started later."""
         self.closed = True
         for scope in list(self._scopes):
             scope.cancel()

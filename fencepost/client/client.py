@@ -1,4 +1,4 @@
-"""The client: one cluster, one nursery, and everything that is opened from it."""
+"""The client: one cluster, one task group, and the producers, consumers and admins that are opened from it."""
 
 import asyncio
 import time
@@ -41,9 +41,9 @@ class Client:
     """A connection to a cluster: `async with fencepost.Client("127.0.0.1:9092") as kafka`, under asyncio or trio.
 
     `bootstrap_servers` is "host:port,host:port" or a list. Options are ClientOptions: Kafka's names in snake_case, in
-    seconds (or as a timedelta) and bytes. All background tasks live in one nursery and end with the block; an
+    seconds (or as a timedelta) and bytes. All background tasks run in one task group and end with the block; an
     unforeseen failure in one of them cancels the block and is raised from it. `random`, `wall_clock` (seconds since
-    1970) and `dial` (what makes sockets) can be given by tests.
+    1970) and `dial` (which opens sockets) are for tests.
     """
 
     def __init__(
@@ -86,8 +86,8 @@ class Client:
     def from_config(cls, config: Mapping[str, Any]) -> "Client":
         """A client out of Kafka's own dotted names ("bootstrap.servers", "linger.ms", "group.id", ...).
 
-        What belongs to producers and consumers becomes their default. What other clients know and this one has no use
-        for is left out, with one warning. Raises ConfigError for other names, and for values that are not accepted.
+        Options of producers and consumers become their defaults. Options of other clients that this one does not have
+        are ignored, with one warning. Raises ConfigError for other names, and for values that are not accepted.
         """
         defaults = from_dotted(config)
         made = cls.__new__(cls)
@@ -99,7 +99,7 @@ class Client:
         raise FatalError(_NEEDS_LOOP)
 
     def __exit__(self, *error: object) -> None:
-        """Never reached; Python looks for it before it calls `__enter__`."""
+        """Never called; Python looks it up before it calls `__enter__`."""
 
     async def __aenter__(self) -> "Client":
         try:
@@ -140,7 +140,7 @@ class Client:
 
     @property
     def _cluster(self) -> Cluster:
-        """What is known of the cluster. Raises RuntimeError outside of the block."""
+        """The client's view of the cluster. Raises RuntimeError outside of the block."""
         if self._opened_cluster is None:
             raise RuntimeError("the client is not open: use it with `async with`")
         self._tasks.check_loop()
@@ -174,7 +174,7 @@ class Client:
     ) -> "TransactionalProducer[K, V]":
         """A transactional producer, to be opened with `async with`, which fences older ones of the same id.
 
-        `transaction_timeout` (seconds) is how long a transaction may stand open before the coordinator aborts it.
+        `transaction_timeout` (seconds) is how long a transaction may be open before the coordinator aborts it.
         """
         from fencepost.client.transactions.lifecycle import TransactionManager
         from fencepost.client.transactions.producer import TransactionalProducer
@@ -192,10 +192,10 @@ class Client:
         value_serializer: "AnySerializer[V] | None" = None,
         **options: Unpack[TransactionalProducerOptions],
     ) -> "TwoPhaseProducer[K, V]":
-        """A transactional producer whose commits an outside coordinator decides, a database for one (KIP-939).
+        """A transactional producer whose commits an outside coordinator decides, such as a database (KIP-939).
 
         The broker needs `transaction.two.phase.commit.enable` and `unstable.api.versions.enable`. Its transactions have
-        no timeout, so one that was prepared waits for `complete`, also over a crash of either side.
+        no timeout, so a prepared one waits for `complete`, also after a crash of either side.
         """
         from fencepost.client.transactions.two_phase import TwoPhaseManager, TwoPhaseProducer
 
@@ -241,7 +241,7 @@ class Client:
 
 
 def _given(**options: Any) -> dict[str, Any]:
-    """The options that are not None: the others keep their defaults, also those of `Client.from_config`."""
+    """The options that are not None; the others keep their defaults, also those of `Client.from_config`."""
     return {name: value for name, value in options.items() if value is not None}
 
 

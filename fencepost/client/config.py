@@ -75,9 +75,9 @@ def _reset(value: Any) -> ResetPolicy:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClientConfig(SecurityConfig):
-    """What a Client needs: where the cluster is, and how patient to be. Times in milliseconds, sizes in bytes.
+    """A Client's configuration: bootstrap servers, timeouts and limits. Times in milliseconds, sizes in bytes.
 
-    How it proves who it is: SecurityConfig.
+    SecurityConfig has the options of TLS and SASL.
     """
 
     bootstrap_servers: tuple[tuple[str, int], ...] = option(
@@ -132,7 +132,7 @@ class ClientConfig(SecurityConfig):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProducerConfig:
-    """What a producer needs. Idempotence and acks=all are not a choice here."""
+    """A producer's configuration. Idempotence and acks=all cannot be turned off."""
 
     acks: str = option(
         "all",
@@ -187,7 +187,7 @@ class ProducerConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TransactionalProducerConfig(ProducerConfig):
-    """What a transactional producer needs beyond that: how long the coordinator lets a transaction stand open."""
+    """A transactional producer's configuration: also how long the coordinator keeps a transaction open."""
 
     transaction_timeout_ms: int = duration(
         60_000, 1, "How long a transaction may stay open before the coordinator aborts it."
@@ -196,7 +196,7 @@ class TransactionalProducerConfig(ProducerConfig):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ConsumerConfig:
-    """What a consumer needs. Unlike Kafka's own clients it reads committed records from the beginning, unless told."""
+    """A consumer's configuration. Unlike Kafka's clients it reads committed records from the beginning by default."""
 
     group_id: str | None = option(None, text, "The id of the consumer group. None: no group, and no commits.")
     group_instance_id: str | None = option(

@@ -23,13 +23,13 @@ KEYWORD_SYNONYMS = {
     "serializer": "value_serializer",
     "deserializer": "value_deserializer",
 }
-"""What programs may write for a keyword, because other clients do."""
+"""Keywords of other clients, and the names of the same options here."""
 
 _KEYWORDS = {"group_id": "group", "isolation_level": "isolation", "compression_type": "compression"}
 
 
 def keyword_of(name: str) -> str:
-    """The keyword argument for an option by its name of Kafka's: shorter for some, and seconds instead of ms."""
+    """The keyword argument for Kafka's name of an option: shorter for some, and seconds instead of ms."""
     return _KEYWORDS.get(name, name.removesuffix("_ms"))
 
 
@@ -37,7 +37,7 @@ RESET_WORDS = {"smallest": "earliest", "beginning": "earliest", "largest": "late
 """librdkafka's words for auto.offset.reset."""
 
 DEFAULT_PARTITIONER = "murmur2_random"
-"""librdkafka's name for what producers do here unless `partitioner` is given."""
+"""librdkafka's name for the default of `partitioner` here."""
 
 ELSEWHERE = {
     "transactional_id": "the id is the first argument of Client.transactional_producer",
@@ -46,7 +46,7 @@ ELSEWHERE = {
     "timeout": "transaction_timeout bounds a transaction; a call has the event loop's timeouts or sync.Client's",
     "retries": "retries end with delivery_timeout and default_api_timeout",
 }
-"""What this client has under another form than an option."""
+"""Options of other clients that are no options here, and what replaces them."""
 
 _NAMES = """
     allow.auto.create.topics api.version.fallback.ms api.version.request api.version.request.timeout.ms
@@ -68,5 +68,5 @@ _NAMES = """
     topic.metadata.refresh.sparse
 """
 WITHOUT_MEANING = frozenset(name.replace(".", "_") for name in _NAMES.split())
-"""Options of librdkafka, confluent-kafka and Kafka's Java client that may be left out: no record goes elsewhere, gets
-lost or comes twice without them, and no connection is less safe."""
+"""Options of librdkafka, confluent-kafka and Kafka's Java client that may be ignored: without them no record goes
+elsewhere, gets lost or is duplicated, and no connection is less safe."""

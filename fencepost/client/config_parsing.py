@@ -37,7 +37,7 @@ ROLES: dict[type, str] = {
     TransactionalProducerConfig: "producers",
     ConsumerConfig: "consumers",
 }
-"""Who has options, by the name that errors give it."""
+"""The objects with options, and their names in errors."""
 
 
 def names_of(kind: type) -> list[str]:
@@ -108,8 +108,8 @@ def _filled(kind: type[T], found: dict[str, Any]) -> T:
 def from_dotted(config: Mapping[str, Any]) -> dict[str, Any]:
     """Kafka's own dotted names (`bootstrap.servers`) -> long snake_case names, their values as they were written.
 
-    What other clients know and this one has no use for is left out, and logged in one warning. Raises ConfigError for
-    other names, and for values that no client, producer or consumer takes.
+    Options of other clients that this one does not have are ignored, and logged in one warning. Raises ConfigError for
+    other names, and for values that no client, producer or consumer accepts.
     """
     known = {name for role in ROLES for name in names_of(role)}
     shown = {written.replace(".", "_"): written for written in config}
@@ -155,7 +155,7 @@ def _value(entry: Any, written: str, value: Any, convert: Convert) -> Any:
 
 
 def _advice(written: str, kind: type) -> str:
-    """What to write in the place of a keyword that does not exist, or where the options are documented."""
+    """The right keyword for one that does not exist, or where the options are documented."""
     wanted = [keyword_of(name) for name in names_of(kind)]
     if written in ELSEWHERE:
         return ELSEWHERE[written]

@@ -1,4 +1,4 @@
-"""What can go wrong for a program: three kinds of error, told apart by what the program has to do next."""
+"""The client's exceptions, in three kinds by what a program does next: retry, abort the transaction, or stop."""
 
 from typing import Final
 
@@ -40,7 +40,7 @@ class KafkaError(Exception):
 
 
 class ConfigError(KafkaError, ValueError):
-    """An option that does not exist, or a value it cannot take."""
+    """An option that does not exist, or a value that it does not accept."""
 
 
 class RetriableError(KafkaError):
@@ -52,7 +52,7 @@ class WouldBlockError(RetriableError):
 
 
 class DeliveryError(RetriableError):
-    """A record's batch was given up before anybody acknowledged it, mostly because `delivery_timeout` was over.
+    """A record's batch failed without an acknowledgement, mostly because `delivery_timeout` was over.
 
     `may_be_written` False: it is certainly not in the log. True: it may be, and sending it again may double it.
     """
@@ -71,37 +71,37 @@ class DeliveryError(RetriableError):
 
 
 class AbortableError(KafkaError):
-    """The transaction cannot commit and was (or must be) aborted; the producer lives on (KIP-890, KIP-1050)."""
+    """The transaction cannot commit and was (or must be) aborted; the producer stays usable (KIP-890, KIP-1050)."""
 
 
 class FatalError(KafkaError):
-    """This producer or client cannot go on as it is."""
+    """This producer or client cannot continue."""
 
 
 class FencedError(FatalError):
-    """Someone newer runs under the same transactional id or as the same static member: leave the work to it."""
+    """A newer program runs under the same transactional id or as the same static member: leave the work to it."""
 
 
 class AuthorizationError(FatalError):
-    """The cluster's administrator has not given this client the right."""
+    """This client does not have the permission for the request."""
 
 
 class AuthenticationError(FatalError):
-    """Client and broker could not come to trust each other: a wrong password, certificate, mechanism or listener.
+    """Client and broker cannot authenticate each other: a wrong password, certificate, mechanism or listener.
 
-    Not tried again: neither side would say anything else.
+    The client does not retry: the result would be the same.
     """
 
 
 class OutcomeUnknownError(FatalError):
-    """A commit was sent and nobody answered: it may or may not have happened.
+    """A commit was sent and no response came: it may or may not have happened.
 
-    The producer refuses further transactions until `await producer.reinitialise()`, which settles what is open.
+    The producer rejects further transactions until `await producer.reinitialise()`, which finds the outcome.
     """
 
 
 class ConnectionLostError(RetriableError):
-    """The connection ended, or could not be made; `sent` tells whether the request may have reached the broker."""
+    """The connection ended or could not be opened; `sent` says whether the request may have reached the broker."""
 
     def __init__(self, message: str, *, sent: bool, api: str | None = None, node: int | None = None) -> None:
         super().__init__(message, code=ErrorCode.NETWORK_EXCEPTION, api=api, node=node)

@@ -1,4 +1,4 @@
-"""The type variables of keys and values, K and V: bytes where no serializer and no deserializer says another type."""
+"""The type variables of keys and values, K and V: bytes unless a serializer or deserializer has another type."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""The options as keyword arguments: what an editor completes and a type checker checks.
+"""The options as keyword arguments, for editors and type checkers.
 
 They are the fields of the configurations in `config`, under the names that `keyword_of` gives them. Times are seconds,
 as a number or a `datetime.timedelta`; sizes are bytes. `config` says what each option means.

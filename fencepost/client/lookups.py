@@ -1,4 +1,4 @@
-"""Serializers and deserializers that wait for a service do so in other threads, before the loop's thread calls them."""
+"""Runs the look-ups of serializers and deserializers in other threads, before the event loop's thread calls them."""
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial
@@ -10,11 +10,11 @@ import anyio.to_thread
 from fencepost.client.serializers import DeserializeCall, Header, LooksUp, SerializeCall
 
 Item = tuple[str, Sequence[Header], Any, Any]
-"""What a record is to a serializer: its topic, its headers, its key, its value."""
+"""A record for a serializer: its topic, its headers, its key, its value."""
 
 
 class Lookups:
-    """What the serializers or deserializers of keys and values have to look up; false if neither ever does."""
+    """The look-ups of the serializers or deserializers of keys and values; false if neither has any."""
 
     def __init__(
         self, key: SerializeCall | DeserializeCall | None, value: SerializeCall | DeserializeCall | None
@@ -26,7 +26,7 @@ class Lookups:
         return self._key is not None or self._value is not None
 
     def missing(self, items: Iterable[Item]) -> list[Callable[[], None]]:
-        """What must run in another thread before these are serialized or deserialized; each thing is there once."""
+        """The look-ups that must run in another thread before these items are converted, each once."""
         calls: dict[tuple[LooksUp, Hashable], Callable[[], None]] = {}
         for topic, headers, key, value in items:
             for lookup, one in ((self._key, key), (self._value, value)):
@@ -37,7 +37,7 @@ class Lookups:
         return list(calls.values())
 
     async def look_up(self, items: Iterable[Item]) -> None:
-        """Wait until everything was looked up once. A cancelled wait leaves the thread to end by itself."""
+        """Wait until all look-ups have run once. After a cancellation the thread continues to its end."""
         calls = self.missing(items)
         if calls:
             await anyio.to_thread.run_sync(_call_all, calls, abandon_on_cancel=True)

@@ -1,4 +1,4 @@
-"""How the value of an option is read: from Python's types, and from the strings of Kafka's property files."""
+"""Converts option values from Python's types and from the strings of Kafka's property files."""
 
 import math
 from collections.abc import Callable
@@ -29,7 +29,7 @@ def option(default: Any, convert: Convert, doc: str, *, secret: bool = False) ->
 
 
 def duration(default_ms: int, low_ms: int, doc: str) -> Any:
-    """A dataclass field in milliseconds, as in Kafka's files; as a keyword it is given in seconds or as a timedelta."""
+    """A dataclass field in milliseconds, as in Kafka's files; the keyword takes seconds or a timedelta."""
     read_ms = integer(low_ms)
     lowest, highest = low_ms / 1000, (2**31 - 1) / 1000
 
@@ -91,7 +91,7 @@ def integer(low: int, high: int = 2**31 - 1) -> Convert:
 
 
 def choice(*allowed: str, why: str = "") -> Convert:
-    """One of some words, in any case; the result has the case of `allowed`. `why` explains a refusal."""
+    """One of some words, in any case; the result has the case of `allowed`. `why` explains an error."""
     by_lower = {word.lower(): word for word in allowed}
 
     def convert(value: Any) -> str:
@@ -121,7 +121,7 @@ def function(value: Any) -> Any:
 
 
 def addresses(value: Any) -> tuple[tuple[str, int], ...]:
-    """ "host:port,[::1]:port", perhaps with Kafka's PROTOCOL:// in front; or a list of such."""
+    """ "host:port,[::1]:port", each with an optional PROTOCOL:// as in Kafka; or a list of these."""
     parts = value.split(",") if isinstance(value, str) else list(value)
     found = []
     for part in parts:

@@ -1,6 +1,6 @@
-"""A task group in a task of its own: under asyncio, its block may be left in another task than it was entered in.
+"""A task group in its own task: under asyncio, another task may leave its block than the one that entered it.
 
-Fixtures of pytest-asyncio and start-up hooks do so. anyio's own group has to be left where it was entered.
+Fixtures of pytest-asyncio and start-up hooks do so. anyio's own group must be left by the task that entered it.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from fencepost.client.background import wait_in_spite_of_cancellation
 
 
 class OwnTask:
-    """`async with OwnTask() as group`. What fails in it cancels the task that entered, and the block raises it."""
+    """`async with OwnTask() as group`. A failure in it cancels the task that entered, and the block raises it."""
 
     def __init__(self) -> None:
         self._leave = asyncio.Event()
@@ -53,7 +53,7 @@ class OwnTask:
                     except asyncio.CancelledError:
                         if group.cancel_scope.cancel_called or self._owner is None or self._owner.done():
                             raise
-                        # The loop ends, and its owner is cancelled with it: that one leaves soon, and needs the group.
+                        # The loop ends and cancels the owner too, which leaves soon and needs the group until then.
         except BaseException:
             if not self._leave.is_set() and self._owner is not None:
                 self._has_cancelled = self._owner.cancel()

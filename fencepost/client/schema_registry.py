@@ -1,8 +1,8 @@
-"""confluent-kafka's serializers with a schema registry (Avro, Protobuf, JSON Schema), made to fit this client.
+"""Adapts confluent-kafka's serializers with a schema registry (Avro, Protobuf, JSON Schema) to this client.
 
 They send HTTP requests to the registry, and wait for them, when they meet a schema for the first time. This client may
 not wait in the event loop's thread. So a serializer is called in another thread for the first record of a topic, and a
-deserializer for the first record with a schema id; both remember what the registry says.
+deserializer for the first record with a schema id; both cache the registry's responses.
 """
 
 import sys
@@ -13,7 +13,7 @@ Header = tuple[str, bytes | None]
 
 _CONFLUENT = "confluent_kafka.serialization"
 _ID_IN_PAYLOAD = {0: 5, 1: 17}
-"""By magic byte: how many bytes it and the id behind it have. 0: a number, 1: a GUID."""
+"""By magic byte: the size of it and the id behind it in bytes. 0: a number, 1: a GUID."""
 _REFUSED = (401, 403)
 _NOT_FOUND = 404
 _CONFLICT = 409
@@ -34,7 +34,7 @@ def adapted(given: Any, field: str) -> Any:
 
 
 class _Adapted:
-    """What both directions share: which schemas are known, and why others are not."""
+    """Both directions: the known schemas, and the failures for others."""
 
     def __init__(self, inner: Callable[..., Any], field: str) -> None:
         from confluent_kafka.serialization import MessageField, SerializationContext
@@ -53,13 +53,13 @@ class _Adapted:
         return None if schema in self._known and not self._asks_again else schema
 
     def _try(self, schema: Hashable, topic: str, headers: Sequence[Header], item: Any) -> None:
-        """Call in this thread, for what the registry says. A failure of the registry is raised by the next call."""
+        """Call in this thread, to fetch from the registry. The next call raises a failure of the registry."""
         try:
             self._call(topic, list(headers), item)
-        except Exception as error:  # noqa: BLE001 - the call that follows raises it again, for its record
-            why = explained(error, schema)
-            if why is not None:
-                self._failed[schema] = why, error.with_traceback(None)
+        except Exception as error:  # noqa: BLE001 - the next call raises it again, for its record
+            reason = explained(error, schema)
+            if reason is not None:
+                self._failed[schema] = reason, error.with_traceback(None)
             return
         self._known.add(schema)
         self._failed.pop(schema, None)
@@ -91,7 +91,7 @@ class _Deserializer(_Adapted):
     """A deserializer of confluent-kafka. It fetches each schema once, by its id."""
 
     def unknown(self, topic: str, headers: Sequence[Header], item: bytes) -> Hashable | None:
-        """See `LooksUp`. What has no schema id is refused without a request."""
+        """See `LooksUp`. Data without a schema id is rejected without a request."""
         schema_id = self._id_of(headers, item)
         return None if schema_id is None else self._unless_known((topic, schema_id))
 
@@ -100,7 +100,7 @@ class _Deserializer(_Adapted):
         self._try((topic, self._id_of(headers, item)), topic, headers, item)
 
     def deserialize(self, topic: str, headers: Sequence[Header], data: bytes) -> Any:
-        """The value behind `data`. Raises ValueError, or what `inner` raises."""
+        """The value of `data`. Raises ValueError, or what `inner` raises."""
         schema_id = self._id_of(headers, data)
         if schema_id is None:
             raise ValueError(
@@ -120,16 +120,16 @@ class _Deserializer(_Adapted):
 
 
 def _asks_again(inner: Any) -> bool:
-    """Whether it asks for the latest version anew when `cache.latest.ttl.sec` is over; nothing public tells when."""
+    """Whether it fetches the latest version again when `cache.latest.ttl.sec` is over; no public API shows when."""
     latest = getattr(inner, "_use_latest_version", False) or getattr(inner, "_use_latest_with_metadata", None)
     registry = getattr(inner, "_registry", None)
     return bool(latest) and registry is not None and registry.config().get("cache.latest.ttl.sec") is not None
 
 
 def explained(error: BaseException, schema: Hashable) -> str | None:
-    """What a registry's failure means and what to do; None where the record or the program is at fault.
+    """The message for a registry's failure, with what to do; None if the record or the program is the cause.
 
-    `schema` is the topic of what is written, or (topic, schema id) of what is read.
+    `schema` is the topic for a serializer, or (topic, schema id) for a deserializer.
     """
     from confluent_kafka.schema_registry.error import OAuthTokenError, SchemaRegistryError
 
@@ -171,7 +171,7 @@ def _answered(error: Any, schema: Hashable) -> str:
             f"the schema registry does not have the schema ({message}), and the serializer does not register it. "
             "Register the schema, or set auto.register.schemas"
         )
-    return f"the schema registry answered HTTP {status}: {message}. Its log tells more"
+    return f"the schema registry answered HTTP {status}: {message}. See its log for the cause"
 
 
 def _shown(schema_id: bytes) -> str:

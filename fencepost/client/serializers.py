@@ -1,8 +1,8 @@
-"""Keys and values that are not bytes: what turns them into bytes and back, compatible with Kafka's own Java classes.
+"""Serializers and deserializers of keys and values, compatible with Kafka's own Java classes.
 
 Each object here works both ways: `key_serializer=` and `value_serializer=` of a producer, `..._deserializer=` of a
-consumer. A plain function (`str.encode`, `bytes.decode`) does as well, and so do confluent-kafka's serializers with a
-schema registry. None, Kafka's null, is never handed to a serializer and never comes out of a deserializer: it stays
+consumer. A plain function (`str.encode`, `bytes.decode`) works too, and so do confluent-kafka's serializers with a
+schema registry. None, Kafka's null, is never passed to a serializer or returned by a deserializer: it stays
 None.
 """
 
@@ -40,15 +40,15 @@ Header = tuple[str, bytes | None]
 
 
 class SerializationError(KafkaError, ValueError):
-    """A key or value that its serializer or deserializer cannot take; the cause is what that raised."""
+    """A serializer or deserializer failed for a key or value; its own error is the cause."""
 
 
 @runtime_checkable
 class Serializer(Protocol[T_in]):
-    """Values to bytes. `headers` is the record's list of headers; what is appended to it is sent with the record."""
+    """Values to bytes. `headers` is the record's list of headers; headers appended to it are sent with the record."""
 
     def serialize(self, topic: str, headers: list[Header], value: T_in) -> bytes | None:
-        """The bytes to send; None for Kafka's null. Whatever is raised leaves `send` as SerializationError."""
+        """The bytes to send; None for Kafka's null. `send` raises any exception as SerializationError."""
 
 
 @runtime_checkable
@@ -56,31 +56,31 @@ class Deserializer(Protocol[T_out]):
     """Bytes to values."""
 
     def deserialize(self, topic: str, headers: Sequence[Header], data: bytes) -> T_out:
-        """The value behind `data`. Raises ValueError where there is none."""
+        """The value of `data`. Raises ValueError for invalid data."""
 
 
 AnySerializer = Serializer[T] | Callable[[T], bytes | None]
-"""What an option takes: an object with `serialize`, or a function of the value alone."""
+"""The type of an option: an object with `serialize`, or a function of the value alone."""
 AnyDeserializer = Deserializer[T] | Callable[[bytes], T]
-"""What an option takes: an object with `deserialize`, or a function of the bytes alone."""
+"""The type of an option: an object with `deserialize`, or a function of the bytes alone."""
 
 
 @runtime_checkable
 class LooksUp(Protocol):
-    """A serializer or deserializer that waits for a service now and then, as those with a schema registry do.
+    """A serializer or deserializer that sometimes waits for a service, as those with a schema registry do.
 
-    Where something is `unknown` the client calls `look_up` in another thread, and only then what makes the bytes or the
+    If something is `unknown` the client first calls `look_up` in another thread, and then converts the bytes or the
     value, in the event loop's thread.
     """
 
     def unknown(self, topic: str, headers: Sequence[Header], item: Any) -> Hashable | None:
-        """What has to be looked up first: equal for items that need the same, None where nothing has to be.
+        """A key for what must be looked up first: equal for items with the same need, None if nothing is needed.
 
         `item` is the value to serialize, or the bytes to deserialize.
         """
 
     def look_up(self, topic: str, headers: Sequence[Header], item: Any) -> None:
-        """Fetch and remember what is needed. Raises nothing: the call that follows raises a failure."""
+        """Fetch and cache what is needed. Raises nothing: the next call raises a failure."""
 
 
 class _Named:
@@ -89,7 +89,7 @@ class _Named:
 
 
 class Bytes(_Named):
-    """Bytes as they are: Java's ByteArraySerializer."""
+    """Unchanged bytes: Java's ByteArraySerializer."""
 
     def serialize(self, topic: str, headers: list[Header], value: bytes) -> bytes:
         """The same bytes."""
@@ -101,7 +101,7 @@ class Bytes(_Named):
 
 
 class String(_Named):
-    """Text: Java's StringSerializer, UTF-8 unless told otherwise."""
+    """Text: Java's StringSerializer, UTF-8 by default."""
 
     def __init__(self, encoding: str = "utf-8") -> None:
         self._encoding = encoding
@@ -121,11 +121,11 @@ class _Packed(_Named, Generic[T]):
     _layout: struct.Struct
 
     def serialize(self, topic: str, headers: list[Header], value: T) -> bytes:
-        """So many bytes, big-endian. Raises struct.error for a number that they cannot hold."""
+        """The number as big-endian bytes. Raises struct.error for a number that does not fit."""
         return self._layout.pack(value)
 
     def deserialize(self, topic: str, headers: Sequence[Header], data: bytes) -> T:
-        """The number. Raises ValueError for another number of bytes."""
+        """The number. Raises ValueError for data of another size."""
         if len(data) != self._layout.size:
             raise ValueError(f"{len(data)} bytes, {self._layout.size} are needed")
         value: T = self._layout.unpack(data)[0]
@@ -175,20 +175,20 @@ class Uuid(_Named):
 
 
 class Json(_Named, Generic[T]):
-    """JSON by msgspec: `Json(Order)` for a type that is checked when read, `Json()` for anything."""
+    """JSON by msgspec: `Json(Order)` for a type that is checked when read, `Json()` for any value."""
 
     @overload
     def __init__(self: "Json[Any]") -> None: ...
     @overload
     def __init__(self, kind: type[T]) -> None: ...
     def __init__(self, kind: Any = Any) -> None:
-        import msgspec  # here: most programs do without
+        import msgspec  # here: most programs do not need it
 
         self._encoder = msgspec.json.Encoder()
         self._decoder: msgspec.json.Decoder[T] = msgspec.json.Decoder(kind)
 
     def serialize(self, topic: str, headers: list[Header], value: T) -> bytes:
-        """JSON without spaces. Raises TypeError for what JSON cannot say."""
+        """JSON without spaces. Raises TypeError for values that JSON cannot represent."""
         return self._encoder.encode(value)
 
     def deserialize(self, topic: str, headers: Sequence[Header], data: bytes) -> T:
@@ -197,7 +197,7 @@ class Json(_Named, Generic[T]):
 
 
 class SerializeCall:
-    """What a producer calls for each key or value that is not None."""
+    """The call of a producer for each key or value that is not None."""
 
     __slots__ = ("_inner", "_what", "lookup")
 
@@ -217,7 +217,7 @@ class SerializeCall:
 
 
 class DeserializeCall:
-    """What a consumer calls for each key or value that is not None."""
+    """The call of a consumer for each key or value that is not None."""
 
     __slots__ = ("_inner", "_what", "lookup")
 

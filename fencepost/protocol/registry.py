@@ -15,7 +15,7 @@ class Api:
     """One API. `served` are the versions that can be decoded, `advertised` those in ApiVersions.
 
     A few versions below Kafka 4's minimum are served, but advertised only to clients that need them
-    (`told_to_old_clients`). Produce is advertised from 0 on to all clients, because librdkafka up to 2.11 takes a
+    (`reported_to_old_clients`). Produce is advertised from 0 on to all clients, because librdkafka up to 2.11 takes a
     higher minimum for a broker without compression (KAFKA-18659).
     """
 
@@ -46,7 +46,7 @@ class Api:
         return self.key.api_name
 
     @property
-    def told_to_old_clients(self) -> tuple[int, int]:
+    def reported_to_old_clients(self) -> tuple[int, int]:
         """The advertised range for clients that do not work without versions that Kafka 4 dropped."""
         return min(self.served[0], self.advertised[0]), self.advertised[1]
 

@@ -1,7 +1,7 @@
-"""The client for programs without an event loop: the same names, blocking. One thread per Client runs trio.
+"""The blocking client, for programs without an event loop. One thread per Client runs trio.
 
-Whatever the async client has is here, by the same name and with the same arguments; `async with` is `with`, `await`
-falls away, `async for` is `for`. Records cross between the threads in batches, never one by one.
+It has all names of the async client, with the same arguments. Write `with` for `async with` and `for` for `async for`,
+and leave out `await`. Records cross between the threads in batches, never one by one.
 """
 
 from fencepost.sync.client import Admin, Client

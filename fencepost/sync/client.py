@@ -19,9 +19,9 @@ class Client(Mirror, of=AsyncClient):
     """As fencepost.Client, blocking: `with Client("127.0.0.1:9092") as kafka`.
 
     `timeout` (seconds, or a timedelta) bounds every single call, but not the wait for records: an idle topic is no
-    failure. A call that takes longer raises TimedOutError, a TimeoutError. Inside `with fail_after(seconds)` every call
-    counts. Several threads may share a Client, its producers and its admin; a consumer is for one thread at a time. In
-    a forked process every call raises RuntimeError: open a Client there.
+    failure. A call that takes longer raises TimedOutError, a TimeoutError. `with fail_after(seconds)` bounds all calls
+    inside together. Several threads may share a Client, its producers and its admin; only one thread at a time may use
+    a consumer. In a forked process every call raises RuntimeError: open a Client there.
     """
 
     def __init__(
@@ -38,8 +38,8 @@ class Client(Mirror, of=AsyncClient):
     def from_config(cls, config: Mapping[str, Any], *, timeout: Duration | None = None) -> "Client":
         """A client out of Kafka's own dotted names ("bootstrap.servers", "linger.ms", "group.id", ...).
 
-        What belongs to producers and consumers becomes their default. What other clients know and this one has no use
-        for is left out, with one warning. Raises ConfigError for other names, and for values that nobody takes.
+        Options of producers and consumers become their defaults. Options of other clients that this one does not have
+        are ignored, with one warning. Raises ConfigError for other names, and for values that are not accepted.
         """
         made = cls.__new__(cls)
         client = AsyncClient.from_config(config)
@@ -47,12 +47,12 @@ class Client(Mirror, of=AsyncClient):
         return made
 
     def __enter__(self) -> Self:
-        """Start the client's thread. Raises RuntimeError when it was opened before."""
+        """Start the client's thread. Raises RuntimeError if it was opened before."""
         self._loop.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End the thread; raises what a background task of the client raised."""
+        """End the thread; raises the exception of a background task of the client."""
         self._loop.close(raising=error is None)

@@ -1,4 +1,4 @@
-"""The blocking consumer: batches as they are, and single records out of batches that cross as a whole."""
+"""The blocking consumer: whole batches, and single records from batches that cross between threads as a whole."""
 
 import threading
 from collections.abc import Iterator, Mapping
@@ -31,11 +31,11 @@ _LOOKING = frozenset(
         "subscription",
     }
 )
-"""What neither moves the consumer nor depends on where it is. Before anything else, records on this side go back."""
+"""Names that neither move the consumer nor depend on its position. Any other call first gives unread records back."""
 
 
 class _Hand:
-    """A batch that is given to the program one record at a time."""
+    """A batch that the program reads one record at a time."""
 
     __slots__ = ("_at", "_partition", "_read", "_records", "_run", "_runs")
 
@@ -46,7 +46,7 @@ class _Hand:
         self._partition, self._records = self._runs[0]
 
     def next(self) -> ConsumerRecord[Any, Any] | None:
-        """The next record, None at the end. One that cannot be deserialized raises, and is the next one still."""
+        """The next record, None at the end. A record that cannot be deserialized raises, and stays the next one."""
         while self._at >= len(self._records):
             if self._run + 1 >= len(self._runs):
                 return None
@@ -59,7 +59,7 @@ class _Hand:
 
     @property
     def last(self) -> tuple[TopicPartition, int] | None:
-        """Place of the record that the program works on."""
+        """The partition and offset of the record that the program processes."""
         if self._at:
             return self._partition, self._records[self._at - 1][0]
         if not self._run:
@@ -68,7 +68,7 @@ class _Hand:
         return partition, records[-1][0]
 
     def left(self) -> dict[TopicPartition, tuple[int, int]]:
-        """By partition: the offset of the first record that the program has not got, and how many there are."""
+        """By partition: the offset of the first record that the program has not got, and the number of these."""
         at, found = self._at, {}
         for partition, records in self._runs[self._run :]:
             if at < len(records):
@@ -78,11 +78,11 @@ class _Hand:
 
 
 class Consumer(HasPositions, Opened, of=AsyncConsumer):
-    """As fencepost.Consumer, blocking; for one thread at a time, and RuntimeError for a second one.
+    """As fencepost.Consumer, blocking; for one thread at a time: a second one raises RuntimeError.
 
     `for record in consumer` takes `max_poll_records` at a time from the trio thread. Positions, `commit` and
-    `send_offsets` count what the program has got, not what came along with it; the group sees the whole of it as being
-    worked on, for at most `max_poll_interval`.
+    `send_offsets` count only the records that the program has got of these. For the group the program processes all of
+    them, for at most `max_poll_interval`.
     """
 
     def __init__(self, loop: Loop, inner: Any) -> None:
@@ -92,7 +92,7 @@ class Consumer(HasPositions, Opened, of=AsyncConsumer):
         self._reader = reader_of(inner)
 
     def __iter__(self) -> Iterator[ConsumerRecord[Any, Any]]:
-        """Single records; each is being worked on until the next one is asked for."""
+        """Single records; each is in hand until the next read."""
         return _Records(self)
 
     def commit(self, offsets: Mapping[TopicPartition, int | CommittedOffset] | None = None) -> None:
@@ -110,11 +110,11 @@ class Consumer(HasPositions, Opened, of=AsyncConsumer):
             return found
 
     def lag(self) -> dict[TopicPartition, int | None]:
-        """How much of each partition is still to come; see fencepost.Consumer.lag."""
+        """How many records of each partition the program has not got; see fencepost.Consumer.lag."""
         with self._alone():
             left = self._left()
-            told: dict[TopicPartition, int | None] = super()._call("lag")
-            return {p: lag if lag is None else lag + left.get(p, (0, 0))[1] for p, lag in told.items()}
+            lags: dict[TopicPartition, int | None] = super()._call("lag")
+            return {p: lag if lag is None else lag + left.get(p, (0, 0))[1] for p, lag in lags.items()}
 
     def _call(self, name: str, *args: Any, patient: bool = False, **more: Any) -> Any:
         with self._alone():
@@ -137,7 +137,7 @@ class Consumer(HasPositions, Opened, of=AsyncConsumer):
         return {} if self._hand is None else self._hand.left()
 
     def _hand_is_void(self) -> bool:
-        """The records on this side come again, or are another member's now."""
+        """Whether the records on this side will be read again, by this or another member."""
         return self._reader.progress.hand_is_stale
 
     def _handed_out(self) -> dict[TopicPartition, int] | None:
@@ -151,7 +151,7 @@ class Consumer(HasPositions, Opened, of=AsyncConsumer):
         return {p: left[p][0] if p in left else offset for p, offset in self._loop.call(positions).items()}
 
     def _settle(self) -> None:
-        """Records that the program has not got go back: they will be read again."""
+        """Give back the records that the program has not got: they will be read again."""
         left, hand, self._hand = self._left(), self._hand, None
         if hand is None or self._hand_is_void():
             return
@@ -163,11 +163,11 @@ class Consumer(HasPositions, Opened, of=AsyncConsumer):
 
 
 class WholeTransactions(Stream, of=AsyncWholeTransactions):
-    """What `Consumer.transactions()` returns, as the async one; go through the records of each in the same thread."""
+    """The result of `Consumer.transactions()`, blocking; read the records of each in the same thread."""
 
 
 class _Alone:
-    """Holds a consumer for one thread; a callback comes in beside it, for that waits. Raises RuntimeError."""
+    """Locks a consumer for one thread; a callback may enter too, because that thread waits. Raises RuntimeError."""
 
     __slots__ = ("_free", "_lock")
 
@@ -188,7 +188,7 @@ class _Alone:
 
 
 class _Records(Iterator[ConsumerRecord[Any, Any]]):
-    """One record at a time, most of them out of the batch that is here already."""
+    """One record at a time, mostly from the batch that is here already."""
 
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer

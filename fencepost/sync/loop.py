@@ -1,4 +1,4 @@
-"""The thread in which trio runs, one for each Client, and the way into it from the program's threads."""
+"""The thread in which trio runs, one for each Client, and calls into it from the program's threads."""
 
 import contextvars
 import os
@@ -22,7 +22,7 @@ _END_S = 10.0
 
 
 class TimedOutError(TimeoutError, trio.TooSlowError):
-    """A call took longer than `fail_after` or the client's `timeout` allow. It was cancelled as trio cancels."""
+    """A call took longer than `fail_after` or the client's `timeout` allows. It was cancelled."""
 
 
 class _Deadline(threading.local):
@@ -36,7 +36,7 @@ _deadline = _Deadline()
 def fail_after(seconds: Duration) -> Iterator[None]:
     """Calls of this thread inside the block raise TimedOutError once `seconds` (or a timedelta) have passed.
 
-    Blocks may be nested. Raises ValueError for what is no duration.
+    Blocks may be nested. Raises ValueError for an invalid duration.
     """
     outer, mine = _deadline.at, time.monotonic() + in_seconds(seconds)
     _deadline.at = mine if outer is None else min(outer, mine)
@@ -47,7 +47,7 @@ def fail_after(seconds: Duration) -> Iterator[None]:
 
 
 class _Gate:
-    """Opens once. As an Event, but Ctrl-C cannot come between two steps of its own and leave it broken."""
+    """Opens once. Like an Event, but Ctrl-C cannot interrupt it between two steps and leave it broken."""
 
     __slots__ = ("_is_open", "_lock")
 
@@ -57,20 +57,20 @@ class _Gate:
         self._is_open = False
 
     def set(self) -> None:
-        """Open it; again is nothing."""
+        """Open it; a second call does nothing."""
         if not self._is_open:
             self._is_open = True
             self._lock.release()
 
     def wait(self, timeout: float) -> bool:
-        """Whether it is open, `timeout` seconds from now at the latest."""
+        """Wait up to `timeout` seconds; returns whether it is open."""
         if not self._is_open and self._lock.acquire(timeout=timeout):
             self._lock.release()
         return self._is_open
 
 
 class _Job:
-    """One call on its way through the trio thread."""
+    """One call in the trio thread."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class _Job:
         self.closing = False
 
     async def run(self) -> None:
-        """In the trio thread: everything that comes of it is kept, nothing is raised."""
+        """In the trio thread: keep the result or the exception, raise nothing."""
         if self.within is not None:
             self.scope.deadline = min(self.scope.deadline, trio.current_time() + self.within)
         try:
@@ -102,8 +102,8 @@ class _Job:
 class Loop:
     """A Client and the thread that runs it. `timeout` (seconds) bounds every call but those that wait for records.
 
-    Calls may come from several threads at once. What a call leaves in context variables stays with the calling
-    thread, as it would stay with a task.
+    Calls may come from several threads at once. Context variables that a call sets belong to the calling thread, as
+    they would belong to a task.
     """
 
     def __init__(self, client: AsyncClient, timeout: Duration | None) -> None:
@@ -119,14 +119,14 @@ class Loop:
         self._over = self._asked_to_end = False
         self._error: BaseException | None = None
         self.local = threading.local()
-        """What belongs to a thread that calls: its context, and whether it runs a callback."""
+        """The state of a calling thread: its context, and whether it runs a callback."""
         self.views: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
-        """By the id of an async object: what the program has of it."""
+        """The program's views, by the id of their async objects."""
 
-    # -- life
+    # -- start and close
 
     def start(self) -> None:
-        """Start the thread; returns when the client is open. Raises what opening it raised."""
+        """Start the thread; returns when the client is open. Raises the error of opening it."""
         if self._token is not None:
             raise RuntimeError("a Client can be opened only once")
         self._check_process()
@@ -136,9 +136,9 @@ class Loop:
             raise self._error
 
     def close(self, *, raising: bool) -> None:
-        """End the client and its thread; calls of other threads that are under way raise KafkaError.
+        """End the client and its thread; calls of other threads under way raise KafkaError.
 
-        Raises what the client's background tasks raised, unless another exception is on its way (not `raising`).
+        Raises the exception of the client's background tasks, unless another one is being raised (not `raising`).
         """
         if os.getpid() != self._process:
             if raising:
@@ -184,16 +184,16 @@ class Loop:
 
     @property
     def lives(self) -> bool:
-        """Whether the client is open, in this process."""
+        """Whether the client is open in this process."""
         return self._token is not None and not self._over and os.getpid() == self._process
 
     # -- calls
 
     def call(self, function: Callable[..., Awaitable[T]], *args: Any, patient: bool = False) -> T:
-        """Run `function(*args)` in the trio thread and wait for it; its result or exception comes out here.
+        """Run `function(*args)` in the trio thread and wait for it; returns its result or raises its exception.
 
-        `patient` calls wait for records, which is not what the client's timeout is about. An exception in the waiting
-        thread, Ctrl-C above all, cancels the call and is raised once that has ended.
+        `patient` calls wait for records; the client's timeout does not bound them. An exception in the waiting thread,
+        above all Ctrl-C, cancels the call and is raised once that has ended.
         """
         self._check_process()
         if threading.get_ident() == self._thread.ident:
@@ -218,20 +218,20 @@ class Loop:
             result: T = job.result
             return result
         if job.closing:
-            if not self._asked_to_end:  # it ends by itself, and what it ends with is worth the wait
+            if not self._asked_to_end:  # the client ends on its own: wait for its error
                 self._thread.join(_END_S)
             raise self._gone()
         raise TimedOutError("the call took longer than its timeout")
 
     def _context(self) -> contextvars.Context:
-        """The calling thread's own, in which all its calls run one after the other."""
+        """The calling thread's context, in which all its calls run one after the other."""
         found: contextvars.Context | None = getattr(self.local, "context", None)
         if found is None:
             found = self.local.context = contextvars.copy_context()
         return found
 
     def _within(self, patient: bool) -> float | None:
-        """How many seconds a call that begins now may take."""
+        """The timeout of a call that begins now, in seconds."""
         left = [] if _deadline.at is None else [max(_deadline.at - time.monotonic(), 0.0)]
         if self._timeout is not None and not patient:
             left.append(self._timeout)
@@ -246,7 +246,7 @@ class Loop:
         trio.lowlevel.spawn_system_task(self._do, job, name=job.function, context=job.context)
 
     def _cancel(self, job: _Job) -> None:
-        """Comes after `_launch` if that was called at all: an interruption may be quicker."""
+        """Runs after `_launch` if that was called at all: an interruption may come first."""
         if job in self._jobs:
             job.scope.cancel()
         else:
@@ -266,7 +266,7 @@ class Loop:
                 raise self._gone()
 
     def _post(self, function: Callable[..., Any], *args: Any) -> bool:
-        """Have `function` called in the trio thread; False where that has ended."""
+        """Call `function` in the trio thread; False if that thread has ended."""
         if self._token is None:
             if self._thread.ident is None and function != self._end:
                 raise RuntimeError("the client is not open: use it with `with`")

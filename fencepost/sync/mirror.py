@@ -1,8 +1,8 @@
-"""How a blocking class is made of an async one: every public name is there, by itself, without a line for each.
+"""Makes blocking classes from async ones: each gets every public name automatically.
 
-A coroutine function becomes a function that waits. A plain function runs in the trio thread, because nothing of the
-client may be touched from elsewhere. What they return is mirrored in turn where it is something to wait for: async
-contexts, async iterators, and instances of classes that have a mirror.
+A coroutine function becomes a function that waits. A plain function runs in the trio thread, because other threads must
+not touch the client. Their results are mirrored in turn if they are async contexts, async iterators, or instances of
+classes that have a mirror.
 """
 
 import functools
@@ -21,7 +21,7 @@ _END = object()
 
 
 class Mirror:
-    """A blocking view of an object that lives in the trio thread."""
+    """A blocking view of an object of the trio thread."""
 
     _of: ClassVar[type]
 
@@ -30,16 +30,16 @@ class Mirror:
         self._inner = inner
         self._entered: Any = None
         self._ending = False
-        """Whether its end has begun."""
+        """Whether it is being closed."""
         self._maker: Mirror | None = None
-        """What handed it out."""
+        """The mirror that returned it."""
         loop.views[id(inner)] = self
 
     def __repr__(self) -> str:
         return f"<fencepost.sync {self._inner!r}>"
 
     def __init_subclass__(cls, *, of: type | None = None) -> None:
-        """`of` is the async class; its public names come here, except those that the class itself defines."""
+        """`of` is the async class; this class gets its public names, except those that it defines itself."""
         super().__init_subclass__()
         if of is None:
             return
@@ -57,7 +57,7 @@ class Mirror:
             cls.__iter__ = _iterate  # type: ignore[attr-defined]
 
     def __getattr__(self, name: str) -> Any:
-        """What the async object has only since it was made."""
+        """An attribute that the async object has, and its class has not."""
         if name.startswith("_"):
             raise AttributeError(name)
         if callable(getattr(self._inner, name)):
@@ -65,7 +65,7 @@ class Mirror:
         return self._look(name)
 
     def _call(self, name: str, *args: Any, patient: bool = False, **more: Any) -> Any:
-        """Call the method of that name in the trio thread; mirrors among its arguments are seen through."""
+        """Call the method of that name in the trio thread; mirrors among its arguments are unwrapped."""
         args = tuple(plain(one) for one in args)
         more = {key: self._given(key, one) for key, one in more.items()}
 
@@ -76,13 +76,13 @@ class Mirror:
         return view(self._loop, self._loop.call(run, patient=patient), self)
 
     def _given(self, name: str, value: Any) -> Any:
-        """An argument as the async side takes it; plain functions that are told of something become async ones."""
+        """An argument for the async side; a callback that is a plain function becomes an async one."""
         if name.startswith("on_") and callable(value) and not inspect.iscoroutinefunction(value):
             return _Callback(self._loop, value)
         return plain(value)
 
     def _look(self, name: str) -> Any:
-        """An attribute, read in the trio thread as long as that lives."""
+        """An attribute, read in the trio thread as long as that runs."""
 
         async def run() -> Any:
             return getattr(self._inner, name)
@@ -90,18 +90,18 @@ class Mirror:
         return view(self._loop, self._loop.call(run) if self._loop.lives else getattr(self._inner, name))
 
     def _settle(self) -> None:
-        """Hand over what is still on this side, before the block ends."""
+        """Pass on the records that are still on this side, before the block ends."""
 
     def _is_open(self, made: Any, is_open: bool) -> None:
-        """Something that this handed out was entered, or left."""
+        """A mirror that this one returned was entered, or left."""
 
     def _reading(self) -> AbstractContextManager[Any]:
-        """Around each step of an iterator that came from here."""
+        """A context around each step of an iterator of this mirror."""
         return nullcontext()
 
 
 def _enter(self: Mirror) -> Any:
-    """Open it. Raises what opening it raises; if that is Ctrl-C, it is closed again."""
+    """Open it. Raises the error of opening it; after Ctrl-C it is closed again."""
     done: list[Any] = []
 
     async def enter() -> None:
@@ -114,7 +114,7 @@ def _enter(self: Mirror) -> Any:
         if self._maker is not None:
             self._maker._is_open(self._entered, True)
     except BaseException as error:
-        if done:  # it is open, and nobody will close it
+        if done:  # it is open, and the program will not close it
             _leave(self, type(error), error, error.__traceback__)
         raise
     return self._entered
@@ -123,13 +123,13 @@ def _enter(self: Mirror) -> Any:
 def _exit(
     self: Mirror, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
 ) -> None:
-    """Close it; an exception of the block, Ctrl-C too, ends it as the async one is ended."""
+    """Close it; an exception of the block, Ctrl-C included, is passed to the async one."""
     try:
         if error is None and isinstance(self._entered, Mirror):
             self._entered._settle()
         _leave(self, kind, error, trace)
     except BaseException as wrong:
-        if not self._ending:  # what was handed over last is wrong, or Ctrl-C came before the end had begun
+        if not self._ending:  # the last records were wrong, or Ctrl-C came before the end had begun
             _leave(self, type(wrong), wrong, wrong.__traceback__)
         raise
     finally:
@@ -148,7 +148,7 @@ def _leave(
 
 
 def _iterate(self: Mirror) -> "Stream":
-    """One after the other, as they come."""
+    """The items, one after the other."""
 
     async def begin() -> AsyncIterator[Any]:
         begun: AsyncIterator[Any] = self._inner.__aiter__()
@@ -158,7 +158,7 @@ def _iterate(self: Mirror) -> "Stream":
 
 
 class Stream(Mirror):
-    """An async iterator, blocking. A deadline that ends a wait loses nothing: go on with `next`."""
+    """An async iterator, blocking. A deadline that ends a wait loses nothing: call `next` again."""
 
     def __init__(self, loop: Loop, inner: Any, owner: Mirror | None = None) -> None:
         super().__init__(loop, inner)
@@ -168,7 +168,7 @@ class Stream(Mirror):
         return self
 
     def __next__(self) -> Any:
-        """Wait for the next one."""
+        """Wait for the next item."""
         with nullcontext() if self._owner is None else self._owner._reading():
             found = self._loop.call(self._step, patient=True)
         if found is _END:
@@ -183,9 +183,9 @@ class Stream(Mirror):
 
 
 class _Callback:
-    """A plain function that is told something: called in a thread of its own, so it may call the client.
+    """A callback that is a plain function: it runs in its own thread, so it may call the client.
 
-    What told it waits meanwhile, and whoever uses the consumer waits for that: so it may use the consumer as well.
+    The caller waits meanwhile, and so does the thread that uses the consumer: so the callback may use it as well.
     """
 
     def __init__(self, loop: Loop, function: Callable[..., Any]) -> None:
@@ -193,7 +193,7 @@ class _Callback:
         self._function = function
 
     async def __call__(self, *args: Any) -> None:
-        """Call it with what a program sees of the arguments. Raises what it raises."""
+        """Call it with the program's views of the arguments. Raises what it raises."""
         await trio.to_thread.run_sync(self._run, tuple(view(self._loop, one) for one in args))
 
     def _run(self, args: tuple[Any, ...]) -> None:
@@ -205,20 +205,20 @@ class _Callback:
 
 
 class Opened(Mirror):
-    """What a blocking client hands out to be opened with `with`."""
+    """A mirror that a program opens with `with`."""
 
-    # Without a function around them: Ctrl-C may come between any two, and what is open then stays open.
+    # Not wrapped in functions: Ctrl-C between two calls would leave the object open.
     __enter__ = _enter
     __exit__ = _exit
 
 
 def plain(value: Any) -> Any:
-    """What the async side takes: the object behind a mirror."""
+    """The value for the async side: the object behind a mirror."""
     return value._inner if isinstance(value, Mirror) else value
 
 
 def view(loop: Loop, value: Any, owner: Mirror | None = None) -> Any:
-    """What the program gets to see of a value that came out of the trio thread."""
+    """The program's view of a value from the trio thread."""
     known = loop.views.get(id(value))
     if known is not None and known._inner is value:
         return known

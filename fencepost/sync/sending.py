@@ -1,4 +1,4 @@
-"""Records on their way to the trio thread: many at a time, whatever way the program hands them in."""
+"""Passes records to the trio thread, many at a time, also if the program sends them one by one."""
 
 import threading
 import time
@@ -21,17 +21,17 @@ from fencepost.sync.loop import Loop
 from fencepost.sync.mirror import Mirror, Opened
 
 CHUNK = 500
-"""How many records cross at a time."""
+"""How many records cross between the threads at a time."""
 WAIT_S = 0.005
-"""How long a record waits for others on this side, while the program hands in more."""
+"""How long a record waits for others on this side, while the program sends more."""
 _Record = tuple[str, Any, Any, int | None, Headers, int | None]
 """(topic, value, key, partition, headers, timestamp in epoch ms)"""
 
 
 class Sending(Mirror):
-    """What takes records one by one: they cross in batches. Several threads may hand in records.
+    """Takes single records and passes them on in batches. Several threads may send records.
 
-    What is wrong with one of them is raised by a later call, at the latest at the end of the block.
+    A later call raises the error of a record, at the latest the end of the block.
     """
 
     def __init__(self, loop: Loop, inner: Any) -> None:
@@ -50,9 +50,9 @@ class Sending(Mirror):
         headers: Headers = (),
         timestamp_ms: int | None = None,
     ) -> None:
-        """Hand in one record, with the arguments of the async one; it crosses with others, within some milliseconds.
+        """Send one record, with the arguments of the async method; it crosses with others, within some milliseconds.
 
-        Waits while the buffer is full. Raises what earlier records met, too.
+        Waits while the buffer is full. Raises errors of earlier records, too.
         """
         with self._lock:
             now = time.monotonic()
@@ -65,7 +65,7 @@ class Sending(Mirror):
                     self._settle()
                 except BaseException:
                     if self._records and self._records[-1] is record:
-                        self._records.pop()  # as with the async one: what a call that raises was about is not in
+                        self._records.pop()  # as in the async method: a call that raises does not send its record
                     raise
 
     def _send_many(self, topic: str, records: Iterable[tuple[Any, Any]], **more: Any) -> None:
@@ -86,7 +86,7 @@ class Sending(Mirror):
             try:
                 self._loop.call(self._hand_over, records)
             except BaseException:
-                self._records = list(records)  # those that it did not come to wait for another call
+                self._records = list(records)  # the others wait for the next call
                 raise
 
     async def _hand_over(self, records: deque[_Record]) -> None:
@@ -97,7 +97,7 @@ class Sending(Mirror):
                     topic, value, key=key, partition=partition, headers=headers, timestamp_ms=timestamp_ms
                 )
             except Exception:
-                records.popleft()  # it is wrong, or too late for any
+                records.popleft()  # this record is wrong, or no more records are accepted
                 raise
             records.popleft()
 
@@ -105,13 +105,13 @@ class Sending(Mirror):
 class ProducerBatch(Sending, Opened, of=AsyncProducerBatch):
     """Many records: the end of the block waits for all acknowledgements, as fencepost.client.ProducerBatch.
 
-    If the block ends with an exception, what has not crossed to the client's thread yet is not sent.
+    If the block ends with an exception, records that have not crossed to the client's thread are not sent.
     """
 
     def send_many(
         self, topic: str, records: Iterable[tuple[K | None, V | None]], *, partition: int | None = None
     ) -> None:
-        """Hand in (key, value) pairs of one topic, 500 at a time; `records` is iterated in this thread."""
+        """Send (key, value) pairs of one topic, 500 at a time; `records` is iterated in this thread."""
         self._send_many(topic, records, partition=partition)
 
 
@@ -119,7 +119,7 @@ class Transaction(Sending, of=AsyncTransaction):
     """One open transaction, as fencepost.Transaction."""
 
     def send_many(self, topic: str, records: Iterable[tuple[K | None, V | None]]) -> None:
-        """Hand in (key, value) pairs of one topic, 500 at a time; `records` is iterated in this thread."""
+        """Send (key, value) pairs of one topic, 500 at a time; `records` is iterated in this thread."""
         self._send_many(topic, records)
 
     def send_offsets(self, consumer: "HasPositions", offsets: Mapping[TopicPartition, int] | None = None) -> None:
@@ -133,7 +133,7 @@ class Transaction(Sending, of=AsyncTransaction):
 
 
 class HasPositions(Mirror):
-    """A consumer, as a transaction sees it."""
+    """A consumer with positions, for transactions."""
 
     def _handed_out(self) -> Any:
         """Positions that differ from those of the async consumer, as offsets to commit; None if none do."""
@@ -141,15 +141,15 @@ class HasPositions(Mirror):
 
 
 class TransactionBlock(Opened, of=AsyncTransactionBlock):
-    """What `transaction()` returns: begins with the `with`, commits at its end, aborts on any exception and Ctrl-C."""
+    """The result of `transaction()`: begins with the `with`, commits at its end, aborts on any exception and Ctrl-C."""
 
 
 class Delivery(Mirror, of=AsyncDelivery):
-    """A record that is on its way, as fencepost.Delivery."""
+    """A record in the producer's buffer, as fencepost.Delivery."""
 
 
 class _Producing(Opened):
-    """A producer knows what its open batches and transactions hold on this side: `flush` is about that as well."""
+    """A producer that also flushes the records on this side of its open batches and transactions."""
 
     def __init__(self, loop: Loop, inner: Any) -> None:
         super().__init__(loop, inner)

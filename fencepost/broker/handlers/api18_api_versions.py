@@ -88,5 +88,5 @@ def _is_old(name: str, version: str) -> bool:
 
 
 def _range(api: "Api", is_old: bool = False) -> ApiVersion:
-    lowest, highest = api.told_to_old_clients if is_old else api.advertised
+    lowest, highest = api.reported_to_old_clients if is_old else api.advertised
     return ApiVersion(api_key=api.key, min_version=lowest, max_version=highest)

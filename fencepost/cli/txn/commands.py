@@ -128,7 +128,7 @@ def producers_command(partition: "TopicPartition", only_open: bool, broker: Brok
     """
     from fencepost.cli.txn import text as txn_text
     from fencepost.client.admin.client import parts_of
-    from fencepost.client.admin.why import check_exists
+    from fencepost.client.admin.last_stable_offset import check_exists
 
     async def query(admin: "Admin") -> Any:
         await check_exists(parts_of(admin), partition)

@@ -37,7 +37,7 @@ def abort(transactional_id: str, dry_run: bool, even_two_phase: bool, broker: Br
       fencepost txn abort billing-2 --dry-run
       fencepost txn abort billing-2
     """
-    from fencepost.client.admin.why import NO_TIMEOUT_MS
+    from fencepost.client.admin.last_stable_offset import NO_TIMEOUT_MS
 
     async def query(admin: "Admin") -> Any:
         found = (await admin.describe_transactions(transactional_id))[transactional_id]

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 from fencepost.cli.connect import command_for
 from fencepost.cli.plain_text import age, cell, counted, moment, places, table
+from fencepost.client.admin.last_stable_offset import NO_TIMEOUT_MS, reason
 from fencepost.client.admin.types import Verdict
-from fencepost.client.admin.why import NO_TIMEOUT_MS, reason
 
 if TYPE_CHECKING:
     from datetime import datetime

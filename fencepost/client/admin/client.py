@@ -134,7 +134,7 @@ class Admin:
 
         Raises KafkaError (UNKNOWN_TOPIC_OR_PARTITION, ...).
         """
-        from fencepost.client.admin.why import describe_last_stable_offset  # here: few programs ask
+        from fencepost.client.admin.last_stable_offset import describe_last_stable_offset  # here: few programs ask
 
         return await describe_last_stable_offset(self._parts, TopicPartition(*partition))
 
@@ -149,7 +149,7 @@ class Admin:
         `older_than` (seconds, or a timedelta) is the least age by the timestamps of their records; the default is the
         broker's `transaction.max.timeout.ms`. Raises KafkaError.
         """
-        from fencepost.client.admin.why import find_hanging
+        from fencepost.client.admin.last_stable_offset import find_hanging
 
         places = None if partitions is None else listed(partitions, TopicPartition)
         return await find_hanging(self._parts, places, None if older_than is None else milliseconds(older_than))

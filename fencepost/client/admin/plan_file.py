@@ -1,4 +1,4 @@
-"""Reads a plan from TOML or JSON, and names the place of what it does not understand."""
+"""Reads a plan from TOML or JSON. Errors name the place in the text."""
 
 import difflib
 import json
@@ -30,7 +30,7 @@ _STATES = ("present", "absent")
 _DIGITS = 11
 """More than a broker's id can have."""
 _MOST = {"partitions": 2**31 - 1, "replication_factor": 2**15 - 1}
-"""What the wire can say."""
+"""The maxima of the protocol."""
 _SINGULAR = {"principal": "principals", "operation": "operations", "host": "hosts"}
 ALL_BROKERS = "all"
 CLUSTER_NAME = "kafka-cluster"
@@ -54,7 +54,7 @@ def parse_plan(text: str, *, json_named: bool = False, place: str = "the plan") 
         content = json.loads(text, object_pairs_hook=_once) if is_json else tomllib.loads(text)
     except _Twice as error:
         raise ConfigError(f"{place}: the key {str(error)!r} appears more than once in the same object") from error
-    except ValueError as error:  # what both raise is one
+    except ValueError as error:  # the base class of both parsers' errors
         hint = (
             "" if is_json or not place.endswith((".yaml", ".yml")) else "; a plan is written in TOML or JSON, not YAML"
         )
@@ -65,7 +65,7 @@ def parse_plan(text: str, *, json_named: bool = False, place: str = "the plan") 
 
 
 class _Twice(Exception):
-    """An object of JSON has this key more than once; TOML knows that for a mistake by itself."""
+    """An object of JSON has this key more than once; TOML's parser reports that itself."""
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -78,7 +78,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def plan_of(content: Mapping[str, Any]) -> ClusterPlan:
-    """The plan in what a file holds. Raises ConfigError, which names the place."""
+    """The plan in the content of a file. Raises ConfigError, which names the place."""
     _known("", content, _SECTIONS)
     topics = tuple(_topic(name, given) for name, given in _table("topics", content).items())
     configs = _brokers(_table("brokers", content))
@@ -110,7 +110,7 @@ def _topic(name: str, given: Any) -> WantedTopic:
 
 
 def _brokers(given: Mapping[str, Any]) -> list[WantedConfigs]:
-    """By their ids, however those are written."""
+    """The settings of brokers, by their ids without leading zeros."""
     found: dict[str, WantedConfigs] = {}
     for written, one in given.items():
         place = f"brokers.{written}"
@@ -149,7 +149,7 @@ def _settings(place: str, given: Mapping[str, Any]) -> dict[str, str | None]:
 
 
 def _flat(place: str, table: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
-    """`retention.ms = 1` without quotes is a table in a table to TOML, and one setting to us."""
+    """Unquoted `retention.ms = 1` is a table in a table in TOML, and one setting in a plan."""
     for key, value in table.items():
         if isinstance(value, dict):
             if not value:
@@ -180,7 +180,7 @@ def _count(place: str, given: Mapping[str, Any], key: str) -> int:
 
 
 def _acls(place: str, given: Any) -> list[WantedAcl]:
-    """One for each principal, host and operation that are named together."""
+    """One rule for each combination of principal, host and operation."""
     given = _object(place, given)
     for one, several in _SINGULAR.items():
         if one in given and several in given:
@@ -224,7 +224,7 @@ def _principals(place: str, given: Mapping[str, Any]) -> Sequence[str]:
 
 
 def _member(place: str, word: Any, kind: type[E]) -> E:
-    """`describe_configs`, `DescribeConfigs` and `DESCRIBE_CONFIGS` are the same."""
+    """The member for a name; `describe_configs`, `DescribeConfigs` and `DESCRIBE_CONFIGS` are the same."""
     by_word = {one.name.replace("_", ""): one for one in kind if one.name not in ("UNKNOWN", "ANY", "MATCH")}
     found = by_word.get(str(word).replace("_", "").upper())
     if found is None:
@@ -252,7 +252,7 @@ def _object(place: str, given: Any) -> Mapping[str, Any]:
     if not isinstance(given, dict):
         raise ConfigError(f"{place}: must be a table, not {given!r}")
     for key in given:
-        if not isinstance(key, str):  # of a program's mapping; a file cannot have it
+        if not isinstance(key, str):  # possible only in a program's mapping
             raise ConfigError(f"{place}: {key!r} must be a string")
     return given
 

@@ -1,4 +1,4 @@
-"""A plan on a Kafka that knows no plans: what differs is found out, checked, and changed thing by thing."""
+"""Applies a plan to a Kafka without plans: finds the differences, validates them, and makes one change at a time."""
 
 from collections import Counter
 from collections.abc import Awaitable, Collection, Mapping
@@ -28,7 +28,7 @@ PARTITIONS: Final = "partitions"
 
 
 class _Step:
-    """One request that has to be made, what it is about, and what it changes."""
+    """One request, its subject, and its changes."""
 
     def __init__(self, subject: str, changes: list[PlannedChange]) -> None:
         self.subject = subject
@@ -105,7 +105,7 @@ class _Removal(_Step):
 
 
 async def apply_by_steps(admin: AdminParts, plan: ClusterPlan, validate_only: bool) -> Applied:
-    """Validate all steps, then make them. Raises ItemsFailedError, whose results are the steps that were made."""
+    """Validate all steps, then make them. Raises ItemsFailedError; its results are the steps that were made."""
     steps = await _steps(admin, plan)
     await _run(admin, steps, validate_only=True)
     if not validate_only:
@@ -133,7 +133,7 @@ async def _run(admin: AdminParts, steps: list[_Step], *, validate_only: bool) ->
 
 
 async def _steps(admin: AdminParts, plan: ClusterPlan) -> list[_Step]:
-    """What differs: first what is added, in the end what goes. Raises ItemsFailedError for what no step can change."""
+    """The steps: additions first, deletions last. Raises ItemsFailedError for differences that no step can change."""
     torn = _torn(plan)
     if torn:
         raise ItemsFailedError(STEP_BY_STEP, torn)
@@ -165,7 +165,7 @@ async def _steps(admin: AdminParts, plan: ClusterPlan) -> list[_Step]:
 
 
 def _torn(plan: ClusterPlan) -> dict[str, KafkaError]:
-    """What the plan says in two ways; a broker that knows plans refuses the same."""
+    """The plan's contradictions; a fencepost broker rejects the same."""
     named = Counter(
         [*(f"topic {one.name}" for one in plan.topics), *(f"{one.kind} {one.name or 'all'}" for one in plan.configs)]
     )
@@ -234,7 +234,7 @@ def _differences(
     wanted: Mapping[str, str | None],
     secret: Collection[str] = (),
 ) -> list[PlannedChange]:
-    """What is not as wanted. A secret that is set may be another one, and is set again."""
+    """The differences from the plan. A secret may differ unseen, so it is always set again."""
     return [
         PlannedChange(
             "change" if key in before and value is not None else "delete" if value is None else "create",

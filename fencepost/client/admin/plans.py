@@ -26,14 +26,14 @@ ACL: Final = "acl"
 
 
 class PlanAdmin:
-    """The part of the admin client that makes the cluster as a plan says."""
+    """The part of the admin client that applies plans."""
 
     def __init__(self, rpc: AdminRequests, topics: TopicAdmin) -> None:
         self._rpc = rpc
         self._topics = topics
 
     async def apply_at_once(self, plan: ClusterPlan, validate_only: bool) -> Applied:
-        """The whole plan in one request, which a broker that knows no plans takes for an empty one."""
+        """Apply the whole plan in one request; a broker without plans reads it as an empty request."""
         request = CreateTopicsRequest(
             topics=[], timeout_ms=self._rpc.timeout_ms, validate_only=validate_only, plan=_on_the_wire(plan)
         )
@@ -63,7 +63,7 @@ class PlanAdmin:
         return done
 
     async def _settle(self, changes: tuple[PlannedChange, ...]) -> None:
-        """What this client knows of topics follows the change."""
+        """Update this client's metadata of topics."""
         topics = [one for one in changes if one.kind == "topic"]
         for one in topics:
             if one.action == "delete" and one.setting in ("", "partitions"):
@@ -124,7 +124,7 @@ def _error(subject: str, one: Any, node: int | None) -> KafkaError:
 
 
 def _change(plan: ClusterPlan, one: Any) -> PlannedChange:
-    """Rules are named by their place in the plan."""
+    """A change in the response; it names rules by their place in the plan."""
     if one.kind != ACL:
         return PlannedChange(one.action, one.kind, one.name, one.setting, one.before, one.after)
     shown = shown_rule(plan.acls[int(one.name)].rule)

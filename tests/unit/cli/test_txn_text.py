@@ -7,6 +7,7 @@ import pytest
 
 from fencepost.cli.plain_text import age, cell, json_value, moment, table
 from fencepost.cli.txn.text import describe_text, why_text
+from fencepost.client.admin.last_stable_offset import NO_TIMEOUT_MS
 from fencepost.client.admin.types import (
     HistoryEvent,
     Holder,
@@ -16,7 +17,6 @@ from fencepost.client.admin.types import (
     TransactionHistory,
     Verdict,
 )
-from fencepost.client.admin.why import NO_TIMEOUT_MS
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 

@@ -173,7 +173,9 @@ def test_what_is_advertised_is_what_kafka_43_advertises() -> None:
         "DescribeConfigs": ((0, 4), (1, 4)),
     }
     assert MetadataResponse.versions == (0, 13)
-    assert {api.name: api.told_to_old_clients[0] for api in API_BY_KEY.values() if api.served != api.advertised} == {
+    assert {
+        api.name: api.reported_to_old_clients[0] for api in API_BY_KEY.values() if api.served != api.advertised
+    } == {
         "Produce": 0,
         "ListOffsets": 0,
         "OffsetCommit": 0,
