@@ -1,4 +1,4 @@
-"""The shared part of commands that connect to a broker: options, the client, and errors that say what to do next."""
+"""The shared part of commands that connect to a broker: options, the client, and errors with what to do next."""
 
 import functools
 import json

@@ -9,7 +9,7 @@ from fencepost.client.admin import ItemsFailedError
 from fencepost.protocol.errors import ErrorCode
 
 _RIGHTS = "your user is not authorized for this request"
-_LOADING = "the coordinator is loading, or its log is damaged (the broker's log says which); try with --timeout 60"
+_LOADING = "the coordinator is loading, or its log is damaged (the broker's log names it); try with --timeout 60"
 _HINTS: Final = {
     ErrorCode.NETWORK_EXCEPTION: "is a broker running at {bootstrap}? Name another with --bootstrap HOST:PORT;"
     " a broker with TLS needs --command-config FILE",
@@ -25,7 +25,7 @@ _HINTS: Final = {
     " brokers` shows the brokers",
     ErrorCode.TOPIC_DELETION_DISABLED: "the broker runs with delete.topic.enable=false",
     ErrorCode.OFFSET_OUT_OF_RANGE: "`fencepost topic offsets TOPIC` shows where its partitions begin and end",
-    ErrorCode.POLICY_VIOLATION: "a policy of the broker forbids it; the broker's message says which",
+    ErrorCode.POLICY_VIOLATION: "a policy of the broker forbids it; the broker's message names it",
     ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: "the transactional id does not exist, or it expired; `fencepost txn list`"
     " shows the transactional ids",
     ErrorCode.GROUP_ID_NOT_FOUND: "`fencepost group list` shows all groups",
@@ -36,7 +36,7 @@ _HINTS: Final = {
     ErrorCode.UNSUPPORTED_VERSION: "the broker does not support this request, or one of its filters",
     ErrorCode.COORDINATOR_NOT_AVAILABLE: _LOADING,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: _LOADING,
-    ErrorCode.NOT_CONTROLLER: "the metadata log accepts no writes now; the broker's log says why; try again",
+    ErrorCode.NOT_CONTROLLER: "the metadata log accepts no writes now; the broker's log has the reason; try again",
     ErrorCode.SECURITY_DISABLED: "the broker runs without an authorizer, so it has no access rules",
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: _RIGHTS,
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: _RIGHTS,
@@ -47,13 +47,13 @@ _TRUST = "name a file with the broker's security settings: --command-config FILE
 
 _UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 _NAMED = re.compile(r"(?:\w+ )?'(?P<name>[^']+)'$")
-"""The thing at the end of what the client was doing: `creating topic 'orders'`."""
+"""The thing that the client's text ends with: `creating topic 'orders'`."""
 
 
 def sentence(error: KafkaError) -> str:
     """The error in one sentence, with the name of its code.
 
-    It is the broker's own message if that names the thing; otherwise, what the client was doing stands before it.
+    It is the broker's message if that names the thing. Otherwise the client's text comes before the broker's message.
     """
     if isinstance(error, ItemsFailedError):
         return "\n  ".join(sentence(one) for one in error.errors.values())
@@ -76,7 +76,7 @@ def hints_for(errors: Iterable[KafkaError], bootstrap: str) -> list[str]:
 
 
 def hint_for(error: KafkaError, bootstrap: str) -> str | None:
-    """What to do next; None if the error itself says it."""
+    """What to do next; None if the error itself includes it."""
     if isinstance(error, AuthenticationError):
         return _TRUST
     hint = _HINTS.get(error.code) if error.code is not None else None

@@ -46,7 +46,7 @@ async def settings_of(admin: "Admin", subject: Mapping[str, Any]) -> "dict[str, 
 async def settings_of_several(
     admin: "Admin", resources: "Sequence[ConfigResource]"
 ) -> "dict[ConfigResource, dict[str, ConfigEntry]]":
-    """As `settings_of` for many resources, some hundred in each request; without topics deleted meanwhile.
+    """As `settings_of` for many resources, some hundred in each request. It skips topics that are deleted meanwhile.
 
     Raises KafkaError.
     """
@@ -117,8 +117,8 @@ def _planned(
         return ",".join(part for part in parts if part not in given)
     if changes[name] is not None:
         return changes[name]
-    behind = [one for one in entry.synonyms if one.source != own] if entry is not None else []
-    return behind[0].value if behind else None
+    inherited = [one for one in entry.synonyms if one.source != own] if entry is not None else []
+    return inherited[0].value if inherited else None
 
 
 def _shown(subject: Mapping[str, Any]) -> str:

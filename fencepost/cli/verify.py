@@ -1,4 +1,4 @@
-"""`fencepost verify`: read a data directory from end to end and name everything that is not as it was written."""
+"""`fencepost verify`: check a data directory from end to end and report all damage."""
 
 import json
 import os
@@ -37,13 +37,12 @@ def verify(directory: Path, topic: str | None, partition: int | None, shallow: b
       small files  checkpoints, partition.metadata, meta.properties
       other files  files that a crash or another program left
 
-    Each finding is a line: how much it matters, file, byte and offset, what is wrong, what follows from it and what
-    to do.
+    Each finding is one line: its level, the file, byte and offset, the error, its consequence, and what to do.
 
     \b
-      damage    durable data is damaged, or differs from what was written: exit code 1
+      damage    durable data is damaged, or differs from the written data: exit code 1
       warning   a defect that loses no data
-      note      what kill -9 or a power cut leaves; the next start repairs it
+      note      a normal result of kill -9 or a power cut; the next start repairs it
 
     \b
     An incomplete end of a log after a crash is a note if it lies above the recovery point: no client got an
@@ -62,7 +61,7 @@ def verify(directory: Path, topic: str | None, partition: int | None, shallow: b
         lock_fd = lock_shared(directory)
     except DirectoryInUse:
         fail(f"a broker runs on {directory}; stop it first, or check a copy or a snapshot", exit_code=EXIT_USAGE)
-    report = Report() if as_json else Report(found=_tell)
+    report = Report() if as_json else Report(found=_print_finding)
     began = time.monotonic()
     try:
         _run(directory, report, topic, partition, shallow, as_json)
@@ -96,7 +95,7 @@ def _run(
         bar.update(0)
 
 
-def _tell(finding: "Finding") -> None:
+def _print_finding(finding: "Finding") -> None:
     click.echo(str(finding))
 
 

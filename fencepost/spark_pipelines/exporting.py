@@ -145,10 +145,10 @@ class _Export:
         finally:
             cluster.close()
         begin = {tp: first[tp] if tp in first else known[tp] for tp in partitions}
-        behind = [tp for tp in partitions if begin[tp] > end[tp]]
-        if behind:
+        beyond = [tp for tp in partitions if begin[tp] > end[tp]]
+        if beyond:
             raise PipelineError(
-                f"{behind[0]} was exported up to offset {begin[behind[0]]}, but ends at {end[behind[0]]}:"
+                f"{beyond[0]} was exported up to offset {begin[beyond[0]]}, but ends at {end[beyond[0]]}:"
                 " the topic was created again, or the broker lost records. Export into another directory"
             )
         return begin, end
@@ -158,7 +158,7 @@ class _Export:
         found = cluster.topics(self._topics)
         absent = [name for name in self._topics if name not in found]
         if absent:
-            raise PipelineError(f"there is no topic {', '.join(absent)} on this cluster")
+            raise PipelineError(f"topic {', '.join(absent)} does not exist on this cluster")
         for name, topic_id in self._identity[1].items():
             now = cluster.topic_ids.get(name, b"").hex()
             if topic_id and now and now != topic_id:

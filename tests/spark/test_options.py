@@ -168,8 +168,8 @@ def test_what_steers_micro_batches_has_no_effect_in_a_batch_query_which_is_told(
         ({"startingOffsets": '{"t": {"0": -1}}'}, "a batch query cannot start at latest"),
         ({"endingOffsets": "earliest"}, "a query cannot end at earliest"),
         ({"endingOffsets": '{"t": {"0": -2}}'}, "a query cannot end at earliest"),
-        ({"columns": "value", "includeHeaders": "true"}, "includeHeaders is true, but columns says value"),
-        ({"columns": "headers", "includeHeaders": "false"}, "includeHeaders is false, but columns says headers"),
+        ({"columns": "value", "includeHeaders": "true"}, "includeHeaders is true, but columns is value"),
+        ({"columns": "headers", "includeHeaders": "false"}, "includeHeaders is false, but columns is headers"),
     ],
 )
 def test_options_that_contradict_each_other_are_refused(options: dict[str, str], reason: str) -> None:

@@ -167,7 +167,7 @@ def log_dirs_command(
     else:
         click.echo(cluster_text.log_dirs_text(found))
     if any(one.error is not None for dirs in found.values() for one in dirs):
-        fail("a directory is offline; the broker's log says why")
+        fail("a directory is offline; the broker's log has the reason")
 
 
 @cluster.command("elect-leaders", short_help="Elect the preferred replicas as leaders.")

@@ -41,8 +41,8 @@ def _subject(kind: str, name: str) -> Subject:
 def config() -> None:
     """Show and change settings of topics, brokers and groups.
 
-    A topic without a value of its own takes the broker's: what was set at run time for that broker, then for all
-    brokers (`broker all`), then what the broker was started with, then the default. `get` shows which it is.
+    A topic without its own value uses the broker's: the value set at run time for that broker, then for all brokers
+    (`broker all`), then the value from the broker's start, then the default. `get` shows the source.
 
     \b
     What is set, and where does it come from?

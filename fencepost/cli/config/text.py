@@ -30,7 +30,7 @@ _FROM = {
 
 
 def source_of(source: ConfigSource) -> str:
-    """Where a setting comes from, in words."""
+    """The source of a setting, in words."""
     return _FROM.get(source, source.name.lower().replace("_", " "))
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     "--all", "everywhere", is_flag=True, help="Move every partition that the group has committed an offset for."
 )
 @click.option("--to-earliest", is_flag=True, help="Go to the first record.")
-@click.option("--to-latest", is_flag=True, help="Go to the last stable offset, behind the last visible record.")
+@click.option("--to-latest", is_flag=True, help="Go to the last stable offset, after the last visible record.")
 @click.option("--to-offset", type=click.IntRange(min=0), metavar="N", help="Go to this offset.")
 @click.option("--shift-by", type=int, metavar="N", help="Go this many offsets forward, or back if negative.")
 @click.option(

@@ -41,7 +41,7 @@ def _reads(partitions: "Sequence[Any]") -> str:
 
 
 def lag_text(found: "Mapping[str, Sequence[PartitionLag]]", read_mib: float) -> str:
-    """All groups' lag in one table, their sums under it, and what the numbers mean."""
+    """All groups' lag in one table, with sums and an explanation of the numbers."""
     rows = []
     for name, lags in found.items():
         for one in lags:

@@ -42,7 +42,7 @@ def metadata_shell(directory: Path, words: tuple[str, ...], offset: int | None, 
       cat PATH...                a value, or all of a folder as JSON
       find [PATH] [PATTERN]      paths; PATTERN may hold * and ?
       tree [PATH] [--depth N]    folders and values, drawn
-      history [PATH] [--all]     what changed, by transaction; --all: also what was not committed
+      history [PATH] [--all]     changes, by transaction; --all: also those not committed
 
     Without COMMAND it reads commands, one a line; cd, pwd, at OFFSET, at end, help and exit are available too.
 

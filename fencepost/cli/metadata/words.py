@@ -25,7 +25,7 @@ USAGES = {
     "cat": "cat PATH...                        a value, or all of a folder as JSON",
     "find": "find [PATH] [PATTERN]              paths; PATTERN may hold * and ?, and means the name or the whole path",
     "tree": "tree [PATH] [--depth N]            folders and values, as a tree",
-    "history": "history [PATH] [--all]             what changed, by transaction; --all: also what was not committed",
+    "history": "history [PATH] [--all]             changes, by transaction; --all: also those not committed",
 }
 
 

@@ -55,7 +55,7 @@ def run_etl(
         with bar("copying") as advance:
             while not query.awaitTermination(_LOOK_SECONDS):
                 progress.show(query)
-                advance(progress.rows, 0)  # the total is unknown: it grows meanwhile
+                advance(progress.rows, 0)  # the total is unknown: the topics grow
         progress.show(query)
     finally:
         if query.isActive:

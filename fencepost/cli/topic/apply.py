@@ -37,9 +37,8 @@ RULES_NOT_ENFORCED = (
 def apply(file: Path, dry_run: bool, not_atomic: bool, broker: Broker) -> None:
     """Bring topics, settings of brokers and groups, and access rules to the state that FILE describes.
 
-    Everything that differs is changed as one transaction of the metadata: all of it at the same moment, or, if one
-    thing is refused or the broker crashes, nothing. What is already so is not touched, what FILE does not name stays.
-    FILE is TOML or JSON; - is standard input.
+    All differences are changed in one metadata transaction, at the same moment. If one change is refused or the broker
+    crashes, nothing changes. Things that FILE does not name stay unchanged. FILE is TOML or JSON; - is standard input.
 
     \b
       [topics.orders]

@@ -50,7 +50,7 @@ def abort(transactional_id: str, dry_run: bool, even_two_phase: bool, broker: Br
     found, fenced = broker.ask(query)
     if found.state == "Ongoing" and found.timeout_ms == NO_TIMEOUT_MS and not even_two_phase:
         fail(
-            f"{transactional_id!r} is part of a two-phase commit: its program must come back and complete it.",
+            f"{transactional_id!r} is part of a two-phase commit: the program that owns it must complete it.",
             "If the outside database has NOT committed its half: --even-two-phase",
         )
     if broker.as_json:

@@ -175,7 +175,7 @@ def _remedy(described: "LastStableOffsetInfo", holder: "Holder", now_ms: int, bo
             assert known is not None
             words = ("txn", "abort", known.transactional_id, "--even-two-phase")
             return [
-                "It is part of a two-phase commit: let the program that owns it come back and complete it. Only if the"
+                "It is part of a two-phase commit: the program that owns it must complete it. Only if the"
                 " outside database has NOT committed its half, abort it:",
                 f"  {command_for(bootstrap, *words)}",
             ]

@@ -71,7 +71,7 @@ NAMES = (
     "kafka.ssl.endpoint.identification.algorithm",
     "kafka.enable.ssl.certificate.verification",
 )
-"""The names of Java's clients and of librdkafka, behind `kafka.`. The client's `translated` maps them."""
+"""The names of Java's clients and of librdkafka, after `kafka.`. The client's `translated` maps them."""
 # Names that the client's options do not have, and the names that they have instead.
 _RENAMED = {"ssl_keystore_password": "ssl_key_password"}
 

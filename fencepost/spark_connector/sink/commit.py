@@ -76,7 +76,7 @@ def translate_client_errors(options: SinkOptions) -> Iterator[None]:
     except OutcomeUnknownError as error:
         raise SinkError(
             "the commit was sent, and no response came after all retries. Start the query again: the commit marker"
-            " says whether the batch was written"
+            " shows whether the batch was written"
         ) from error
 
 

@@ -115,7 +115,7 @@ class Encoder:
             return
         column = batch.column(self._columns["topic"])
         if column.null_count:
-            raise SinkError("a row has no topic: its topic column is null, and there is no option topic")
+            raise SinkError("a row has no topic: its topic column is null, and the option topic is not set")
         encoded = column.dictionary_encode()
         topics = encoded.dictionary.to_pylist()
         if len(topics) == 1:

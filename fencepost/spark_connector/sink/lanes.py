@@ -157,9 +157,9 @@ def decide(kafka: Any, options: SinkOptions, mine: Claim, batch: BatchId | None,
 def read_decision(kafka: Any, options: SinkOptions) -> Decision:
     """The last decision of this sink. Only the owner may rely on it.
 
-    It reads the topic up to its current end, also behind another sink's open transaction (row I2). A decision that it
-    missed would make the driver abort transactions that must commit. If the remaining records are aborted, no record
-    arrives, so it checks the position regularly. Raises SinkError if it does not reach the end in time.
+    It reads the topic up to its current end, also past the start of another sink's open transaction (row I2). A
+    missed decision would make the driver abort transactions that must commit. If the remaining records are aborted, no
+    record arrives, so it checks the position regularly. Raises SinkError if it does not reach the end in time.
     """
     from fencepost.sync import TimedOutError, fail_after
 
@@ -200,7 +200,7 @@ def _commit_lane(kafka: Any, options: SinkOptions, lane: PreparedLane) -> None:
                 if producer.prepared is not None and str(producer.prepared) == lane.identity:
                     producer.complete(lane.identity)
                 return
-        except FencedError:  # an abandoned task attempt opened the lane meanwhile
+        except FencedError:  # an abandoned task attempt opened the lane at the same time
             if attempt == _ATTEMPTS:
                 raise
 

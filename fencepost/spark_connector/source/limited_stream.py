@@ -76,7 +76,7 @@ class StreamReader(UnlimitedStreamReader, SupportsTriggerAvailableNow):
         self._available_now = self._planner.latest()
 
     def _must_wait(self, begin: Offsets, end: Offsets) -> bool:
-        """Whether minOffsetsPerTrigger says to wait. As in Spark's Kafka source the first trigger never waits."""
+        """Whether minOffsetsPerTrigger requires to wait. As in Spark's Kafka source the first trigger never waits."""
         smallest = self._options.min_offsets_per_trigger
         if smallest is None:
             return False

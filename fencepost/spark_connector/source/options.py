@@ -291,7 +291,7 @@ def _columns(given: _Given) -> tuple[str, ...]:
 
     columns = given.value("columns", convert)
     if with_headers is not None and with_headers != ("headers" in columns):
-        raise OptionError(f"includeHeaders is {str(with_headers).lower()}, but columns says {','.join(columns)}")
+        raise OptionError(f"includeHeaders is {str(with_headers).lower()}, but columns is {','.join(columns)}")
     return columns
 
 

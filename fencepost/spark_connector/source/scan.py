@@ -37,7 +37,7 @@ class _Run(NamedTuple):
 class VisibleScan:
     """Counts visible records of one partition, batch by batch from `start`, as far as `take` allows.
 
-    `end` is the end of a micro-batch with the counted records. It lies behind the invisible offsets that follow, so the
+    `end` is the end of a micro-batch with the counted records. It is after the invisible offsets that follow, so the
     next micro-batch starts at a record. `first_visible` is the first visible offset. Raises what RangeReader raises.
     """
 

@@ -30,7 +30,7 @@ def acknowledge_now() -> None:
             if stat.S_ISSOCK(os.fstat(int(number)).st_mode):
                 _acknowledge(int(number))
         except OSError:
-            continue  # closed meanwhile, or without a peer or this option: not the connection to the JVM
+            continue  # closed since, or without a peer or this option: not the connection to the JVM
 
 
 class QuickAckOnUnpickle:

@@ -57,10 +57,10 @@ async def _drop_ended(admin: Admin, report: PartitionReport) -> None:
     partition = TopicPartition(report.topic, report.partition)
     producers = (await admin.describe_producers(partition))[partition]
     there = {(state.producer_id, state.transaction_start_offset) for state in producers}
-    gone = [one for one in report.open if (one.producer_id, one.first_offset) not in there]
-    if gone:
-        report.notes.append(f"{len(gone)} of the open transactions ended while the audit ran")
-        report.open[:] = [one for one in report.open if one not in gone]
+    ended = [one for one in report.open if (one.producer_id, one.first_offset) not in there]
+    if ended:
+        report.notes.append(f"{len(ended)} of the open transactions ended while the audit ran")
+        report.open[:] = [one for one in report.open if one not in ended]
 
 
 def _with_admin(kafka: Mapping[str, Any], use: Callable[[Admin], Awaitable[T]]) -> T:

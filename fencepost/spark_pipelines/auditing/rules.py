@@ -1,7 +1,7 @@
 """The rules of exactly once, folded over the batches of one partition. No I/O: the caller reads the batches.
 
-The batches come in the order of the log. The rules for sequences, epochs and markers are those that a broker checks on
-append: idempotence (KIP-98), and epochs that rise with each transaction (KIP-890).
+The batches must be in the order of the log. The rules for sequences, epochs and markers are those that a broker checks
+on append: idempotence (KIP-98), and epochs that rise with each transaction (KIP-890).
 """
 
 from __future__ import annotations
@@ -229,8 +229,8 @@ class PartitionAudit:
         count = fact.last_offset - fact.base_offset + 1
         expected = known.next_sequence
         if expected is not None and fact.base_sequence != expected:
-            behind = (expected - fact.base_sequence) & 0x7FFFFFFF
-            if behind < _HALF:
+            distance = (expected - fact.base_sequence) & 0x7FFFFFFF
+            if distance < _HALF:
                 self._duplicate(fact, known, producer)
                 return
             if not self._bounds.compacted:
@@ -327,7 +327,7 @@ class PartitionAudit:
     def _compare_index(self) -> None:
         """Compare the list of aborted transactions with the markers. Readers skip exactly what the list names."""
         listed = self._bounds.listed
-        # A transaction may begin below the log's start. Its remaining batches then begin later than the list says.
+        # A transaction may begin below the log's start. Its remaining batches then begin later than in the list.
         cut = {producer_id for producer_id, first in self._indexed if first < self._bounds.start}
         for (producer_id, first), marker in self._closed.items():
             listed_end = self._indexed.get((producer_id, first))
@@ -342,7 +342,7 @@ class PartitionAudit:
             if (producer_id, first) in self._closed or first < self._bounds.start:
                 continue
             to = f" to {marker}" if marker >= 0 else ""
-            what = f"the list says that producer {producer_id} aborted offsets {first}{to}, but no marker says so"
+            what = f"the list names aborted offsets {first}{to} of producer {producer_id}, but no marker aborts them"
             self.report.fault(Rule.CLOSED, first, what)
 
 
@@ -358,7 +358,7 @@ def with_owners(report: PartitionReport, owners: Mapping[int, Owner]) -> None:
         why = f"transactional.id {owner.transactional_id}, {owner.state}, epoch {owner.epoch}"
         named.append(replace(one, why=why))
         if tp not in owner.partitions and owner.epoch >= one.producer_epoch:
-            what = f"the transaction of producer {one.producer_id} has ended ({why}), but there is no marker for it"
+            what = f"the transaction of producer {one.producer_id} has ended ({why}), but its marker is missing"
             report.fault(Rule.CLOSED, one.first_offset, what)
     report.open[:] = named
 

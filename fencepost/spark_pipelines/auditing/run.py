@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 Advance = Callable[[int, int], None]
-"""The callback for progress: what is read and the total, in bytes of directories or in offsets of a broker."""
+"""The callback for progress: the amount read and the total, in bytes of directories or in offsets of a broker."""
 
 _ROWS = 10_000
 
