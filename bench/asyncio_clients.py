@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,24 @@ class Meter:
         cpu, began = time.process_time(), time.perf_counter()
         await self._gather(work, count // tasks, tasks)
         self.line(what, len(each), time.perf_counter() - began, time.process_time() - cpu, each)
+
+    async def batches(self, batches: AsyncIterable[Iterable[Any]]) -> None:
+        """Read half of the records in batches, and look at each record."""
+        seen, cpu, began = 0, time.process_time(), time.perf_counter()
+        async for batch in batches:
+            seen += sum(1 for record in batch if record.value)
+            if seen >= READ // 2:
+                break
+        self.line("read, batches of 500", seen, time.perf_counter() - began, time.process_time() - cpu)
+
+    async def records(self, consumer: AsyncIterable[Any]) -> None:
+        """Read half of the records one by one."""
+        seen, cpu, began = 0, time.process_time(), time.perf_counter()
+        async for _ in consumer:
+            seen += 1
+            if seen >= READ // 2:
+                break
+        self.line("read, one by one", seen, time.perf_counter() - began, time.process_time() - cpu)
 
     def line(self, what: str, count: int, seconds: float, cpu: float, each: list[float] | None = None) -> None:
         """One measurement: calls or records per second, CPU for each of them, and how long each took."""
@@ -87,19 +105,9 @@ async def own(address: str, meter: Meter) -> None:
 
             await meter.calls("transaction of 10", transaction, TRANSACTIONS)
         async with kafka.consumer(TOPIC) as consumer:
-            seen, cpu, began = 0, time.process_time(), time.perf_counter()
-            async for batch in consumer.batches(500):
-                seen += sum(1 for record in batch if record.value)
-                if seen >= READ // 2:
-                    break
-            meter.line("read, batches of 500", seen, time.perf_counter() - began, time.process_time() - cpu)
+            await meter.batches(consumer.batches(500))
         async with kafka.consumer(TOPIC) as consumer:
-            seen, cpu, began = 0, time.process_time(), time.perf_counter()
-            async for _ in consumer:
-                seen += 1
-                if seen >= READ // 2:
-                    break
-            meter.line("read, one by one", seen, time.perf_counter() - began, time.process_time() - cpu)
+            await meter.records(consumer)
 
 
 async def theirs(address: str, meter: Meter) -> None:
@@ -123,18 +131,16 @@ async def theirs(address: str, meter: Meter) -> None:
         "auto_offset_reset": "earliest",
     }
     async with aiokafka.AIOKafkaConsumer(TOPIC, **reading) as consumer:
-        seen, cpu, began = 0, time.process_time(), time.perf_counter()
-        while seen < READ // 2:
-            for messages in (await consumer.getmany(timeout_ms=1000, max_records=500)).values():
-                seen += sum(1 for message in messages if message.value)
-        meter.line("read, batches of 500", seen, time.perf_counter() - began, time.process_time() - cpu)
+        await meter.batches(their_batches(consumer))
     async with aiokafka.AIOKafkaConsumer(TOPIC, **reading) as consumer:
-        seen, cpu, began = 0, time.process_time(), time.perf_counter()
-        async for _ in consumer:
-            seen += 1
-            if seen >= READ // 2:
-                break
-        meter.line("read, one by one", seen, time.perf_counter() - began, time.process_time() - cpu)
+        await meter.records(consumer)
+
+
+async def their_batches(consumer: aiokafka.AIOKafkaConsumer) -> AsyncIterator[Iterable[Any]]:
+    """What aiokafka returns of one partition at a time."""
+    while True:
+        for messages in (await consumer.getmany(timeout_ms=1000, max_records=500)).values():
+            yield messages
 
 
 def measure(name: str, address: str) -> None:
