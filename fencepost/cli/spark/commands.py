@@ -215,7 +215,14 @@ def export_command(
     metavar="HOST:PORT",
     help="Write to the cluster of this broker.  [default: the cluster of the sources]",
 )
-@click.option("--from", "starting", type=click.Choice(("earliest", "latest")), default="earliest", show_default=True)
+@click.option(
+    "--from",
+    "starting",
+    type=click.Choice(("earliest", "latest")),
+    default="earliest",
+    show_default=True,
+    help="Start here if the checkpoint is new.",
+)
 @click.option("--headers", is_flag=True, help="Also read and write the records' headers.")
 @click.option(
     "--every", metavar="TIME", help='Run until stopped, with a micro-batch at this interval, such as "10 seconds".'
