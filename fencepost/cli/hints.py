@@ -1,6 +1,5 @@
 """Errors of brokers: what went wrong, in one sentence, and what to do about it."""
 
-import re
 from collections.abc import Iterable
 from typing import Final
 
@@ -46,8 +45,6 @@ _TRUST = "name a file with the broker's security settings: --command-config FILE
 
 
 _UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
-_NAMED = re.compile(r"(?:\w+ )?'(?P<name>[^']+)'$")
-"""The thing that the client's text ends with: `creating topic 'orders'`."""
 
 
 def sentence(error: KafkaError) -> str:
@@ -60,10 +57,9 @@ def sentence(error: KafkaError) -> str:
     if error.code is None:
         return str(error)
     text, words = str(error.args[0]), error.broker_message
-    named = _NAMED.search(text if words is None else text.removesuffix(f": {words}"))
-    if words is None and named is not None and error.code in _UNKNOWN:
-        text = f"{named[0]} does not exist"
-    elif words is not None and named is not None and named["name"] in words:
+    if words is None and error.subject is not None and error.code in _UNKNOWN:
+        text = f"topic {error.subject!r} does not exist"
+    elif words is not None and error.subject is not None and error.subject in words:
         text = words
     if text[1:2].islower():
         text = text[0].lower() + text[1:]

@@ -8,9 +8,10 @@ from fencepost.protocol.errors import ErrorCode
 class KafkaError(Exception):
     """Base of all errors that this client raises because of the cluster.
 
-    `code` is the broker's error code, `api` the Kafka name of the request ("Produce"), `node` the broker's id, and
-    `broker_message` the text that the broker sent with the code; each is None where it does not apply. An error that
-    needs no special reaction (a topic that already exists) is a plain KafkaError.
+    `code` is the broker's error code, `api` the Kafka name of the request ("Produce"), `node` the broker's id,
+    `broker_message` the text that the broker sent with the code, and `subject` the name of the topic, group, user or
+    transactional id that an admin request failed for; each is None where it does not apply. An error that needs no
+    special reaction (a topic that already exists) is a plain KafkaError.
     """
 
     def __init__(
@@ -21,12 +22,14 @@ class KafkaError(Exception):
         api: str | None = None,
         node: int | None = None,
         broker_message: str | None = None,
+        subject: str | None = None,
     ) -> None:
         super().__init__(message)
         self.code = code
         self.api = api
         self.node = node
         self.broker_message = broker_message
+        self.subject = subject
 
     def __str__(self) -> str:
         text = super().__str__()
@@ -154,6 +157,7 @@ def error_for(
     node: int | None = None,
     in_transaction: bool = False,
     broker_message: str | None = None,
+    subject: str | None = None,
 ) -> KafkaError:
     """The exception for a wire error; inside a transaction, what only spoils the transaction is abortable (row T17)."""
     kind: type[KafkaError] = KafkaError
@@ -173,4 +177,4 @@ def error_for(
         kind = FatalError
     elif in_transaction:
         kind = AbortableError
-    return kind(message, code=code, api=api, node=node, broker_message=broker_message)
+    return kind(message, code=code, api=api, node=node, broker_message=broker_message, subject=subject)

@@ -236,6 +236,10 @@ def listed(items: object, *kinds: type[T]) -> list[T]:
     return [items] if isinstance(items, kinds) else list(cast(Iterable[T], items))
 
 
+_NAMES = ("name", "resource_name", "group_id", "transactional_id", "user")
+"""The fields of a part of a response that name the thing that it is about."""
+
+
 def failure(
     part: Any, what: str, api_key: int, node: int | None = None, *, final: Collection[ErrorCode] = ()
 ) -> KafkaError | None:
@@ -246,10 +250,11 @@ def failure(
     words = getattr(part, "error_message", None) or None
     message = what if words is None else f"{what}: {words}"
     api = KNOWN_BY_KEY[api_key].name
-    error = error_for(code, message, api=api, node=node, broker_message=words)
+    subject = next((found for field in _NAMES if (found := getattr(part, field, None))), None)
+    error = error_for(code, message, api=api, node=node, broker_message=words, subject=subject)
     if code in final and isinstance(error, RetriableError):
         # "Not yet" for a producer of a new topic means "no" for a request that names the topic.
-        return KafkaError(message, code=code, api=api, node=node, broker_message=words)
+        return KafkaError(message, code=code, api=api, node=node, broker_message=words, subject=subject)
     return error
 
 

@@ -9,6 +9,8 @@ from fencepost.client.admin.requests import failure
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api19_create_topics import CreatableTopicResult
+from fencepost.protocol.messages.api32_describe_configs import DescribeConfigsResult
+from fencepost.protocol.messages.api69_consumer_group_describe import DescribedGroup
 
 
 def of_broker(code: ErrorCode, message: str | None, name: str = "orders") -> KafkaError:
@@ -42,3 +44,16 @@ def test_each_error_of_several_has_its_line() -> None:
     one, two = of_broker(ErrorCode.INVALID_CONFIG, None, "a"), of_broker(ErrorCode.INVALID_CONFIG, None, "b")
     error = ItemsFailedError("creating topics", {"a": one, "b": two})
     assert sentence(error) == "creating topic 'a' (INVALID_CONFIG)\n  creating topic 'b' (INVALID_CONFIG)"
+
+
+def test_the_name_of_the_thing_is_data() -> None:
+    """It does not depend on the words of the message, and may have any characters."""
+    part = DescribeConfigsResult(resource_name="orders", error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    error = failure(part, "the settings that were asked for", ApiKey.DESCRIBE_CONFIGS)
+    assert error is not None
+    assert error.subject == "orders"
+    assert sentence(error) == "topic 'orders' does not exist (UNKNOWN_TOPIC_OR_PARTITION)"
+    group = DescribedGroup(group_id="ann's", error_code=ErrorCode.GROUP_ID_NOT_FOUND, error_message="No ann's here.")
+    missing = failure(group, "the group", ApiKey.CONSUMER_GROUP_DESCRIBE)
+    assert missing is not None
+    assert sentence(missing) == "no ann's here (GROUP_ID_NOT_FOUND)"
