@@ -23,7 +23,7 @@ SURVIVORS = {
     "outbox": ("outbox-events", r"300 orders in the database, 300 events in the topic\n"),
 }
 """What each program that survives kills writes to, and the end of what it prints."""
-OTHERS = {"parallel_consumer", "audit", "test_billing"}
+OTHERS = {"spark_etl", "parallel_consumer", "audit", "test_billing"}
 """The other programs of a page; each has a test of its own."""
 
 
