@@ -55,10 +55,10 @@ class Background:
 
 
 async def shielded(seconds: float, work: Callable[[], Awaitable[Any]]) -> BaseException | None:
-    """Await `work()`, for at most `seconds`, whatever is cancelled meanwhile. Raises what `work` raises.
+    """Await `work()`, for at most `seconds`, despite any cancellation. Raises what `work` raises.
 
-    Returns the cancellation that came meanwhile, for the caller to raise. It is always None under trio, where a
-    cancellation stays and comes with the next wait; asyncio tells of it once, in spite of any scope.
+    Returns a cancellation that came meanwhile, for the caller to raise. It is always None under trio, where a
+    cancellation persists until the next wait; asyncio raises it once, even in a shielded scope.
     """
 
     async def run() -> None:

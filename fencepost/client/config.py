@@ -97,7 +97,7 @@ class ClientConfig(SecurityConfig):
     )
     metadata_max_age_ms: int = duration(300_000, 1, "The age at which the metadata of a topic is fetched again.")
     metadata_max_idle_ms: int = duration(
-        300_000, 5_000, "Topics that the client does not use for so long are forgotten."
+        300_000, 5_000, "Topics that the client does not use for this long are forgotten."
     )
     metadata_recovery_strategy: str = option(
         "rebootstrap",
@@ -117,7 +117,7 @@ class ClientConfig(SecurityConfig):
     socket_connection_setup_timeout_max_ms: int = duration(
         30_000, 1, "The most that `socket_connection_setup_timeout` grows to."
     )
-    connections_max_idle_ms: int = duration(540_000, 1, "A connection without requests for so long is closed.")
+    connections_max_idle_ms: int = duration(540_000, 1, "A connection without requests for this long is closed.")
     receive_message_max_bytes: int = option(
         128 << 20, integer(1 << 10), "The largest response, in bytes. A larger one ends its connection."
     )
@@ -136,11 +136,11 @@ class ProducerConfig:
 
     acks: str = option(
         "all",
-        choice("all", "-1", why=_IDEMPOTENT),
+        choice("all", "-1", reason=_IDEMPOTENT),
         "The replicas that acknowledge a record: always all that are in sync.",
     )
     enable_idempotence: str = option(
-        "true", choice("true", why=_IDEMPOTENT), "Retries write no record twice; it cannot be turned off."
+        "true", choice("true", reason=_IDEMPOTENT), "Retries write no record twice; it cannot be turned off."
     )
     linger_ms: int = duration(0, 0, "How long a batch waits for more records. Inside `batch()` it is at least 5 ms.")
     batch_size: int = option(128 << 10, integer(1), "The size of a batch in bytes, before compression.")
@@ -175,7 +175,7 @@ class ProducerConfig:
         True, boolean, "Records without a key go rather to partitions whose queues are short (KIP-794)."
     )
     partitioner_availability_timeout_ms: int = duration(
-        0, 0, "Records without a key avoid partitions whose broker takes no batch for so long; 0 turns it off."
+        0, 0, "Records without a key avoid partitions whose broker takes no batch for this long; 0 turns it off."
     )
     key_serializer: SerializeCall | None = option(
         None, _serializer("key"), "What turns keys into bytes: a serializer, or a function. None: keys are bytes."
@@ -214,7 +214,7 @@ class ConsumerConfig:
     )
     enable_auto_commit: bool = option(False, boolean, "Commits in the background what the program has finished.")
     auto_commit_interval_ms: int = duration(5_000, 1, "The time between two automatic commits.")
-    fetch_min_bytes: int = option(1, integer(0), "The broker answers a fetch as soon as it has so many bytes.")
+    fetch_min_bytes: int = option(1, integer(0), "The broker answers a fetch as soon as it has this many bytes.")
     fetch_max_wait_ms: int = duration(500, 0, "The longest time that the broker waits for `fetch_min_bytes`.")
     fetch_max_bytes: int = option(50 << 20, integer(1), "The most bytes in one response to a fetch.")
     max_partition_fetch_bytes: int = option(
@@ -227,9 +227,9 @@ class ConsumerConfig:
         "", str, "The rack of this client: a broker may let it read from a replica in the same rack (KIP-392)."
     )
     max_poll_records: int = option(500, integer(1), "The most records in one batch, where the call names no number.")
-    max_poll_interval_ms: int = duration(300_000, 1, "A member that asks for no batch for so long leaves its group.")
+    max_poll_interval_ms: int = duration(300_000, 1, "A member that asks for no batch for this long leaves its group.")
     session_timeout_ms: int = duration(
-        45_000, 1, "A member whose heartbeats are missing for so long is removed (classic protocol)."
+        45_000, 1, "A member whose heartbeats are missing for this long is removed (classic protocol)."
     )
     heartbeat_interval_ms: int = duration(3_000, 1, "The time between two heartbeats (classic protocol).")
     partition_assignment_strategy: tuple[str, ...] = option(

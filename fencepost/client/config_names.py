@@ -1,4 +1,4 @@
-"""What other Kafka clients call their options: names for ours, and names that have no meaning for this client."""
+"""Names of options in other Kafka clients: synonyms of this client's options, and options that it does not have."""
 
 SYNONYMS = {
     "socket_timeout_ms": "request_timeout_ms",
@@ -39,7 +39,7 @@ RESET_WORDS = {"smallest": "earliest", "beginning": "earliest", "largest": "late
 DEFAULT_PARTITIONER = "murmur2_random"
 """librdkafka's name for the default of `partitioner` here."""
 
-ELSEWHERE = {
+REPLACED_BY = {
     "transactional_id": "the id is the first argument of Client.transactional_producer",
     "consumer_timeout_ms": "Consumer.read_to_end ends where the partitions end; the event loop's timeouts end any wait",
     "enable_partition_eof": "Consumer.read_to_end ends where the partitions end",
@@ -67,6 +67,6 @@ _NAMES = """
     topic.metadata.propagation.max.ms topic.metadata.refresh.fast.cnt topic.metadata.refresh.fast.interval.ms
     topic.metadata.refresh.sparse
 """
-WITHOUT_MEANING = frozenset(name.replace(".", "_") for name in _NAMES.split())
+IGNORED = frozenset(name.replace(".", "_") for name in _NAMES.split())
 """Options of librdkafka, confluent-kafka and Kafka's Java client that may be ignored: without them no record goes
 elsewhere, gets lost or is duplicated, and no connection is less safe."""

@@ -13,11 +13,11 @@ from typing import Any, TypeVar
 from fencepost.client.config import ClientConfig, ConsumerConfig, TransactionalProducerConfig
 from fencepost.client.config_names import (
     DEFAULT_PARTITIONER,
-    ELSEWHERE,
+    IGNORED,
     KEYWORD_SYNONYMS,
+    REPLACED_BY,
     RESET_WORDS,
     SYNONYMS,
-    WITHOUT_MEANING,
     keyword_of,
 )
 from fencepost.client.core.reset import ResetPolicy
@@ -119,7 +119,7 @@ def from_dotted(config: Mapping[str, Any]) -> dict[str, Any]:
         name = SYNONYMS.get(written, written)
         if name in known:
             long[name] = _carried_over(name, value)
-        elif written in WITHOUT_MEANING:
+        elif written in IGNORED:
             left_out.append(shown[written])
         else:
             raise ConfigError(f"unknown option {shown[written]!r}; {_dotted_advice(name, known)}")
@@ -157,8 +157,8 @@ def _value(entry: Any, written: str, value: Any, convert: Convert) -> Any:
 def _advice(written: str, kind: type) -> str:
     """The right keyword for one that does not exist, or where the options are documented."""
     wanted = [keyword_of(name) for name in names_of(kind)]
-    if written in ELSEWHERE:
-        return ELSEWHERE[written]
+    if written in REPLACED_BY:
+        return REPLACED_BY[written]
     kafka = KEYWORD_SYNONYMS.get(written, written)
     keyword = keyword_of(kafka)
     unit = ", in seconds or as a timedelta" if kafka.endswith("_ms") else ""
@@ -174,7 +174,7 @@ def _advice(written: str, kind: type) -> str:
 
 
 def _dotted_advice(name: str, known: Collection[str]) -> str:
-    if name in ELSEWHERE:
-        return ELSEWHERE[name]
+    if name in REPLACED_BY:
+        return REPLACED_BY[name]
     near = difflib.get_close_matches(name, sorted(known), 1, _NEAR)
     return f"the nearest is {near[0].replace('_', '.')!r}" if near else "see docs/client.md#options"

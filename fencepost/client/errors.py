@@ -51,7 +51,7 @@ class RetriableError(KafkaError):
 
 
 class WouldBlockError(RetriableError):
-    """A call that never waits would have to: its message says for what, and which call waits for it."""
+    """A call that never waits would have to wait. The message says for what, and which call to use instead."""
 
 
 class DeliveryError(RetriableError):

@@ -90,15 +90,15 @@ def integer(low: int, high: int = 2**31 - 1) -> Convert:
     return convert
 
 
-def choice(*allowed: str, why: str = "") -> Convert:
-    """One of some words, in any case; the result has the case of `allowed`. `why` explains an error."""
+def choice(*allowed: str, reason: str = "") -> Convert:
+    """One of some words, in any case; the result has the case of `allowed`. `reason` explains an error."""
     by_lower = {word.lower(): word for word in allowed}
 
     def convert(value: Any) -> str:
         found = by_lower.get(str(value).lower())
         if found is None:
             words = allowed[0] if len(allowed) == 1 else f"one of {', '.join(allowed)}"
-            raise ValueError(f"must be {words}: {why}" if why else f"must be {words}")
+            raise ValueError(f"must be {words}: {reason}" if reason else f"must be {words}")
         return found
 
     return convert

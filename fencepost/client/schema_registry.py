@@ -14,7 +14,7 @@ Header = tuple[str, bytes | None]
 _CONFLUENT = "confluent_kafka.serialization"
 _ID_IN_PAYLOAD = {0: 5, 1: 17}
 """By magic byte: the size of it and the id behind it in bytes. 0: a number, 1: a GUID."""
-_REFUSED = (401, 403)
+_REJECTED = (401, 403)
 _NOT_FOUND = 404
 _CONFLICT = 409
 
@@ -64,7 +64,7 @@ class _Adapted:
         self._known.add(schema)
         self._failed.pop(schema, None)
 
-    def _refuse_if_failed(self, schema: Hashable) -> None:
+    def _raise_if_failed(self, schema: Hashable) -> None:
         failed = self._failed.get(schema)
         if failed is not None:
             raise ValueError(failed[0]) from failed[1]
@@ -83,7 +83,7 @@ class _Serializer(_Adapted):
 
     def serialize(self, topic: str, headers: list[Header], value: Any) -> Any:
         """The bytes, with the id of their schema in front or in a header. Raises ValueError, or what `inner` raises."""
-        self._refuse_if_failed(topic)
+        self._raise_if_failed(topic)
         return self._call(topic, headers, value)
 
 
@@ -107,7 +107,7 @@ class _Deserializer(_Adapted):
                 "its bytes do not begin with magic byte 0 and a schema id, and no header has the id. It was not "
                 "written with a schema registry: use the deserializer of its own format"
             )
-        self._refuse_if_failed((topic, schema_id))
+        self._raise_if_failed((topic, schema_id))
         return self._call(topic, list(headers), data)
 
     def _id_of(self, headers: Sequence[Header], data: bytes) -> bytes | None:
@@ -150,7 +150,7 @@ def explained(error: BaseException, schema: Hashable) -> str | None:
 
 def _answered(error: Any, schema: Hashable) -> str:
     status, message = error.http_status_code, str(error.error_message).rstrip(".")
-    if status in _REFUSED:
+    if status in _REJECTED:
         return (
             f"the schema registry refuses this client (HTTP {status}: {message}). Check basic.auth.user.info or "
             "bearer.auth.* of the SchemaRegistryClient"

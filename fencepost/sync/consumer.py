@@ -16,7 +16,7 @@ from fencepost.sync.loop import Loop
 from fencepost.sync.mirror import Opened, Stream
 from fencepost.sync.sending import HasPositions
 
-_LOOKING = frozenset(
+_READ_ONLY = frozenset(
     {
         "assignment",
         "beginning_offsets",
@@ -97,37 +97,37 @@ class Consumer(HasPositions, Opened, of=AsyncConsumer):
 
     def commit(self, offsets: Mapping[TopicPartition, int | CommittedOffset] | None = None) -> None:
         """Commit the positions (or `offsets`) of this member, outside of transactions, as fencepost.Consumer does."""
-        with self._alone():
+        with self._exclusive():
             if offsets is None:
                 offsets = self._handed_out()
             super()._call("commit", offsets)
 
     def position(self, partition: TopicPartition) -> int:
         """The offset of the next record that the program will get; see fencepost.Consumer.position."""
-        with self._alone():
+        with self._exclusive():
             left = self._left().get(TopicPartition(*partition))
             found: int = left[0] if left is not None else super()._call("position", partition)
             return found
 
     def lag(self) -> dict[TopicPartition, int | None]:
         """How many records of each partition the program has not got; see fencepost.Consumer.lag."""
-        with self._alone():
+        with self._exclusive():
             left = self._left()
             lags: dict[TopicPartition, int | None] = super()._call("lag")
             return {p: lag if lag is None else lag + left.get(p, (0, 0))[1] for p, lag in lags.items()}
 
     def _call(self, name: str, *args: Any, patient: bool = False, **more: Any) -> Any:
-        with self._alone():
-            if name not in _LOOKING:
+        with self._exclusive():
+            if name not in _READ_ONLY:
                 self._settle()
             return super()._call(name, *args, patient=patient, **more)
 
-    def _alone(self) -> "_Alone":
-        return _Alone(self._user, getattr(self._loop.local, "called_back", False))
+    def _exclusive(self) -> "_ExclusiveUse":
+        return _ExclusiveUse(self._user, getattr(self._loop.local, "called_back", False))
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
-        with self._alone():
+        with self._exclusive():
             self._settle()
             yield
 
@@ -166,7 +166,7 @@ class WholeTransactions(Stream, of=AsyncWholeTransactions):
     """The result of `Consumer.transactions()`, blocking; read the records of each in the same thread."""
 
 
-class _Alone:
+class _ExclusiveUse:
     """Locks a consumer for one thread; a callback may enter too, because that thread waits. Raises RuntimeError."""
 
     __slots__ = ("_free", "_lock")
@@ -210,7 +210,7 @@ class _Records(Iterator[ConsumerRecord[Any, Any]]):
 
     def _next_batch(self) -> ConsumerRecord[Any, Any]:
         consumer = self._consumer
-        with consumer._alone():
+        with consumer._exclusive():
             record = None
             while record is None:
                 hand = _Hand(consumer._loop.call(self._source.__anext__, patient=True))

@@ -183,7 +183,7 @@ class Loop:
                         await self._idle.wait()
 
     @property
-    def lives(self) -> bool:
+    def is_running(self) -> bool:
         """Whether the client is open in this process."""
         return self._token is not None and not self._over and os.getpid() == self._process
 

@@ -87,7 +87,7 @@ class Mirror:
         async def run() -> Any:
             return getattr(self._inner, name)
 
-        return view(self._loop, self._loop.call(run) if self._loop.lives else getattr(self._inner, name))
+        return view(self._loop, self._loop.call(run) if self._loop.is_running else getattr(self._inner, name))
 
     def _settle(self) -> None:
         """Pass on the records that are still on this side, before the block ends."""

@@ -246,7 +246,7 @@ async def test_sessions_and_versions_of_a_real_broker(address: str, name: str) -
                 for turn in range(10):
                     await producer.send(name, b"%d" % turn, partition=turn % 4)
                     assert [record.value for record in await values(consumer, 1)] == [b"%d" % turn]
-                lanes = [lane for lanes in consumer._fetcher._lanes.values() for lane in lanes]
-                kept = any(lane.session.established for lane in lanes)
-                epochs = [lane.session._epoch for lane in lanes]
+                slots = [slot for slots in consumer._fetcher._slots.values() for slot in slots]
+                kept = any(slot.session.established for slot in slots)
+                epochs = [slot.session._epoch for slot in slots]
         assert not kept or sum(epochs) > 5, "sessions went on"

@@ -63,7 +63,7 @@ class Stage:
 
 
 class Player:
-    """A member: it runs its machine, and now and then an answer is lost or it sleeps."""
+    """A member: it runs its machine, and now and then a response is lost or it sleeps."""
 
     machine: ClassicMember | ConsumerMember
 
@@ -135,7 +135,7 @@ class Player:
         self.stage.check()
 
     def loses(self) -> bool:
-        """Whether this answer is lost on its way."""
+        """Whether this response is lost on its way."""
         return self.stage.faults and self.stage.random.random() < 0.1
 
     async def perhaps_sleep(self) -> None:
@@ -150,7 +150,7 @@ class Player:
         await trio.sleep_until(self._sleeps_until)
 
     def heard_of(self, sent_at: float, code: ErrorCode) -> None:
-        """An answer to what it sent after it woke up tells that the group still knows it."""
+        """A response to what it sent after it woke up tells that the group still knows it."""
         if code is ErrorCode.NONE and sent_at >= self._sleeps_until:
             self.asleep = False
 

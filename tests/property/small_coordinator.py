@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from fencepost.client.core.txn_state import NO_PRODUCER, Answer, AskEnd, AskInit
+from fencepost.client.core.txn_state import NO_PRODUCER, AskEnd, AskInit, Response
 from fencepost.coordinator.txn import codec, machine, markers
 from fencepost.coordinator.txn import commands as coordinator
 from fencepost.coordinator.txn.state import DEAD, Dead, Ongoing, PrepareAbort, PrepareCommit, TxnRecord
@@ -120,15 +120,15 @@ class Broker:
             return NONE
         return partition.append(*write.producer, write.value)
 
-    def answer(self, ask: AskInit | AskEnd) -> Answer:
+    def answer(self, ask: AskInit | AskEnd) -> Response:
         if self.loading:
             self.loading -= 1
-            return Answer(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            return Response(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         if isinstance(ask, AskEnd):
             said = self.ask(coordinator.EndTxn(*ask.producer, ask.commit, 2 if ask.tv2 else 0))
         else:
             said = self.ask(coordinator.InitProducerId(60_000, None if ask.producer == NO_PRODUCER else ask.producer))
         with_identity = isinstance(ask, AskInit) or ask.tv2
-        return Answer(
+        return Response(
             said.error, (said.producer_id, said.epoch) if with_identity and said.error is NONE else NO_PRODUCER
         )

@@ -12,15 +12,15 @@ from fencepost.client.core.txn_errors import TABLE, Meaning
 from fencepost.client.core.txn_machine import step
 from fencepost.client.core.txn_state import (
     NO_PRODUCER,
-    Answer,
     AnyEvent,
     AskEnd,
     AskInit,
     Begin,
     Event,
-    NoAnswer,
+    NoResponse,
     Outcome,
     Phase,
+    Response,
     StepResult,
     TxnState,
 )
@@ -73,7 +73,7 @@ class Conversation(RuleBasedStateMachine):
                 self.settle(True)
             case Outcome.ABORTED | Outcome.EXPIRED:
                 self.settle(False)
-            case Outcome.REFUSED:
+            case Outcome.REJECTED:
                 self.spoilt = True
             case Outcome.FENCED:
                 assert self.fenced, "fenced, and nobody newer is there"
@@ -155,8 +155,8 @@ class Conversation(RuleBasedStateMachine):
         """The program is cancelled while its request is on the way."""
         assert self.asking is not None
         if arrives:
-            self.broker.answer(self.asking)
-        self.do(NoAnswer(sent=True))
+            self.broker.response(self.asking)
+        self.do(NoResponse(sent=True))
         self.do(Event.GIVE_UP)
 
     @precondition(lambda self: self.client.phase is Phase.OPEN and not self.spoilt and not self.broker.loading)
@@ -175,7 +175,7 @@ class Conversation(RuleBasedStateMachine):
         """For once everything is answered at once."""
         while really and self.asking is not None:
             self.broker.finish()
-            self.do(self.broker.answer(self.asking))
+            self.do(self.broker.response(self.asking))
 
     # The network
 
@@ -192,26 +192,26 @@ class Conversation(RuleBasedStateMachine):
         if (fate == "late" or (again and fate != "not sent")) and ask != AskInit(NO_PRODUCER):
             self.late.append(ask)  # a late copy of the very first request is a rival: see there
         if fate in ("not sent", "lost", "late"):
-            self.do(NoAnswer(sent=fate != "not sent"))
+            self.do(NoResponse(sent=fate != "not sent"))
             return
         if error is ErrorCode.NOT_COORDINATOR:
-            self.do(Answer(error))
+            self.do(Response(error))
             return
-        answer = self.broker.answer(ask)
+        response = self.broker.response(ask)
         if error is ErrorCode.REQUEST_TIMED_OUT:
-            answer = Answer(error)  # the coordinator did not hear of its own replicas in time (row T7)
-        self.do(NoAnswer(sent=True) if fate == "unheard" else answer)
+            response = Response(error)  # the coordinator did not hear of its own replicas in time (row T7)
+        self.do(NoResponse(sent=True) if fate == "unheard" else response)
 
     @precondition(lambda self: self.late)
     @rule(which=st.integers(0, 5))
     def late_copy(self, which: int) -> None:
-        """KAFKA-17754: somebody hears it at last, and nobody waits for the answer."""
+        """KAFKA-17754: somebody hears it at last, and nobody waits for the response."""
         self.arrive(self.late.pop(which % len(self.late)))
 
     def arrive(self, late: AskInit | AskEnd | Write | tuple[tuple[int, int], TopicPartition]) -> None:
         match late:
             case AskInit() | AskEnd():
-                self.broker.answer(late)
+                self.broker.response(late)
             case Write():
                 self.broker.write(late)
             case (producer, place):
@@ -274,7 +274,7 @@ class Conversation(RuleBasedStateMachine):
         for _ in range(100):
             self.broker.finish()
             if self.asking is not None:
-                self.do(self.broker.answer(self.asking))
+                self.do(self.broker.response(self.asking))
             elif self.client.phase is Phase.OPEN:
                 self.do(Event.ABORT)
             elif self.client.phase in (Phase.STALE, Phase.UNKNOWN, Phase.NEW):

@@ -133,7 +133,7 @@ class ProducerMachine(RuleBasedStateMachine):
                 middle = len(batch.ids) // 2
                 parts = [Batch(batch.partition, batch.ids[:middle]), Batch(batch.partition, batch.ids[middle:])]
                 queue.replace(batch, parts)
-            case Verdict.REFUSED:
+            case Verdict.REJECTED:
                 self.fail(batch, may_be_written=batch.may_be_written)
             case Verdict.AGAIN | Verdict.GONE:
                 pass

@@ -57,7 +57,7 @@ def test_an_answer_may_come_at_any_time(events: list[Event]) -> None:
             back.begin(position)
             history.append(("seek", position))
         elif what == "commit":
-            under_way.append(Commit(back.promise(position), position, len(history)))
+            under_way.append(Commit(back.begin_commit(position), position, len(history)))
         elif what in ("answer", "refuse") and under_way:
             commit = under_way.pop(number % len(under_way))
             if what == "answer":

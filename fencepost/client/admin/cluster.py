@@ -49,33 +49,33 @@ class ClusterAdmin:
 
         async def ask(node: int | None) -> ClusterDescription | KafkaError:
             try:
-                answer = await self._rpc.ask(node, request, at_least=_FENCED_SINCE if include_fenced else 0)
+                response = await self._rpc.ask(node, request, at_least=_FENCED_SINCE if include_fenced else 0)
             except KafkaError as too_old:
                 if include_fenced or not is_unsupported(too_old):
                     raise
                 return await self._cluster_by_metadata(node)
-            error = failure(answer, "describing the cluster", ApiKey.DESCRIBE_CLUSTER, node)
-            brokers = (BrokerInfo(b.broker_id, b.host, b.port, b.rack, b.is_fenced) for b in answer.brokers)
-            return error or ClusterDescription(answer.cluster_id, answer.controller_id, tuple(sorted(brokers)))
+            error = failure(response, "describing the cluster", ApiKey.DESCRIBE_CLUSTER, node)
+            brokers = (BrokerInfo(b.broker_id, b.host, b.port, b.rack, b.is_fenced) for b in response.brokers)
+            return error or ClusterDescription(response.cluster_id, response.controller_id, tuple(sorted(brokers)))
 
         return await self._rpc.one("", self._rpc.any_broker, ask, "describing the cluster")
 
     async def _cluster_by_metadata(self, node: int | None) -> ClusterDescription:
         """The same of brokers before KIP-700 (Kafka 2.8)."""
-        answer = await self._rpc.ask(node, MetadataRequest(topics=[]), at_least=2)
-        brokers = (BrokerInfo(b.node_id, b.host, b.port, b.rack) for b in answer.brokers)
-        return ClusterDescription(answer.cluster_id, answer.controller_id, tuple(sorted(brokers)))
+        response = await self._rpc.ask(node, MetadataRequest(topics=[]), at_least=2)
+        brokers = (BrokerInfo(b.node_id, b.host, b.port, b.rack) for b in response.brokers)
+        return ClusterDescription(response.cluster_id, response.controller_id, tuple(sorted(brokers)))
 
     async def describe_quorum(self) -> QuorumDescription:
         """Leader, voters and observers of the metadata quorum (Kafka 3.3, KRaft only). Raises KafkaError."""
         topic = TopicData(topic_name=METADATA_TOPIC, partitions=[PartitionData(partition_index=0)])
         request = DescribeQuorumRequest(topics=[topic])
-        quorum = await self._rpc.answer(
+        quorum = await self._rpc.response(
             "",
             self._rpc.any_broker,
             request,
             "describing the quorum",
-            lambda answer: answer if answer.error_code else answer.topics[0].partitions[0],
+            lambda response: response if response.error_code else response.topics[0].partitions[0],
         )
         return QuorumDescription(
             quorum.leader_id,
@@ -94,16 +94,16 @@ class ClusterAdmin:
 
         async def ask(node: int | None) -> FeatureLevels | KafkaError:
             try:
-                answer = await self._rpc.ask(node, request, at_least=_FEATURES_SINCE)
+                response = await self._rpc.ask(node, request, at_least=_FEATURES_SINCE)
             except KafkaError as too_old:
                 if not is_unsupported(too_old):
                     raise
                 return FeatureLevels({}, {}, None)
-            error = failure(answer, "asking for features", ApiKey.API_VERSIONS, node)
+            error = failure(response, "asking for features", ApiKey.API_VERSIONS, node)
             return error or FeatureLevels(
-                {one.name: one.max_version_level for one in answer.finalized_features},
-                {one.name: (one.min_version, one.max_version) for one in answer.supported_features},
-                answer.finalized_features_epoch if answer.finalized_features_epoch >= 0 else None,
+                {one.name: one.max_version_level for one in response.finalized_features},
+                {one.name: (one.min_version, one.max_version) for one in response.supported_features},
+                response.finalized_features_epoch if response.finalized_features_epoch >= 0 else None,
             )
 
         return await self._rpc.one("", self._rpc.any_broker, ask, "asking for features")
@@ -137,8 +137,8 @@ class ClusterAdmin:
         least = _VALIDATE_SINCE if validate_only or unsafe else 0
 
         async def ask(node: int | None) -> KafkaError | None:
-            answer = await self._rpc.ask(node, request, at_least=least)
-            for one in [answer, *answer.results]:
+            response = await self._rpc.ask(node, request, at_least=least)
+            for one in [response, *response.results]:
                 error = failure(one, what, ApiKey.UPDATE_FEATURES, node)
                 if error is not None:
                     return error
@@ -165,9 +165,9 @@ class ClusterAdmin:
         request = DescribeLogDirsRequest(topics=topics)
 
         async def ask(node: int | None, some: list[int]) -> dict[int, tuple[LogDir, ...] | KafkaError]:
-            answer = await self._rpc.ask(node, request)
-            error = failure(answer, f"directories of broker {node}", ApiKey.DESCRIBE_LOG_DIRS, node)
-            return {some[0]: error or tuple(_log_dir(one) for one in answer.results)}
+            response = await self._rpc.ask(node, request)
+            error = failure(response, f"directories of broker {node}", ApiKey.DESCRIBE_LOG_DIRS, node)
+            return {some[0]: error or tuple(_log_dir(one) for one in response.results)}
 
         return await self._rpc.each(listed(brokers, int), _Itself(self._rpc.cluster), ask, "describing directories")
 
@@ -189,7 +189,7 @@ class ClusterAdmin:
                 )
                 for path, topics in by_path.items()
             ]
-            answer = await self._rpc.ask(node, AlterReplicaLogDirsRequest(dirs=dirs))
+            response = await self._rpc.ask(node, AlterReplicaLogDirsRequest(dirs=dirs))
             return {
                 TopicPartition(topic.topic_name, one.partition_index): failure(
                     one,
@@ -198,7 +198,7 @@ class ClusterAdmin:
                     node,
                     final={ErrorCode.KAFKA_STORAGE_ERROR},
                 )
-                for topic in answer.results
+                for topic in response.results
                 for one in topic.partitions
             }
 

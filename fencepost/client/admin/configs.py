@@ -74,9 +74,9 @@ class ConfigAdmin:
                 include_synonyms=True,
                 include_documentation=documentation,
             )
-            answer = await self._rpc.ask(node, request, at_least=_DOCUMENTATION_SINCE if documentation else 1)
+            response = await self._rpc.ask(node, request, at_least=_DOCUMENTATION_SINCE if documentation else 1)
             found: dict[ConfigResource, dict[str, ConfigEntry] | KafkaError] = {}
-            for one in answer.results:
+            for one in response.results:
                 what = f"settings of {one.resource_name!r}"
                 error = failure(one, what, ApiKey.DESCRIBE_CONFIGS, node, final=NO_TOPIC)
                 entries = {entry.name: _entry(entry) for entry in one.configs}
@@ -124,12 +124,12 @@ class ConfigAdmin:
 
         async def ask(node: int | None) -> KafkaError | None:
             try:
-                answer = await self._rpc.ask(node, request)
+                response = await self._rpc.ask(node, request)
             except KafkaError as error:
                 if not is_unsupported(error) or kind not in _OWN:
                     raise
                 return await self._replace(node, kind, name, steps, validate_only)
-            one = answer.responses[0]
+            one = response.responses[0]
             return failure(one, what, ApiKey.INCREMENTAL_ALTER_CONFIGS, node, final=NO_TOPIC)
 
         await self._rpc.one(resource, _ToResource(self._rpc.cluster), ask, what)
@@ -169,10 +169,10 @@ class ConfigAdmin:
         if unknown:
             raise KafkaError(f"{unknown[0]!r} is not a kind of resource: give one of {', '.join(sorted(_NUMBERS))}")
         request = ListConfigResourcesRequest(resource_types=[_NUMBERS[kind] for kind in asked])
-        answer = await self._rpc.answer("", self._rpc.any_broker, request, "listing resources", at_least=1)
+        response = await self._rpc.response("", self._rpc.any_broker, request, "listing resources", at_least=1)
         return sorted(
             ConfigResource(KINDS.get(one.resource_type, str(one.resource_type)), one.resource_name)
-            for one in answer.config_resources
+            for one in response.config_resources
         )
 
 

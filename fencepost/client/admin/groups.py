@@ -54,8 +54,8 @@ class GroupAdmin:
         await self._rpc.retry(self._rpc.cluster.refresh, "finding the brokers")
         for broker in sorted(self._rpc.cluster.brokers):
             route = ToBroker(self._rpc.cluster, broker)
-            answer = await self._rpc.answer(broker, route, request, "listing groups", at_least=least)
-            for group in answer.groups:
+            response = await self._rpc.response(broker, route, request, "listing groups", at_least=least)
+            for group in response.groups:
                 if not protocol_types or group.protocol_type in protocol_types:
                     found[group.group_id] = GroupListing(
                         group.group_id, group.protocol_type, group.group_state, group.group_type
@@ -69,7 +69,7 @@ class GroupAdmin:
         """
 
         async def classic(node: int | None, some: list[str]) -> dict[str, GroupDescription | KafkaError]:
-            answer = await self._rpc.ask(node, DescribeGroupsRequest(groups=some))
+            response = await self._rpc.ask(node, DescribeGroupsRequest(groups=some))
             return {
                 one.group_id: (
                     None
@@ -77,18 +77,18 @@ class GroupAdmin:
                     else failure(one, f"group {one.group_id!r}", ApiKey.DESCRIBE_GROUPS, node)
                 )
                 or _classic_group(one)
-                for one in answer.groups
+                for one in response.groups
             }
 
         async def consumer(node: int | None, some: list[str]) -> dict[str, GroupDescription | KafkaError | None]:
             request = ConsumerGroupDescribeRequest(group_ids=some)
             try:
-                answer = await self._rpc.ask(node, request)
+                response = await self._rpc.ask(node, request)
             except KafkaError as error:
                 if not is_unsupported(error):
                     raise
                 return dict.fromkeys(some)
-            return {one.group_id: _consumer_group(one, node) for one in answer.groups}
+            return {one.group_id: _consumer_group(one, node) for one in response.groups}
 
         what = "describing groups"
         found = await self._rpc.each(listed(group_ids, str), ToCoordinator(self._rpc.cluster, GROUP), classic, what)
@@ -100,10 +100,10 @@ class GroupAdmin:
         """Delete empty groups and their offsets. Raises ItemsFailedError by group (NON_EMPTY_GROUP, ...)."""
 
         async def ask(node: int | None, some: list[str]) -> dict[str, KafkaError | None]:
-            answer = await self._rpc.ask(node, DeleteGroupsRequest(groups_names=some))
+            response = await self._rpc.ask(node, DeleteGroupsRequest(groups_names=some))
             return {
                 one.group_id: failure(one, f"group {one.group_id!r}", ApiKey.DELETE_GROUPS, node)
-                for one in answer.results
+                for one in response.results
             }
 
         route = ToCoordinator(self._rpc.cluster, GROUP)
@@ -136,10 +136,10 @@ class GroupAdmin:
             ]
             request = LeaveGroupRequest(group_id=group_id, members=members)
             what = f"removing from group {group_id!r}"
-            answer = await self._rpc.ask(node, request, what, at_least=_SEVERAL_LEAVE_SINCE)
+            response = await self._rpc.ask(node, request, what, at_least=_SEVERAL_LEAVE_SINCE)
             return {
                 one.group_instance_id or one.member_id: failure(one, what, ApiKey.LEAVE_GROUP, node)
-                for one in answer.members
+                for one in response.members
             }
 
         await self._rpc.each(
@@ -170,9 +170,9 @@ class GroupAdmin:
 
         async def ask(node: int | None, some: list[TopicPartition]) -> dict[TopicPartition, KafkaError | None]:
             request = commit_request(GroupMetadata(group_id), {partition: asked[partition] for partition in some})
-            answer = await self._rpc.ask(node, request, at_least=2, at_most=BY_NAME)
+            response = await self._rpc.ask(node, request, at_least=2, at_most=BY_NAME)
             final = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-            return _by_partition(answer, f"offset of group {group_id!r} in", ApiKey.OFFSET_COMMIT, node, final)
+            return _by_partition(response, f"offset of group {group_id!r} in", ApiKey.OFFSET_COMMIT, node, final)
 
         route = ToCoordinator(self._rpc.cluster, GROUP, group_id)
         await self._rpc.each(asked, route, ask, f"setting offsets of group {group_id!r}")
@@ -193,9 +193,9 @@ class GroupAdmin:
                 for name, numbers in by_topic(some).items()
             ]
             request = OffsetDeleteRequest(group_id=group_id, topics=topics)
-            answer = await self._rpc.ask(node, request, f"group {group_id!r}")
+            response = await self._rpc.ask(node, request, f"group {group_id!r}")
             final = {ErrorCode.UNSTABLE_OFFSET_COMMIT, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-            return _by_partition(answer, f"offset of group {group_id!r} in", ApiKey.OFFSET_DELETE, node, final)
+            return _by_partition(response, f"offset of group {group_id!r} in", ApiKey.OFFSET_DELETE, node, final)
 
         route = ToCoordinator(self._rpc.cluster, GROUP, group_id)
         what = f"deleting offsets of group {group_id!r}"
@@ -207,13 +207,13 @@ def _place(place: int | CommittedOffset) -> CommittedOffset:
 
 
 def _by_partition(
-    answer: Any, what: str, api_key: int, node: int | None, final: Collection[ErrorCode]
+    response: Any, what: str, api_key: int, node: int | None, final: Collection[ErrorCode]
 ) -> dict[TopicPartition, KafkaError | None]:
     return {
         TopicPartition(topic.name, one.partition_index): failure(
             one, f"{what} {topic.name}-{one.partition_index}", api_key, node, final=final
         )
-        for topic in answer.topics
+        for topic in response.topics
         for one in topic.partitions
     }
 

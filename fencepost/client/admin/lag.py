@@ -144,11 +144,11 @@ async def _fetch(admin: AdminParts, partition: TopicPartition, offset: int, size
 
     async def attempt() -> Any:
         node = await admin.cluster.leader_of(partition)
-        answer = await admin.cluster.ask(node, request, at_most=LAST_WITH_NAMES)
-        code = code_of(answer.error_code)
+        response = await admin.cluster.ask(node, request, at_most=LAST_WITH_NAMES)
+        code = code_of(response.error_code)
         part = None
         if code is ErrorCode.NONE:
-            part = answer.responses[0].partitions[0]
+            part = response.responses[0].partitions[0]
             code = code_of(part.error_code)
         if code is not ErrorCode.NONE:
             if code.retriable:

@@ -64,13 +64,13 @@ class OffsetAdmin:
                 topics=[ListOffsetsTopic(name=name, partitions=entries) for name, entries in topics.items()],
                 timeout_ms=self._rpc.timeout_ms,
             )
-            answer = await self._rpc.ask(node, request, at_least=least)
+            response = await self._rpc.ask(node, request, at_least=least)
             return {
                 TopicPartition(topic.name, one.partition_index): failure(
                     one, f"offsets of {topic.name}-{one.partition_index}", ApiKey.LIST_OFFSETS, node
                 )
                 or OffsetInfo(one.offset, one.timestamp, one.leader_epoch)
-                for topic in answer.topics
+                for topic in response.topics
                 for one in topic.partitions
             }
 
@@ -92,9 +92,9 @@ class OffsetAdmin:
                 topics=[DeleteRecordsTopic(name=name, partitions=entries) for name, entries in topics.items()],
                 timeout_ms=self._rpc.timeout_ms,
             )
-            answer = await self._rpc.ask(node, request)
+            response = await self._rpc.ask(node, request)
             found: dict[TopicPartition, int | KafkaError] = {}
-            for topic in answer.topics:
+            for topic in response.topics:
                 for one in topic.partitions:
                     what = f"deleting records of {topic.name}-{one.partition_index}"
                     error = failure(one, what, ApiKey.DELETE_RECORDS, node)

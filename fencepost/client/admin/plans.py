@@ -39,8 +39,8 @@ class PlanAdmin:
         )
 
         async def ask(node: int | None) -> Applied | KafkaError:
-            answer = await self._rpc.ask(node, request, at_least=TAGS_SINCE)
-            if answer.plan is None:
+            response = await self._rpc.ask(node, request, at_least=TAGS_SINCE)
+            if response.plan is None:
                 return FatalError(
                     "this broker is not fencepost and cannot apply a plan atomically; give atomic=False to apply it"
                     " step by step",
@@ -48,14 +48,14 @@ class PlanAdmin:
                     api="CreateTopics",
                     node=node,
                 )
-            problems = [(_subject(plan, one), one) for one in answer.plan.problems]
+            problems = [(_subject(plan, one), one) for one in response.plan.problems]
             errors = {subject: _error(subject, one, node) for subject, one in problems}
             for error in errors.values():
                 if isinstance(error, RetriableError):
                     return error
             if errors:
                 return ItemsFailedError(APPLYING, errors)
-            return Applied(tuple(_change(plan, one) for one in answer.plan.changes), atomic=True)
+            return Applied(tuple(_change(plan, one) for one in response.plan.changes), atomic=True)
 
         done = await self._rpc.one("", self._rpc.controller, ask, APPLYING)
         if not validate_only:

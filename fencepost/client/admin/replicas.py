@@ -57,10 +57,10 @@ class ReplicaAdmin:
             request = ElectLeadersRequest(
                 election_type=int(unclean), topic_partitions=topics, timeout_ms=self._rpc.timeout_ms
             )
-            answer = await self._rpc.ask(node, request, what, at_least=_UNCLEAN_SINCE if unclean else 0)
+            response = await self._rpc.ask(node, request, what, at_least=_UNCLEAN_SINCE if unclean else 0)
             return {
                 TopicPartition(topic.topic, one.partition_id): _elected(topic.topic, one, node)
-                for topic in answer.replica_election_results
+                for topic in response.replica_election_results
                 for one in topic.partition_result
             }
 
@@ -70,9 +70,9 @@ class ReplicaAdmin:
         async def ask_all(node: int | None) -> dict[TopicPartition, bool | KafkaError]:
             return await ask(node, None)
 
-        answers = await self._rpc.one("", self._rpc.controller, ask_all, what)
-        failed = {partition: one for partition, one in answers.items() if isinstance(one, KafkaError)}
-        elected = {partition: one for partition, one in answers.items() if not isinstance(one, KafkaError)}
+        responses = await self._rpc.one("", self._rpc.controller, ask_all, what)
+        failed = {partition: one for partition, one in responses.items() if isinstance(one, KafkaError)}
+        elected = {partition: one for partition, one in responses.items() if not isinstance(one, KafkaError)}
         if failed:
             raise ItemsFailedError(what, failed, elected)
         return elected
@@ -88,12 +88,12 @@ class ReplicaAdmin:
                 for name, numbers in by_topic(listed(partitions, TopicPartition)).items()
             ]
         request = ListPartitionReassignmentsRequest(timeout_ms=self._rpc.timeout_ms, topics=topics)
-        answer = await self._rpc.answer("", self._rpc.controller, request, "listing reassignments")
+        response = await self._rpc.response("", self._rpc.controller, request, "listing reassignments")
         return {
             TopicPartition(topic.name, one.partition_index): Reassignment(
                 tuple(one.replicas), tuple(one.adding_replicas), tuple(one.removing_replicas)
             )
-            for topic in answer.topics
+            for topic in response.topics
             for one in topic.partitions
         }
 
@@ -116,12 +116,12 @@ class ReplicaAdmin:
                 topics=[ReassignableTopic(name=name, partitions=entries) for name, entries in topics.items()],
             )
             least = _KEEP_FACTOR_SINCE if keep_replication_factor else 0
-            answer = await self._rpc.ask(node, request, what, at_least=least)
+            response = await self._rpc.ask(node, request, what, at_least=least)
             return {
                 TopicPartition(topic.name, one.partition_index): failure(
                     one, f"{topic.name}-{one.partition_index}", ApiKey.ALTER_PARTITION_REASSIGNMENTS, node, final=_FINAL
                 )
-                for topic in answer.responses
+                for topic in response.responses
                 for one in topic.partitions
             }
 

@@ -107,16 +107,16 @@ class AdminRequests:
         Raises KafkaError (UNSUPPORTED_VERSION if the broker does not support the request).
         """
         try:
-            answer = await self.cluster.ask(node, request, purpose=self.purpose, at_least=at_least, at_most=at_most)
+            response = await self.cluster.ask(node, request, purpose=self.purpose, at_least=at_least, at_most=at_most)
         except EncodeError as error:
             field, _, _ = str(error).partition(" = ")  # the value may be a secret
             raise KafkaError(
                 f"{field}: the protocol cannot encode the value", api=KNOWN_BY_KEY[request.api_key].name, node=node
             ) from error
-        whole = failure(answer, what, request.api_key, node) if what else None
+        whole = failure(response, what, request.api_key, node) if what else None
         if whole is not None:
             raise whole
-        return answer
+        return response
 
     async def each(
         self,
@@ -135,14 +135,14 @@ class AdminRequests:
         failed: dict[K, KafkaError] = {}
         waiting: dict[K, RetriableError] = {}
 
-        def settle(item: K, answer: V | KafkaError) -> None:
+        def settle(item: K, response: V | KafkaError) -> None:
             waiting.pop(item, None)
-            if isinstance(answer, RetriableError):
-                waiting[item] = answer
-            elif isinstance(answer, KafkaError):
-                failed[item] = answer
+            if isinstance(response, RetriableError):
+                waiting[item] = response
+            elif isinstance(response, KafkaError):
+                failed[item] = response
             else:
-                found[item] = answer
+                found[item] = response
 
         async def attempt() -> None:
             by_node: dict[int | None, list[K]] = {}
@@ -154,11 +154,11 @@ class AdminRequests:
                         settle(item, error)
             for node, some in by_node.items():
                 try:
-                    answers: Mapping[K, V | KafkaError] = await ask(node, some)
+                    responses: Mapping[K, V | KafkaError] = await ask(node, some)
                 except RetriableError as error:
-                    answers = dict.fromkeys(some, error)
+                    responses = dict.fromkeys(some, error)
                 for item in some:
-                    settle(item, answers[item] if item in answers else _silent(what, node, item))
+                    settle(item, responses[item] if item in responses else _silent(what, node, item))
                     if item in waiting:
                         await route.lost(item, waiting[item])
             if waiting:
@@ -177,18 +177,18 @@ class AdminRequests:
 
         async def attempt() -> V:
             try:
-                answer = await ask(await route.node(item))
+                response = await ask(await route.node(item))
             except RetriableError as error:
-                answer = error
-            if isinstance(answer, RetriableError):
-                await route.lost(item, answer)
-            if isinstance(answer, KafkaError):
-                raise answer
-            return answer
+                response = error
+            if isinstance(response, RetriableError):
+                await route.lost(item, response)
+            if isinstance(response, KafkaError):
+                raise response
+            return response
 
         return await self.retry(attempt, what)
 
-    async def answer(
+    async def response(
         self,
         item: Hashable,
         route: Route,
@@ -202,8 +202,8 @@ class AdminRequests:
         """The response for one item, or the part of it that `part` selects; raises that part's error."""
 
         async def ask(node: int | None) -> Any:
-            answer = await self.ask(node, request, at_least=at_least)
-            found = answer if part is None else part(answer)
+            response = await self.ask(node, request, at_least=at_least)
+            found = response if part is None else part(response)
             return failure(found, what, request.api_key, node, final=final) or found
 
         return await self.one(item, route, ask, what)

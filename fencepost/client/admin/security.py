@@ -59,8 +59,8 @@ class SecurityAdmin:
     async def describe_acls(self, acl_filter: AclFilter = EVERYTHING) -> list[Acl]:
         """The access rules that match, sorted. Raises KafkaError (SECURITY_DISABLED without an authorizer)."""
         request = DescribeAclsRequest(**_filter_fields(acl_filter))
-        answer = await self._rpc.answer("", self._rpc.any_broker, request, "describing access rules")
-        return sorted(acl_of(resource, one) for resource in answer.resources for one in resource.acls)
+        response = await self._rpc.response("", self._rpc.any_broker, request, "describing access rules")
+        return sorted(acl_of(resource, one) for resource in response.resources for one in resource.acls)
 
     async def create_acls(self, rules: Acl | Iterable[Acl]) -> None:
         """Add access rules; existing rules stay. Raises ItemsFailedError by rule (SECURITY_DISABLED, ...)."""
@@ -78,10 +78,10 @@ class SecurityAdmin:
                 )
                 for rule in some
             ]
-            answer = await self._rpc.ask(node, CreateAclsRequest(creations=creations))
+            response = await self._rpc.ask(node, CreateAclsRequest(creations=creations))
             return {
                 rule: failure(one, "creating an access rule", ApiKey.CREATE_ACLS, node)
-                for rule, one in zip(some, answer.results, strict=False)
+                for rule, one in zip(some, response.results, strict=False)
             }
 
         await self._rpc.each(listed(rules, Acl), self._rpc.controller, ask, "creating access rules")
@@ -94,8 +94,8 @@ class SecurityAdmin:
 
         async def ask(node: int | None, some: list[AclFilter]) -> dict[AclFilter, list[Acl] | KafkaError]:
             filters = [DeleteAclsFilter(**_filter_fields(one)) for one in some]
-            answer = await self._rpc.ask(node, DeleteAclsRequest(filters=filters))
-            return {asked: _deleted(result, node) for asked, result in zip(some, answer.filter_results, strict=False)}
+            response = await self._rpc.ask(node, DeleteAclsRequest(filters=filters))
+            return {asked: _deleted(result, node) for asked, result in zip(some, response.filter_results, strict=False)}
 
         return await self._rpc.each(listed(filters, AclFilter), self._rpc.controller, ask, "deleting access rules")
 
@@ -115,8 +115,8 @@ class SecurityAdmin:
             for kind, name in _parts(entity)
         ]
         request = DescribeClientQuotasRequest(components=components, strict=strict)
-        answer = await self._rpc.answer("", self._rpc.any_broker, request, "describing quotas")
-        return {_entity(entry.entity): {one.key: one.value for one in entry.values} for entry in answer.entries or ()}
+        response = await self._rpc.response("", self._rpc.any_broker, request, "describing quotas")
+        return {_entity(entry.entity): {one.key: one.value for one in entry.values} for entry in response.entries or ()}
 
     async def alter_client_quotas(
         self, changes: Mapping[QuotaEntity, Mapping[str, float | None]], *, validate_only: bool = False
@@ -142,10 +142,10 @@ class SecurityAdmin:
                 for entity in some
             ]
             request = AlterClientQuotasRequest(entries=entries, validate_only=validate_only)
-            answer = await self._rpc.ask(node, request)
+            response = await self._rpc.ask(node, request)
             return {
                 _entity(one.entity): failure(one, "altering a quota", ApiKey.ALTER_CLIENT_QUOTAS, node)
-                for one in answer.entries
+                for one in response.entries
             }
 
         await self._rpc.each(changes, self._rpc.controller, ask, "altering quotas")
@@ -163,14 +163,14 @@ class SecurityAdmin:
             request = DescribeUserScramCredentialsRequest(
                 users=None if some is None else [UserName(name=name) for name in some]
             )
-            answer = await self._rpc.ask(node, request, what)
+            response = await self._rpc.ask(node, request, what)
             key = ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS
             return {
                 one.user: failure(one, f"user {one.user!r}", key, node)
                 or tuple(
                     ScramCredential(named(ScramMechanism, i.mechanism), i.iterations) for i in one.credential_infos
                 )
-                for one in answer.results
+                for one in response.results
             }
 
         if users is not None:
@@ -179,8 +179,8 @@ class SecurityAdmin:
         async def ask_all(node: int | None) -> dict[str, tuple[ScramCredential, ...] | KafkaError]:
             return await ask(node, None)
 
-        answers = await self._rpc.one("", self._rpc.controller, ask_all, what)
-        return {user: one for user, one in answers.items() if not isinstance(one, KafkaError)}
+        responses = await self._rpc.one("", self._rpc.controller, ask_all, what)
+        return {user: one for user, one in responses.items() if not isinstance(one, KafkaError)}
 
     async def alter_user_scram_credentials(
         self,
@@ -205,10 +205,10 @@ class SecurityAdmin:
                 ],
                 upsertions=[one for one in salted if one.name in some],
             )
-            answer = await self._rpc.ask(node, request)
+            response = await self._rpc.ask(node, request)
             return {
                 one.user: failure(one, f"user {one.user!r}", ApiKey.ALTER_USER_SCRAM_CREDENTIALS, node)
-                for one in answer.results
+                for one in response.results
             }
 
         users = [*(one.user for one in upsertions), *(one.user for one in deletions)]

@@ -70,11 +70,11 @@ class TopicAdmin:
                 timeout_ms=self._rpc.timeout_ms,
                 validate_only=validate_only,
             )
-            answer = await self._rpc.ask(node, request, at_least=_DEFAULTS_SINCE if defaults else 1)
+            response = await self._rpc.ask(node, request, at_least=_DEFAULTS_SINCE if defaults else 1)
             return {
                 one.name: failure(one, f"creating topic {one.name!r}", ApiKey.CREATE_TOPICS, node)
                 or CreatedTopic(one.name, one.topic_id, one.num_partitions, one.replication_factor)
-                for one in answer.topics
+                for one in response.topics
             }
 
         failed: Mapping[str, KafkaError] = {}
@@ -119,9 +119,9 @@ class TopicAdmin:
                 topic_names=[one for one in some if isinstance(one, str)],
                 timeout_ms=self._rpc.timeout_ms,
             )
-            answer = await self._rpc.ask(node, request, at_least=_DELETE_BY_ID_SINCE if by_id else 0)
+            response = await self._rpc.ask(node, request, at_least=_DELETE_BY_ID_SINCE if by_id else 0)
             found: dict[str | bytes, KafkaError | None] = {}
-            for one in answer.responses:
+            for one in response.responses:
                 item = one.topic_id if one.topic_id in some else one.name or ""
                 what = f"deleting topic {_shown(item)}"
                 found[item] = failure(one, what, ApiKey.DELETE_TOPICS, node, final=NO_TOPIC)
@@ -153,8 +153,8 @@ class TopicAdmin:
             validate_only=validate_only,
         )
         what = f"adding partitions to {topic!r}"
-        await self._rpc.answer(
-            topic, self._rpc.controller, request, what, lambda answer: answer.results[0], final=NO_TOPIC
+        await self._rpc.response(
+            topic, self._rpc.controller, request, what, lambda response: response.results[0], final=NO_TOPIC
         )
         if not validate_only:
             await self._rpc.retry(lambda: self._rpc.cluster.refresh([topic]), what)
@@ -177,8 +177,8 @@ class TopicAdmin:
         async def attempt() -> tuple[dict[str, TopicDescription], dict[str | bytes, KafkaError]]:
             found: dict[str, TopicDescription] = {}
             failed: dict[str | bytes, KafkaError] = {}
-            for answer in await self._metadata(asked):
-                for one in answer.topics:
+            for response in await self._metadata(asked):
+                for one in response.topics:
                     item = one.topic_id if one.topic_id in (asked or ()) else one.name
                     error = failure(one, f"topic {_shown(item)}", ApiKey.METADATA, final=NO_TOPIC)
                     if error is None:
@@ -201,14 +201,14 @@ class TopicAdmin:
         asked: list[tuple[list[Any] | None, int]] = [(None, 1)] if topics is None else []
         asked += [(names, 1)] if names else []
         asked += [(ids, _DESCRIBE_BY_ID_SINCE)] if ids else []
-        answers = []
+        responses = []
         for entries, least in asked:
             request = MetadataRequest(topics=entries, allow_auto_topic_creation=False)
-            answer = await self._rpc.ask(None, request, at_least=least)
-            if answer.error_code:
-                raise error_for(code_of(answer.error_code), "describing topics", api="Metadata")
-            answers.append(answer)
-        return answers
+            response = await self._rpc.ask(None, request, at_least=least)
+            if response.error_code:
+                raise error_for(code_of(response.error_code), "describing topics", api="Metadata")
+            responses.append(response)
+        return responses
 
 
 def _raise_others(

@@ -70,12 +70,14 @@ class TransactionAdmin:
         found: set[TransactionListing] = set()
         for broker in sorted(self._rpc.cluster.brokers):
             route = ToBroker(self._rpc.cluster, broker)
-            answer = await self._rpc.answer(broker, route, request, "listing transactions", at_least=least)
-            if answer.unknown_state_filters:
-                raise KafkaError(f"the broker does not know the transaction state {answer.unknown_state_filters[0]!r}")
+            response = await self._rpc.response(broker, route, request, "listing transactions", at_least=least)
+            if response.unknown_state_filters:
+                raise KafkaError(
+                    f"the broker does not know the transaction state {response.unknown_state_filters[0]!r}"
+                )
             found |= {
                 TransactionListing(entry.transactional_id, entry.producer_id, entry.transaction_state)
-                for entry in answer.transaction_states
+                for entry in response.transaction_states
             }
         return sorted(found)
 
@@ -112,7 +114,7 @@ class TransactionAdmin:
     async def _describe(
         self, node: int | None, transactional_ids: list[str]
     ) -> dict[str, TransactionDescription | KafkaError]:
-        answer = await self._rpc.ask(
+        response = await self._rpc.ask(
             node, DescribeTransactionsRequest(transactional_ids=transactional_ids, explain=True)
         )
         return {
@@ -120,7 +122,7 @@ class TransactionAdmin:
                 one, f"transactional id {one.transactional_id!r}", ApiKey.DESCRIBE_TRANSACTIONS, node
             )
             or _description(one)
-            for one in answer.transaction_states
+            for one in response.transaction_states
         }
 
     async def _blocked(self, described: TransactionDescription) -> tuple[TopicPartition, ...]:
@@ -148,13 +150,13 @@ class TransactionAdmin:
             node: int | None, some: list[TopicPartition]
         ) -> dict[TopicPartition, list[ProducerState] | KafkaError]:
             topics = [TopicRequest(name=name, partition_indexes=numbers) for name, numbers in by_topic(some).items()]
-            answer = await self._rpc.ask(node, DescribeProducersRequest(topics=topics))
+            response = await self._rpc.ask(node, DescribeProducersRequest(topics=topics))
             return {
                 (place := TopicPartition(topic.name, one.partition_index)): failure(
                     one, f"producers of {place}", ApiKey.DESCRIBE_PRODUCERS, node
                 )
                 or [_producer_state(entry) for entry in one.active_producers]
-                for topic in answer.topics
+                for topic in response.topics
                 for one in topic.partitions
             }
 
@@ -168,12 +170,12 @@ class TransactionAdmin:
             topics=[ListOffsetsTopic(name=partition.topic, partitions=[entry])],
             timeout_ms=self._rpc.timeout_ms,
         )
-        found = await self._rpc.answer(
+        found = await self._rpc.response(
             partition,
             self._rpc.leader,
             request,
             f"the last stable offset of {partition}",
-            lambda answer: answer.topics[0].partitions[0],
+            lambda response: response.topics[0].partitions[0],
             at_least=2,
         )
         return int(found.offset)
@@ -193,9 +195,9 @@ class TransactionAdmin:
             request = InitProducerIdRequest(
                 transactional_id=name, transaction_timeout_ms=FENCE_TIMEOUT_MS, producer_id=-1, producer_epoch=-1
             )
-            answer = await self._rpc.ask(node, request)
-            error = failure(answer, f"fencing {name!r}", ApiKey.INIT_PRODUCER_ID, node)
-            found[name] = error or ProducerIdentity(answer.producer_id, answer.producer_epoch)
+            response = await self._rpc.ask(node, request)
+            error = failure(response, f"fencing {name!r}", ApiKey.INIT_PRODUCER_ID, node)
+            found[name] = error or ProducerIdentity(response.producer_id, response.producer_epoch)
         return found
 
     async def abort_transaction(
@@ -215,12 +217,12 @@ class TransactionAdmin:
             topics=[WritableTxnMarkerTopic(name=place.topic, partition_indexes=[place.partition])],
             only_hanging=only_hanging,
         )
-        await self._rpc.answer(
+        await self._rpc.response(
             place,
             self._rpc.leader,
             WriteTxnMarkersRequest(markers=[marker]),
             f"aborting on {place}",
-            lambda answer: answer.markers[0].topics[0].partitions[0],
+            lambda response: response.markers[0].topics[0].partitions[0],
             at_least=1,
         )
 

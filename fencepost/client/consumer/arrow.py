@@ -42,7 +42,7 @@ class _Ready(NamedTuple):
     """Columns that are built and not given yet: valid as long as the partition's position is where they begin."""
 
     state: PartitionState
-    turn: int
+    jumps: int
     chunk: Chunk
     position: int
     columns: RecordColumns
@@ -89,7 +89,7 @@ class ArrowBatches(AsyncIterator[pa.RecordBatch]):
         while self._ready:
             found = self._ready.popleft()
             state = found.state
-            if state.turn == found.turn and state.position == found.position and not state.paused:
+            if state.jumps == found.jumps and state.position == found.position and not state.paused:
                 return found
         return None
 
@@ -97,7 +97,7 @@ class ArrowBatches(AsyncIterator[pa.RecordBatch]):
         """Build columns of the next records in a partition; False if there are none."""
         if not state.readable():
             return False
-        chunk, position, turn = state.chunks[0], state.position or 0, state.turn
+        chunk, position, jumps = state.chunks[0], state.position or 0, state.jumps
         if chunk.at < len(chunk.records):
             state.drop_buffered()  # `batches` has read a part of this one; it is fetched again from the position on
             self._reader.fetcher.wake()
@@ -125,9 +125,9 @@ class ArrowBatches(AsyncIterator[pa.RecordBatch]):
         for number, columns in enumerate(built):
             last = int(columns.offset[-1]) + 1
             until = batches[-1][1].next_offset if number == len(built) - 1 else last
-            self._ready.append(_Ready(state, turn, chunk, at, columns, until))
+            self._ready.append(_Ready(state, jumps, chunk, at, columns, until))
             at = until
-        if not built and state.turn == turn and state.position == position:
+        if not built and state.jumps == jumps and state.position == position:
             state.given_until(chunk, batches[-1][1].next_offset, 0)
         return True
 

@@ -96,14 +96,14 @@ class Committer:
             try:
                 await self._group.commit(group, offsets)
             except KafkaError as error:
-                raise self._after_refusal(group, error) from error
+                raise self._after_rejection(group, error) from error
 
-        with self.promise({partition: place.offset for partition, place in offsets.items()}) as promise:
+        with self.begin_commit({partition: place.offset for partition, place in offsets.items()}) as pending_commit:
             await self._policy.run(attempt, deadline_ms=deadline_ms, what="committing offsets")
             self._fetcher.metrics.committed(anyio.current_time() - began)
-            promise.keep()
+            pending_commit.keep()
 
-    def _after_refusal(self, group: GroupMetadata, error: KafkaError) -> KafkaError:
+    def _after_rejection(self, group: GroupMetadata, error: KafkaError) -> KafkaError:
         """The error for a rejected commit: its member or generation may be old, or about to change."""
         membership = self._group.membership
         if membership is None or error.code not in STALE_MEMBER:
@@ -111,7 +111,7 @@ class Committer:
         again = error.code in (ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.STALE_MEMBER_EPOCH)
         if again or membership.is_rejoining or (membership.is_member and membership.metadata != group):
             return RetriableError(str(error.args[0]), code=error.code, api=error.api, node=error.node)
-        membership.refused(group, error.code)
+        membership.commit_rejected(group, error.code)
         return error
 
     # -- with enable_auto_commit
@@ -172,7 +172,7 @@ class Committer:
         if units.given if units is not None else any(state.back.has_uncommitted(state.position) for state in states):
             self._lost_at = next(MOMENTS)
 
-    def vouch(self, since: int, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+    def check_offsets(self, since: int, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
         """Raise AbortableError if `offsets` must not become part of a transaction that began at `since`.
 
         That is so if the group has removed this member: the group does not check a commit without a member id
@@ -190,25 +190,25 @@ class Committer:
                 "this consumer is not a member of its group now", code=ErrorCode.UNKNOWN_MEMBER_ID, api="Heartbeat"
             )
 
-    def promise(self, offsets: Mapping[TopicPartition, int]) -> "Promise":
+    def begin_commit(self, offsets: Mapping[TopicPartition, int]) -> "PendingCommit":
         """Begin a commit of these offsets, taken now."""
-        return Promise(self._fetcher, self.progress, offsets)
+        return PendingCommit(self._fetcher, self.progress, offsets)
 
 
-class Promise:
+class PendingCommit:
     """Offsets of a commit under way. After `keep` they are committed, and an abort rewinds no further.
 
     A seek of the program since they were taken stays: it came later, whenever the response arrives. Used as a context,
-    the promise is dropped at the end unless it was kept.
+    the pending_commit is dropped at the end unless it was kept.
     """
 
     def __init__(self, fetcher: Fetcher, progress: Progress, offsets: Mapping[TopicPartition, int]) -> None:
         self._progress = progress
         self._offsets = dict(offsets)
         held = {partition: state for partition, state in fetcher.states.items() if partition in offsets}
-        self._pending = [(state, state.back.promise(offsets[p]), state.seeks) for p, state in held.items()]
+        self._pending = [(state, state.back.begin_commit(offsets[p]), state.seeks) for p, state in held.items()]
 
-    def __enter__(self) -> "Promise":
+    def __enter__(self) -> "PendingCommit":
         return self
 
     def __exit__(self, *_: object) -> None:

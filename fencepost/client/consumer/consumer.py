@@ -86,7 +86,7 @@ class Consumer(Generic[K, V]):
         self._progress.is_open = False
         try:
             if error is None:
-                await self._subscriber.hand_back()
+                await self._subscriber.end_membership()
         finally:
             for scope in self._scopes:
                 scope.cancel()

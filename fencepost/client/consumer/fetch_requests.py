@@ -106,8 +106,8 @@ async def offsets_by_time(
         request = ListOffsetsRequest(
             replica_id=-1, isolation_level=isolation, topics=entries, timeout_ms=cluster.config.request_timeout_ms
         )
-        answer = await cluster.ask(node, request, purpose=purpose, at_least=1)
-        for topic in answer.topics:
+        response = await cluster.ask(node, request, purpose=purpose, at_least=1)
+        for topic in response.topics:
             for entry in topic.partitions:
                 partition = TopicPartition(topic.name, entry.partition_index)
                 code = code_of(entry.error_code)
@@ -147,8 +147,8 @@ async def epoch_ends(
                 for name, partitions in topics.items()
             ],
         )
-        answer = await cluster.ask(node, request, purpose=purpose, at_least=EPOCH_ENDS_SINCE)
-        for topic in answer.topics:
+        response = await cluster.ask(node, request, purpose=purpose, at_least=EPOCH_ENDS_SINCE)
+        for topic in response.topics:
             for entry in topic.partitions:
                 partition = TopicPartition(topic.topic, entry.partition)
                 code = code_of(entry.error_code)
@@ -166,7 +166,7 @@ async def _ask_leaders(cluster: Cluster, wanted: Iterable[TopicPartition], ask: 
     """One request to each leader, all at once. An error of a leader counts for all of its partitions."""
     partitions = list(wanted)
     unknown = {p.topic for p in partitions if cluster.leader(p) == NO_LEADER}
-    refused = await cluster.refresh(unknown) if unknown else {}
+    rejected = await cluster.refresh(unknown) if unknown else {}
     by_node: dict[int, dict[str, list[TopicPartition]]] = {}
     for partition in partitions:
         leader = cluster.leader(partition)
@@ -174,8 +174,8 @@ async def _ask_leaders(cluster: Cluster, wanted: Iterable[TopicPartition], ask: 
             by_node.setdefault(leader, {}).setdefault(partition.topic, []).append(partition)
             continue
         topic = cluster.topics.get(partition.topic)
-        if partition.topic in refused:
-            failed[partition] = topic_error(partition.topic, refused[partition.topic])
+        if partition.topic in rejected:
+            failed[partition] = topic_error(partition.topic, rejected[partition.topic])
         elif topic is not None and partition.partition >= len(topic.partitions):
             code, count = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, len(topic.partitions)
             what = f"{partition} does not exist: topic {partition.topic!r} has {count} partitions"

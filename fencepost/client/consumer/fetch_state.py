@@ -23,7 +23,7 @@ class PartitionState:
 
     `position` is the offset of the next record for the program (None: to be found), `fetch_offset` the next one to
     fetch. `back` is where an abort rewinds to: the program's last commit, or its start. `committed` is the group's
-    committed offset, and `seeks` counts the program's seeks. `turn` changes with every jump, so that responses to
+    committed offset; `seeks` counts the seeks of the program, `jumps` all jumps of the position, so that responses to
     older requests are recognised.
     `leader_epoch` is of the record before the position, `fetch_epoch` of the one before `fetch_offset`; -1: unknown.
     """
@@ -46,8 +46,8 @@ class PartitionState:
     paused_by_program: bool = False
     withheld: bool = False
     in_request: bool = False
-    turn: int = 0
-    trouble: KafkaError | None = None  # an error that the program must handle; a jump clears it
+    jumps: int = 0
+    error: KafkaError | None = None  # an error that the program must handle; a jump clears it
     retry_at: float = 0.0
     replica: int | None = None  # a follower that the leader prefers for this consumer (KIP-392)
     replica_until: float = 0.0
@@ -64,7 +64,7 @@ class PartitionState:
         self.position = offset
         self.leader_epoch = -1
         self.reset = None
-        self.trouble = None
+        self.error = None
         self.retry_at = 0.0
         self.drop_buffered()
 
@@ -95,7 +95,7 @@ class PartitionState:
     def drop_buffered(self) -> None:
         """Drop the records fetched ahead; they are fetched again when needed."""
         for chunk in self.chunks:
-            chunk.frame.give_back()
+            chunk.frame.release()
             chunk.records, chunk.at, chunk.left = [], 0, 0
         self.chunks.clear()
         self.left = self.buffered_bytes = 0
@@ -103,7 +103,7 @@ class PartitionState:
         self.fetch_epoch = self.leader_epoch
         self.held_back = False
         self.in_request = False
-        self.turn += 1
+        self.jumps += 1
 
     def pause(self, paused: bool) -> None:
         """The program pauses or resumes this partition."""
@@ -123,7 +123,7 @@ class PartitionState:
             self.position is not None
             and not self.paused
             and not self.in_request
-            and self.trouble is None
+            and self.error is None
             and self.buffered_bytes < ahead_bytes
             and self.retry_at <= now
             and not (self.held_back and self.chunks)
@@ -141,20 +141,20 @@ class PartitionState:
         """Whether a read would return records, or raise the error behind them."""
         return bool(self.chunks) and not self.paused
 
-    def arrive(self, answer: Any, isolation: IsolationLevel, check_crcs: bool, frame: Frame | None = None) -> None:
+    def arrive(self, response: Any, isolation: IsolationLevel, check_crcs: bool, frame: Frame | None = None) -> None:
         """Add a partition's part of a Fetch response without an error.
 
         A damaged batch ends the readable part; its error is raised when the position reaches it.
         """
-        self.high_watermark = answer.high_watermark
-        self.last_stable_offset = answer.last_stable_offset
-        self.log_start_offset = answer.log_start_offset
-        buffer = answer.records
+        self.high_watermark = response.high_watermark
+        self.last_stable_offset = response.last_stable_offset
+        self.log_start_offset = response.log_start_offset
+        buffer = response.records
         if buffer is None or not len(buffer):
             return
         aborted: tuple[tuple[int, int], ...] = ()
-        if isolation is IsolationLevel.READ_COMMITTED and answer.aborted_transactions:
-            aborted = tuple((entry.producer_id, entry.first_offset) for entry in answer.aborted_transactions)
+        if isolation is IsolationLevel.READ_COMMITTED and response.aborted_transactions:
+            aborted = tuple((entry.producer_id, entry.first_offset) for entry in response.aborted_transactions)
         frame = frame if frame is not None else Frame(FetchBudget(2**63), len(buffer))
         chunk = Chunk(buffer, deque(), self.fetch_offset, frame)
         chunk.aborted = aborted
@@ -322,7 +322,7 @@ class PartitionState:
                 return
             chunks.popleft()
             self.buffered_bytes -= len(chunk.buffer)
-            chunk.frame.give_back()
+            chunk.frame.release()
         self.leader_epoch = max(self.leader_epoch, self.fetch_epoch)
 
     def lag(self, isolation: IsolationLevel) -> int | None:

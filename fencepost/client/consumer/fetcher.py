@@ -23,16 +23,16 @@ from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 
-LANES = 2
+SLOTS_PER_BROKER = 2
 """Two requests may be parked at one broker, so that a partition that jumps need not wait for an old long poll."""
 Asked = list[tuple[PartitionState, int]]
-"""The partitions of a request, each with its turn when the request was sent."""
+"""The partitions of a request, each with its `jumps` when the request was sent."""
 _IDLE_CHECK_S = 1.0
 _CLOSE_GRACE_S = 1.0
 _FRAME_OVERHEAD_BYTES = 1 << 10
 _PARTITION_OVERHEAD_BYTES = 128
 """The size of a response without its records, and of its bookkeeping: not part of a request's maximum."""
-_SESSION_REFUSED = frozenset(
+_SESSION_REJECTED = frozenset(
     {
         ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
         ErrorCode.INVALID_FETCH_SESSION_EPOCH,
@@ -54,7 +54,7 @@ _REPLICA_WRONG = frozenset(
 """A follower may lag or be gone: fetch from the leader before giving the position up (KIP-392)."""
 
 
-class _Lane:
+class _FetchSlot:
     """One connection's worth of fetching: one request at a time, within one fetch session."""
 
     __slots__ = ("busy", "session")
@@ -83,13 +83,13 @@ class Fetcher:
         self._wake = anyio.Event()
         self.arrived = anyio.Event()
         self.failure: KafkaError | None = None
-        self._lanes: dict[int, list[_Lane]] = {}
+        self._slots: dict[int, list[_FetchSlot]] = {}
         self._resting: dict[int, tuple[float, Backoff]] = {}
         self._resolving = False
         self._closed = False
         self._sleep = anyio.CancelScope()
         self._refresh_due, self._refresh_at = False, 0.0
-        self._answers = 0
+        self._responses = 0
         self._backoff = cluster.policy.backoff()
 
     @property
@@ -129,8 +129,8 @@ class Fetcher:
         if self.failure is not None:
             raise self.failure
         for state in self._states.values():
-            if state.trouble is not None and not state.chunks and not state.paused:
-                raise state.trouble
+            if state.error is not None and not state.chunks and not state.paused:
+                raise state.error
 
     async def run(self) -> None:
         async with anyio.create_task_group() as nursery:
@@ -152,7 +152,7 @@ class Fetcher:
             wakes_at = max(self._refresh_at, now)
         by_node: dict[int, list[PartitionState]] = {}
         for state in self._states.values():
-            if state.trouble is not None:
+            if state.error is not None:
                 continue
             if state.position is None or self._finder.suspect(state):
                 in_doubt = True
@@ -194,16 +194,16 @@ class Fetcher:
             if rests_until > now:
                 wakes_at = min(wakes_at, rests_until)
                 continue
-            lanes = self._lanes.setdefault(node, [_Lane() for _ in range(LANES)])
-            number = next((number for number, lane in enumerate(lanes) if not lane.busy), None)
+            slots = self._slots.setdefault(node, [_FetchSlot() for _ in range(SLOTS_PER_BROKER)])
+            number = next((number for number, slot in enumerate(slots) if not slot.busy), None)
             if number is None:
                 continue
             room = self._reserve(by_node[node])
             if not room:
                 self.full = True
                 continue
-            lanes[number].busy = True
-            asked = [(state, state.turn) for state in by_node[node]]
+            slots[number].busy = True
+            asked = [(state, state.jumps) for state in by_node[node]]
             for state, _ in asked:
                 state.in_request = True
             nursery.start_soon(self._fetch, nursery, node, number, asked, room)
@@ -213,7 +213,7 @@ class Fetcher:
 
     def _reserve(self, states: list[PartitionState]) -> int:
         """Room for one request: each broker gets an equal part, so that parked requests do not block other brokers."""
-        part = max(self.budget.limit // (LANES * max(len(self._lanes), 1)), 1)
+        part = max(self.budget.limit // (SLOTS_PER_BROKER * max(len(self._slots), 1)), 1)
         partition_bytes = self._config.max_partition_fetch_bytes
         wanted = min(self._config.fetch_max_bytes, partition_bytes * len(states), part)
         room = self.budget.reserve(wanted, min(partition_bytes, part))
@@ -254,20 +254,20 @@ class Fetcher:
     # -- fetching
 
     async def _fetch(self, nursery: TaskGroup, node: int, number: int, asked: Asked, room: int) -> None:
-        lane = self._lanes[node][number]
+        slot = self._slots[node][number]
         sent = False
         try:
             connection = await self._cluster.connection(node, f"{self._purpose}-fetch-{number}")
             if self._closed:
                 return
-            version, request = self._request(connection, lane.session, asked)
+            version, request = self._request(connection, slot.session, asked)
             timeout_s = self._config.fetch_max_wait_ms / 1000 + self._cluster.request_timeout_s
             began, sent = anyio.current_time(), True
             spare = _FRAME_OVERHEAD_BYTES + _PARTITION_OVERHEAD_BYTES * len(asked)
             body = fetch_request(self._config, request, max(room - spare, room // 2))
             pending = connection.post(version, body)
             frame, _ = await pending.frame(timeout_s)
-            answer = await pending.wait(timeout_s)
+            response = await pending.wait(timeout_s)
         except ConnectionLostError:
             self._rest(node)
             self._refresh_due = True
@@ -278,15 +278,15 @@ class Fetcher:
         else:
             sent = False
             self._resting.pop(node, None)
-            self.metrics.fetched(anyio.current_time() - began, len(frame), answer.throttle_time_ms)
-            self._take_in(answer, lane.session, asked, node, len(frame))
+            self.metrics.fetched(anyio.current_time() - began, len(frame), response.throttle_time_ms)
+            self._take_in(response, slot.session, asked, node, len(frame))
         finally:
             if sent:
-                lane.session.lost()
+                slot.session.lost()
             self.budget.settle(room)
-            lane.busy = False
-            for state, turn in asked:
-                if state.turn == turn:
+            slot.busy = False
+            for state, jumps in asked:
+                if state.jumps == jumps:
                     state.in_request = False
         # At once, not by `wake`: the broker works on the next request while the program reads these records. Not when
         # cancelled: the next request would be cancelled as well, and start another one, for ever.
@@ -314,32 +314,32 @@ class Fetcher:
             if state.replica == node:
                 state.replica = None
 
-    def _take_in(self, answer: Any, session: FetchSession, asked: Asked, node: int, size: int) -> None:
+    def _take_in(self, response: Any, session: FetchSession, asked: Asked, node: int, size: int) -> None:
         if self._closed:
             return
         parts = {
             TopicPartition(topic.topic or session.name_of(topic.topic_id) or "", part.partition_index): part
-            for topic in answer.responses
+            for topic in response.responses
             for part in topic.partitions
         }
-        code = code_of(answer.error_code)
-        if not session.answered(code, answer.session_id, parts.keys()):
-            if code not in _SESSION_REFUSED:
+        code = code_of(response.error_code)
+        if not session.answered(code, response.session_id, parts.keys()):
+            if code not in _SESSION_REJECTED:
                 if not code.retriable:
                     self.fail(error_for(code, "a fetch was rejected", api="Fetch", node=node))
                 self._refresh_due = True
                 self._rest(node)
             return
         frame = Frame(self.budget, size + _FRAME_OVERHEAD_BYTES)
-        for state, turn in asked:
+        for state, jumps in asked:
             part = parts.get(state.partition)
-            if part is None or state.turn != turn or self._states.get(state.partition) is not state:
+            if part is None or state.jumps != jumps or self._states.get(state.partition) is not state:
                 continue
             code = code_of(part.error_code)
             if code is ErrorCode.NONE:
                 self._arrive(state, part, frame)
             else:
-                self._refused(state, part, code, node, answer.node_endpoints)
+                self._rejected(state, part, code, node, response.node_endpoints)
         self.announce()
 
     def _arrive(self, state: PartitionState, part: Any, frame: Frame) -> None:
@@ -348,12 +348,12 @@ class Fetcher:
             state.replica_until = anyio.current_time() + self._cluster.config.metadata_max_age_ms / 1000
             return
         if len(part.records or b""):
-            self._answers += 1
-            state.fetched_at = self._answers
+            self._responses += 1
+            state.fetched_at = self._responses
         state.arrive(part, self._config.isolation_level, self._config.check_crcs, frame)
         self._backoff.reset()
 
-    def _refused(self, state: PartitionState, part: Any, code: ErrorCode, node: int, endpoints: Any) -> None:
+    def _rejected(self, state: PartitionState, part: Any, code: ErrorCode, node: int, endpoints: Any) -> None:
         """Handle a partition's error: find a new position or a new leader, or leave it to the program."""
         state.retry_at = anyio.current_time() + self._backoff.next_delay()
         if state.replica is not None and code in _REPLICA_WRONG:
@@ -367,7 +367,7 @@ class Fetcher:
         elif code in _NEW_LEADER and self._hinted(state, part.current_leader, endpoints):
             state.retry_at = 0.0
         elif code is ErrorCode.CORRUPT_MESSAGE or not (code.retriable or code is ErrorCode.UNKNOWN_SERVER_ERROR):
-            state.trouble = error_for(code, f"{state.partition} cannot be read", api="Fetch", node=node)
+            state.error = error_for(code, f"{state.partition} cannot be read", api="Fetch", node=node)
         else:
             self._refresh_due = True
 
@@ -382,11 +382,11 @@ class Fetcher:
         self._closed = True
         closing = [
             (node, number, request)
-            for node, lanes in self._lanes.items()
-            for number, lane in enumerate(lanes)
-            if (request := lane.session.close()) is not None
+            for node, slots in self._slots.items()
+            for number, slot in enumerate(slots)
+            if (request := slot.session.close()) is not None
         ]
-        purposes = [f"{self._purpose}-fetch-{number}" for number in range(LANES)]
+        purposes = [f"{self._purpose}-fetch-{number}" for number in range(SLOTS_PER_BROKER)]
         background.start_soon(self._end_sessions, closing, purposes)
 
     async def _end_sessions(self, closing: list[tuple[int, int, SessionRequest]], purposes: list[str]) -> None:

@@ -30,7 +30,7 @@ class PositionFinder:
     async def settle(self) -> None:
         """One attempt to give every partition a position that is valid in the log.
 
-        Raises RetriableError if another attempt is due; an error that the program must handle goes into `trouble`.
+        Raises RetriableError if another attempt is due; an error that the program must handle goes into `error`.
         """
         await self._find()
         await self._validate()
@@ -50,7 +50,7 @@ class PositionFinder:
         reset = self._config.auto_offset_reset.timestamp(self._now_ms())
         if reset is None:
             found = OffsetOutOfRangeError(state.partition, state.fetch_offset, state.log_start_offset, node)
-            state.trouble = found
+            state.error = found
         else:
             state.leave()
             state.jump(None)
@@ -60,7 +60,7 @@ class PositionFinder:
         return int(self._cluster.wall_clock() * 1000)
 
     async def _find(self) -> None:
-        lost = {p: (s, s.turn) for p, s in self._states().items() if s.position is None and s.trouble is None}
+        lost = {p: (s, s.jumps) for p, s in self._states().items() if s.position is None and s.error is None}
         if not lost:
             return
         asked = [partition for partition, (state, _) in lost.items() if state.reset is None]
@@ -68,8 +68,8 @@ class PositionFinder:
         if asked and self._committed is not None:
             committed = await self._committed(asked)
         wanted: dict[TopicPartition, int] = {}
-        for partition, (state, turn) in lost.items():
-            if not self._stands(state, turn):
+        for partition, (state, jumps) in lost.items():
+            if not self._stands(state, jumps):
                 continue
             place = committed.get(partition)
             if state.reset is None and place is not None:
@@ -83,17 +83,17 @@ class PositionFinder:
             if reset is None:
                 reset = self._config.auto_offset_reset.timestamp(self._now_ms())
             if reset is None:
-                state.trouble = OffsetOutOfRangeError(partition, -1, -1, None)
+                state.error = OffsetOutOfRangeError(partition, -1, -1, None)
             else:
                 wanted[partition] = reset
         current = {partition: self._cluster.leader_epoch(partition) for partition in wanted}
         found, failed = await self._offsets(wanted)
         for partition, (offset, epoch) in found.items():
-            state, turn = lost[partition]
-            if self._stands(state, turn):
+            state, jumps = lost[partition]
+            if self._stands(state, jumps):
                 state.start_at(max(offset, 0), epoch)
                 state.validated_epoch = current[partition]  # this leader has returned the offset
-        self._judge({partition: lost[partition] for partition in failed}, failed)
+        self._note_failures({partition: lost[partition] for partition in failed}, failed)
 
     async def _offsets(
         self, wanted: Mapping[TopicPartition, int]
@@ -113,15 +113,15 @@ class PositionFinder:
         return {partition: (offset, epoch) for partition, (offset, _, epoch) in found.items()}, failed
 
     async def _validate(self) -> None:
-        suspects = {p: (s, s.turn) for p, s in self._states().items() if s.trouble is None and self.suspect(s)}
+        suspects = {p: (s, s.jumps) for p, s in self._states().items() if s.error is None and self.suspect(s)}
         if not suspects:
             return
         current = {partition: self._cluster.leader_epoch(partition) for partition in suspects}
         asked = {partition: state.fetch_epoch for partition, (state, _) in suspects.items()}
         ends, failed = await epoch_ends(self._cluster, asked, self._purpose)
         for partition, end in ends.items():
-            state, turn = suspects[partition]
-            if not self._stands(state, turn):
+            state, jumps = suspects[partition]
+            if not self._stands(state, jumps):
                 continue
             cut = None if end is None else truncated(state.fetch_offset, asked[partition], *end)
             if cut is None:
@@ -131,7 +131,7 @@ class PositionFinder:
             elif (reset := self._config.auto_offset_reset.timestamp(self._now_ms())) is None:
                 epoch = None if cut.end is None else cut.epoch
                 node = self._cluster.leader(partition)
-                state.trouble = LogTruncatedError(partition, state.position or 0, cut.end, epoch, node)
+                state.error = LogTruncatedError(partition, state.position or 0, cut.end, epoch, node)
             elif cut.end is not None:
                 state.start_at(cut.end, cut.epoch)
                 state.back.point = min(state.back.point or 0, cut.end)
@@ -140,21 +140,21 @@ class PositionFinder:
                 state.leave()
                 state.jump(None)
                 state.reset = reset
-        self._judge({partition: suspects[partition] for partition in failed}, failed)
-        if any(s.position is None or self.suspect(s) for s in self._states().values() if s.trouble is None):
+        self._note_failures({partition: suspects[partition] for partition in failed}, failed)
+        if any(s.position is None or self.suspect(s) for s in self._states().values() if s.error is None):
             raise RetriableError("more positions must be compared with the log")
 
-    def _stands(self, state: PartitionState, turn: int) -> bool:
-        return state.turn == turn and self._states().get(state.partition) is state
+    def _stands(self, state: PartitionState, jumps: int) -> bool:
+        return state.jumps == jumps and self._states().get(state.partition) is state
 
-    def _judge(self, asked: Mapping[TopicPartition, tuple[PartitionState, int]], failed: Failures) -> None:
+    def _note_failures(self, asked: Mapping[TopicPartition, tuple[PartitionState, int]], failed: Failures) -> None:
         """Leave final errors to the program; raise one of the retriable ones."""
         again: KafkaError | None = None
         for partition, error in failed.items():
-            state, turn = asked[partition]
+            state, jumps = asked[partition]
             if isinstance(error, RetriableError):
                 again = error
-            elif self._stands(state, turn):
-                state.trouble = error
+            elif self._stands(state, jumps):
+                state.error = error
         if again is not None:
             raise again

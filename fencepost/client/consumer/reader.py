@@ -352,7 +352,7 @@ class _Records(AsyncIterator[ConsumerRecord[K, V]]):
         if self._quick:
             self._quick -= 1
             state = progress.current
-            if state is not None and state.turn == self._turn and not (progress.rewind_due or state.paused):
+            if state is not None and state.jumps == self._turn and not (progress.rewind_due or state.paused):
                 chunk = state.chunks[0] if state.chunks else None
                 # The slow path handles the last record of a batch: it also skips invisible records behind it.
                 if chunk is not None and chunk.at + 1 < len(chunk.records):
@@ -367,7 +367,7 @@ class _Records(AsyncIterator[ConsumerRecord[K, V]]):
         record_slowly = await reader.next_record()
         state = progress.current
         if reader.is_plain and state is not None:
-            self._quick, self._turn = _FAIRNESS - 1, state.turn
+            self._quick, self._turn = _FAIRNESS - 1, state.jumps
             reader.given += self._quick
             reader.in_a_row += self._quick
         return record_slowly

@@ -109,14 +109,14 @@ class Subscriber:
         """
         self.subscription = None
         self._chosen = False
-        await self.hand_back()
+        await self.end_membership()
         self._progress.lost = not self._progress.resting
-        self._put_down(frozenset(self._fetcher.states))
+        self._remove(frozenset(self._fetcher.states))
         membership, self._group.membership = self._group.membership, None
         if membership is not None:
             await membership.leave("the consumer has unsubscribed")
 
-    async def hand_back(self) -> None:
+    async def end_membership(self) -> None:
         """End a membership: commit the records that the program has processed, and call `on_revoked`."""
         progress, membership = self._progress, self._group.membership
         if self._config.enable_auto_commit and self._group.group_id is not None:
@@ -189,14 +189,14 @@ class Subscriber:
         retries = self._cluster.policy.loop(f"looking for topic {', '.join(map(repr, unknown))}")
         while True:
             try:
-                refused = await self._cluster.refresh(unknown)
+                rejected = await self._cluster.refresh(unknown)
                 break
             except RetriableError as error:
                 await retries.failed(error)
             except KafkaError as error:
                 self.fail(error)
                 return
-        for name, code in refused.items():
+        for name, code in rejected.items():
             if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 _LOG.warning(
                     "%s. This consumer has subscribed to it, and reads it once it exists", topic_error(name, code)
@@ -231,7 +231,7 @@ class Subscriber:
         if new := wanted - self._fetcher.states.keys():
             self._committer.positions.assign([*self._fetcher.states, *sorted(new)])
         if gone := frozenset(partition for partition in self._fetcher.states if not subscription.fits(partition.topic)):
-            self._put_down(gone)
+            self._remove(gone)
 
     # -- for the group's membership
 
@@ -246,7 +246,7 @@ class Subscriber:
         if lost:
             self._progress.lost = not self._progress.resting
             self._committer.note_loss(partitions)
-            self._put_down(partitions)
+            self._remove(partitions)
             await self._call("lost", partitions)
             return
         for partition in partitions:
@@ -256,7 +256,7 @@ class Subscriber:
             await self._committer.auto_commit(due)
         await self._call("revoked", partitions)
         self._committer.note_loss(partitions)
-        self._put_down(partitions)
+        self._remove(partitions)
 
     async def assign_partitions(self, partitions: frozenset[TopicPartition]) -> None:
         """Add the partitions, call `on_assigned`, which may seek, then read them."""
@@ -275,7 +275,7 @@ class Subscriber:
     def fail(self, error: KafkaError) -> None:
         self._fetcher.fail(error)
 
-    def _put_down(self, partitions: frozenset[TopicPartition]) -> None:
+    def _remove(self, partitions: frozenset[TopicPartition]) -> None:
         states = dict(self._fetcher.states)
         for partition in partitions:
             state = states.pop(partition, None)

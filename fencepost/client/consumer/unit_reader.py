@@ -120,7 +120,7 @@ class UnitReader(Generic[K, V]):
         """Queue one more response; in its own function, so that no variable holds it during the next wait."""
         raw = await self._reader.next_raw()
         state = self._states()[raw.partition]
-        self._waiting.append((raw, state, state.turn))
+        self._waiting.append((raw, state, state.jumps))
         self._reader.rest()
 
     # -- partitions
@@ -135,17 +135,17 @@ class UnitReader(Generic[K, V]):
     def _has_changed(self) -> bool:
         """Whether a partition was revoked or has jumped: then the complete units must be checked again."""
         states = self._states()
-        return any(states.get(p) is not state or state.turn != turn for p, (state, turn) in self._known.items())
+        return any(states.get(p) is not state or state.jumps != jumps for p, (state, jumps) in self._known.items())
 
     async def _follow_assignment(self) -> None:
         """Start partitions that were assigned or have jumped, and stop those that were revoked."""
         states = self._states()
-        for partition, (state, turn) in list(self._known.items()):
-            if states.get(partition) is state and state.turn != turn and state.position == self._reached(partition):
+        for partition, (state, jumps) in list(self._known.items()):
+            if states.get(partition) is state and state.jumps != jumps and state.position == self._reached(partition):
                 # Only records fetched ahead were dropped, to make room: earlier ones stay as they are.
-                self._known[partition] = (state, state.turn)
-                self._waiting = [(raw, its, its.turn if its is state else at) for raw, its, at in self._waiting]
-            elif states.get(partition) is not state or state.turn != turn:
+                self._known[partition] = (state, state.jumps)
+                self._waiting = [(raw, its, its.jumps if its is state else at) for raw, its, at in self._waiting]
+            elif states.get(partition) is not state or state.jumps != jumps:
                 del self._known[partition]
                 if states.get(partition) is not state:
                     for base in self._bases():
@@ -153,9 +153,9 @@ class UnitReader(Generic[K, V]):
                     self._saved.pop(partition, None)
                 self._assembler.stop(partition)
         self._waiting = [
-            (raw, state, turn)
-            for raw, state, turn in self._waiting
-            if states.get(raw.partition) is state and state.turn == turn
+            (raw, state, jumps)
+            for raw, state, jumps in self._waiting
+            if states.get(raw.partition) is state and state.jumps == jumps
         ]
         for partition, state in list(states.items()):
             if partition in self._known:
@@ -173,8 +173,8 @@ class UnitReader(Generic[K, V]):
         return any(raw.partition == partition for raw, _, _ in self._waiting)
 
     async def _begin(self, partition: TopicPartition, state: PartitionState) -> None:
-        turn = state.turn
-        starts = [raw.start_offset for raw, its, at in self._waiting if its is state and at == turn]
+        jumps = state.jumps
+        starts = [raw.start_offset for raw, its, at in self._waiting if its is state and at == jumps]
         start = starts[0] if starts else state.position
         assert start is not None
         safe = self._base.safe.get(partition)
@@ -186,14 +186,14 @@ class UnitReader(Generic[K, V]):
             if committed is not None:
                 self._saved[partition] = Place(committed.offset, committed.metadata)
             note = committed.metadata if committed is not None and committed.offset == start else None
-            if self._states().get(partition) is not state or state.turn != turn:
+            if self._states().get(partition) is not state or state.jumps != jumps:
                 return
         self._assembler.start(partition, start, note)
         for base in self._bases():
             if not base.given or partition not in base.safe:  # an abort takes back what was given before a seek
                 base.safe[partition] = Place(start, note or "")
         self._begun[partition] = start
-        self._known[partition] = (state, turn)
+        self._known[partition] = (state, jumps)
 
     # -- fetched batches
 
@@ -203,9 +203,9 @@ class UnitReader(Generic[K, V]):
         The rest waits for the next round: given units make room. No batch is fed twice.
         """
         waiting, self._waiting = self._waiting, []
-        for number, (raw, state, turn) in enumerate(waiting):
-            if self._known.get(raw.partition) != (state, turn):
-                self._waiting.append((raw, state, turn))  # its partition starts in the next round
+        for number, (raw, state, jumps) in enumerate(waiting):
+            if self._known.get(raw.partition) != (state, jumps):
+                self._waiting.append((raw, state, jumps))  # its partition starts in the next round
                 continue
             for fed, (at, header) in enumerate(raw.batches):
                 try:
@@ -213,7 +213,7 @@ class UnitReader(Generic[K, V]):
                         self._feed(raw, at, header)
                 except (CorruptBatch, TransactionTooLargeError, OSError) as wrong:
                     rest = raw._replace(batches=raw.batches[fed:])
-                    self._waiting += [(rest, state, turn), *waiting[number + 1 :]]
+                    self._waiting += [(rest, state, jumps), *waiting[number + 1 :]]
                     if isinstance(wrong, TransactionTooLargeError):
                         return wrong
                     if isinstance(wrong, OSError):
@@ -350,7 +350,7 @@ class UnitReader(Generic[K, V]):
             at = state.position
             if at is None or at in (state.committed, self._reached(partition)):
                 continue
-            if self._known.get(partition) != (state, state.turn):
+            if self._known.get(partition) != (state, state.jumps):
                 found[partition] = CommittedOffset(at)
         return found
 

@@ -1,1 +1,1 @@
-"""What the client decides, without tasks, sockets, clocks or chance: values in, values out."""
+"""The client's decisions as pure functions and state machines, without tasks, sockets, clocks or randomness."""

@@ -158,26 +158,26 @@ class ClassicMember:
 
     # -- results
 
-    def joined(self, answer: Joined) -> None:
+    def joined(self, response: Joined) -> None:
         """The response to JoinGroup came. A request without a response is sent again.
 
         Raises KafkaError where another member's subscription cannot be read.
         """
         if self._phase is not _Phase.OUT:
             return
-        code = answer.code
-        if code is ErrorCode.NONE and answer.strategy not in {assignor.name for assignor in self._offered}:
+        code = response.code
+        if code is ErrorCode.NONE and response.strategy not in {assignor.name for assignor in self._offered}:
             self._fail(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "JoinGroup")
         elif code is ErrorCode.NONE:
-            self.member_id, self.generation = answer.member_id, answer.generation
-            self.strategy = answer.strategy
-            self.leads = answer.leader == answer.member_id
-            self._assignments, self._skip = (), answer.skip_assignment
-            self._members = [(one, decode_subscription(one.metadata)) for one in answer.members if self.leads]
+            self.member_id, self.generation = response.member_id, response.generation
+            self.strategy = response.strategy
+            self.leads = response.leader == response.member_id
+            self._assignments, self._skip = (), response.skip_assignment
+            self._members = [(one, decode_subscription(one.metadata)) for one in response.members if self.leads]
             self._group_topics = self._asked_for.union(*(wanted.topics for _, wanted in self._members))
             self._phase = _Phase.COUNTING if self.leads else _Phase.SYNCING
         elif code is ErrorCode.MEMBER_ID_REQUIRED:
-            self.member_id = answer.member_id
+            self.member_id = response.member_id
         elif code in EXPELLED:
             self._expelled(code)
         elif code is not ErrorCode.REBALANCE_IN_PROGRESS and not code.retriable:

@@ -141,21 +141,21 @@ class ConsumerMember:
 
     # -- results
 
-    def answered(self, sent: ConsumerHeartbeat, answer: HeartbeatResult) -> None:
+    def answered(self, sent: ConsumerHeartbeat, response: HeartbeatResult) -> None:
         """The response to a heartbeat came; one of another epoch is ignored."""
         if sent.epoch != self.epoch or self._failure is not None or not self.sends_heartbeats:
             return
-        code = answer.code
+        code = response.code
         self.waits_for_instance_id = False
         if code is ErrorCode.NONE:
-            self.member_id = answer.member_id or self.member_id
-            self.epoch = answer.epoch
+            self.member_id = response.member_id or self.member_id
+            self.epoch = response.epoch
             if sent.desired is not None:
                 self._sent_desired = sent.desired
             if sent.owned is not None:
                 self._sent_owned = sent.owned
-            if answer.assignment is not None:
-                self._target = answer.assignment
+            if response.assignment is not None:
+                self._target = response.assignment
             return
         self.unanswered()
         if code in _FENCED:
@@ -194,7 +194,7 @@ class ConsumerMember:
     def subscribe(self, desired: DesiredSubscription) -> None:
         self.desired = desired
 
-    def refused(self, epoch: int, code: ErrorCode) -> None:
+    def commit_rejected(self, epoch: int, code: ErrorCode) -> None:
         if epoch == self.epoch and code in _FENCED:
             self.expelled()
 

@@ -61,7 +61,7 @@ class Frame:
         self._shares += 1
         return self
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         """One partition has released its part."""
         self._shares -= 1
         assert self._shares >= 0, "released more often than shared"

@@ -8,7 +8,7 @@ NO_LEADER = -1
 
 
 class PartitionInfo(NamedTuple):
-    """A partition's leader and replicas; `leader` is -1 while there is none."""
+    """A partition's leader and replicas; `leader` is -1 if there is none."""
 
     leader: int
     leader_epoch: int

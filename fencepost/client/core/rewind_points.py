@@ -29,41 +29,41 @@ class RewindPoint:
 class RewindPoints(RewindPoint):
     """The current point, and one for each commit that is under way."""
 
-    __slots__ = ("_promised",)
+    __slots__ = ("_pending",)
 
     def __init__(self) -> None:
         super().__init__()
-        self._promised: list[RewindPoint] = []
+        self._pending: list[RewindPoint] = []
 
-    def promise(self, offset: int) -> RewindPoint:
+    def begin_commit(self, offset: int) -> RewindPoint:
         """Begin a commit of `offset`; returns the point if it succeeds. It ends with `keep` or `drop`."""
         point = RewindPoint(offset)
-        self._promised.append(point)
+        self._pending.append(point)
         return point
 
     def keep(self, point: RewindPoint) -> None:
         """The commit has succeeded."""
-        self._promised.remove(point)
+        self._pending.remove(point)
         self.point, self.unsaved = point.point, point.unsaved
 
     def drop(self, point: RewindPoint) -> None:
         """The commit has failed, or its outcome is unknown."""
-        self._promised.remove(point)
+        self._pending.remove(point)
 
     def leave(self, position: int | None) -> None:
         """`position` is about to change: remember whether records before it are not committed."""
-        for point in (self, *self._promised):
+        for point in (self, *self._pending):
             point.unsaved = point.has_uncommitted(position)
 
     def begin(self, offset: int) -> None:
         """Reading continues at `offset`: an abort rewinds to it, or to earlier records that are unsaved."""
-        for point in (self, *self._promised):
+        for point in (self, *self._pending):
             if not point.unsaved:
                 point.point = offset
 
     def back(self) -> None:
         """The program gets all records since the point again."""
-        for point in (self, *self._promised):
+        for point in (self, *self._pending):
             point.unsaved = False
 
 

@@ -63,8 +63,8 @@ class ScramExchange:
         return self._scram.first()
 
     def step(self, challenge: bytes) -> bytes | None:
-        answer = self._scram.step(challenge)
-        return None if self._scram.finished else answer
+        response = self._scram.step(challenge)
+        return None if self._scram.finished else response
 
 
 class OAuthExchange:
@@ -78,18 +78,18 @@ class OAuthExchange:
                 raise SaslError(f"the SASL extension {name!r} has an invalid name or value (RFC 7628)")
         fields = [f"auth=Bearer {token.value}", *(f"{name}={value}" for name, value in token.extensions.items())]
         self._message = ("n,," + "".join(_SEPARATOR + one for one in fields) + _SEPARATOR * 2).encode()
-        self._refused: bytes | None = None
+        self._rejected: bytes | None = None
 
     def first(self) -> bytes:
         return self._message
 
     def step(self, challenge: bytes) -> bytes | None:
         """None if the broker accepted the token; else an acknowledgement of its reason (JSON), before the error."""
-        if self._refused is not None:
-            raise SaslError(f"the broker rejected the token: {self._refused.decode(errors='replace')}")
+        if self._rejected is not None:
+            raise SaslError(f"the broker rejected the token: {self._rejected.decode(errors='replace')}")
         if not challenge:
             return None
-        self._refused = challenge[:500]
+        self._rejected = challenge[:500]
         return _SEPARATOR.encode()
 
 

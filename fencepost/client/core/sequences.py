@@ -58,7 +58,7 @@ class Verdict(Enum):
     """It is queued again and will be resent."""
     SPLIT = auto()
     """It is too large for the broker: it is queued again, and the caller replaces it by its halves (`replace`)."""
-    REFUSED = auto()
+    REJECTED = auto()
     """It will not be sent again."""
     GONE = auto()
     """Its records had failed before; now its sequence is settled, too."""
@@ -230,7 +230,7 @@ class PartitionQueue(Generic[B]):
         if lost_state:
             first = self.is_first_unresolved(batch)
             if first and in_transaction:
-                return self._out(batch, Verdict.REFUSED)
+                return self._out(batch, Verdict.REJECTED)
             self.restart |= first
             self.known_as = NO_PRODUCER[0] if first else self.known_as
             return self._back(batch)
@@ -242,7 +242,7 @@ class PartitionQueue(Generic[B]):
             return self._back(batch)
         if code is ErrorCode.UNKNOWN_SERVER_ERROR:
             batch.may_be_written = True
-        return self._out(batch, Verdict.REFUSED)
+        return self._out(batch, Verdict.REJECTED)
 
     def unanswered(self, batch: B, *, sent: bool) -> Verdict:
         """The connection ended or was never made; `sent` if bytes may have reached the broker."""

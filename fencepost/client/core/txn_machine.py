@@ -2,8 +2,8 @@
 
     NEW --open--> STARTING --answered--> READY --begin--> OPEN --commit--> COMMITTING --answered--> READY
                    ^  ^                                    | |                |    |
-                   |  |                                    | '--abort--> ABORTING  '-no answer-> UNKNOWN
-                   |  '---- a new epoch is needed ----- STALE <-no answer---'|         recover: COMMITTING again
+                   |  |                                    | '--abort--> ABORTING  '-no response-> UNKNOWN
+                   |  '---- a new epoch is needed ----- STALE <-no response---'|         recover: COMMITTING again
                    |                                    ^                    v
                    '------------------------------------'------------------ READY
                                      OPEN --prepare--> PREPARED --complete--> COMPLETING --answered--> READY
@@ -12,15 +12,15 @@
 | phase      | what is open at the coordinator           | what may follow                                    |
 |------------|-------------------------------------------|----------------------------------------------------|
 | NEW        | what a predecessor left                   | Open                                               |
-| STARTING   | nothing, once InitProducerId is answered  | its answer, GiveUp                                 |
+| STARTING   | nothing, once InitProducerId is answered  | its response, GiveUp                                 |
 | READY      | nothing                                   | Begin, Recover                                     |
 | OPEN       | a transaction, once something `wrote`     | Wrote, Doubted, Commit, Abort, Prepare             |
-| COMMITTING | a transaction, or it has just committed   | the answer, GiveUp                                 |
-| ABORTING   | a transaction, or it has just aborted     | the answer, GiveUp                                 |
+| COMMITTING | a transaction, or it has just committed   | the response, GiveUp                                 |
+| ABORTING   | a transaction, or it has just aborted     | the response, GiveUp                                 |
 | STALE      | perhaps one that cannot commit any more  | Recover (under TV2 a second abort, else a new epoch)|
 | UNKNOWN    | one that commits, has committed, or has been aborted by its timeout | Recover                  |
 | PREPARED   | one that waits for its outcome (KIP-939)  | Complete                                           |
-| COMPLETING | the same                                  | the answer, GiveUp                                 |
+| COMPLETING | the same                                  | the response, GiveUp                                 |
 | BROKEN     | not this producer's any more              |                                                    |
 
 Rules that the table rests on:
@@ -44,7 +44,6 @@ from typing import assert_never
 from fencepost.client.core.txn_errors import INDEFINITE, TABLE, Meaning
 from fencepost.client.core.txn_state import (
     NO_PRODUCER,
-    Answer,
     AnyEvent,
     AskEnd,
     AskInit,
@@ -52,9 +51,10 @@ from fencepost.client.core.txn_state import (
     Complete,
     Event,
     NextStep,
-    NoAnswer,
+    NoResponse,
     Outcome,
     Phase,
+    Response,
     StepResult,
     TakenOver,
     TxnState,
@@ -94,9 +94,9 @@ def step(state: TxnState, event: AnyEvent) -> tuple[TxnState, NextStep]:
             return replace(state, phase=Phase.COMPLETING, commit=event.commit), AskEnd(
                 state.producer, event.commit, tv2=True
             )
-        case Answer():
+        case Response():
             return _answered(state, event)
-        case NoAnswer():
+        case NoResponse():
             return _unanswered(state, event.sent)
         case _:
             assert_never(event)
@@ -174,35 +174,35 @@ def _broken(state: TxnState, meaning: Meaning, code: ErrorCode) -> tuple[TxnStat
     return replace(state, phase=Phase.BROKEN), StepResult(outcome, code)
 
 
-def _answered(state: TxnState, answer: Answer) -> tuple[TxnState, NextStep]:
+def _answered(state: TxnState, response: Response) -> tuple[TxnState, NextStep]:
     match state.phase:
         case Phase.STARTING:
-            return _initialised(state, answer)
+            return _initialised(state, response)
         case Phase.COMMITTING:
-            return _commit_answered(state, answer)
+            return _commit_answered(state, response)
         case Phase.ABORTING:
-            return _abort_answered(state, answer)
+            return _abort_answered(state, response)
         case Phase.COMPLETING:
-            return _completed(state, answer)
+            return _completed(state, response)
         case _:
             raise Misuse(state.phase, "a response")
 
 
-def _initialised(state: TxnState, answer: Answer) -> tuple[TxnState, NextStep]:
-    match TABLE["InitProducerId"][answer.code]:
+def _initialised(state: TxnState, response: Response) -> tuple[TxnState, NextStep]:
+    match TABLE["InitProducerId"][response.code]:
         case Meaning.DONE:
-            return _rest(replace(state, producer=answer.producer), state.aim)
+            return _rest(replace(state, producer=response.producer), state.aim)
         case Meaning.AGAIN | Meaning.MOVED:
             return state, AskInit(state.producer)
         case meaning:
-            return _broken(state, meaning, answer.code)
+            return _broken(state, meaning, response.code)
 
 
-def _commit_answered(state: TxnState, answer: Answer) -> tuple[TxnState, NextStep]:
-    code = answer.code
+def _commit_answered(state: TxnState, response: Response) -> tuple[TxnState, NextStep]:
+    code = response.code
     match TABLE["EndTxn"][code]:
         case Meaning.DONE:
-            return _ended(state, answer, Outcome.COMMITTED, now=False)
+            return _ended(state, response, Outcome.COMMITTED, now=False)
         case Meaning.AGAIN | Meaning.MOVED:
             lost = code in INDEFINITE
             again = replace(
@@ -222,27 +222,27 @@ def _commit_answered(state: TxnState, answer: Answer) -> tuple[TxnState, NextSte
         case _:
             if state.commit_unanswered:
                 return replace(state, phase=Phase.UNKNOWN), StepResult(Outcome.UNKNOWN, code)
-            return replace(state, phase=Phase.OPEN), StepResult(Outcome.REFUSED, code)
+            return replace(state, phase=Phase.OPEN), StepResult(Outcome.REJECTED, code)
 
 
-def _ended(state: TxnState, answer: Answer, outcome: Outcome, *, now: bool) -> tuple[TxnState, NextStep]:
+def _ended(state: TxnState, response: Response, outcome: Outcome, *, now: bool) -> tuple[TxnState, NextStep]:
     """EndTxn succeeded. TV2 returned the next epoch; TV1 needs one where a request may still arrive (T7).
 
     `now`: take it before the outcome is returned; otherwise before the next transaction begins.
     """
-    if state.tv2 and answer.producer not in (NO_PRODUCER, state.producer):
-        return _rest(replace(state, producer=answer.producer), outcome)
+    if state.tv2 and response.producer not in (NO_PRODUCER, state.producer):
+        return _rest(replace(state, producer=response.producer), outcome)
     if not (state.unanswered and state.bumps):
         return _rest(state, outcome)
     settled = replace(state, begun=False, commit_unanswered=False)
     return _start(settled, outcome) if now else (replace(settled, phase=Phase.STALE), StepResult(outcome))
 
 
-def _abort_answered(state: TxnState, answer: Answer) -> tuple[TxnState, NextStep]:
-    code = answer.code
+def _abort_answered(state: TxnState, response: Response) -> tuple[TxnState, NextStep]:
+    code = response.code
     match TABLE["EndTxn"][code]:
         case Meaning.DONE:
-            return _ended(state, answer, state.aim, now=True)
+            return _ended(state, response, state.aim, now=True)
         case Meaning.FENCED | Meaning.FORBIDDEN | Meaning.FATAL as meaning:
             return _broken(state, meaning, code)
         case Meaning.NOT_OPEN | Meaning.LOST_IDENTITY:
@@ -255,16 +255,16 @@ def _abort_answered(state: TxnState, answer: Answer) -> tuple[TxnState, NextStep
             )
 
 
-def _completed(state: TxnState, answer: Answer) -> tuple[TxnState, NextStep]:
-    match TABLE["EndTxn"][answer.code]:
+def _completed(state: TxnState, response: Response) -> tuple[TxnState, NextStep]:
+    match TABLE["EndTxn"][response.code]:
         case Meaning.DONE:
-            producer = state.producer if answer.producer == NO_PRODUCER else answer.producer
+            producer = state.producer if response.producer == NO_PRODUCER else response.producer
             outcome = Outcome.COMMITTED if state.commit else Outcome.ABORTED
             return _rest(replace(state, producer=producer), outcome)
         case Meaning.AGAIN | Meaning.MOVED | Meaning.ABORT:
             return state, AskEnd(state.producer, state.commit, tv2=True)
         case meaning:
-            return _broken(state, meaning, answer.code)
+            return _broken(state, meaning, response.code)
 
 
 def _unanswered(state: TxnState, sent: bool) -> tuple[TxnState, NextStep]:
@@ -293,7 +293,7 @@ def _gave_up(state: TxnState) -> tuple[TxnState, NextStep]:
             aim = Outcome.FAILED if state.aim is Outcome.READY else state.aim
             return replace(state, phase=Phase.STALE, commit_unanswered=False), StepResult(aim)
         case Phase.COMMITTING if not state.commit_unanswered:
-            return replace(state, phase=Phase.OPEN), StepResult(Outcome.REFUSED)
+            return replace(state, phase=Phase.OPEN), StepResult(Outcome.REJECTED)
         case Phase.COMMITTING:
             return replace(state, phase=Phase.UNKNOWN), StepResult(Outcome.UNKNOWN)
         case Phase.ABORTING if state.commit_unanswered:

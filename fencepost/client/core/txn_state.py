@@ -34,7 +34,7 @@ class Outcome(enum.Enum):
     COMMITTED = "committed"
     ABORTED = "aborted"
     EXPIRED = "aborted by the coordinator, or never known to it"
-    REFUSED = "the commit was refused: abort"
+    REJECTED = "the commit was refused: abort"
     UNKNOWN = "a commit was sent and no response came"
     FENCED = "a newer producer has the transactional id"
     FORBIDDEN = "a permission is missing"
@@ -127,7 +127,7 @@ class Complete:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Response:
     """The coordinator's response; `producer` is the identity that it returned, NO_PRODUCER for none."""
 
     code: ErrorCode = ErrorCode.NONE
@@ -135,10 +135,10 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class NoAnswer:
+class NoResponse:
     """The connection ended first; `sent` if the request may have reached the coordinator."""
 
     sent: bool
 
 
-AnyEvent: TypeAlias = Event | Begin | TakenOver | Complete | Answer | NoAnswer
+AnyEvent: TypeAlias = Event | Begin | TakenOver | Complete | Response | NoResponse

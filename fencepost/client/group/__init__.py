@@ -1,1 +1,1 @@
-"""A consumer's life in a group: the tasks and requests around the machines of `client.core`."""
+"""A consumer's membership in a group: the tasks and requests around the state machines of `client.core`."""

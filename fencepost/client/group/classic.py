@@ -56,7 +56,7 @@ class ClassicMembership(Membership[ClassicMember]):
     def _expel(self, reason: str) -> None:
         self._machine.expelled(reason)
 
-    def refused(self, group: GroupMetadata, code: ErrorCode) -> None:
+    def commit_rejected(self, group: GroupMetadata, code: ErrorCode) -> None:
         if code in _MEMBERSHIP_ERRORS:
             self._machine.responded(group.generation, code, "OffsetCommit")
             self._notify()
@@ -96,22 +96,22 @@ class ClassicMembership(Membership[ClassicMember]):
             protocols=[JoinGroupRequestProtocol(name=name, metadata=data) for name, data in step.protocols],
             reason=step.reason,
         )
-        answer = await self._ask(
+        response = await self._ask(
             request,
             purpose=f"{self._purpose}-join",
             timeout_s=self._join_timeout_s,
             at_least=0 if config.group_instance_id is None else _STATIC_SINCE,
         )
-        code = code_of(answer.error_code)
+        code = code_of(response.error_code)
         self._machine.joined(
             Joined(
                 code,
-                answer.member_id,
-                answer.generation_id,
-                answer.protocol_name or "",
-                answer.leader,
-                answer.skip_assignment,
-                [JoinedMember(one.member_id, one.group_instance_id, one.metadata) for one in answer.members],
+                response.member_id,
+                response.generation_id,
+                response.protocol_name or "",
+                response.leader,
+                response.skip_assignment,
+                [JoinedMember(one.member_id, one.group_instance_id, one.metadata) for one in response.members],
             )
         )
         if code is not ErrorCode.NONE and code is not ErrorCode.MEMBER_ID_REQUIRED:
@@ -126,7 +126,7 @@ class ClassicMembership(Membership[ClassicMember]):
         return {topic: len(known[topic].partitions) for topic in topics if topic in known}
 
     async def _sync(self, step: Sync) -> None:
-        answer = await self._ask(
+        response = await self._ask(
             SyncGroupRequest(
                 group_id=self.group_id,
                 generation_id=step.generation,
@@ -142,7 +142,7 @@ class ClassicMembership(Membership[ClassicMember]):
             purpose=f"{self._purpose}-join",
             timeout_s=self._join_timeout_s,
         )
-        self._machine.synced(step.generation, code_of(answer.error_code), bytes(answer.assignment))
+        self._machine.synced(step.generation, code_of(response.error_code), bytes(response.assignment))
 
     # -- staying
 
@@ -162,7 +162,7 @@ class ClassicMembership(Membership[ClassicMember]):
     async def _heartbeat_once(self) -> None:
         machine = self._machine
         generation = machine.generation
-        answer = await self._ask(
+        response = await self._ask(
             HeartbeatRequest(
                 group_id=self.group_id,
                 generation_id=generation,
@@ -171,7 +171,7 @@ class ClassicMembership(Membership[ClassicMember]):
             ),
             purpose=self._purpose,
         )
-        machine.responded(generation, code_of(answer.error_code))
+        machine.responded(generation, code_of(response.error_code))
 
     async def _check_topics(self) -> None:
         """Find new topics that match the pattern; for the leader, topics of the group that have changed."""

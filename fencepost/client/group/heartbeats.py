@@ -63,8 +63,8 @@ class ConsumerMembership(Membership[ConsumerMember]):
     def _expel(self, reason: str) -> None:
         self._machine.expelled()
 
-    def refused(self, group: GroupMetadata, code: ErrorCode) -> None:
-        self._machine.refused(group.generation, code)
+    def commit_rejected(self, group: GroupMetadata, code: ErrorCode) -> None:
+        self._machine.commit_rejected(group.generation, code)
         self._notify()
 
     async def _do(self, step: Step) -> None:
@@ -105,24 +105,24 @@ class ConsumerMembership(Membership[ConsumerMember]):
 
     async def _heartbeat_once(self) -> None:
         sent = self._machine.heartbeat()
-        answer = await self._ask(
+        response = await self._ask(
             ByVersion(ApiKey.CONSUMER_GROUP_HEARTBEAT, partial(self._request, sent)),
             purpose=self._purpose,
             at_least=_PATTERN_SINCE if self._subscription.pattern is not None else 0,
         )
-        code = code_of(answer.error_code)
+        code = code_of(response.error_code)
         assigned: frozenset[TopicIdPartition] | None = None
-        if answer.assignment is not None:
-            topics = answer.assignment.topic_partitions
+        if response.assignment is not None:
+            topics = response.assignment.topic_partitions
             assigned = frozenset((bytes(topic.topic_id), number) for topic in topics for number in topic.partitions)
-        self._machine.answered(sent, HeartbeatResult(code, answer.member_id, answer.member_epoch, assigned))
-        if answer.heartbeat_interval_ms > 0:
-            self._interval_s = answer.heartbeat_interval_ms / 1000
+        self._machine.answered(sent, HeartbeatResult(code, response.member_id, response.member_epoch, assigned))
+        if response.heartbeat_interval_ms > 0:
+            self._interval_s = response.heartbeat_interval_ms / 1000
         if code is ErrorCode.NONE:
             self._backoff.reset()
         else:
             await self._backoff.pause()
-        self._check_instance_id(answer.error_message)
+        self._check_instance_id(response.error_message)
 
     def _request(self, sent: ConsumerHeartbeat, version: int) -> ConsumerGroupHeartbeatRequest:
         desired = sent.desired

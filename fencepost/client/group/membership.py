@@ -130,7 +130,7 @@ class Membership(ABC, Generic[M]):
         self._notify()
 
     @abstractmethod
-    def refused(self, group: GroupMetadata, code: ErrorCode) -> None:
+    def commit_rejected(self, group: GroupMetadata, code: ErrorCode) -> None:
         """A commit as the member in `group` was rejected with `code`: update the membership."""
 
     @abstractmethod
@@ -289,7 +289,7 @@ class Membership(ABC, Generic[M]):
     async def _attempt(self, call: Callable[[], Awaitable[T]]) -> T | None:
         """One call; None, after a pause, if a retry may succeed. The reader fails with any other error."""
         try:
-            answer = await call()
+            response = await call()
         except RetriableError as error:
             await self._backoff.failed(error)
             return None
@@ -297,7 +297,7 @@ class Membership(ABC, Generic[M]):
             self._fail(error)
             return None
         self._backoff.reset()
-        return answer
+        return response
 
     def _fail(self, error: KafkaError) -> None:
         """The group rejects this member: raise that in the program, and end."""
@@ -307,7 +307,7 @@ class Membership(ABC, Generic[M]):
     async def _send_leave(self, request: Request[Any]) -> None:
         """Send a request whose response does not matter."""
         try:
-            answer = await self._ask(request, purpose=self._purpose)
+            response = await self._ask(request, purpose=self._purpose)
         except (RetriableError, FatalError) as error:
             logger.debug(
                 "group %s: leaving failed; the broker removes this member when its session ends: %s",
@@ -315,13 +315,13 @@ class Membership(ABC, Generic[M]):
                 error,
             )
             return
-        if answer.error_code:
+        if response.error_code:
             logger.debug(
                 "group %s: the broker answered the request to leave with %s",
                 self.group_id,
-                code_of(answer.error_code).name,
+                code_of(response.error_code).name,
             )
 
 
-def _code_in(answer: Any) -> int:
-    return int(answer.error_code)
+def _code_in(response: Any) -> int:
+    return int(response.error_code)

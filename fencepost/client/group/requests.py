@@ -57,8 +57,8 @@ async def fetch_committed(
         request.topics = [OffsetFetchRequestTopic(name=t, partition_indexes=p) for t, p in topics.items()]
     if member is not None and member.generation > 0:
         group.member_id, group.member_epoch = member.member_id, member.generation
-    answer = await cluster.ask_coordinator(GROUP, group_id, request, _fetch_code, purpose=purpose, at_most=BY_NAME)
-    code = code_of(_fetch_code(answer))
+    response = await cluster.ask_coordinator(GROUP, group_id, request, _fetch_code, purpose=purpose, at_most=BY_NAME)
+    code = code_of(_fetch_code(response))
     if member is not None and code in STALE_MEMBER:
         raise RetriableError(
             f"this member does not have the current epoch of its group {group_id!r}", code=code, api="OffsetFetch"
@@ -66,7 +66,7 @@ async def fetch_committed(
     if code is not ErrorCode.NONE:
         raise error_for(code, f"committed offsets of group {group_id!r}", api="OffsetFetch")
     found: dict[TopicPartition, CommittedOffset] = {}
-    for topic in answer.groups[0].topics if answer.groups else answer.topics:
+    for topic in response.groups[0].topics if response.groups else response.topics:
         for entry in topic.partitions:
             code = code_of(entry.error_code)
             what = f"committed offset of {topic.name}-{entry.partition_index}"
@@ -109,10 +109,10 @@ async def commit_offsets(
 ) -> None:
     """Commit outside of any transaction, by the member in `group`. One attempt; raises the first error."""
     request = commit_request(group, offsets)
-    answer = await cluster.ask_coordinator(
+    response = await cluster.ask_coordinator(
         GROUP, group.group_id, request, _commit_code, purpose=purpose, at_most=BY_NAME
     )
-    for topic in answer.topics:
+    for topic in response.topics:
         for entry in topic.partitions:
             code = code_of(entry.error_code)
             if code is not ErrorCode.NONE:
@@ -120,9 +120,9 @@ async def commit_offsets(
                 raise error_for(code, what, api="OffsetCommit")
 
 
-def _fetch_code(answer: OffsetFetchResponse) -> int:
-    return int(answer.groups[0].error_code if answer.groups else answer.error_code)
+def _fetch_code(response: OffsetFetchResponse) -> int:
+    return int(response.groups[0].error_code if response.groups else response.error_code)
 
 
-def _commit_code(answer: OffsetCommitResponse) -> int:
-    return next((int(p.error_code) for topic in answer.topics for p in topic.partitions if p.error_code), 0)
+def _commit_code(response: OffsetCommitResponse) -> int:
+    return next((int(p.error_code) for topic in response.topics for p in topic.partitions if p.error_code), 0)

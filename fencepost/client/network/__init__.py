@@ -1,1 +1,1 @@
-"""Connections to brokers, TLS and SASL, and what is known of the cluster."""
+"""Connections to brokers, TLS and SASL, and the client's view of the cluster."""

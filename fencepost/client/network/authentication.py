@@ -35,11 +35,11 @@ async def authenticate(connection: Connection, config: SecurityConfig, timeout_s
     message: bytes | None = exchange.first()
     lifetime_ms = 0
     while message is not None:
-        answer = await connection.ask(SaslAuthenticateRequest(auth_bytes=message), timeout_s, urgent=True)
-        if answer.error_code != ErrorCode.NONE:
-            raise _refused(connection, mechanism, answer)
-        lifetime_ms = answer.session_lifetime_ms
-        message = await _step(exchange, mechanism, answer.auth_bytes, connection)
+        response = await connection.ask(SaslAuthenticateRequest(auth_bytes=message), timeout_s, urgent=True)
+        if response.error_code != ErrorCode.NONE:
+            raise _rejected(connection, mechanism, response)
+        lifetime_ms = response.session_lifetime_ms
+        message = await _step(exchange, mechanism, response.auth_bytes, connection)
     if lifetime_ms <= 0:
         return None
     return max(0.0, lifetime_ms / 1000 - (anyio.current_time() - began))
@@ -105,17 +105,19 @@ async def _token(config: SecurityConfig) -> OAuthToken:
 async def _handshake(connection: Connection, mechanism: str, timeout_s: float) -> None:
     version = connection.version_for(ApiKey.SASL_HANDSHAKE, at_least=1)
     request = SaslHandshakeRequest(mechanism=mechanism)
-    answer = await connection.ask(request, timeout_s, version=version, urgent=True)
-    code = code_of(answer.error_code)
+    response = await connection.ask(request, timeout_s, version=version, urgent=True)
+    code = code_of(response.error_code)
     if code is ErrorCode.NONE:
         return
     if code is ErrorCode.UNSUPPORTED_SASL_MECHANISM:
-        why = f"the broker does not support {mechanism}; it supports {', '.join(answer.mechanisms) or 'no mechanism'}"
+        reason = (
+            f"the broker does not support {mechanism}; it supports {', '.join(response.mechanisms) or 'no mechanism'}"
+        )
     elif code is ErrorCode.ILLEGAL_SASL_STATE:
-        why = "this listener does not use SASL: set security_protocol to 'plaintext' or 'ssl'"
+        reason = "this listener does not use SASL: set security_protocol to 'plaintext' or 'ssl'"
     else:
-        why = "the broker rejected SASL"
-    raise AuthenticationError(why, code=code, api="SaslHandshake", node=connection.node)
+        reason = "the broker rejected SASL"
+    raise AuthenticationError(reason, code=code, api="SaslHandshake", node=connection.node)
 
 
 async def _step(exchange: Exchange, mechanism: str, challenge: Any, connection: Connection) -> bytes | None:
@@ -128,9 +130,9 @@ async def _step(exchange: Exchange, mechanism: str, challenge: Any, connection: 
         raise AuthenticationError(f"{mechanism}: {error}", api="SaslAuthenticate", node=connection.node) from None
 
 
-def _refused(connection: Connection, mechanism: str, answer: SaslAuthenticateResponse) -> KafkaError:
-    code = code_of(answer.error_code)
-    why = f"{mechanism}: {answer.error_message or 'the broker rejected the authentication'}"
+def _rejected(connection: Connection, mechanism: str, response: SaslAuthenticateResponse) -> KafkaError:
+    code = code_of(response.error_code)
+    reason = f"{mechanism}: {response.error_message or 'the broker rejected the authentication'}"
     kind = RetriableError if code.retriable else AuthenticationError
-    words = answer.error_message or None
-    return kind(why, code=code, api="SaslAuthenticate", node=connection.node, broker_message=words)
+    words = response.error_message or None
+    return kind(reason, code=code, api="SaslAuthenticate", node=connection.node, broker_message=words)

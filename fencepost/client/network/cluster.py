@@ -79,7 +79,7 @@ class Cluster:
         self._last_bootstrap = 0
         self._metadata_at: float | None = None
         self._wanted: dict[str, float] = {}
-        self._tending = False
+        self._refreshing = False
 
     def check_loop(self) -> None:
         """Raise RuntimeError where the caller runs in another event loop than the client."""
@@ -136,14 +136,14 @@ class Cluster:
                 last = error
         raise last or ConnectionLostError("no broker is known", sent=False)
 
-    def _bootstrap_again(self, why: str) -> None:
+    def _bootstrap_again(self, reason: str) -> None:
         """Forget the known brokers, and connect to the bootstrap servers again (KIP-1102)."""
         if self.config.metadata_recovery_strategy == "none":
             return
-        _LOG.warning("connecting to the bootstrap servers again: %s", why)
+        _LOG.warning("connecting to the bootstrap servers again: %s", reason)
         self.brokers.clear()
         self._coordinators.clear()
-        self._connections.close(f"connecting to the bootstrap servers again: {why}")
+        self._connections.close(f"connecting to the bootstrap servers again: {reason}")
         self._metadata_at = anyio.current_time()
 
     async def ask(
@@ -177,19 +177,19 @@ class Cluster:
         entries = None if wanted is None else [MetadataRequestTopic(name=name) for name in wanted]
         request = MetadataRequest(topics=entries, allow_auto_topic_creation=create)
         try:
-            answer = await self.ask(None, request, at_least=1)
+            response = await self.ask(None, request, at_least=1)
         except ConnectionLostError:
             self._give_up_on_brokers()
             raise
-        if answer.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:
+        if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:
             self._bootstrap_again("the broker reports that it belongs to another cluster now")
             raise RetriableError("fetching metadata failed", code=ErrorCode.REBOOTSTRAP_REQUIRED, api="Metadata")
-        if answer.error_code:
-            raise error_for(code_of(answer.error_code), "fetching metadata failed", api="Metadata")
-        self._learn(answer, everything=wanted is None)
+        if response.error_code:
+            raise error_for(code_of(response.error_code), "fetching metadata failed", api="Metadata")
+        self._learn(response, everything=wanted is None)
         for name in wanted or ():
             self._want(name)
-        return {topic.name or "": code_of(topic.error_code) for topic in answer.topics if topic.error_code}
+        return {topic.name or "": code_of(topic.error_code) for topic in response.topics if topic.error_code}
 
     def _give_up_on_brokers(self) -> None:
         """Bootstrap again if no known broker has returned metadata for too long (KIP-1102)."""
@@ -203,8 +203,8 @@ class Cluster:
     def _want(self, name: str) -> None:
         """A topic is in use: keep its metadata fresh."""
         self._wanted[name] = anyio.current_time()
-        if not self._tending:
-            self._tending = True
+        if not self._refreshing:
+            self._refreshing = True
             self._background.start_soon(self._keep_fresh)
 
     async def _keep_fresh(self) -> None:
@@ -228,20 +228,20 @@ class Cluster:
             except KafkaError as error:
                 _LOG.info("metadata could not be refreshed, the client tries again: %s", error)
                 await anyio.sleep(max(max_age_s / 10, backoff.next_delay()))
-        self._tending = False
+        self._refreshing = False
 
-    def _learn(self, answer: Any, *, everything: bool) -> None:
+    def _learn(self, response: Any, *, everything: bool) -> None:
         self._metadata_at = anyio.current_time()
-        self.cluster_id = answer.cluster_id
-        self.controller_id = answer.controller_id
-        self.brokers = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
+        self.cluster_id = response.cluster_id
+        self.controller_id = response.controller_id
+        self.brokers = {broker.node_id: (broker.host, broker.port) for broker in response.brokers}
         self._connections.keep(self.brokers.values())
         if everything:
             self.topics.clear()
             self.names.clear()
             self._learned_at.clear()
         now = anyio.current_time()
-        for topic in answer.topics:
+        for topic in response.topics:
             if topic.error_code:
                 self.forget_topic(topic.name)
                 continue
@@ -350,8 +350,8 @@ class Cluster:
         known = self._coordinators.get((kind, key))
         if known is not None:
             return known
-        answer = await self.ask(None, FindCoordinatorRequest(key=key, key_type=kind, coordinator_keys=[key]))
-        found = answer.coordinators[0] if answer.coordinators else answer
+        response = await self.ask(None, FindCoordinatorRequest(key=key, key_type=kind, coordinator_keys=[key]))
+        found = response.coordinators[0] if response.coordinators else response
         if found.error_code:
             words = found.error_message or None
             message = words or f"coordinator of {key!r}"
@@ -374,17 +374,17 @@ class Cluster:
         """
         node = await self.coordinator(kind, key)
         try:
-            answer = await self.ask(node, request, **more)
+            response = await self.ask(node, request, **more)
         except (
             ConnectionLostError,
             anyio.get_cancelled_exc_class(),
         ):  # a caller with a short timeout must not meet the dead host again
             self.forget_coordinator(kind, key)
             raise
-        code = code_of(code_in(answer))
+        code = code_of(code_in(response))
         if code in LOST_COORDINATOR:
             self.forget_coordinator(kind, key)
         if code in LOST_COORDINATOR or code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             api = KNOWN_BY_KEY[request.api_key].name
             raise RetriableError(f"the coordinator of {key!r} is not ready", code=code, api=api, node=node)
-        return answer
+        return response

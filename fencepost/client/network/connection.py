@@ -67,15 +67,15 @@ class Connection:
         self.failure: KafkaError | None = None
         """The error that ended it, where another attempt would fail in the same way."""
         self.ended = anyio.Event()
-        self.quiet_until = -math.inf
+        self.throttled_until = -math.inf
         """Until when, by the event loop's clock, the broker throttles this client."""
         self.last_used = anyio.current_time()
-        self.answers = 0
+        self.responses = 0
         self.ready = False
         """Whether it is set up: both sides are authenticated, and the versions are known."""
-        self.hung_up = False
+        self.closed_by_broker = False
         """Whether the broker closed it."""
-        self.proved = False
+        self.has_answered = False
         """Whether a request got a response after the set-up."""
         self._reads = 0
         self.versions: dict[int, tuple[int, int]] = {}
@@ -92,11 +92,11 @@ class Connection:
         now = anyio.current_time()
         return all(request.overdue(now) for request in self._pending.values())
 
-    def close(self, why: str, failure: KafkaError | None = None) -> None:
-        """Close the connection; unanswered requests fail with `why`. May be called again."""
+    def close(self, reason: str, failure: KafkaError | None = None) -> None:
+        """Close the connection; unanswered requests fail with `reason`. May be called again."""
         if self.closed_because is not None:
             return
-        self.closed_because = why
+        self.closed_because = reason
         self.failure = failure
         self._wire.close()
         self._unsent.clear()
@@ -105,7 +105,7 @@ class Connection:
         self.ended.set()
         pending, self._pending = self._pending, {}
         for request in pending.values():
-            request.lose(f"connection to {self.address[0]}:{self.address[1]} ended: {why}", failure)
+            request.lose(f"connection to {self.address[0]}:{self.address[1]} ended: {reason}", failure)
 
     def version_for(self, key: ApiKey, *, at_most: int = 1 << 15, at_least: int = 0) -> int:
         """The highest version that both sides support within the bounds. Raises FatalError when there is none.
@@ -185,11 +185,11 @@ class Connection:
     def rest(self, seconds: float) -> None:
         """Send nothing for `seconds`: the quota is used up, and the broker would not read either (KIP-219)."""
         until = anyio.current_time() + seconds
-        if seconds <= 0 or until <= self.quiet_until or self.closed:
+        if seconds <= 0 or until <= self.throttled_until or self.closed:
             return
-        if self.quiet_until == -math.inf:
+        if self.throttled_until == -math.inf:
             self.hold()
-        self.quiet_until = until
+        self.throttled_until = until
         self._to_send.set()
 
     def hold(self) -> None:
@@ -241,12 +241,12 @@ class Connection:
 
     async def _write(self) -> None:
         while True:
-            with anyio.CancelScope(deadline=math.inf if self.quiet_until == -math.inf else self.quiet_until):
+            with anyio.CancelScope(deadline=math.inf if self.throttled_until == -math.inf else self.throttled_until):
                 await self._to_send.wait()
             if self.closed:
                 return
-            if self.quiet_until != -math.inf and self.quiet_until <= anyio.current_time():
-                self.quiet_until = -math.inf
+            if self.throttled_until != -math.inf and self.throttled_until <= anyio.current_time():
+                self.throttled_until = -math.inf
                 self.release()
             try:
                 if self._send_some():
@@ -259,7 +259,7 @@ class Connection:
                 self._broke(error)
 
     def _broke(self, error: Exception) -> None:
-        self.hung_up = isinstance(error, ConnectionResetError | BrokenPipeError)
+        self.closed_by_broker = isinstance(error, ConnectionResetError | BrokenPipeError)
         self.close(str(error), error if isinstance(error, AuthenticationError) else None)
 
     async def _read(self) -> None:
@@ -275,7 +275,7 @@ class Connection:
             while filled - position >= _SIZE.size:
                 (size,) = _SIZE.unpack_from(buffer, position)
                 if not _SIZE.size <= size <= (self._max_frame_bytes if self.ready else _MOST_BYTES_AT_FIRST):
-                    self._refuse_frame(size, bytes(view[position : position + 2]))
+                    self._reject_frame(size, bytes(view[position : position + 2]))
                     return
                 position += _SIZE.size
                 here = min(size, filled - position)
@@ -297,10 +297,10 @@ class Connection:
             return False
         return self._arrived(frame)
 
-    def _refuse_frame(self, size: int, start: bytes) -> None:
-        if start == _TLS_ALERT and not self.answers:
-            why = "this listener uses TLS: set security_protocol to 'ssl' or 'sasl_ssl'"
-            self.close(why, AuthenticationError(why, node=self.node))
+    def _reject_frame(self, size: int, start: bytes) -> None:
+        if start == _TLS_ALERT and not self.responses:
+            reason = "this listener uses TLS: set security_protocol to 'ssl' or 'sasl_ssl'"
+            self.close(reason, AuthenticationError(reason, node=self.node))
         else:
             self.close(f"the broker sent a frame of {size} bytes, which is not allowed")
 
@@ -328,7 +328,7 @@ class Connection:
                 self._broke(error)
                 return 0
             if not count:
-                self.hung_up = True
+                self.closed_by_broker = True
                 self.close("the broker closed the connection")
                 return 0
             self._reads += 1
@@ -349,8 +349,8 @@ class Connection:
             self.close(f"the broker sent a response whose header cannot be read: {wrong}")
             pending.lose(str(wrong), None)
             return False
-        self.answers += 1
-        self.proved = self.ready
+        self.responses += 1
+        self.has_answered = self.ready
         self.last_used = anyio.current_time()
         pending.arrive(frame, start)
         return True
@@ -362,19 +362,19 @@ class Connection:
         frame, start = await self.post(version, request).frame(timeout_s)
         if int.from_bytes(frame[start : start + 2], "big") == ErrorCode.UNSUPPORTED_VERSION:
             version = 0
-            answer = await self.ask(request, timeout_s, version=version)
+            response = await self.ask(request, timeout_s, version=version)
         else:
             try:
-                answer = ApiVersionsResponse.decode(frame, version, start)
+                response = ApiVersionsResponse.decode(frame, version, start)
             except DecodeError as wrong:
                 raise KafkaError(f"this is not a Kafka broker: {wrong}", api="ApiVersions", node=self.node) from wrong
-        if answer.error_code != ErrorCode.NONE:
+        if response.error_code != ErrorCode.NONE:
             raise KafkaError(
                 "the broker did not return its API versions",
-                code=code_of(answer.error_code),
+                code=code_of(response.error_code),
                 api="ApiVersions",
                 node=self.node,
             )
-        self.rest(pause_ms(ApiKey.API_VERSIONS, version, answer.throttle_time_ms) / 1000)
-        self.versions = {entry.api_key: (entry.min_version, entry.max_version) for entry in answer.api_keys}
-        self.features = {entry.name: entry.max_version_level for entry in answer.finalized_features}
+        self.rest(pause_ms(ApiKey.API_VERSIONS, version, response.throttle_time_ms) / 1000)
+        self.versions = {entry.api_key: (entry.min_version, entry.max_version) for entry in response.api_keys}
+        self.features = {entry.name: entry.max_version_level for entry in response.finalized_features}

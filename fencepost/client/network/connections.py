@@ -17,7 +17,7 @@ from fencepost.client.network.retry import Backoff
 from fencepost.client.network.wire import Dial, HandshakeEndedError, PlainWire, TlsWire, Wire
 
 Address = tuple[str, int]
-_MUTE_ENDS = 2
+_SILENT_CLOSES = 2
 """After this many connections that the broker closed without a response, check the listener's security protocol."""
 _SOON_S = 0.25
 
@@ -25,7 +25,7 @@ _SOON_S = 0.25
 class Reach:
     """The connection attempts to one address: when to try again, and for how long."""
 
-    __slots__ = ("_backoff", "_failures", "ever", "last", "mute_ends", "retry_at")
+    __slots__ = ("_backoff", "_failures", "ever", "last", "retry_at", "silent_closes")
 
     def __init__(self, config: ClientConfig, random: Random) -> None:
         self._backoff = Backoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms, random)
@@ -33,19 +33,19 @@ class Reach:
         self.retry_at = -math.inf
         self.ever = False
         """Whether a request there ever got a response after the set-up."""
-        self.mute_ends = 0
+        self.silent_closes = 0
         self.last = ""
         """The last error there."""
 
-    def failed(self, why: str) -> None:
+    def failed(self, reason: str) -> None:
         """A connection could not be opened, or ended before its first response (KIP-144)."""
-        self.last = why
+        self.last = reason
         self._failures += 1
         self.retry_at = anyio.current_time() + self._backoff.next_delay()
 
     def worked(self) -> None:
         self._failures = 0
-        self.mute_ends = 0
+        self.silent_closes = 0
         self.ever = True
         self._backoff.reset()
 
@@ -104,7 +104,7 @@ class Connections:
                 reach = self._reach[address] = Reach(self._config, self._random)
             if found is not None:
                 del self._open[key]
-                await self._judge(found, reach)
+                await self._note_end(found, reach)
             await self._pause(address, node, reach)
             made = await self._connect(address, node, reach)
             self._open[key] = made
@@ -122,24 +122,24 @@ class Connections:
                 node=node,
             )
 
-    async def _judge(self, ended: Connection, reach: Reach) -> None:
+    async def _note_end(self, ended: Connection, reach: Reach) -> None:
         """Note the end of a connection for its address. Raises AuthenticationError."""
-        if ended.proved:
+        if ended.has_answered:
             reach.worked()
-        elif ended.hung_up:
-            await self._ended_mute(reach, ended.address)
+        elif ended.closed_by_broker:
+            await self._closed_silently(reach, ended.address)
 
-    async def _ended_mute(self, reach: Reach, address: Address) -> None:
+    async def _closed_silently(self, reach: Reach, address: Address) -> None:
         """The broker closed a connection without a response. Raises AuthenticationError if the protocol is wrong.
 
         The broker may also be down behind a proxy: then retries help.
         """
         reach.failed("the broker closed the connection without a response")
-        reach.mute_ends += 1
-        proved = any(other[0] == address and connection.proved for other, connection in self._open.items())
-        if reach.ever or proved or reach.mute_ends < _MUTE_ENDS:
+        reach.silent_closes += 1
+        has_answered = any(other[0] == address and connection.has_answered for other, connection in self._open.items())
+        if reach.ever or has_answered or reach.silent_closes < _SILENT_CLOSES:
             return
-        reach.mute_ends = 0
+        reach.silent_closes = 0
         spoken = await security_protocol_of(self._dial, address, self._config.client_id)
         if spoken is not None and spoken != self._config.security_protocol:
             raise AuthenticationError(
@@ -153,7 +153,7 @@ class Connections:
             with anyio.move_on_after(timeout_s):
                 return await self._set_up(address, node, timeout_s)
         except HandshakeEndedError:
-            await self._ended_mute(reach, address)
+            await self._closed_silently(reach, address)
             raise
         except ConnectionLostError as error:
             reach.failed(error.args[0].removeprefix(f"{address[0]}:{address[1]}: "))
@@ -169,10 +169,10 @@ class Connections:
         try:
             if self._tls is not None:
                 wire = tls = TlsWire(sock, self._tls, address[0])
-                await _shaken(tls, address, node)
+                await _tls_handshake(tls, address, node)
             made = Connection(wire, address, node, self._config.client_id, self._config.receive_message_max_bytes)
             self._background.start_soon(made.run)
-            await self._introduce(made, timeout_s)
+            await self._negotiate(made, timeout_s)
         except BaseException:
             if made is not None:
                 made.close("the connection could not be set up")
@@ -181,7 +181,7 @@ class Connections:
         made.ready = True
         return made
 
-    async def _introduce(self, made: Connection, timeout_s: float) -> None:
+    async def _negotiate(self, made: Connection, timeout_s: float) -> None:
         try:
             await made.negotiate(timeout_s)
             if not self._config.sasl:
@@ -189,7 +189,7 @@ class Connections:
             lifetime_s = await authenticate(made, self._config, timeout_s)
             await made.negotiate(timeout_s)  # a broker may return fewer APIs before authentication
         except ConnectionLostError as error:
-            if made.hung_up:
+            if made.closed_by_broker:
                 where = f"{made.address[0]}:{made.address[1]}"
                 raise HandshakeEndedError(f"{where}: the broker closed the connection before it was set up") from error
             raise
@@ -206,9 +206,9 @@ class Connections:
         for key in [key for key in self._connecting if key[1] == purpose]:
             del self._connecting[key]
 
-    def close(self, why: str = "the client was closed") -> None:
+    def close(self, reason: str = "the client was closed") -> None:
         for connection in self._open.values():
-            connection.close(why)
+            connection.close(reason)
         self._open.clear()
 
     def keep(self, addresses: Iterable[Address]) -> None:
@@ -232,12 +232,12 @@ class Connections:
                 if connection.idle and connection.last_used + most_s <= anyio.current_time():
                     connection.close("the connection was idle")
                     del self._open[key]
-                    if connection.proved and key[0] in self._reach:
+                    if connection.has_answered and key[0] in self._reach:
                         self._reach[key[0]].worked()
         self._watching = False
 
 
-async def _shaken(tls: TlsWire, address: Address, node: int | None) -> None:
+async def _tls_handshake(tls: TlsWire, address: Address, node: int | None) -> None:
     """TLS handshake; errors name the address. Raises AuthenticationError, HandshakeEndedError, ConnectionLostError."""
     where = f"{address[0]}:{address[1]}"
     try:

@@ -29,7 +29,7 @@ async def security_protocol_of(dial: Dial, address: tuple[str, int], client_id: 
     for context in (None, unchecked):
         with anyio.move_on_after(_PATIENCE_S):
             try:
-                sasl = await _wants_sasl(dial, address, client_id, context)
+                sasl = await _uses_sasl(dial, address, client_id, context)
             except (KafkaError, OSError):
                 continue  # another protocol
             if context is None:
@@ -38,7 +38,7 @@ async def security_protocol_of(dial: Dial, address: tuple[str, int], client_id: 
     return None
 
 
-async def _wants_sasl(dial: Dial, address: tuple[str, int], client_id: str, context: ssl.SSLContext | None) -> bool:
+async def _uses_sasl(dial: Dial, address: tuple[str, int], client_id: str, context: ssl.SSLContext | None) -> bool:
     """Whether it uses SASL, behind TLS if `context` is given. Raises KafkaError, OSError for other listeners."""
     sock = await dial(*address, _PATIENCE_S)
     wire: Wire = PlainWire(sock)
@@ -53,10 +53,10 @@ async def _wants_sasl(dial: Dial, address: tuple[str, int], client_id: str, cont
                 await connection.negotiate(_PATIENCE_S)
                 if ApiKey.SASL_HANDSHAKE not in connection.versions:
                     return False
-                answer = await connection.ask(SaslHandshakeRequest(mechanism=_NO_MECHANISM), _PATIENCE_S)
+                response = await connection.ask(SaslHandshakeRequest(mechanism=_NO_MECHANISM), _PATIENCE_S)
             finally:
                 connection.close("the listener's protocol is known")
-        return bool(answer.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM)
+        return bool(response.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM)
     except BaseExceptionGroup as group:
         raise group.exceptions[0] from None
     finally:

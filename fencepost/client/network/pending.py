@@ -43,9 +43,9 @@ class Pending(Generic[R]):
             with contextlib.suppress(KafkaError):  # no task waits for it, and an error has closed the connection
                 self._decoded(frame, body_start)
 
-    def lose(self, why: str, cause: KafkaError | None) -> None:
+    def lose(self, reason: str, cause: KafkaError | None) -> None:
         """The connection ended first; `cause` if another attempt would fail in the same way."""
-        self._lost = cause or ConnectionLostError(why, sent=self.sent, api=self.api.name, node=self.connection.node)
+        self._lost = cause or ConnectionLostError(reason, sent=self.sent, api=self.api.name, node=self.connection.node)
         self._answered.set()
 
     async def frame(self, timeout_s: float) -> tuple[memoryview, int]:
@@ -65,13 +65,13 @@ class Pending(Generic[R]):
         if self._lost is not None:
             raise self._lost
         if self._frame is None:
-            why = f"no response within {timeout_s:g} s"
-            self.connection.close(why)
-            raise ConnectionLostError(why, sent=self.sent, api=self.api.name, node=self.connection.node)
+            reason = f"no response within {timeout_s:g} s"
+            self.connection.close(reason)
+            raise ConnectionLostError(reason, sent=self.sent, api=self.api.name, node=self.connection.node)
         return self._frame
 
     def _ends(self) -> float:
-        return max(self._began, self.connection.quiet_until) + self._timeout_s
+        return max(self._began, self.connection.throttled_until) + self._timeout_s
 
     def overdue(self, now: float) -> bool:
         """Whether its caller was cancelled and would have timed out by now."""
@@ -89,13 +89,13 @@ class Pending(Generic[R]):
     def _decoded(self, frame: memoryview, start: int) -> R:
         """The response; the connection obeys its throttle time. Raises KafkaError."""
         try:
-            answer = cast("R", self.api.response.decode(frame, self.version, start))
+            response = cast("R", self.api.response.decode(frame, self.version, start))
         except DecodeError as wrong:
             self.connection.close(f"a response that cannot be read: {wrong}")
             raise KafkaError(
                 f"the response cannot be read: {wrong}", api=self.api.name, node=self.connection.node
             ) from wrong
-        throttle_ms = getattr(answer, "throttle_time_ms", 0)
+        throttle_ms = getattr(response, "throttle_time_ms", 0)
         if throttle_ms > 0:
             self.connection.rest(pause_ms(self.api.key, self.version, throttle_ms) / 1000)
-        return answer
+        return response

@@ -151,8 +151,8 @@ def _as_config_error(what: str) -> Iterator[None]:
     except (OSError, ValueError) as error:  # an ssl.SSLError is an OSError
         if isinstance(error, ConfigError):
             raise
-        why = getattr(error, "reason", None) or getattr(error, "strerror", None) or str(error)
-        raise ConfigError(f"{what} cannot be used: {why}") from None
+        reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or str(error)
+        raise ConfigError(f"{what} cannot be used: {reason}") from None
 
 
 def _content(path: str | None) -> str:

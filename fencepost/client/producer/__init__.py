@@ -1,1 +1,1 @@
-"""The idempotent producer: records into batches, batches to brokers, acknowledgements back."""
+"""The idempotent producer: it puts records into batches, sends these to brokers, and handles acknowledgements."""

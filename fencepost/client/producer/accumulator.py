@@ -45,11 +45,11 @@ class Batch(SequencedBatch):
         "done",
         "error",
         "halves",
+        "last_error",
         "listeners",
         "queue",
         "ready_made",
         "size_bytes",
-        "trouble",
     )
 
     def __init__(self, queue: "Queue", created_at: float, ready_at: float, expires_at: float) -> None:
@@ -62,7 +62,7 @@ class Batch(SequencedBatch):
         self.data: bytearray | None = None
         self.base_offset = -1
         self.append_time_ms = -1
-        self.trouble: KafkaError | None = None  # the error of the last attempt
+        self.last_error: KafkaError | None = None  # the error of the last attempt
         self.error: KafkaError | None = None  # the error that it failed with
         self.done = anyio.Event()
         self.halves: list[Batch] = []
@@ -111,7 +111,7 @@ class Batch(SequencedBatch):
             decoded = decode_records(self.data, 0, read_header(self.data))
             self.records = [(one.timestamp_ms, one.key, one.value, tuple(one.headers)) for one in decoded]
         middle = len(self.records) // 2
-        whole = _Whole(self)
+        whole = _SplitBatch(self)
         for records in (self.records[:middle], self.records[middle:]):
             half = Batch(self.queue, self.created_at, 0.0, self.expires_at)
             half.records = records
@@ -125,7 +125,7 @@ class Batch(SequencedBatch):
         return list(self.halves)
 
 
-class _Whole:
+class _SplitBatch:
     """Completes a split batch when both of its halves are done."""
 
     __slots__ = ("batch", "open")
@@ -233,7 +233,7 @@ class Accumulator:
     def release(self, batch: Batch) -> None:
         """Free the memory of a batch that is in none of the lists any more."""
         batch.data = None
-        self.memory.give_back(batch.size_bytes - HEADER_BYTES)
+        self.memory.release(batch.size_bytes - HEADER_BYTES)
         if batch.queue.idle:
             self.active.pop(batch.queue.partition, None)
 

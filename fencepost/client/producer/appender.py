@@ -101,7 +101,7 @@ class Appender:
             await self._serializer.look_up(topic, [(key, value)], headers)
         record = self._serializer.record(topic, value, key, headers, timestamp_ms)
         if self.sender is None or self.sender.fatal is not None:
-            self.refuse_if_broken()
+            self.raise_if_broken()
         if check is not None:
             check()
         batch = self._put(topic, record, partition, linger_s)
@@ -121,7 +121,7 @@ class Appender:
     ) -> Batch:
         """`enqueue` without waiting. Raises WouldBlockError where that would wait."""
         self._cluster.check_loop()
-        self.refuse_if_broken()
+        self.raise_if_broken()
         if self._serializer.would_wait(topic, value, key, headers):
             raise WouldBlockError(f"a serializer has to look something up for topic {topic!r} first. {_INSTEAD}")
         record = self._serializer.record(topic, value, key, headers, timestamp_ms)
@@ -152,7 +152,7 @@ class Appender:
             await anyio.lowlevel.checkpoint()
             if self._serializer.looks_up:
                 await self._serializer.look_up(topic, pairs, NO_HEADERS)
-            self.refuse_if_broken()
+            self.raise_if_broken()
             if check is not None:
                 check()
             now_ms = int(self._cluster.wall_clock() * 1000)
@@ -262,10 +262,10 @@ class Appender:
             while True:
                 left_ms = max((ends - anyio.current_time()) * 1000, 1)
                 await self._cluster.topic(topic, deadline_ms=left_ms)
-                self.refuse_if_broken()
+                self.raise_if_broken()
                 if not taken and (self._memory.waiting or self._memory.used + size > self._memory.limit):
                     taken = await self._room(size, ends)
-                self.refuse_if_broken()
+                self.raise_if_broken()
                 if check is not None:
                     check()
                 batch = self._put(topic, record, partition, linger_s, taken)
@@ -274,7 +274,7 @@ class Appender:
                     return batch
         finally:
             if taken:
-                self._memory.give_back(taken)
+                self._memory.release(taken)
 
     async def enqueue_ready(
         self, partition: TopicPartition, data: bytearray, count: int, check: Callable[[], None]
@@ -290,10 +290,10 @@ class Appender:
         size = len(data) - HEADER_BYTES
         await self._room(size, ends)
         try:
-            self.refuse_if_broken()
+            self.raise_if_broken()
             check()
         except BaseException:
-            self._memory.give_back(size)
+            self._memory.release(size)
             raise
         return self.accumulator.append_ready(self.accumulator.queue(partition), data, count)
 
@@ -338,7 +338,7 @@ class Appender:
             f"a record of {size} bytes is larger than {name} allows ({limit})", code=ErrorCode.MESSAGE_TOO_LARGE
         )
 
-    def refuse_if_broken(self) -> None:
+    def raise_if_broken(self) -> None:
         """Raise RuntimeError if the producer is not open, or the error that ended it."""
         if self.sender is None:
             raise RuntimeError("the producer is not open: use it with `async with`")

@@ -54,7 +54,7 @@ class BufferMemory:
             try:
                 await anyio.lowlevel.checkpoint()
             except anyio.get_cancelled_exc_class():
-                self.give_back(size_bytes)
+                self.release(size_bytes)
                 raise
             return
         waiter = _Waiter(size_bytes)
@@ -65,7 +65,7 @@ class BufferMemory:
             await waiter.woken.wait()
         except anyio.get_cancelled_exc_class():
             if waiter.granted:
-                self.give_back(size_bytes)
+                self.release(size_bytes)
             else:
                 self._waiters.remove(waiter)
                 self._grant()
@@ -73,12 +73,12 @@ class BufferMemory:
         finally:
             self.wait_ns += int((anyio.current_time() - began) * 1e9)
 
-    def give_back(self, size_bytes: int) -> None:
+    def release(self, size_bytes: int) -> None:
         """Free room: the task that has waited longest gets it, if it is enough."""
         self.used -= size_bytes
         self._grant()
 
-    def let_all_in(self) -> None:
+    def release_all(self) -> None:
         """Nothing is sent any more: let all waiting tasks continue, so that they meet the producer's error."""
         self._grant(math.inf)
 

@@ -1,17 +1,17 @@
-"""What a producer counts: plain numbers, under Kafka's names (KIP-714)."""
+"""A producer's metrics, under the names of Kafka's own producer (KIP-714)."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
 
 
 class ProducerMetrics(NamedTuple):
-    """A producer's figures at one moment. Totals count from its opening; times are in the unit of their name.
+    """A producer's metrics at one moment. Totals count from its opening; times are in the unit of their name.
 
-    `prometheus()` has them under the names that dashboards know.
+    `prometheus()` returns them under the names that dashboards use.
     """
 
     record_send_total: int
-    """Records that were sent, without repetitions."""
+    """Records that were sent, without retries."""
     record_retry_total: int
     """Records that were sent again."""
     record_error_total: int
@@ -19,20 +19,20 @@ class ProducerMetrics(NamedTuple):
     request_total: int
     requests_in_flight: int
     request_latency_avg: float
-    """Milliseconds from a Produce request to its answer, over all answers; 0 before the first."""
+    """Milliseconds from a Produce request to its response, over all responses; 0 before the first."""
     request_latency_max: float
     record_queue_time_avg: float
     """Milliseconds that batches waited before they were first sent."""
     record_queue_time_max: float
     batch_size_avg: float
-    """Bytes of a batch as sent."""
+    """The size of a batch as sent, in bytes."""
     records_per_request_avg: float
     compression_rate_avg: float
     """Bytes sent over bytes before compression."""
     batch_split_total: int
-    """Batches that were too large for the broker and went in parts."""
+    """Batches that were too large for the broker and were split."""
     produce_throttle_time_max: float
-    """Milliseconds for which the broker asked to be left alone, the longest."""
+    """The longest throttle time of the broker's responses, in milliseconds."""
     buffer_total_bytes: int
     buffer_available_bytes: int
     bufferpool_wait_time_ns_total: int
@@ -46,7 +46,7 @@ class ProducerMetrics(NamedTuple):
 
 @dataclass(slots=True, eq=False, repr=False)
 class Counters:
-    """The numbers that `ProducerMetrics` is made of, counted where things happen."""
+    """The counters behind `ProducerMetrics`."""
 
     record_send: int = 0
     record_retry: int = 0
@@ -64,7 +64,7 @@ class Counters:
     queue_max_s: float = 0.0
 
     def queued(self, seconds: float) -> None:
-        """A batch is sent for the first time, so long after its first record."""
+        """A batch is sent for the first time, `seconds` after its first record."""
         self.queue_s += seconds
         self.queue_max_s = max(self.queue_max_s, seconds)
 
@@ -75,7 +75,7 @@ class Counters:
         self.throttle_max_ms = max(self.throttle_max_ms, throttle_ms)
 
     def snapshot(self, in_flight: int, limit: int, used: int, wait_ns: int, waiting: int) -> ProducerMetrics:
-        """The figures now; what the buffer and the sender know comes in."""
+        """The metrics now, with the figures of the buffer and of the sender."""
         sent = max(self.batches, 1)
         return ProducerMetrics(
             record_send_total=self.record_send,

@@ -40,7 +40,7 @@ def produce_request(
     )
 
 
-def by_partition(request: ProduceRequest, answer: ProduceResponse) -> dict[TopicPartition, PartitionProduceResponse]:
+def by_partition(request: ProduceRequest, response: ProduceResponse) -> dict[TopicPartition, PartitionProduceResponse]:
     """The response of each partition.
 
     Topic ids are those of the request: the client may have forgotten the topic since, or it was created again.
@@ -48,6 +48,6 @@ def by_partition(request: ProduceRequest, answer: ProduceResponse) -> dict[Topic
     names = {entry.topic_id: entry.name for entry in request.topic_data}
     return {
         TopicPartition(topic.name or names.get(topic.topic_id, ""), partition.index): partition
-        for topic in answer.responses
+        for topic in response.responses
         for partition in topic.partition_responses
     }

@@ -61,10 +61,10 @@ class OwnIdentity:
 
     async def _attempt(self) -> tuple[int, int]:
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=2**31 - 1)
-        answer = await self._cluster.ask(None, request)
-        if answer.error_code:
-            raise error_for(code_of(answer.error_code), "getting a producer id failed", api="InitProducerId")
-        return answer.producer_id, answer.producer_epoch
+        response = await self._cluster.ask(None, request)
+        if response.error_code:
+            raise error_for(code_of(response.error_code), "getting a producer id failed", api="InitProducerId")
+        return response.producer_id, response.producer_epoch
 
     def bump(self) -> bool:
         """Move to the next epoch; after the highest epoch the producer requests another id (row P12)."""

@@ -18,7 +18,7 @@ from fencepost.client.network.connection import Connection
 from fencepost.client.network.pending import Pending
 from fencepost.client.network.retry import Backoff
 from fencepost.client.producer.accumulator import Accumulator, Batch, Queue
-from fencepost.client.producer.lane import Identity, Lane, level_of
+from fencepost.client.producer.broker_state import BrokerState, Identity, level_of
 from fencepost.client.producer.produce_requests import by_partition, produce_request
 from fencepost.client.producer.undelivered import rejection, state_lost, too_late, unanswered
 from fencepost.protocol.api_keys import ApiKey
@@ -45,13 +45,13 @@ class Sender:
         self._purpose = purpose
         self._level = level_of(config)
         self._patience_s = config.delivery_timeout_ms / 1000
-        self._lanes: dict[int, Lane] = {}
+        self._brokers: dict[int, BrokerState] = {}
         self._wake = anyio.Event()
         self._refreshing = False
         self._refresh_at = 0.0
         self._backoff = cluster.policy.backoff()
         self._concurrent_backoff = Backoff(1, cluster.policy.first_ms, cluster.random)  # CONCURRENT_TRANSACTIONS
-        self._trouble: KafkaError | None = None
+        self._last_error: KafkaError | None = None
         self._turn = 0
         self.fatal: KafkaError | None = None
         self.in_flight = 0
@@ -68,7 +68,7 @@ class Sender:
         if self.fatal is None:
             self.fatal = error
         self._accumulator.drop(error, resend_too=True)
-        self._accumulator.memory.let_all_in()
+        self._accumulator.memory.release_all()
         self.wake()
 
     def slow_brokers(self) -> set[int]:
@@ -78,7 +78,7 @@ class Sender:
             return set()
         latest = anyio.current_time() - limit_s
         wanted = {self._cluster.leader(partition) for partition in self._accumulator.active}
-        return {node for node, lane in self._lanes.items() if lane.stuck_since < latest and node in wanted}
+        return {node for node, broker in self._brokers.items() if broker.stuck_since < latest and node in wanted}
 
     async def run(self) -> None:
         """Send until cancelled. An unforeseen exception leaves this task."""
@@ -111,10 +111,10 @@ class Sender:
         by_node, due = self._sendable(nursery, producer, now)
         wakes_at = min(wakes_at, due)
         for node, queues in by_node.items():
-            lane = self._lanes.get(node)
-            if lane is None:
-                lane = self._lanes[node] = Lane(node, self._cluster.policy.backoff())
-            wakes_at = min(wakes_at, self._fill(nursery, lane, queues, now))
+            broker = self._brokers.get(node)
+            if broker is None:
+                broker = self._brokers[node] = BrokerState(node, self._cluster.policy.backoff())
+            wakes_at = min(wakes_at, self._fill(nursery, broker, queues, now))
         return wakes_at
 
     def _expire(self, now: float) -> float:
@@ -125,15 +125,15 @@ class Sender:
                 if batch.given_up:
                     continue
                 if batch.expires_at <= now:
-                    may_be_written = batch.may_be_written or batch in queue.in_flight
-                    error = too_late(self._patience_s, batch.trouble or self._trouble, may_be_written=may_be_written)
+                    last, maybe = batch.last_error or self._last_error, batch.may_be_written or batch in queue.in_flight
+                    error = too_late(self._patience_s, last, may_be_written=maybe)
                     self._accumulator.finish(batch, error, release=queue.give_up(batch))
                 else:
                     self._warn(batch, now)
                     first = min(first, batch.expires_at)
             while queue.waiting and queue.waiting[0].expires_at <= now:
                 batch = queue.waiting.popleft()
-                error = too_late(self._patience_s, batch.trouble or self._trouble, may_be_written=False)
+                error = too_late(self._patience_s, batch.last_error or self._last_error, may_be_written=False)
                 self._accumulator.finish(batch, error)
             if queue.waiting:
                 self._warn(queue.waiting[0], now)
@@ -141,9 +141,9 @@ class Sender:
         return first
 
     def _warn(self, batch: Batch, now: float) -> None:
-        if (trouble := batch.trouble or self._trouble) is not None and batch.ready_at < now:
+        if (last_error := batch.last_error or self._last_error) is not None and batch.ready_at < now:
             what, since = f"sending to {batch.queue.partition}", max(batch.created_at, batch.ready_at)
-            self._cluster.policy.warnings.failed(what, since, trouble, batch.expires_at)
+            self._cluster.policy.warnings.failed(what, since, last_error, batch.expires_at)
 
     def _sendable(
         self, nursery: TaskGroup, producer: tuple[int, int], now: float
@@ -183,27 +183,27 @@ class Sender:
             else:
                 self.wake()
         for batch in lost:
-            self._accumulator.finish(batch, state_lost(queue.partition, batch.trouble))
+            self._accumulator.finish(batch, state_lost(queue.partition, batch.last_error))
 
-    def _fill(self, nursery: TaskGroup, lane: Lane, queues: list[Queue], now: float) -> float:
+    def _fill(self, nursery: TaskGroup, broker: BrokerState, queues: list[Queue], now: float) -> float:
         """Post requests to one broker while there is room; returns the time of the next check."""
-        lane.stuck_since = min(lane.stuck_since, now)
-        if lane.connection is None or lane.connection.closed:
-            if lane.retry_at > now:
-                return lane.retry_at
-            if not lane.connecting:
-                lane.connecting = True
-                nursery.start_soon(self._connect, lane)
+        broker.stuck_since = min(broker.stuck_since, now)
+        if broker.connection is None or broker.connection.closed:
+            if broker.retry_at > now:
+                return broker.retry_at
+            if not broker.connecting:
+                broker.connecting = True
+                nursery.start_soon(self._connect, broker)
             return math.inf
-        if lane.connection.quiet_until > now:
-            return lane.connection.quiet_until  # the broker throttles this client (KIP-219)
+        if broker.connection.throttled_until > now:
+            return broker.connection.throttled_until  # the broker throttles this client (KIP-219)
         self._turn += 1
         queues = queues[self._turn % len(queues) :] + queues[: self._turn % len(queues)]
-        while lane.in_flight < self._config.max_in_flight_requests_per_connection:
+        while broker.in_flight < self._config.max_in_flight_requests_per_connection:
             batches = self._take(queues, now)
-            if not batches or not self._post(nursery, lane, lane.connection, batches):
+            if not batches or not self._post(nursery, broker, broker.connection, batches):
                 break
-            lane.stuck_since = math.inf
+            broker.stuck_since = math.inf
             queues = queues[len(batches) :] + queues[: len(batches)]
         return min((queue.wakes_at(now) for queue in queues if queue.wakes_at(now) > now), default=math.inf)
 
@@ -221,22 +221,22 @@ class Sender:
                 left -= batch.size_bytes
         return batches
 
-    async def _connect(self, lane: Lane) -> None:
+    async def _connect(self, broker: BrokerState) -> None:
         try:
-            lane.connection = await self._cluster.connection(lane.node, self._purpose)
-            lane.backoff.reset()
-            self._trouble = None
+            broker.connection = await self._cluster.connection(broker.node, self._purpose)
+            broker.backoff.reset()
+            self._last_error = None
             for queue in self._accumulator.queues.values():
-                if self._cluster.leader(queue.partition) == lane.node:
+                if self._cluster.leader(queue.partition) == broker.node:
                     queue.reconnected()
         except RetriableError as error:
-            self._trouble = error
-            lane.retry_at = anyio.current_time() + lane.backoff.next_delay()
+            self._last_error = error
+            broker.retry_at = anyio.current_time() + broker.backoff.next_delay()
             await self._refresh_metadata()
         except KafkaError as error:
             self.fail(error)
         finally:
-            lane.connecting = False
+            broker.connecting = False
             self.wake()
 
     def _ask_for_metadata(self, nursery: TaskGroup, now: float) -> None:
@@ -251,7 +251,7 @@ class Sender:
             await self._cluster.refresh(topics)
             self._backoff.reset()
         except RetriableError as error:
-            self._trouble = error  # no broker answers now: each batch's deadline limits the retries
+            self._last_error = error  # no broker answers now: each batch's deadline limits the retries
         except KafkaError as error:
             self.fail(error)
         finally:
@@ -261,7 +261,7 @@ class Sender:
 
     # -- one request
 
-    def _post(self, nursery: TaskGroup, lane: Lane, connection: Connection, batches: list[Batch]) -> bool:
+    def _post(self, nursery: TaskGroup, broker: BrokerState, connection: Connection, batches: list[Batch]) -> bool:
         at_least = ZSTD_PRODUCE_VERSION if self._config.compression_type is Compression.ZSTD else 0
         try:
             at_most = self._identity.highest_produce_version
@@ -280,9 +280,9 @@ class Sender:
             self.fail(error)
             return False
         self._count(batches)
-        lane.in_flight, self.in_flight = lane.in_flight + 1, self.in_flight + 1
+        broker.in_flight, self.in_flight = broker.in_flight + 1, self.in_flight + 1
         self.quiet = anyio.Event() if self.quiet.is_set() else self.quiet
-        nursery.start_soon(self._settle, nursery, lane, pending, request, batches)
+        nursery.start_soon(self._settle, nursery, broker, pending, request, batches)
         return True
 
     def _count(self, batches: list[Batch]) -> None:
@@ -314,47 +314,47 @@ class Sender:
     def _back(self, batches: list[Batch], error: KafkaError, until: float, *, sent: bool) -> None:
         """These batches got no response; they are resent after a pause."""
         for batch in batches:
-            batch.trouble = error
+            batch.last_error = error
             batch.queue.backoff_until = until
             if batch.queue.unanswered(batch, sent=sent) is Verdict.GONE:
                 self._accumulator.release(batch)
 
     async def _settle(
-        self, nursery: TaskGroup, lane: Lane, pending: Pending[Any], request: Any, batches: list[Batch]
+        self, nursery: TaskGroup, broker: BrokerState, pending: Pending[Any], request: Any, batches: list[Batch]
     ) -> None:
-        """Wait for one answer and act on what it says of each batch."""
+        """Wait for one response, and handle its part for each batch."""
         began = anyio.current_time()
         try:
-            answer = await pending.wait(self._cluster.request_timeout_s)
+            response = await pending.wait(self._cluster.request_timeout_s)
         except KafkaError as error:
-            until = lane.lost(pending.connection, self._backoff)
+            until = broker.lost(pending.connection, self._backoff)
             self._back(batches, error, until, sent=not isinstance(error, ConnectionLostError) or error.sent)
             if not isinstance(error, ConnectionLostError):
                 self.fail(error)
             self._ask_for_metadata(nursery, anyio.current_time())
         else:
             now = anyio.current_time()
-            self._accumulator.counters.answered(now - began, answer.throttle_time_ms)
-            self._read_answer(nursery, lane, request, answer, batches)
+            self._accumulator.counters.answered(now - began, response.throttle_time_ms)
+            self._read(nursery, broker, request, response, batches)
         finally:
-            lane.in_flight -= 1
+            broker.in_flight -= 1
             self.in_flight -= 1
             if not self.in_flight:
                 self.quiet.set()
             self.wake()
 
-    def _read_answer(self, nursery: TaskGroup, lane: Lane, request: Any, answer: Any, batches: list[Batch]) -> None:
-        responses = by_partition(request, answer)
+    def _read(self, nursery: TaskGroup, broker: BrokerState, request: Any, response: Any, batches: list[Batch]) -> None:
+        responses = by_partition(request, response)
         pauses: Pauses = {}
         stale = False
         for batch in batches:
             partition = batch.queue.partition
-            response = responses.get(partition)
-            code = ErrorCode.UNKNOWN_SERVER_ERROR if response is None else code_of(response.error_code)
-            misplaced = self._handle(lane, batch, code, response, pauses)
-            leader = getattr(response, "current_leader", None) if misplaced else None
+            part = responses.get(partition)
+            code = ErrorCode.UNKNOWN_SERVER_ERROR if part is None else code_of(part.error_code)
+            misplaced = self._handle(broker, batch, code, part, pauses)
+            leader = getattr(part, "current_leader", None) if misplaced else None
             if leader is not None and leader.leader_id >= 0:
-                where = leader.leader_id, leader.leader_epoch, answer.node_endpoints or ()
+                where = leader.leader_id, leader.leader_epoch, response.node_endpoints or ()
                 if self._cluster.leader_hint(partition, *where):
                     batch.queue.backoff_until = 0.0  # the response names the new leader (KIP-951)
                     misplaced = False
@@ -362,17 +362,17 @@ class Sender:
         if stale:
             self._ask_for_metadata(nursery, anyio.current_time())
 
-    def _handle(self, lane: Lane, batch: Batch, code: ErrorCode, response: Any, pauses: Pauses) -> bool:
-        """Handle a batch's response; True if it needs fresh metadata before it is resent.
+    def _handle(self, broker: BrokerState, batch: Batch, code: ErrorCode, part: Any, pauses: Pauses) -> bool:
+        """Handle a batch's part of a response; True if it needs fresh metadata before it is resent.
 
         `pauses` are those of this response: it counts as one failure, however many partitions it rejects.
         """
         in_transaction = self._identity.transactional_id is not None
-        error = rejection(batch.queue.partition, lane.node, code, response, in_transaction=in_transaction)
+        error = rejection(batch.queue.partition, broker.node, code, part, in_transaction=in_transaction)
         match batch.queue.answered(batch, code, in_transaction):
             case Verdict.ACCEPTED:
-                batch.base_offset = response.base_offset
-                batch.append_time_ms = response.log_append_time_ms
+                batch.base_offset = part.base_offset
+                batch.append_time_ms = part.log_append_time_ms
                 self._backoff.reset()
                 self._concurrent_backoff.reset()
                 self._accumulator.finish(batch)
@@ -386,14 +386,14 @@ class Sender:
                     unfit = KafkaError(f"a batch is too large and cannot be split: {wrong}", code=code, api="Produce")
                     self._accumulator.finish(batch, unfit, release=batch.queue.give_up(batch))
             case Verdict.AGAIN:
-                batch.trouble = error
+                batch.last_error = error
                 if code.retriable or (batch.queue.restart and batch.attempts > 1):
                     pause = self._concurrent_backoff if code is ErrorCode.CONCURRENT_TRANSACTIONS else self._backoff
                     if pause not in pauses:
                         pauses[pause] = anyio.current_time() + pause.next_delay()
                     batch.queue.backoff_until = pauses[pause]
                 return code.retriable and code is not ErrorCode.CONCURRENT_TRANSACTIONS
-            case Verdict.REFUSED:
+            case Verdict.REJECTED:
                 self._accumulator.finish(batch, error)
                 if isinstance(error, FatalError) and code is not ErrorCode.TOPIC_AUTHORIZATION_FAILED:
                     self.fail(error)

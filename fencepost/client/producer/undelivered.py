@@ -11,9 +11,9 @@ from fencepost.protocol.topics import TopicPartition
 
 def too_late(seconds: float, last: KafkaError | None, *, may_be_written: bool) -> KafkaError:
     """`delivery_timeout` has passed; `last` is the last error."""
-    why = f"gave up on sending a batch after {seconds:g} s"
+    reason = f"gave up on sending a batch after {seconds:g} s"
     error = DeliveryError(
-        f"{why}; last: {last.args[0]}" if last is not None else why,
+        f"{reason}; last: {last.args[0]}" if last is not None else reason,
         may_be_written=may_be_written,
         code=last.code if last is not None else None,
         api=last.api if last is not None else "Produce",

@@ -1,4 +1,4 @@
-"""Carries out what the machine of a transactional producer asks, until it tells how it ended."""
+"""Sends the requests of a transactional producer's state machine until the machine has an outcome."""
 
 from types import TracebackType
 
@@ -8,14 +8,14 @@ from fencepost.client.background import shielded
 from fencepost.client.core.txn_failures import error_of
 from fencepost.client.core.txn_machine import Misuse, step
 from fencepost.client.core.txn_state import (
-    Answer,
     AnyEvent,
     AskEnd,
     AskInit,
     Event,
-    NoAnswer,
+    NoResponse,
     Outcome,
     Phase,
+    Response,
     StepResult,
     TxnState,
 )
@@ -118,13 +118,13 @@ class TransactionDriver:
             api = _APIS[type(request)]
             event: AnyEvent
             try:
-                event = answer = await self.link.ask(request)
-                if answer.code is not ErrorCode.NONE:
-                    self.last = error_of(answer.code, f"{api} failed", api, self.link.node)
+                event = response = await self.link.ask(request)
+                if response.code is not ErrorCode.NONE:
+                    self.last = error_of(response.code, f"{api} failed", api, self.link.node)
             except KafkaError as error:
                 event, self.last = _event_for(request, error), error
             except anyio.get_cancelled_exc_class():
-                self.note(NoAnswer(sent=True))
+                self.note(NoResponse(sent=True))
                 raise
             result = self.note(event)
             if result is not None:
@@ -140,12 +140,12 @@ class TransactionDriver:
 def _event_for(request: AskInit | AskEnd, error: KafkaError) -> AnyEvent:
     """The machine's event for an attempt without a response."""
     if isinstance(error, ConnectionLostError):
-        return NoAnswer(error.sent)
+        return NoResponse(error.sent)
     if isinstance(error, RetriableError) and (error.code is None or error.api != _APIS[type(request)]):
-        return NoAnswer(sent=False)
+        return NoResponse(sent=False)
     if isinstance(request, AskEnd) and error.code is None and error.api == _APIS[AskEnd]:
-        return NoAnswer(sent=True)  # the response cannot be read: the request may have succeeded
-    return Answer(error.code if error.code is not None else ErrorCode.UNKNOWN_SERVER_ERROR)
+        return NoResponse(sent=True)  # the response cannot be read: the request may have succeeded
+    return Response(error.code if error.code is not None else ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 def error_for_outcome(result: StepResult, last: KafkaError | None, what: str) -> KafkaError:
@@ -172,9 +172,9 @@ def error_for_outcome(result: StepResult, last: KafkaError | None, what: str) ->
                 api=api,
                 node=node,
             )
-        case Outcome.REFUSED if last is not None:
+        case Outcome.REJECTED if last is not None:
             return abortable(last)
-        case Outcome.REFUSED:
+        case Outcome.REJECTED:
             error = AbortableError(f"{what} was rejected", code=code, api="EndTxn", node=node)
         case Outcome.FAILED if last is not None:
             return last

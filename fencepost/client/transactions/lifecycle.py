@@ -28,7 +28,7 @@ from fencepost.protocol.topics import TopicPartition
 
 ABORT_GRACE_S = 5.0
 TV1_PRODUCE_VERSION = 11
-_GONE = (Outcome.FENCED, Outcome.FORBIDDEN, Outcome.FATAL)
+_BROKEN_OUTCOMES = (Outcome.FENCED, Outcome.FORBIDDEN, Outcome.FATAL)
 
 
 class TransactionManager:
@@ -93,7 +93,7 @@ class TransactionManager:
         phase = self._driver.state.phase
         if phase in (Phase.OPEN, Phase.COMMITTING, Phase.ABORTING, Phase.PREPARED, Phase.COMPLETING):
             raise RuntimeError("a transaction is open")
-        self._refuse_when_gone()
+        self._raise_if_broken()
         result = await self._driver.drive(Event.RECOVER, "finding the outcome of the transaction")
         transaction, self._in_doubt = self._in_doubt, None
         for committer in transaction.committers if transaction is not None else ():
@@ -140,7 +140,7 @@ class TransactionManager:
         assert self.appender.sender is not None
         return self.appender.sender
 
-    def _refuse_when_gone(self) -> None:
+    def _raise_if_broken(self) -> None:
         if self._broken_by is not None:
             raise self._broken_by
 
@@ -167,7 +167,7 @@ class TransactionManager:
     # -- begin
 
     async def begin(self, committer: Committer | None) -> OpenTransaction:
-        self._refuse_when_gone()
+        self._raise_if_broken()
         may_begin(self._driver.state)
         state = self._driver.state
         if state.phase is not Phase.READY:
@@ -177,18 +177,18 @@ class TransactionManager:
             result = await self._driver.drive(Event.RECOVER, "recovering for the next transaction")
             if result.outcome is not Outcome.READY:
                 raise self._lost(result, "recovering for the next transaction")
-            self._mend_sequences()
-            self._refuse_when_gone()
-        spoken = self._link.spoken_now()
-        if spoken is None:
-            spoken = await self._policy.run(self._link.spoken, what="finding the transaction coordinator")
+            self._repair_sequences()
+            self._raise_if_broken()
+        negotiated = self._link.negotiated_now()
+        if negotiated is None:
+            negotiated = await self._policy.run(self._link.negotiated, what="finding the transaction coordinator")
         else:
             await anyio.lowlevel.checkpoint_if_cancelled()
-        if spoken.tv2 and self._begin_delay.pause_s:
+        if negotiated.tv2 and self._begin_delay.pause_s:
             await anyio.sleep_until(self._begin_delay.due(anyio.current_time()))
         self._begin_delay.began(anyio.current_time())
-        self._driver.note(Begin(spoken.tv2, spoken.bumps))
-        self._transaction = OpenTransaction(spoken.tv2, committer)
+        self._driver.note(Begin(negotiated.tv2, negotiated.bumps))
+        self._transaction = OpenTransaction(negotiated.tv2, committer)
         return self._transaction
 
     def include(self, transaction: OpenTransaction, partition: TopicPartition, batch: Batch) -> None:
@@ -301,7 +301,7 @@ class TransactionManager:
         if isinstance(error, OutcomeUnknownError):
             self._in_doubt = transaction
             self._close(transaction, committed=None)
-        elif result.outcome is not Outcome.REFUSED:
+        elif result.outcome is not Outcome.REJECTED:
             self._close(transaction, committed=False)
         raise error
 
@@ -316,7 +316,7 @@ class TransactionManager:
             try:
                 await self._take_back()
                 result = await self._driver.drive(Event.ABORT, "the abort")
-                if result.outcome in _GONE:
+                if result.outcome in _BROKEN_OUTCOMES:
                     raise self._lost(result, "the abort")
             finally:
                 if self._driver.state.phase is Phase.OPEN:  # the abort was not sent within the grace period
@@ -328,7 +328,7 @@ class TransactionManager:
         cancelled = await shielded(ABORT_GRACE_S, take_back)
         if self._driver.state.phase is Phase.STALE and self._driver.last is not None:
             cause.add_note(f"the abort was not confirmed: {self._driver.last}")
-        self._mend_sequences()
+        self._repair_sequences()
         if cancelled is not None:
             raise cancelled
 
@@ -350,7 +350,7 @@ class TransactionManager:
         if self._sender.fatal is not None:
             self._break(self._sender.fatal)
 
-    def _mend_sequences(self) -> None:
+    def _repair_sequences(self) -> None:
         """A sequence that will never be sent needs a new epoch; a broker before Kafka 2.5 cannot give it (KIP-360)."""
         state = self._driver.state
         if state.phase is Phase.READY and not state.tv2 and not state.bumps:

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from fencepost.client.consumer.committer import MOMENTS, Committer, Promise
+from fencepost.client.consumer.committer import MOMENTS, Committer, PendingCommit
 from fencepost.client.errors import AbortableError, FatalError, KafkaError
 from fencepost.client.producer.deliveries import Tracker
 from fencepost.client.transactions.requests import abortable
@@ -31,7 +31,7 @@ class PreparedTransaction(NamedTuple):
 class OpenTransaction:
     """The records and offsets of one transaction, and its first error. `tv2`: by the protocol of KIP-890.
 
-    `committers` belong to the consumers that rewind if it aborts; `promises` are the offsets that are part of it.
+    `committers` are of the consumers that rewind if it aborts; `pending_commits` are the offsets that are part of it.
     """
 
     def __init__(self, tv2: bool, committer: Committer | None) -> None:
@@ -42,7 +42,7 @@ class OpenTransaction:
         """Partitions that the coordinator does not know yet (TV1)."""
         self.groups: set[str] = set()
         self.committers: list[Committer] = [] if committer is None else [committer]
-        self.promises: list[Promise] = []
+        self.pending_commits: list[PendingCommit] = []
         self.error: KafkaError | None = None
         self.begun = next(MOMENTS)
         self.ending = False
@@ -54,12 +54,12 @@ class OpenTransaction:
         """It is over; None while its outcome is unknown."""
         self.over = True
         self.committed = committed
-        for promise in self.promises:
+        for pending_commit in self.pending_commits:
             if committed:
-                promise.keep()
+                pending_commit.keep()
             else:
-                promise.drop()
-        self.promises.clear()
+                pending_commit.drop()
+        self.pending_commits.clear()
 
     def check(self) -> None:
         """Raise the transaction's error, if it has one."""

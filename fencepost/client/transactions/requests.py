@@ -9,7 +9,7 @@ import anyio
 from fencepost.client.core.group_types import CommittedOffset, GroupMetadata
 from fencepost.client.core.txn_errors import TABLE, Meaning
 from fencepost.client.core.txn_failures import raise_for
-from fencepost.client.core.txn_state import NO_PRODUCER, Answer, AskEnd, AskInit, Producer
+from fencepost.client.core.txn_state import NO_PRODUCER, AskEnd, AskInit, Producer, Response
 from fencepost.client.errors import AbortableError, KafkaError, code_of
 from fencepost.client.group.requests import by_topic
 from fencepost.client.network.cluster import GROUP, TRANSACTION, ByVersion, Cluster, Request
@@ -72,7 +72,7 @@ class TransactionLink:
         self.node: int | None = None
         """The broker of the last request."""
 
-    async def spoken(self) -> NegotiatedVersions:
+    async def negotiated(self) -> NegotiatedVersions:
         """The protocol that the cluster has now; checked at each begin, so a change counts from the next transaction.
 
         TV2 where the coordinator has transaction.version 2 finalized and supports all three requests of it (row T16).
@@ -85,20 +85,20 @@ class TransactionLink:
         elif self._is_old():
             await connection.negotiate(self._cluster.request_timeout_s)
             self._negotiated_at = anyio.current_time()
-        return self._spoken_by(connection)
+        return self._versions_of(connection)
 
-    def spoken_now(self) -> NegotiatedVersions | None:
+    def negotiated_now(self) -> NegotiatedVersions | None:
         """The same without a request, or None where one is needed."""
         connection = self._coordinator
         if connection is None or connection.closed or self._is_old():
             return None
-        return self._spoken_by(connection)
+        return self._versions_of(connection)
 
     def _is_old(self) -> bool:
         return anyio.current_time() - self._negotiated_at >= self._cluster.config.metadata_max_age_ms / 1000
 
     @staticmethod
-    def _spoken_by(connection: Connection) -> NegotiatedVersions:
+    def _versions_of(connection: Connection) -> NegotiatedVersions:
         def reaches(key: ApiKey, version: int) -> bool:
             return connection.versions.get(key, (0, -1))[1] >= version
 
@@ -108,13 +108,13 @@ class TransactionLink:
 
     # -- the machine's requests
 
-    async def ask(self, wanted: AskInit | AskEnd) -> Answer:
+    async def ask(self, wanted: AskInit | AskEnd) -> Response:
         """The coordinator's response. Raises ConnectionLostError; RetriableError where there is no coordinator."""
         if isinstance(wanted, AskEnd):
             return await self._end(wanted)
         return await self._initialise(wanted.producer)
 
-    async def _initialise(self, producer: Producer) -> Answer:
+    async def _initialise(self, producer: Producer) -> Response:
         """A new (producer id, epoch), which fences older owners and ends their open transactions (rows T2, P6).
 
         With a `producer` it succeeds only if that one is still the owner.
@@ -127,12 +127,12 @@ class TransactionLink:
             enable2_pc=self._two_phase,
         )
         least = TWO_PHASE_SINCE if self._two_phase else 0 if producer == NO_PRODUCER else BUMPS_SINCE
-        answer, _ = await self._send(TRANSACTION, self._id, request, at_least=least)
-        return Answer(code_of(answer.error_code), (answer.producer_id, answer.producer_epoch))
+        response, _ = await self._send(TRANSACTION, self._id, request, at_least=least)
+        return Response(code_of(response.error_code), (response.producer_id, response.producer_epoch))
 
-    async def _end(self, wanted: AskEnd) -> Answer:
+    async def _end(self, wanted: AskEnd) -> Response:
         """Commit or abort; the (producer id, epoch) of the next transaction where TV2 has bumped it (rows T7, T16)."""
-        answer, _ = await self._send(
+        response, _ = await self._send(
             TRANSACTION,
             self._id,
             EndTxnRequest(
@@ -144,8 +144,10 @@ class TransactionLink:
             at_least=5 if wanted.tv2 else 0,
             at_most=5 if wanted.tv2 else 4,
         )
-        given = wanted.tv2 and not answer.error_code and answer.producer_id >= 0
-        return Answer(code_of(answer.error_code), (answer.producer_id, answer.producer_epoch) if given else NO_PRODUCER)
+        given = wanted.tv2 and not response.error_code and response.producer_id >= 0
+        return Response(
+            code_of(response.error_code), (response.producer_id, response.producer_epoch) if given else NO_PRODUCER
+        )
 
     async def take_over(self) -> tuple[Producer, Producer]:
         """A new identity; an open transaction stays open, and the new owner ends it (KIP-939, row T23).
@@ -158,19 +160,22 @@ class TransactionLink:
             enable2_pc=self._two_phase,
             keep_prepared_txn=True,
         )
-        answer, node = await self._send(TRANSACTION, self._id, request, at_least=TWO_PHASE_SINCE)
+        response, node = await self._send(TRANSACTION, self._id, request, at_least=TWO_PHASE_SINCE)
         raise_for(
-            code_of(answer.error_code), f"taking over the transactional id {self._id!r} failed", "InitProducerId", node
+            code_of(response.error_code),
+            f"taking over the transactional id {self._id!r} failed",
+            "InitProducerId",
+            node,
         )
-        ongoing = (answer.ongoing_txn_producer_id, answer.ongoing_txn_producer_epoch)
-        return (answer.producer_id, answer.producer_epoch), ongoing
+        ongoing = (response.ongoing_txn_producer_id, response.ongoing_txn_producer_epoch)
+        return (response.producer_id, response.producer_epoch), ongoing
 
     # -- requests inside a transaction
 
     async def add_partitions(self, producer: Producer, partitions: Collection[TopicPartition]) -> None:
         """TV1: add partitions at the coordinator before their first record (row T3)."""
         topics = by_topic(partitions)
-        answer, node = await self._send(
+        response, node = await self._send(
             TRANSACTION,
             self._id,
             AddPartitionsToTxnRequest(
@@ -183,7 +188,7 @@ class TransactionLink:
         )
         codes = {
             TopicPartition(topic.name, entry.partition_index): code_of(entry.partition_error_code)
-            for topic in answer.results_by_topic_v3_and_below
+            for topic in response.results_by_topic_v3_and_below
             for entry in topic.results_by_partition
         }
         place, worst = _worst(codes, "AddPartitionsToTxn")
@@ -191,14 +196,14 @@ class TransactionLink:
 
     async def add_offsets(self, producer: Producer, group_id: str) -> None:
         """TV1: add a group's offsets to the transaction at the coordinator (row T4)."""
-        answer, node = await self._send(
+        response, node = await self._send(
             TRANSACTION,
             self._id,
             AddOffsetsToTxnRequest(
                 transactional_id=self._id, producer_id=producer[0], producer_epoch=producer[1], group_id=group_id
             ),
         )
-        code = code_of(answer.error_code)
+        code = code_of(response.error_code)
         raise_for(code, f"offsets of group {group_id!r} could not be added to the transaction", "AddOffsetsToTxn", node)
 
     async def commit_offsets(
@@ -243,7 +248,7 @@ class TransactionLink:
                 topics=[TxnOffsetCommitRequestTopic(name=t, partitions=p) for t, p in topics.items()],
             )
 
-        answer, node = await self._send(
+        response, node = await self._send(
             GROUP,
             group.group_id,
             ByVersion(ApiKey.TXN_OFFSET_COMMIT, request),
@@ -252,7 +257,7 @@ class TransactionLink:
         )
         codes = {
             TopicPartition(topic.name, entry.partition_index): code_of(entry.error_code)
-            for topic in answer.topics
+            for topic in response.topics
             for entry in topic.partitions
         }
         unsaid = {partition: ErrorCode.UNKNOWN_SERVER_ERROR for partition in offsets if partition not in codes}
@@ -262,22 +267,22 @@ class TransactionLink:
     async def _send(self, kind: int, key: str, request: Request[R], **more: Any) -> tuple[R, int]:
         """The response, and the node that sent it; a coordinator that moved is forgotten."""
         node = self.node = await self._cluster.coordinator(kind, key)
-        answer = await self._cluster.ask_coordinator(kind, key, request, _moved, purpose=self._purpose, **more)
-        return answer, node
+        response = await self._cluster.ask_coordinator(kind, key, request, _moved, purpose=self._purpose, **more)
+        return response, node
 
 
-def _codes(answer: Any) -> list[int]:
-    codes = [getattr(answer, "error_code", 0)]
-    codes += [entry.error_code for topic in getattr(answer, "topics", ()) for entry in topic.partitions]
-    for topic in getattr(answer, "results_by_topic_v3_and_below", ()):
+def _codes(response: Any) -> list[int]:
+    codes = [getattr(response, "error_code", 0)]
+    codes += [entry.error_code for topic in getattr(response, "topics", ()) for entry in topic.partitions]
+    for topic in getattr(response, "results_by_topic_v3_and_below", ()):
         codes += [entry.partition_error_code for entry in topic.results_by_partition]
     return [int(code) for code in codes if code]
 
 
-def _moved(answer: Any) -> int:
+def _moved(response: Any) -> int:
     """A code of the response that means "not here" or "not yet", at any level, and otherwise 0."""
     away = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-    return next((code for code in _codes(answer) if code in away), 0)
+    return next((code for code in _codes(response) if code in away), 0)
 
 
 def _worst(codes: Mapping[TopicPartition, ErrorCode], api: str) -> tuple[TopicPartition | None, ErrorCode]:

@@ -98,18 +98,18 @@ class Transaction(Generic[K, V]):
         if offsets is not None:
             positions = {partition: CommittedOffset(offset) for partition, offset in offsets.items()}
         try:
-            committer.vouch(self._state.begun, positions)
+            committer.check_offsets(self._state.begun, positions)
         except AbortableError as error:
             self._state.fail(error)
             raise
         if positions:
-            promise = committer.promise({partition: place.offset for partition, place in positions.items()})
+            pending_commit = committer.begin_commit({partition: place.offset for partition, place in positions.items()})
             try:
                 await self.send_group_offsets(group, positions)
             except BaseException:
-                promise.drop()
+                pending_commit.drop()
                 raise
-            self._state.promises.append(promise)
+            self._state.pending_commits.append(pending_commit)
 
     async def send_group_offsets(self, group: GroupMetadata, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
         """The same for a consumer of another library: the caller gives the member and its offsets."""

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from fencepost.client.config import ProducerConfig
 from fencepost.client.producer.accumulator import RECORD_OVERHEAD, NewRecord
-from fencepost.client.producer.lane import level_of
+from fencepost.client.producer.broker_state import level_of
 from fencepost.protocol.record_batch import build_batch
 from fencepost.spark_connector.option_values import OptionError
 from fencepost.spark_connector.sink.encode_keys import byte_spans, partitions_of_keys

@@ -102,10 +102,10 @@ def test_who_is_fenced_puts_everything_down_and_joins_anew(code: ErrorCode) -> N
 
 def test_a_commit_that_is_fenced_tells_the_same_and_a_stale_one_nothing() -> None:
     machine = settled(0)
-    machine.refused(1, ErrorCode.STALE_MEMBER_EPOCH)
-    machine.refused(0, ErrorCode.FENCED_MEMBER_EPOCH)
+    machine.commit_rejected(1, ErrorCode.STALE_MEMBER_EPOCH)
+    machine.commit_rejected(0, ErrorCode.FENCED_MEMBER_EPOCH)
     assert machine.step() == STAY
-    machine.refused(1, ErrorCode.UNKNOWN_MEMBER_ID)
+    machine.commit_rejected(1, ErrorCode.UNKNOWN_MEMBER_ID)
     assert machine.step() == Revoke(partitions(0), lost=True)
 
 

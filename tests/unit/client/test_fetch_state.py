@@ -101,10 +101,10 @@ def test_a_batch_that_begins_before_the_position_is_cut(state: PartitionState) -
 
 def test_a_jump_drops_what_was_fetched_ahead(state: PartitionState) -> None:
     state.arrive(answer(records(0, 5)), COMMITTED, check_crcs=True)
-    turn = state.turn
+    jumps = state.jumps
     state.jump(3)
     assert (state.available(), state.fetch_offset) == (0, 3)
-    assert state.turn != turn
+    assert state.jumps != jumps
 
 
 def test_a_wrong_crc_is_never_given_out(state: PartitionState) -> None:

@@ -11,8 +11,8 @@ import fencepost
 from fencepost import ConfigError, DeliveryError, ErrorCode, KafkaError, RetriableError, WouldBlockError
 from fencepost.client.config import ProducerConfig
 from fencepost.client.config_parsing import parse
+from fencepost.client.producer.broker_state import level_of
 from fencepost.client.producer.buffer import BufferMemory
-from fencepost.client.producer.lane import level_of
 from tests.kit.scripted_broker import HANG_UP, SILENCE, ScriptedBroker
 
 Script = Callable[..., Any]
@@ -145,10 +145,10 @@ async def test_who_waits_longest_for_room_gets_it_first(autojump_clock: trio.tes
         await trio.sleep(3)
         assert order == []
         assert not memory.take(1), "nobody passes those who wait"
-        memory.give_back(80)
+        memory.release(80)
         await trio.testing.wait_all_tasks_blocked()
         assert order == ["large"]
-        memory.give_back(90)
+        memory.release(90)
     assert order == ["large", "small"]
     assert memory.used == 20
 
@@ -170,7 +170,7 @@ async def test_room_that_was_granted_to_a_cancelled_task_is_given_to_the_next() 
         nursery.start_soon(wait, 2, second)
         await trio.testing.wait_all_tasks_blocked()
         first.cancel()
-        memory.give_back(10)
+        memory.release(10)
     assert got in ([2], [1, 2])
     assert memory.used == 10 * len(got)
 

@@ -166,7 +166,7 @@ def test_p7_what_may_be_in_the_log_is_never_sent_under_another_number() -> None:
 
 def test_p7_what_follows_a_batch_that_was_refused_can_not_be_in_the_log() -> None:
     queue, (one, two) = queue_with(1, 1)
-    assert queue.answered(one, ErrorCode.INVALID_RECORD, False) is Verdict.REFUSED
+    assert queue.answered(one, ErrorCode.INVALID_RECORD, False) is Verdict.REJECTED
     queue.unanswered(two, sent=True)
     assert queue.next_batch(0.0) is two, "its answer tells whether it was out of order"
     queue.answered(two, OUT_OF_ORDER, False)
@@ -232,7 +232,7 @@ def test_halves_take_the_numbers_of_the_whole() -> None:
 
 def test_one_record_that_is_too_large_is_refused() -> None:
     queue, (one,) = queue_with(1)
-    assert queue.answered(one, ErrorCode.RECORD_LIST_TOO_LARGE, False) is Verdict.REFUSED
+    assert queue.answered(one, ErrorCode.RECORD_LIST_TOO_LARGE, False) is Verdict.REJECTED
 
 
 @pytest.mark.parametrize(
@@ -255,7 +255,7 @@ def test_in_a_transaction_only_the_coordinator_gives_epochs() -> None:
     """T17: a lost place ends the transaction, it does not bump."""
     queue, (one, two) = queue_with(1, 1)
     assert queue.answered(two, OUT_OF_ORDER, True) is Verdict.AGAIN
-    assert queue.answered(one, OUT_OF_ORDER, True) is Verdict.REFUSED
+    assert queue.answered(one, OUT_OF_ORDER, True) is Verdict.REJECTED
     assert not queue.restart
 
 

@@ -89,7 +89,7 @@ def test_the_budget_is_kept_whatever_comes_back(data: st.DataObject, limit: int)
                     excess += max(size - room, 0)
             case "take" if frames:
                 frame, shares = frames.pop(data.draw(st.integers(0, len(frames) - 1)))
-                frame.give_back()
+                frame.release()
                 if shares > 1:
                     frames.append((frame, shares - 1))
         assert budget.held == sum(frame.size for frame, _ in frames)
@@ -97,5 +97,5 @@ def test_the_budget_is_kept_whatever_comes_back(data: st.DataObject, limit: int)
         assert budget.held + budget.reserved <= limit + excess
     for frame, shares in frames:
         for _ in range(shares):
-            frame.give_back()
+            frame.release()
     assert budget.held == 0

@@ -37,7 +37,7 @@ class Identity(Protocol):
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class Lane:
+class BrokerState:
     """A sender's state of one broker: its connection, and how many requests are unanswered there."""
 
     node: int
