@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -28,6 +28,7 @@ SETTINGS = {
 SMALL = {"max.message.bytes": "1000"}
 TOO_LARGE = b"x" * 5000
 WAIT_S = 60.0
+NO_BROKER = "127.0.0.1:9"
 ids = (f"claim-{number}" for number in itertools.count())
 
 
@@ -79,6 +80,14 @@ def one_message(consumer: Consumer) -> Any:
     assert message is not None
     assert message.error() is None
     return message
+
+
+def poll_until(done: Callable[[], bool], *consumers: Consumer) -> None:
+    ends = time.monotonic() + WAIT_S
+    while not done():
+        assert time.monotonic() < ends
+        for consumer in consumers:
+            consumer.poll(0.1)
 
 
 def remove_members(address: str, group: str) -> None:
@@ -134,9 +143,9 @@ def test_aiokafka_commits_offsets_for_a_member_that_the_group_gave_up(address: s
             AIOKafkaProducer(bootstrap_servers=address, transactional_id=topic) as producer,
         ):
             record = await consumer.getone()
+            at = {next(iter(consumer.assignment())): record.offset + 1}
             async with producer.transaction():
                 await asyncio.to_thread(remove_members, address, topic)
-                at = {next(iter(consumer.assignment())): record.offset + 1}
                 await producer.send_offsets_to_transaction(at, topic)
 
     asyncio.run(main())
@@ -146,11 +155,11 @@ def test_aiokafka_commits_offsets_for_a_member_that_the_group_gave_up(address: s
 def test_confluent_kafka_refuses_offsets_of_a_member_that_the_group_gave_up(address: str, topic: str) -> None:
     producer, consumer = confluent_producer(address, topic), confluent_consumer(address, topic)
     one_message(consumer)
-    member = consumer.consumer_group_metadata()
+    member, at = consumer.consumer_group_metadata(), consumer.position(consumer.assignment())
     producer.begin_transaction()
     remove_members(address, topic)
     with pytest.raises(KafkaException) as caught:
-        producer.send_offsets_to_transaction(consumer.position(consumer.assignment()), member, WAIT_S)
+        producer.send_offsets_to_transaction(at, member, WAIT_S)
     assert caught.value.args[0].txn_requires_abort()
     producer.abort_transaction(WAIT_S)
     consumer.close()
@@ -176,17 +185,13 @@ def test_confluent_kafka_rebalances_only_where_it_is_asked_for_records(address: 
     first = confluent_consumer(address, topic, **{"heartbeat.interval.ms": 200})
     one_message(first)
     second = confluent_consumer(address, topic)
-    ends = time.monotonic() + 1.5
-    while time.monotonic() < ends:
-        second.poll(0.1)
-        assert (len(first.assignment()), len(second.assignment())) == (1, 0)
     with Client(address) as kafka, kafka.admin() as admin:
-        assert admin.describe_groups(topic)[topic].state != "Stable", "the group waits for the first"
-        ends = time.monotonic() + WAIT_S
-        while admin.describe_groups(topic)[topic].state != "Stable":
-            first.poll(0.1)
+        poll_until(lambda: admin.describe_groups(topic)[topic].state != "Stable", second)
+        ends = time.monotonic() + 1
+        while time.monotonic() < ends:
             second.poll(0.1)
-            assert time.monotonic() < ends
+            assert (len(first.assignment()), len(second.assignment())) == (1, 0), "the group waits for the first"
+        poll_until(lambda: admin.describe_groups(topic)[topic].state == "Stable", first, second)
     first.close()
     second.close()
 
@@ -238,11 +243,11 @@ def test_a_transaction_that_timed_out_ends_both_producers_and_not_ours(address: 
         producer.commit_transaction(WAIT_S)
     assert caught.value.args[0].fatal()
 
-    with Client(address) as kafka, kafka.transactional_producer(topic, transaction_timeout=0.3) as ours:
+    with Client(address) as kafka, kafka.transactional_producer(topic, transaction_timeout=1) as ours:
         with pytest.raises(fencepost.AbortableError), ours.transaction() as txn:  # noqa: PT012 - the whole block fails
             txn.send(topic, b"late")
             ours.flush()
-            time.sleep(1)
+            time.sleep(1.5)
         with ours.transaction() as txn:
             txn.send(topic, b"3")
     assert sorted(value or b"" for _, value in values(address, topic)) == [b"1", b"2", b"3"]
@@ -304,11 +309,11 @@ def test_the_defaults_that_the_page_names(address: str, topic: str) -> None:
 
 
 def test_confluent_kafka_waits_for_nothing_at_the_end(address: str, topic: str) -> None:
-    producer = Producer({"bootstrap.servers": address})
+    producer = Producer({"bootstrap.servers": address, "linger.ms": 10_000})
     producer.produce(topic, b"3")
     del producer
     assert values(address, topic).total() == 2
-    created = AdminClient({"bootstrap.servers": address}).create_topics([NewTopic(f"{topic}-more", 1)])
+    created = AdminClient({"bootstrap.servers": NO_BROKER}).create_topics([NewTopic(topic, 1)])
     with pytest.raises(KafkaException) as caught:
-        created[f"{topic}-more"].result(WAIT_S)
+        created[topic].result(WAIT_S)
     assert caught.value.args[0].code() == KafkaError._DESTROY
