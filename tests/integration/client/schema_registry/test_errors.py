@@ -42,7 +42,7 @@ async def test_a_rejected_schema_says_what_to_do(
         "bearer.auth.* of the SchemaRegistryClient"
     )
     registry.refuse_with = 501
-    assert await refusal() == "the schema registry answered HTTP 501: as the test wants it. Its log tells more"
+    assert await refusal() == "the schema registry answered HTTP 501: as the test wants it. See its log for the cause"
     registry.stop()
     assert await refusal() == (
         f"the schema registry at {registry.url} does not answer ([Errno 111] Connection refused). Start it or correct "
