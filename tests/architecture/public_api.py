@@ -9,7 +9,7 @@ import enum
 import inspect
 from collections.abc import Iterable, Iterator
 from importlib import import_module
-from typing import get_origin
+from typing import get_origin, is_typeddict
 
 from tests.architecture.project_files import ROOT
 from tests.architecture.public_names import BETWEEN_PARTS, PACKAGES, public_classes
@@ -68,7 +68,18 @@ def own_bases(kind: type) -> list[type]:
     """The class and those of its bases that the list does not name: their members count as the class's own."""
     public = set(public_classes().values()) - {kind}
     ours = [owner for owner in kind.__mro__ if owner.__module__.partition(".")[0] == "fencepost"]
+    ours += [base for base in bases_of(kind) if is_typeddict(base) and base not in public]
     return [owner for owner in ours if not any(issubclass(base, owner) for base in set(ours) & public)]
+
+
+def bases_of(kind: type) -> list[type]:
+    """The bases as the source has them: Python forgets those of a TypedDict."""
+    if not is_typeddict(kind):
+        return list(kind.__bases__)
+    [node] = [one for one in tree_of(kind.__module__).body if getattr(one, "name", None) == kind.__name__]
+    assert isinstance(node, ast.ClassDef)
+    module = import_module(kind.__module__)
+    return [getattr(module, ast.unparse(base)) for base in node.bases]
 
 
 def fields_of(kind: type) -> Iterator[tuple[str, str, ast.expr | None, ast.expr | None]]:
@@ -124,7 +135,8 @@ def field_lines(kind: type) -> Iterator[str]:
 
 def class_lines(name: str, kind: type) -> list[str]:
     """A class with all that programs may use of it."""
-    bases = ", ".join(base.__name__ for base in kind.__bases__ if base not in (object, tuple) and is_shown(base))
+    bases = ", ".join(base.__name__ for base in bases_of(kind) if base not in (object, tuple) and is_shown(base))
+    bases = bases or "TypedDict" * is_typeddict(kind)
     methods = sorted(function_line(node) for _, node in methods_of(kind))
     return [f"class {name}({bases})" if bases else f"class {name}", *indented([*field_lines(kind), *methods])]
 

@@ -38,6 +38,7 @@ def test_a_line_has_the_whole_signature() -> None:
     assert "property done: bool" in lines
     assert "topic_id: bytes" in lines
     assert "TOPIC_ALREADY_EXISTS = 36" in lines
+    assert "max_poll_interval: Duration" in lines, "of a base that is not public"
 
 
 def test_a_program_can_import_every_type_of_a_signature() -> None:
