@@ -34,10 +34,10 @@ async def describe_last_stable_offset(admin: AdminParts, partition: TopicPartiti
     is_open = [(p.transaction_start_offset, p) for p in producers if p.transaction_start_offset is not None]
     holders = []
     if is_open:
-        patience_ms = await max_timeout_ms(admin)
+        max_age_ms = await max_timeout_ms(admin)
         for first_offset, producer in sorted(is_open):
             known = await _transaction_of(admin, producer)
-            verdict = await _verdict(admin, partition, producer, known, patience_ms)
+            verdict = await _verdict(admin, partition, producer, known, max_age_ms)
             holders.append(Holder(producer, first_offset, verdict, known))
     groups = await _waiting(admin, partition, stable, high) if high > stable else ()
     return LastStableOffsetInfo(partition, stable, high, tuple(holders), tuple(groups))
@@ -47,14 +47,14 @@ async def find_hanging(
     admin: AdminParts, partitions: Collection[TopicPartition] | None, older_than_ms: int | None
 ) -> list[HangingTransaction]:
     """Old transactions that the coordinator does not know, or not with this partition. Raises KafkaError."""
-    patience_ms = await max_timeout_ms(admin) if older_than_ms is None else older_than_ms
+    max_age_ms = await max_timeout_ms(admin) if older_than_ms is None else older_than_ms
     found = []
     for partition in partitions or ():
         await check_exists(admin, partition)
     for partition in await _all_partitions(admin) if partitions is None else sorted(partitions):
         for producer in (await admin.transactions.describe_producers(partition))[partition]:
             first_offset = producer.transaction_start_offset
-            if first_offset is None or not _is_old(admin, producer, patience_ms):
+            if first_offset is None or not _is_old(admin, producer, max_age_ms):
                 continue
             known = await _transaction_of(admin, producer)
             if (known is not None and partition in known.partitions) or not await _still_open(
@@ -105,8 +105,8 @@ async def _transaction_of(admin: AdminParts, producer: ProducerState) -> Transac
     return next(iter(described.values()), None)
 
 
-def _is_old(admin: AdminParts, producer: ProducerState, patience_ms: int) -> bool:
-    return admin.now_ms() - producer.last_timestamp_ms > patience_ms
+def _is_old(admin: AdminParts, producer: ProducerState, max_age_ms: int) -> bool:
+    return admin.now_ms() - producer.last_timestamp_ms > max_age_ms
 
 
 async def _still_open(admin: AdminParts, partition: TopicPartition, producer: ProducerState) -> bool:
@@ -127,10 +127,10 @@ async def _verdict(
     partition: TopicPartition,
     producer: ProducerState,
     known: TransactionDescription | None,
-    patience_ms: int,
+    max_age_ms: int,
 ) -> Verdict:
     if known is None or partition not in known.partitions:
-        if _is_old(admin, producer, patience_ms) and await _still_open(admin, partition, producer):
+        if _is_old(admin, producer, max_age_ms) and await _still_open(admin, partition, producer):
             return Verdict.HANGING
         return Verdict.UNOWNED
     if known.state != "Ongoing":

@@ -45,11 +45,11 @@ class Scram:
         return self._next(challenge)
 
     def _prove(self, challenge: bytes) -> bytes:
-        said = _attributes(challenge, "rsi")
-        if not said["r"].startswith(self._nonce) or said["r"] == self._nonce:
+        attributes = _attributes(challenge, "rsi")
+        if not attributes["r"].startswith(self._nonce) or attributes["r"] == self._nonce:
             raise ScramError("the broker's nonce does not begin with the client's nonce")
         try:
-            salt, iterations = base64.b64decode(said["s"], validate=True), int(said["i"])
+            salt, iterations = base64.b64decode(attributes["s"], validate=True), int(attributes["i"])
         except (ValueError, binascii.Error):
             raise ScramError("the broker's salt or number of iterations cannot be read") from None
         if not FEWEST_ITERATIONS <= iterations <= MOST_ITERATIONS:
@@ -59,7 +59,7 @@ class Scram:
         salted = hashlib.pbkdf2_hmac(self._hash, self._password, salt, iterations)
         client_key = self._hmac(salted, b"Client Key")
         stored_key = hashlib.new(self._hash, client_key).digest()
-        without_proof = b"c=" + base64.b64encode(_NO_BINDING) + b",r=" + said["r"].encode()
+        without_proof = b"c=" + base64.b64encode(_NO_BINDING) + b",r=" + attributes["r"].encode()
         auth = self._first_bare + b"," + challenge + b"," + without_proof
         signature = self._hmac(stored_key, auth)
         proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
@@ -70,11 +70,11 @@ class Scram:
     def _verify(self, challenge: bytes) -> bytes:
         """Verify that the broker knows the password, too: an impostor does not."""
         assert self._expected is not None
-        said = _attributes(challenge, "")
-        if "e" in said:
-            raise ScramError(f"the broker rejected it: {said['e']}")
+        attributes = _attributes(challenge, "")
+        if "e" in attributes:
+            raise ScramError(f"the broker rejected it: {attributes['e']}")
         try:
-            signature = base64.b64decode(said.get("v", ""), validate=True)
+            signature = base64.b64decode(attributes.get("v", ""), validate=True)
         except (ValueError, binascii.Error):
             signature = b""
         if not hmac.compare_digest(signature, self._expected):

@@ -105,13 +105,13 @@ class PartitionQueue(Generic[B]):
     in_flight: list[B] = field(default_factory=list)
     resend: list[B] = field(default_factory=list)
     producer: Producer = NO_PRODUCER
-    known_as: int = NO_PRODUCER[0]  # the producer id that has an accepted batch here
+    accepted_id: int = NO_PRODUCER[0]  # the producer id that has an accepted batch here
     next_sequence: int = 0
     sends: int = 0
     backoff_until: float = 0.0
     missing: list[Missing] = field(default_factory=list)  # the next new number must not follow these
     restart: bool = False  # the broker does not know the sequence: begin at 0 under a new epoch
-    muted: bool = False  # the transaction does not have this partition yet
+    withheld: bool = False  # the transaction does not have this partition yet
 
     # -- state
 
@@ -145,8 +145,8 @@ class PartitionQueue(Generic[B]):
 
     def wakes_at(self, now: float) -> float:
         """When this partition may next have a batch to send, unless another event comes first."""
-        alone = self.resend or self.missing or self.known_as != self.producer[0]
-        if self.muted or (self.in_flight and (alone or self.full)):
+        alone = self.resend or self.missing or self.accepted_id != self.producer[0]
+        if self.withheld or (self.in_flight and (alone or self.full)):
             return float("inf")
         if self.resend:
             return max(self.backoff_until, now)
@@ -163,7 +163,7 @@ class PartitionQueue(Generic[B]):
         goes alone: a partition without state for this producer accepts any sequence number (row P5). It would accept
         the second batch if the first had reached a broker that does not lead the partition yet.
         """
-        if self.muted or self.backoff_until > now or self.full:
+        if self.withheld or self.backoff_until > now or self.full:
             return None
         if self.resend:
             if self.in_flight or self.restart:
@@ -172,7 +172,7 @@ class PartitionQueue(Generic[B]):
         else:
             if self.missing or self.restart or not self.waiting or self.waiting[0].ready_at > now:
                 return None
-            if self.in_flight and self.known_as != self.producer[0]:
+            if self.in_flight and self.accepted_id != self.producer[0]:
                 return None
             batch = self.waiting.popleft()
             batch.base_sequence = self.next_sequence
@@ -218,7 +218,7 @@ class PartitionQueue(Generic[B]):
 
     def reconnected(self) -> None:
         """The partition's broker was unreachable, and may have lost this producer's state."""
-        self.known_as = NO_PRODUCER[0]
+        self.accepted_id = NO_PRODUCER[0]
 
     # -- results
 
@@ -232,7 +232,7 @@ class PartitionQueue(Generic[B]):
             if first and in_transaction:
                 return self._out(batch, Verdict.REJECTED)
             self.restart |= first
-            self.known_as = NO_PRODUCER[0] if first else self.known_as
+            self.accepted_id = NO_PRODUCER[0] if first else self.accepted_id
             return self._back(batch)
         if code in TOO_LARGE and len(batch.records) > 1 and not batch.given_up:
             self._back(batch)
@@ -276,7 +276,7 @@ class PartitionQueue(Generic[B]):
 
     def _accepted(self, batch: B) -> Verdict:
         self.in_flight.remove(batch)
-        self.known_as = self.producer[0]
+        self.accepted_id = self.producer[0]
         if self.missing:
             # The broker accepted it as their successor: those before it were appended after all.
             self.missing = [one for one in self.missing if not _before(one.base_sequence, batch.base_sequence)]

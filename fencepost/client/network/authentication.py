@@ -134,5 +134,5 @@ def _rejected(connection: Connection, mechanism: str, response: SaslAuthenticate
     code = code_of(response.error_code)
     reason = f"{mechanism}: {response.error_message or 'the broker rejected the authentication'}"
     kind = RetriableError if code.retriable else AuthenticationError
-    words = response.error_message or None
-    return kind(reason, code=code, api="SaslAuthenticate", node=connection.node, broker_message=words)
+    broker_message = response.error_message or None
+    return kind(reason, code=code, api="SaslAuthenticate", node=connection.node, broker_message=broker_message)

@@ -353,9 +353,9 @@ class Cluster:
         response = await self.ask(None, FindCoordinatorRequest(key=key, key_type=kind, coordinator_keys=[key]))
         found = response.coordinators[0] if response.coordinators else response
         if found.error_code:
-            words = found.error_message or None
-            message = words or f"coordinator of {key!r}"
-            raise error_for(code_of(found.error_code), message, api="FindCoordinator", broker_message=words)
+            broker_message = found.error_message or None
+            message = broker_message or f"coordinator of {key!r}"
+            raise error_for(code_of(found.error_code), message, api="FindCoordinator", broker_message=broker_message)
         self.brokers[found.node_id] = (found.host, found.port)  # newer than the known address
         self._coordinators[kind, key] = found.node_id
         return int(found.node_id)

@@ -12,7 +12,7 @@ from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api17_sasl_handshake import SaslHandshakeRequest
 
-_PATIENCE_S = 5.0
+_TIMEOUT_S = 5.0
 _MOST_BYTES = 1 << 20
 _NO_MECHANISM = "NONE"
 """No such mechanism exists: the broker rejects it as unknown, or because the listener does not use SASL."""
@@ -27,7 +27,7 @@ async def security_protocol_of(dial: Dial, address: tuple[str, int], client_id: 
     unchecked.check_hostname = False
     unchecked.verify_mode = ssl.CERT_NONE
     for context in (None, unchecked):
-        with anyio.move_on_after(_PATIENCE_S):
+        with anyio.move_on_after(_TIMEOUT_S):
             try:
                 sasl = await _uses_sasl(dial, address, client_id, context)
             except (KafkaError, OSError):
@@ -40,7 +40,7 @@ async def security_protocol_of(dial: Dial, address: tuple[str, int], client_id: 
 
 async def _uses_sasl(dial: Dial, address: tuple[str, int], client_id: str, context: ssl.SSLContext | None) -> bool:
     """Whether it uses SASL, behind TLS if `context` is given. Raises KafkaError, OSError for other listeners."""
-    sock = await dial(*address, _PATIENCE_S)
+    sock = await dial(*address, _TIMEOUT_S)
     wire: Wire = PlainWire(sock)
     try:
         if context is not None:
@@ -50,10 +50,10 @@ async def _uses_sasl(dial: Dial, address: tuple[str, int], client_id: str, conte
         async with anyio.create_task_group() as nursery:
             nursery.start_soon(connection.run)
             try:
-                await connection.negotiate(_PATIENCE_S)
+                await connection.negotiate(_TIMEOUT_S)
                 if ApiKey.SASL_HANDSHAKE not in connection.versions:
                     return False
-                response = await connection.ask(SaslHandshakeRequest(mechanism=_NO_MECHANISM), _PATIENCE_S)
+                response = await connection.ask(SaslHandshakeRequest(mechanism=_NO_MECHANISM), _TIMEOUT_S)
             finally:
                 connection.close("the listener's protocol is known")
         return bool(response.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM)

@@ -76,9 +76,9 @@ class TlsWire:
 
     def __init__(self, sock: socket.socket, context: ssl.SSLContext, host: str) -> None:
         self.socket = sock
-        self._come = ssl.MemoryBIO()
-        self._leaving = ssl.MemoryBIO()
-        self._tls = context.wrap_bio(self._come, self._leaving, server_hostname=host)
+        self._incoming = ssl.MemoryBIO()
+        self._outgoing = ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=host)
         self._read = memoryview(bytearray(_READ_BYTES))
         self._rest = memoryview(b"")
 
@@ -143,7 +143,7 @@ class TlsWire:
     def flush(self) -> bool:
         while True:
             if not self._rest:
-                self._rest = memoryview(self._leaving.read())
+                self._rest = memoryview(self._outgoing.read())
                 if not self._rest:
                     return True
             try:
@@ -169,7 +169,7 @@ class TlsWire:
         count = self.socket.recv_into(self._read)
         if not count:
             return True
-        self._come.write(self._read[:count])
+        self._incoming.write(self._read[:count])
         return False
 
     def _send_alert(self) -> None:
@@ -197,8 +197,10 @@ def refusal(error: ssl.SSLError) -> Exception:
             "this listener does not use TLS: set security_protocol to 'plaintext' or 'sasl_plaintext'"
         )
     if "ALERT" in reason or reason in _NO_COMMON:
-        said = reason.replace("TLSV13_ALERT_", "").replace("TLSV1_ALERT_", "").replace("SSLV3_ALERT_", "")
-        return AuthenticationError(f"the TLS handshake failed: {said.replace('_', ' ').lower()}{_ALERTS.get(said, '')}")
+        alert = reason.replace("TLSV13_ALERT_", "").replace("TLSV1_ALERT_", "").replace("SSLV3_ALERT_", "")
+        return AuthenticationError(
+            f"the TLS handshake failed: {alert.replace('_', ' ').lower()}{_ALERTS.get(alert, '')}"
+        )
     return OSError(error.errno or 0, f"TLS failed: {reason or error}")
 
 

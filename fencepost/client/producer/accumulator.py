@@ -215,7 +215,7 @@ class Accumulator:
     def abandon(self) -> None:
         """Expire all unanswered batches: their transaction is over, so they must never be sent again."""
         for queue in self.queues.values():
-            queue.muted = False
+            queue.withheld = False
             for batch in queue.unresolved():
                 batch.expires_at = 0.0
 

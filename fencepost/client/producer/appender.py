@@ -199,7 +199,7 @@ class Appender:
             filled, at = _fill(batch.records, pairs, at, now_ms, max(room, size))
             batch.size_bytes += filled
             memory.used += filled
-            route.went_keyless(filled)
+            route.count_keyless(filled)
             follow(batch)
         return at
 
@@ -241,7 +241,7 @@ class Appender:
             return None
         batch = self.accumulator.append(queue, record, size, linger_s)
         if keyless:
-            route.went_keyless(size)
+            route.count_keyless(size)
         return batch
 
     async def _put_later(

@@ -51,7 +51,7 @@ class Route:
             queue = self._current = self.queue(sticky.current)
         return queue
 
-    def went_keyless(self, size_bytes: int) -> None:
+    def count_keyless(self, size_bytes: int) -> None:
         """A record of `size_bytes` went into the queue of `keyless`; the next may go to another."""
         if self.sticky.produced(size_bytes):
             self.sticky.settle(self._load, self._all_full())

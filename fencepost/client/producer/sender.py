@@ -44,7 +44,7 @@ class Sender:
         self._config = config
         self._purpose = purpose
         self._level = level_of(config)
-        self._patience_s = config.delivery_timeout_ms / 1000
+        self._delivery_timeout_s = config.delivery_timeout_ms / 1000
         self._brokers: dict[int, BrokerState] = {}
         self._wake = anyio.Event()
         self._refreshing = False
@@ -55,8 +55,8 @@ class Sender:
         self._turn = 0
         self.fatal: KafkaError | None = None
         self.in_flight = 0
-        self.quiet = anyio.Event()
-        self.quiet.set()
+        self.none_in_flight = anyio.Event()
+        self.none_in_flight.set()
         accumulator.changed = self.wake
 
     def wake(self) -> None:
@@ -126,14 +126,14 @@ class Sender:
                     continue
                 if batch.expires_at <= now:
                     last, maybe = batch.last_error or self._last_error, batch.may_be_written or batch in queue.in_flight
-                    error = too_late(self._patience_s, last, may_be_written=maybe)
+                    error = too_late(self._delivery_timeout_s, last, may_be_written=maybe)
                     self._accumulator.finish(batch, error, release=queue.give_up(batch))
                 else:
                     self._warn(batch, now)
                     first = min(first, batch.expires_at)
             while queue.waiting and queue.waiting[0].expires_at <= now:
                 batch = queue.waiting.popleft()
-                error = too_late(self._patience_s, batch.last_error or self._last_error, may_be_written=False)
+                error = too_late(self._delivery_timeout_s, batch.last_error or self._last_error, may_be_written=False)
                 self._accumulator.finish(batch, error)
             if queue.waiting:
                 self._warn(queue.waiting[0], now)
@@ -281,7 +281,7 @@ class Sender:
             return False
         self._count(batches)
         broker.in_flight, self.in_flight = broker.in_flight + 1, self.in_flight + 1
-        self.quiet = anyio.Event() if self.quiet.is_set() else self.quiet
+        self.none_in_flight = anyio.Event() if self.none_in_flight.is_set() else self.none_in_flight
         nursery.start_soon(self._settle, nursery, broker, pending, request, batches)
         return True
 
@@ -340,7 +340,7 @@ class Sender:
             broker.in_flight -= 1
             self.in_flight -= 1
             if not self.in_flight:
-                self.quiet.set()
+                self.none_in_flight.set()
             self.wake()
 
     def _read(self, nursery: TaskGroup, broker: BrokerState, request: Any, response: Any, batches: list[Batch]) -> None:
@@ -351,14 +351,14 @@ class Sender:
             partition = batch.queue.partition
             part = responses.get(partition)
             code = ErrorCode.UNKNOWN_SERVER_ERROR if part is None else code_of(part.error_code)
-            misplaced = self._handle(broker, batch, code, part, pauses)
-            leader = getattr(part, "current_leader", None) if misplaced else None
+            moved = self._handle(broker, batch, code, part, pauses)
+            leader = getattr(part, "current_leader", None) if moved else None
             if leader is not None and leader.leader_id >= 0:
                 where = leader.leader_id, leader.leader_epoch, response.node_endpoints or ()
                 if self._cluster.leader_hint(partition, *where):
                     batch.queue.backoff_until = 0.0  # the response names the new leader (KIP-951)
-                    misplaced = False
-            stale |= misplaced
+                    moved = False
+            stale |= moved
         if stale:
             self._ask_for_metadata(nursery, anyio.current_time())
 

@@ -45,14 +45,14 @@ def rejection(
     partition: TopicPartition, node: int, code: ErrorCode, response: Any, *, in_transaction: bool
 ) -> KafkaError:
     """The error for a partition's response, with the records that the broker rejects as notes (row L15)."""
-    words = None if response is None else response.error_message or None
-    message = words or f"the leader of {partition} rejected a batch"
+    broker_message = None if response is None else response.error_message or None
+    message = broker_message or f"the leader of {partition} rejected a batch"
     error: KafkaError
     if in_transaction and TABLE["Produce"][code] is not Meaning.DONE:
         error = error_of(code, message, "Produce", node)
     else:
         error = error_for(code, message, api="Produce", node=node)
-    error.broker_message = words
+    error.broker_message = broker_message
     for entry in (response.record_errors if response is not None else [])[:10]:
         error.add_note(f"record {entry.batch_index} of the batch: {entry.batch_index_error_message or 'invalid'}")
     return error

@@ -57,7 +57,7 @@ class TransactionManager:
         self._scope: anyio.CancelScope | None = None
         self._broken_by: KafkaError | None = None
         self._transaction: OpenTransaction | None = None
-        self._in_doubt: OpenTransaction | None = None
+        self._unknown_outcome: OpenTransaction | None = None
         self._begin_delay = BeginDelay()
         self._adding = False
         self._added = anyio.Event()
@@ -95,7 +95,7 @@ class TransactionManager:
             raise RuntimeError("a transaction is open")
         self._raise_if_broken()
         result = await self._driver.drive(Event.RECOVER, "finding the outcome of the transaction")
-        transaction, self._in_doubt = self._in_doubt, None
+        transaction, self._unknown_outcome = self._unknown_outcome, None
         for committer in transaction.committers if transaction is not None else ():
             committer.progress.forget_positions()
         if result.outcome in (Outcome.COMMITTED, Outcome.EXPIRED, Outcome.ABORTED):
@@ -106,7 +106,7 @@ class TransactionManager:
         if result.outcome is Outcome.READY:
             return None
         if self._driver.state.phase is Phase.UNKNOWN:
-            self._in_doubt = transaction
+            self._unknown_outcome = transaction
         raise self._lost(result, "finding the outcome of the transaction")
 
     async def _initialise(self) -> None:
@@ -173,7 +173,7 @@ class TransactionManager:
         if state.phase is not Phase.READY:
             if not (state.tv2 or state.bumps):
                 # No epoch fences requests that are still unanswered: the abort must come after them, to cover them.
-                await self._sender.quiet.wait()
+                await self._sender.none_in_flight.wait()
             result = await self._driver.drive(Event.RECOVER, "recovering for the next transaction")
             if result.outcome is not Outcome.READY:
                 raise self._lost(result, "recovering for the next transaction")
@@ -199,7 +199,7 @@ class TransactionManager:
         if transaction.tv2:
             self._driver.note(Event.WROTE)
             return
-        batch.queue.muted = True
+        batch.queue.withheld = True
         transaction.pending.add(partition)
         if not self._adding:
             self._begin_adding(transaction)
@@ -225,7 +225,7 @@ class TransactionManager:
                 if transaction.over:
                     break
                 for partition in some:
-                    self.appender.accumulator.queues[partition].muted = False
+                    self.appender.accumulator.queues[partition].withheld = False
                 self._sender.wake()
             if transaction.pending and transaction.error is not None:
                 raise transaction.error  # these are never added, so their batches must not wait
@@ -299,7 +299,7 @@ class TransactionManager:
             return
         error = self._lost(result, "the commit")
         if isinstance(error, OutcomeUnknownError):
-            self._in_doubt = transaction
+            self._unknown_outcome = transaction
             self._close(transaction, committed=None)
         elif result.outcome is not Outcome.REJECTED:
             self._close(transaction, committed=False)
@@ -311,10 +311,10 @@ class TransactionManager:
             return
         transaction.ending = True
 
-        async def take_back() -> None:
+        async def abort_within_grace() -> None:
             transaction.fail(AbortableError("the transaction was aborted"))
             try:
-                await self._take_back()
+                await self._drop_records()
                 result = await self._driver.drive(Event.ABORT, "the abort")
                 if result.outcome in _BROKEN_OUTCOMES:
                     raise self._lost(result, "the abort")
@@ -325,14 +325,14 @@ class TransactionManager:
                     self._driver.note(Event.GIVE_UP)
                 self._close(transaction, committed=False)
 
-        cancelled = await shielded(ABORT_GRACE_S, take_back)
+        cancelled = await shielded(ABORT_GRACE_S, abort_within_grace)
         if self._driver.state.phase is Phase.STALE and self._driver.last is not None:
             cause.add_note(f"the abort was not confirmed: {self._driver.last}")
         self._repair_sequences()
         if cancelled is not None:
             raise cancelled
 
-    async def _take_back(self) -> None:
+    async def _drop_records(self) -> None:
         """Drop the transaction's records, and wait until none of its requests is unanswered."""
         dropped = AbortableError("the transaction was aborted before this record was sent")
         resending = any(queue.resend for queue in self.appender.accumulator.active.values())
@@ -344,7 +344,7 @@ class TransactionManager:
             self.appender.accumulator.drop(dropped, resend_too=True)
             if not self._sender.in_flight:
                 break
-            await self._sender.quiet.wait()  # the sender may have sent another request before this
+            await self._sender.none_in_flight.wait()  # the sender may have sent another request before this
         if resending:
             self._driver.note(Event.UNANSWERED)
         if self._sender.fatal is not None:

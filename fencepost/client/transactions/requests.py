@@ -191,8 +191,8 @@ class TransactionLink:
             for topic in response.results_by_topic_v3_and_below
             for entry in topic.results_by_partition
         }
-        place, worst = _worst(codes, "AddPartitionsToTxn")
-        raise_for(worst, f"{place} could not be added to the transaction", "AddPartitionsToTxn", node)
+        place, code = _decisive_code(codes, "AddPartitionsToTxn")
+        raise_for(code, f"{place} could not be added to the transaction", "AddPartitionsToTxn", node)
 
     async def add_offsets(self, producer: Producer, group_id: str) -> None:
         """TV1: add a group's offsets to the transaction at the coordinator (row T4)."""
@@ -260,9 +260,9 @@ class TransactionLink:
             for topic in response.topics
             for entry in topic.partitions
         }
-        unsaid = {partition: ErrorCode.UNKNOWN_SERVER_ERROR for partition in offsets if partition not in codes}
-        place, worst = _worst({**codes, **unsaid}, "TxnOffsetCommit")
-        raise_for(worst, f"the offset of {place} for group {group.group_id!r}", "TxnOffsetCommit", node)
+        missing = {partition: ErrorCode.UNKNOWN_SERVER_ERROR for partition in offsets if partition not in codes}
+        place, code = _decisive_code({**codes, **missing}, "TxnOffsetCommit")
+        raise_for(code, f"the offset of {place} for group {group.group_id!r}", "TxnOffsetCommit", node)
 
     async def _send(self, kind: int, key: str, request: Request[R], **more: Any) -> tuple[R, int]:
         """The response, and the node that sent it; a coordinator that moved is forgotten."""
@@ -285,7 +285,7 @@ def _moved(response: Any) -> int:
     return next((code for code in _codes(response) if code in away), 0)
 
 
-def _worst(codes: Mapping[TopicPartition, ErrorCode], api: str) -> tuple[TopicPartition | None, ErrorCode]:
+def _decisive_code(codes: Mapping[TopicPartition, ErrorCode], api: str) -> tuple[TopicPartition | None, ErrorCode]:
     """The code that decides: any before "not attempted", and one that no retry resolves before others."""
     order = [Meaning.FENCED, Meaning.FORBIDDEN, Meaning.FATAL, Meaning.STALE_EPOCH, Meaning.NOT_OPEN]
     order += [Meaning.LOST_IDENTITY, Meaning.ABORT, Meaning.MOVED, Meaning.AGAIN, Meaning.DONE]

@@ -25,7 +25,7 @@ def queue_with(*counts: int) -> tuple[PartitionQueue[Any], list[SequencedBatch]]
     """A partition of producer (7, 0), with batches of so many records, all in flight."""
     queue: PartitionQueue[Any] = PartitionQueue(TopicPartition("t", 0))
     queue.adopt((7, 0))
-    queue.known_as = 7
+    queue.accepted_id = 7
     batches = [batch(count) for count in counts]
     queue.waiting.extend(batches)
     for one in batches:
