@@ -34,7 +34,7 @@ class Broker:
         self.log: list[tuple[bytes | None, bytes | None]] = []
         self.partitions = {P0: Partition(), P1: Partition()}
         self.duty: coordinator.WriteMarkers | None = None
-        self.next_id = 1
+        self.ids_given = 0
         self.decided: dict[str, bool] = {}
         self.loading = 0
         if epoch:
@@ -66,9 +66,9 @@ class Broker:
         """One decision; its record is durable before the answer leaves."""
         decision = machine.decide(TX, self.state, command, 1_000, self.server_version)
         if isinstance(decision.reply, coordinator.NeedsProducerId):
-            self.next_id += 1
+            self.ids_given += 1
             assert isinstance(command, coordinator.InitProducerId | coordinator.EndTxn | coordinator.TimeOut)
-            return self.ask(replace(command, fresh_producer_id=self.next_id))
+            return self.ask(replace(command, fresh_producer_id=1 + self.ids_given))
         for record in decision.log:
             self._append(record)
         for duty in decision.then:

@@ -86,9 +86,11 @@ class TransactionManager:
         """After OutcomeUnknownError: find the transaction's outcome, and prepare for the next transaction.
 
         The commit is sent again until the coordinator answers. Returns True if it has committed, now or before; False
-        if it was aborted; None if no outcome was open. Consumers tied to the transaction read their committed offsets
-        again. Raises FencedError when a newer producer has taken the transactional id (then only the log shows the
-        outcome), and OutcomeUnknownError when `default_api_timeout` ends again without a response.
+        if it was aborted; None if no outcome was open, or if the coordinator has forgotten it because it replaced the
+        producer id. Consumers tied to the transaction read their committed offsets again.
+
+        Raises FencedError when a newer producer has taken the transactional id (then only the log shows the outcome),
+        and OutcomeUnknownError when `default_api_timeout` ends again without a response.
         """
         phase = self._driver.state.phase
         if phase in (Phase.OPEN, Phase.COMMITTING, Phase.ABORTING, Phase.PREPARED, Phase.COMPLETING):
