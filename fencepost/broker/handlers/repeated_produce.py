@@ -91,7 +91,7 @@ class KnownRequest:
         self._request = request.transactional_id, request.acks, request.timeout_ms
         self._topic = topic.name, topic.topic_id
         self._index = index
-        self._client = context.client_id, context.client_host, context.listener
+        self._client = context.client_id, context.session
         self._flexible = route.api.request.is_flexible(route.version)
         self.key_and_version = struct.pack(">hh", route.api.key, route.version)
 

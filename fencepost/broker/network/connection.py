@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeAlias
 
 import trio
 
-from fencepost.broker.network.context import CloseConnection, Endpoint, RequestContext
+from fencepost.broker.network.context import CloseConnection, Endpoint, RequestContext, Session
 from fencepost.broker.network.dispatch import Dispatch, RepeatedRequests, Route, UnservedRequest
 from fencepost.broker.network.frames import BadFrame, FrameBuffer
 from fencepost.broker.network.poller import Poller, Registration, Work, failed, register
@@ -66,7 +66,6 @@ class Connection:
 
     __slots__ = (
         "_frames",
-        "_listener",
         "_node",
         "_parked",
         "_registration",
@@ -81,10 +80,12 @@ class Connection:
         "opened",
         "peer",
         "requests",
+        "session",
     )
 
     def __init__(self, server: _Server, sock: socket.socket, peer: Endpoint, listener: Endpoint) -> None:
         self.peer = peer
+        self.session = Session(peer.host, listener)
         self.opened = self.last_active = server.now
         self.requests = 0
         self.idle = True
@@ -93,7 +94,6 @@ class Connection:
         self._server = server
         self._node = server.node
         self._socket = sock
-        self._listener = listener
         self._frames = FrameBuffer(server.request_bytes_max)
         self._responses = ResponseQueue(server.node, sock)
         self._repeated: RepeatedRequests | None = None
@@ -218,7 +218,7 @@ class Connection:
     def _decode(self, frame: memoryview) -> tuple[Route, Any, RequestContext]:
         """Decode a frame. Raises DecodeError and UnservedRequest."""
         key, version, correlation_id, client_id, body_start = read_request_header(frame)
-        context = RequestContext(key, version, correlation_id, client_id, self.peer.host, self._listener)
+        context = RequestContext(key, version, correlation_id, client_id, self.session)
         if key == _API_VERSIONS and not API_BY_KEY[key].serves(version):
             # KIP-511: the response has the oldest version; the body is not decoded
             context.api_version = 0

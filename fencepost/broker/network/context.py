@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from fencepost.broker.security.principal import ANONYMOUS, Principal
+
 
 class Endpoint(NamedTuple):
     """A host and port as clients receive them."""
@@ -13,32 +15,48 @@ class Endpoint(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-class RequestContext:
-    """One request's header and the client's host.
+class Session:
+    """What all requests of one connection have in common. Handlers read it through `RequestContext.session`."""
 
-    `listener` is the address that this client should use for this broker: the advertised address, or without one the
-    local address of this connection. `repeated` is what the connection knows of a request that repeats an earlier one
-    (`dispatch.RepeatedRequests`); only the handler of that API reads it.
+    __slots__ = ("client_host", "listener", "principal")
+
+    def __init__(self, client_host: str, listener: Endpoint, principal: Principal = ANONYMOUS) -> None:
+        self.client_host = client_host
+        self.listener = listener
+        """The address that this client should use for this broker: the advertised address, or without one the local
+        address of this connection."""
+        self.principal = principal
+        """Who the client is. A login replaces it."""
+
+
+class RequestContext:
+    """One request's header, and the session of its connection.
+
+    `repeated` is what the connection knows of a request that repeats an earlier one (`dispatch.RepeatedRequests`); only
+    the handler of that API reads it.
     """
 
-    __slots__ = ("api_key", "api_version", "client_host", "client_id", "correlation_id", "listener", "repeated")
+    __slots__ = ("api_key", "api_version", "client_id", "correlation_id", "repeated", "session")
 
     def __init__(
-        self,
-        api_key: int,
-        api_version: int,
-        correlation_id: int,
-        client_id: str | None,
-        client_host: str,
-        listener: Endpoint,
+        self, api_key: int, api_version: int, correlation_id: int, client_id: str | None, session: Session
     ) -> None:
         self.api_key = api_key
         self.api_version = api_version
         self.correlation_id = correlation_id
         self.client_id = client_id
-        self.client_host = client_host
-        self.listener = listener
+        self.session = session
         self.repeated: object | None = None
+
+    @property
+    def client_host(self) -> str:
+        """The client's host, without its port."""
+        return self.session.client_host
+
+    @property
+    def listener(self) -> Endpoint:
+        """The address that this client should use for this broker."""
+        return self.session.listener
 
 
 class CloseConnection(Exception):

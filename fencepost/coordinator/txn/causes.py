@@ -48,7 +48,10 @@ class Caller(Protocol):
     api_key: int
     api_version: int
     client_id: str | None
-    client_host: str
+
+    @property
+    def client_host(self) -> str:
+        """The client's host, without its port."""
 
 
 class Reason(Enum):

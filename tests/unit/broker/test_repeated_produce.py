@@ -19,7 +19,7 @@ from fencepost.broker.handlers.repeated_produce import (
     RepeatedProduce,
 )
 from fencepost.broker.network.connection import Connection
-from fencepost.broker.network.context import Endpoint, RequestContext
+from fencepost.broker.network.context import Endpoint, RequestContext, Session
 from fencepost.broker.network.dispatch import Dispatch, UnservedRequest
 from fencepost.protocol.headers import read_request_header, write_request_header
 from fencepost.protocol.messages.api00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -34,7 +34,7 @@ VERSIONS = range(7, PRODUCE.served[1] + 1)
 DISPATCH = Dispatch()
 TOPIC_ID = bytes(range(16))
 NOT_DECODED = (DecodeError, Malformed, UnservedRequest, ValueError, IndexError, struct.error)
-PEER, LISTENER = Endpoint("10.0.0.9", 4711), Endpoint("broker", 9092)
+SESSION = Session("10.0.0.9", Endpoint("broker", 9092))
 
 
 def frame_of(
@@ -50,7 +50,7 @@ def frame_of(
 def decoded(frame: memoryview) -> tuple[Any, RequestContext]:
     key, version, correlation_id, client_id, start = read_request_header(frame)
     request, _ = DISPATCH.route(key, version).decode(frame, start)
-    return request, RequestContext(key, version, correlation_id, client_id, PEER.host, LISTENER)
+    return request, RequestContext(key, version, correlation_id, client_id, SESSION)
 
 
 def learned(table: RepeatedProduce, frame: memoryview) -> None:

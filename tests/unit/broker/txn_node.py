@@ -10,7 +10,7 @@ import trio
 import trio.testing
 
 from fencepost.broker.config.broker_config import load_config
-from fencepost.broker.network.context import Endpoint, RequestContext
+from fencepost.broker.network.context import Endpoint, RequestContext, Session
 from fencepost.broker.network.reply import Durable
 from fencepost.broker.node import Node
 from fencepost.coordinator.metadata.commands import ConfigEdit, ConfigEdits
@@ -48,7 +48,7 @@ class TxnNode:
 
     def __init__(self, node: Node, client_id: str = "test", client_host: str = "127.0.0.1") -> None:
         self.node = node
-        self.client = client_id, client_host
+        self.client = client_id, Session(client_host, Endpoint("host", 9092))
 
     def seen_from(self, client_id: str, client_host: str = "127.0.0.1") -> "TxnNode":
         """The same node, asked by another client."""
@@ -57,7 +57,7 @@ class TxnNode:
     async def ask(self, key: int, version: int, request: Any) -> Any:
         route = self.node.dispatch.route(key, version)
         asked = route.api.request.decode(route.api.request.encode(request, version), version)
-        context = RequestContext(key, version, 1, *self.client, Endpoint("host", 9092))
+        context = RequestContext(key, version, 1, *self.client)
         answer: Any = route.handle(self.node, asked, context)
         if isawaitable(answer):
             answer = await answer

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from inspect import isawaitable
 from typing import Any
 
-from fencepost.broker.network.context import Endpoint, RequestContext
+from fencepost.broker.network.context import Endpoint, RequestContext, Session
 from fencepost.broker.network.dispatch import Dispatch
 from fencepost.broker.network.reply import Encoded
 from fencepost.coordinator.deferred import Deferred
@@ -83,7 +83,7 @@ class Node:
         """Send a request through its own bytes to the handler, and its answer through its bytes back."""
         api = API_BY_KEY[api_key]
         asked = api.request.decode(api.request.encode(request, version), version)
-        context = RequestContext(api_key, version, 1, "c", "127.0.0.1", Endpoint("h", 1))
+        context = RequestContext(api_key, version, 1, "c", Session("127.0.0.1", Endpoint("h", 1)))
         answer = self._dispatch.route(api_key, version).handle(self, asked, context)  # type: ignore[arg-type]
         if isinstance(answer, Deferred):
             answer = answer.wait()

@@ -9,7 +9,7 @@ import pytest
 
 from fencepost.broker.config.broker_config import BrokerConfig, load_config
 from fencepost.broker.metadata.answers import MetadataAnswers
-from fencepost.broker.network.context import Endpoint, RequestContext
+from fencepost.broker.network.context import Endpoint, RequestContext, Session
 from fencepost.broker.network.reply import Encoded
 from fencepost.coordinator.metadata.commands import NewTopic
 from fencepost.coordinator.metadata.service import MetadataService
@@ -59,7 +59,7 @@ async def ask(on: NodeDouble, key: int, version: int, request: Any) -> Any:
     """Send `request` through its bytes, handle it, send the answer through its bytes."""
     api = API_BY_KEY[key]
     request = api.request.decode(api.request.encode(request, version), version)
-    context = RequestContext(key, version, 1, "client", "127.0.0.1", Endpoint("host", 9092))
+    context = RequestContext(key, version, 1, "client", Session("127.0.0.1", Endpoint("host", 9092)))
     answer = import_module(f"fencepost.broker.handlers.{HANDLERS[key]}").handle(on, request, context)
     if isawaitable(answer):
         answer = await answer
