@@ -10,6 +10,7 @@ from functools import partial
 import trio
 
 from fencepost.broker.clock import SystemClock
+from fencepost.broker.config.access_settings import make_authorizer
 from fencepost.broker.config.broker_config import BrokerConfig, group_config
 from fencepost.broker.config.topic_rules import (
     TopicRules,
@@ -45,11 +46,12 @@ from fencepost.broker.network.dispatch import Dispatch
 from fencepost.broker.network.server import Server
 from fencepost.broker.partitions import Leader, Partitions
 from fencepost.broker.purgatory import Purgatory
+from fencepost.broker.security.authorizer import Authorizer
 from fencepost.broker.ticker import every
 from fencepost.broker.transactions.hanging import HangingCheck
 from fencepost.broker.transactions.markers import Markers
 from fencepost.coordinator.group.service import GroupService
-from fencepost.coordinator.metadata.delta import Change, PartitionsAdded, TopicCreated, TopicDeleted
+from fencepost.coordinator.metadata.delta import AclsChanged, Change, PartitionsAdded, TopicCreated, TopicDeleted
 from fencepost.coordinator.metadata.image import GROUP_VERSION
 from fencepost.coordinator.metadata.registration import Registration
 from fencepost.coordinator.metadata.service import MetadataService
@@ -100,6 +102,8 @@ class Node:
         self.server: Server | None = None
         """The server of the connections, once the broker runs."""
         self.metrics_endpoint: Endpoint | None = None
+        self.authorizer: Authorizer | None = None
+        """Replaced when ACLs change; None without authorizer.class.name."""
         self.stopping = False
         self.stopped = trio.Event()
         self._stop_wanted = trio.Event()
@@ -278,6 +282,7 @@ class Node:
         known_before = self._metadata_log.log_end_offset > 0
         some_lost = self.logs.kept_aside(METADATA_PARTITION) > 0
         await self.metadata.start(first_free_producer_id(self.logs))
+        self.authorizer = make_authorizer(self.config, self.metadata.image)
         self._delete_strays()
         self._settings_changed()
         await self.groups.start()
@@ -336,6 +341,8 @@ class Node:
                 self._delete_topic(change.topic.name, change.topic.partitions)
             elif isinstance(change, TopicCreated | PartitionsAdded):
                 self.groups.topics_changed([change.topic.name], created=isinstance(change, TopicCreated))
+            elif isinstance(change, AclsChanged):
+                self.authorizer = make_authorizer(self.config, self.metadata.image)
         self._settings_changed()
 
     def _delete_topic(self, name: str, partitions: int) -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from fencepost.broker.metrics.counters import Metrics
     from fencepost.broker.partitions import Leader
     from fencepost.broker.purgatory import Purgatory
+    from fencepost.broker.security.authorizer import Authorizer
     from fencepost.coordinator.group.service import GroupService
     from fencepost.coordinator.metadata.service import MetadataService
     from fencepost.coordinator.ports import Clock
@@ -42,6 +43,14 @@ class HasConfig(Protocol):
     @property
     def config(self) -> "BrokerConfig":
         """The current settings: those of the start, overridden by those altered at run time."""
+
+
+class HasAuthorizer(Protocol):
+    """The rights of principals."""
+
+    @property
+    def authorizer(self) -> "Authorizer | None":
+        """The authorizer with the newest durable ACLs; None if no authorizer is set, so that clients may do all."""
 
 
 class HasMetrics(Protocol):

@@ -25,6 +25,38 @@ class AclOperation(IntEnum):
     """On a transactional id, besides WRITE, for a transaction without a timeout (KIP-939, row T22)."""
 
 
+class AclResourceType(IntEnum):
+    """What an access rule is about."""
+
+    UNKNOWN = 0
+    ANY = 1
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+    DELEGATION_TOKEN = 6
+    USER = 7
+
+
+class PatternType(IntEnum):
+    """How a rule's name matches (KIP-290). ANY and MATCH are for filters; MATCH finds every rule that applies."""
+
+    UNKNOWN = 0
+    ANY = 1
+    MATCH = 2
+    LITERAL = 3
+    PREFIXED = 4
+
+
+class AclPermission(IntEnum):
+    """Whether a rule allows or denies; a rule that denies wins. ANY is for filters."""
+
+    UNKNOWN = 0
+    ANY = 1
+    DENY = 2
+    ALLOW = 3
+
+
 class ConfigResourceType(IntEnum):
     """The type of a resource that has configurations."""
 

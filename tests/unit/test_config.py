@@ -81,7 +81,6 @@ def test_what_is_not_right_is_refused_and_says_what_would_be(assignment: str, ex
 
 
 def test_settings_of_security_are_refused_and_never_silently_ignored() -> None:
-    assert "unknown setting authorizer.class.name" in refusal(assignments=["authorizer.class.name=x"])
     assert "unknown setting ssl.keystore.location" in refusal(assignments=["ssl.keystore.location=x"])
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from fencepost.broker.config.access_settings import AccessSettings, check_access
 from fencepost.broker.config.consumer_groups import ConsumerGroupSettings, group_bounds, problem
 from fencepost.broker.config.fields import ConfigError, Setting, Update, Value, format_value, nearest, settings_of
 from fencepost.broker.config.listeners import Listener, parse_listener, without_controllers
@@ -23,7 +24,9 @@ ALIASES = {"broker.id": "node.id", "log.dir": "log.dirs"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class BrokerConfig(LogSettings, MetadataSettings, CoordinatorSettings, ConsumerGroupSettings, NodeSettings):
+class BrokerConfig(
+    LogSettings, MetadataSettings, CoordinatorSettings, ConsumerGroupSettings, NodeSettings, AccessSettings
+):
     """All settings of one broker, validated; attributes are Kafka's names with underscores for dots.
 
     `given` holds the settings that were set (name -> text), `without_effect` the names of Kafka's settings that were
@@ -142,6 +145,7 @@ def _check_together(values: Mapping[str, Value]) -> None:
         raise ConfigError("group.min.session.timeout.ms must not be larger than group.max.session.timeout.ms")
     if (wrong := problem(get)) is not None:
         raise ConfigError(wrong)
+    check_access(values)
     advertised = get("advertised.listeners")
     if advertised and parse_listener(advertised[0]).host in ("", "0.0.0.0", "::"):
         raise ConfigError(f"advertised.listeners = {advertised[0]!r} is no address that a client can connect to")

@@ -26,11 +26,8 @@ from fencepost.client.admin.security_types import (
     DEFAULT,
     Acl,
     AclFilter,
-    AclPermission,
-    PatternType,
     QuotaEntity,
     QuotaName,
-    ResourceType,
     ScramCredential,
     ScramDeletion,
     ScramMechanism,
@@ -60,7 +57,7 @@ from fencepost.client.admin.types import (
     WaitingGroup,
 )
 from fencepost.client.core.partitions import PartitionInfo
-from fencepost.protocol.admin_enums import AclOperation, ConfigSource
+from fencepost.protocol.admin_enums import AclOperation, AclPermission, AclResourceType, ConfigSource, PatternType
 
 __all__ = [
     "ANY",
@@ -69,6 +66,7 @@ __all__ = [
     "AclFilter",
     "AclOperation",
     "AclPermission",
+    "AclResourceType",
     "Admin",
     "Applied",
     "BrokerInfo",
@@ -103,7 +101,6 @@ __all__ = [
     "QuotaName",
     "Reassignment",
     "ReplicaSize",
-    "ResourceType",
     "ScramCredential",
     "ScramDeletion",
     "ScramMechanism",

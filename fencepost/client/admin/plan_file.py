@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from fencepost.client.admin.plan_types import ClusterPlan, WantedAcl, WantedConfigs, WantedTopic
-from fencepost.client.admin.security_types import Acl, AclPermission, PatternType, ResourceType
+from fencepost.client.admin.security_types import Acl
 from fencepost.client.errors import ConfigError
-from fencepost.protocol.admin_enums import AclOperation
+from fencepost.protocol.admin_enums import AclOperation, AclPermission, AclResourceType, PatternType
 
 E = TypeVar("E", AclOperation, AclPermission, PatternType)
 
@@ -18,12 +18,12 @@ _SECTIONS = ("topics", "brokers", "groups", "acls")
 _TOPIC_KEYS = ("partitions", "replication_factor", "configs", "unset", "state")
 _CONFIG_KEYS = ("configs", "unset")
 _RESOURCES = {
-    "topic": ResourceType.TOPIC,
-    "group": ResourceType.GROUP,
-    "cluster": ResourceType.CLUSTER,
-    "transactional_id": ResourceType.TRANSACTIONAL_ID,
-    "delegation_token": ResourceType.DELEGATION_TOKEN,
-    "user": ResourceType.USER,
+    "topic": AclResourceType.TOPIC,
+    "group": AclResourceType.GROUP,
+    "cluster": AclResourceType.CLUSTER,
+    "transactional_id": AclResourceType.TRANSACTIONAL_ID,
+    "delegation_token": AclResourceType.DELEGATION_TOKEN,
+    "user": AclResourceType.USER,
 }
 _ACL_KEYS = (*_RESOURCES, "principals", "operations", "permission", "hosts", "pattern", "state")
 _STATES = ("present", "absent")

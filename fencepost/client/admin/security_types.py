@@ -3,7 +3,7 @@
 from enum import Enum, IntEnum
 from typing import Any, Final, NamedTuple, TypeVar
 
-from fencepost.protocol.admin_enums import AclOperation
+from fencepost.protocol.admin_enums import AclOperation, AclPermission, AclResourceType, PatternType
 
 N = TypeVar("N", bound=IntEnum)
 
@@ -16,45 +16,13 @@ def named(kind: type[N], number: int) -> N:
         return kind(0)
 
 
-class ResourceType(IntEnum):
-    """What an access rule is about."""
-
-    UNKNOWN = 0
-    ANY = 1
-    TOPIC = 2
-    GROUP = 3
-    CLUSTER = 4
-    TRANSACTIONAL_ID = 5
-    DELEGATION_TOKEN = 6
-    USER = 7
-
-
-class PatternType(IntEnum):
-    """How a rule's name matches (KIP-290). ANY and MATCH are for filters; MATCH finds every rule that applies."""
-
-    UNKNOWN = 0
-    ANY = 1
-    MATCH = 2
-    LITERAL = 3
-    PREFIXED = 4
-
-
-class AclPermission(IntEnum):
-    """Whether a rule allows or denies; a rule that denies wins. ANY is for filters."""
-
-    UNKNOWN = 0
-    ANY = 1
-    DENY = 2
-    ALLOW = 3
-
-
 class Acl(NamedTuple):
     """One access rule. `principal` is "User:NAME" ("User:*" for all), `host` an address or "*".
 
     `name` is "*" for all resources of the type, and "kafka-cluster" for the cluster.
     """
 
-    resource_type: ResourceType
+    resource_type: AclResourceType
     name: str
     principal: str
     operation: AclOperation
@@ -66,7 +34,7 @@ class Acl(NamedTuple):
 def acl_of(resource: Any, one: Any) -> Acl:
     """An access rule from two parts of a response, or from a metadata record that is both."""
     return Acl(
-        named(ResourceType, resource.resource_type),
+        named(AclResourceType, resource.resource_type),
         resource.resource_name,
         one.principal,
         named(AclOperation, one.operation),
@@ -79,7 +47,7 @@ def acl_of(resource: Any, one: Any) -> Acl:
 class AclFilter(NamedTuple):
     """A filter for access rules. The defaults match all rules; None matches any name, principal or host."""
 
-    resource_type: ResourceType = ResourceType.ANY
+    resource_type: AclResourceType = AclResourceType.ANY
     name: str | None = None
     principal: str | None = None
     operation: AclOperation = AclOperation.ANY

@@ -13,11 +13,11 @@ from fencepost.cli.main import cli
 from fencepost.client.admin import (
     Acl,
     AclOperation,
+    AclResourceType,
     ClusterPlan,
     ItemsFailedError,
     NewTopic,
     PlannedChange,
-    ResourceType,
     WantedAcl,
     WantedConfigs,
     WantedTopic,
@@ -197,7 +197,7 @@ def test_who_asks_for_no_plan_gets_kafkas_bytes(wire: Wire) -> None:
 
 async def test_programs_apply_plans_and_see_errors_by_thing(broker: BrokerProcess) -> None:
     """Row D9: the Admin call."""
-    rule = Acl(ResourceType.TOPIC, "by-program", "User:a", AclOperation.READ)
+    rule = Acl(AclResourceType.TOPIC, "by-program", "User:a", AclOperation.READ)
     plan = ClusterPlan(
         (WantedTopic("by-program", 2, configs={"retention.ms": "5"}),),
         (WantedConfigs("group", "by-program", {"consumer.heartbeat.interval.ms": "6000"}),),

@@ -186,11 +186,11 @@ async def test_what_a_broker_does_not_know_is_said_at_once(kafka: fencepost.Clie
 
 
 def _asked(admin: fencepost.Admin, name: str) -> list[tuple[str, Callable[[], Awaitable[Any]]]]:
-    from fencepost.client.admin.security_types import Acl, AclFilter, QuotaEntity, ResourceType
+    from fencepost.client.admin.security_types import Acl, AclFilter, AclResourceType, QuotaEntity
     from fencepost.protocol.admin_enums import AclOperation
 
     here = TopicPartition(name, 0)
-    rule = Acl(ResourceType.TOPIC, name, "User:a", AclOperation.READ)
+    rule = Acl(AclResourceType.TOPIC, name, "User:a", AclOperation.READ)
     return [
         ("DescribeAcls", admin.describe_acls),
         ("CreateAcls", lambda: admin.create_acls(rule)),

@@ -17,9 +17,9 @@ from fencepost.client.admin.security_types import (
     Acl,
     AclFilter,
     AclPermission,
+    AclResourceType,
     PatternType,
     QuotaEntity,
-    ResourceType,
     ScramCredential,
     ScramDeletion,
     ScramMechanism,
@@ -303,16 +303,16 @@ async def test_leaders_and_replicas(admin: fencepost.Admin) -> None:
 
 
 async def test_access_rules(admin: fencepost.Admin) -> None:
-    read = Acl(ResourceType.TOPIC, "acl-a", "User:ann", AclOperation.READ)
-    write = Acl(ResourceType.TOPIC, "acl-", "User:bob", AclOperation.WRITE, pattern_type=PatternType.PREFIXED)
-    no = Acl(ResourceType.GROUP, "acl-g", "User:eve", AclOperation.ALL, AclPermission.DENY, host="10.0.0.7")
+    read = Acl(AclResourceType.TOPIC, "acl-a", "User:ann", AclOperation.READ)
+    write = Acl(AclResourceType.TOPIC, "acl-", "User:bob", AclOperation.WRITE, pattern_type=PatternType.PREFIXED)
+    no = Acl(AclResourceType.GROUP, "acl-g", "User:eve", AclOperation.ALL, AclPermission.DENY, host="10.0.0.7")
     await admin.create_acls([read, write, no])
     await until(admin.describe_acls, lambda told: len(told) == 3)
     assert await admin.describe_acls() == sorted([read, write, no])
-    matching = AclFilter(ResourceType.TOPIC, "acl-a", pattern_type=PatternType.MATCH)
+    matching = AclFilter(AclResourceType.TOPIC, "acl-a", pattern_type=PatternType.MATCH)
     assert await admin.describe_acls(matching) == sorted([read, write])
     assert await admin.describe_acls(AclFilter(permission=AclPermission.DENY)) == [no]
-    wrong = Acl(ResourceType.TOPIC, "acl-a", "ann", AclOperation.READ)
+    wrong = Acl(AclResourceType.TOPIC, "acl-a", "ann", AclOperation.READ)
     with pytest.raises(ItemsFailedError) as refused:
         await admin.create_acls([read, wrong])
     assert list(refused.value.errors) == [wrong]

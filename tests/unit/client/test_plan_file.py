@@ -11,9 +11,9 @@ from fencepost.client.admin import (
     Acl,
     AclOperation,
     AclPermission,
+    AclResourceType,
     ClusterPlan,
     PatternType,
-    ResourceType,
     WantedAcl,
     WantedConfigs,
     WantedTopic,
@@ -79,10 +79,10 @@ def test_everything_that_a_plan_can_say() -> None:
         ("User:audit", AclOperation.DESCRIBE_CONFIGS, False),
     ]
     assert {(one.rule.resource_type, one.rule.name, one.rule.pattern_type) for one in prefixed} == {
-        (ResourceType.TOPIC, "orders-", PatternType.PREFIXED)
+        (AclResourceType.TOPIC, "orders-", PatternType.PREFIXED)
     }
     denied = Acl(
-        ResourceType.CLUSTER, "kafka-cluster", "User:mallory", AclOperation.ALL, AclPermission.DENY, "10.0.0.7"
+        AclResourceType.CLUSTER, "kafka-cluster", "User:mallory", AclOperation.ALL, AclPermission.DENY, "10.0.0.7"
     )
     assert last == WantedAcl(denied, absent=True)
 
@@ -185,11 +185,11 @@ def test_what_is_no_object_and_what_is_no_text_is_told(tmp_path: Path) -> None:
 
 def test_the_same_principal_rule_for_all_kinds_of_resources() -> None:
     kinds: dict[str, Any] = {
-        "topic": ResourceType.TOPIC,
-        "group": ResourceType.GROUP,
-        "transactional_id": ResourceType.TRANSACTIONAL_ID,
-        "delegation_token": ResourceType.DELEGATION_TOKEN,
-        "user": ResourceType.USER,
+        "topic": AclResourceType.TOPIC,
+        "group": AclResourceType.GROUP,
+        "transactional_id": AclResourceType.TRANSACTIONAL_ID,
+        "delegation_token": AclResourceType.DELEGATION_TOKEN,
+        "user": AclResourceType.USER,
     }
     for key, kind in kinds.items():
         plan = ClusterPlan.from_mapping({"acls": [{"principal": "User:*", "operation": "describe", key: "*"}]})

@@ -10,12 +10,12 @@ from fencepost.cli.setting_changes import changed, step_json, steps_text
 from fencepost.client.admin import (
     Acl,
     AclOperation,
+    AclResourceType,
     Applied,
     ClusterPlan,
     ConfigSource,
     ItemsFailedError,
     PlannedChange,
-    ResourceType,
     WantedAcl,
     WantedConfigs,
     WantedTopic,
@@ -124,7 +124,7 @@ async def test_what_a_plan_says_in_two_ways_is_refused_before_anything_is_done(
 ) -> None:
     """As by a broker that knows plans: no order of the steps would make it true."""
     await nursery.start(broker.serve)
-    rule = Acl(ResourceType.TOPIC, "t", "User:a", AclOperation.READ)
+    rule = Acl(AclResourceType.TOPIC, "t", "User:a", AclOperation.READ)
     plan = ClusterPlan(
         (WantedTopic("t", 2), WantedTopic("t", absent=True), WantedTopic("u")),
         (WantedConfigs("broker", "", {THREADS: "3"}), WantedConfigs("broker", "", {THREADS: "4"})),
