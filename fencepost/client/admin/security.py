@@ -1,6 +1,5 @@
 """Access rules, client quotas and SCRAM credentials."""
 
-import hashlib
 import secrets
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -41,10 +40,11 @@ from fencepost.protocol.messages.api51_alter_user_scram_credentials import (
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
+from fencepost.protocol.scram import salted_password
 
 EXACT, IS_DEFAULT, ANY_NAME = 0, 1, 2
 _ENTITY_TYPES: Final = {"user": "user", "client_id": "client-id", "ip": "ip"}
-_HASHES: Final = {ScramMechanism.SCRAM_SHA_256: "sha256", ScramMechanism.SCRAM_SHA_512: "sha512"}
+_NAMES: Final = {ScramMechanism.SCRAM_SHA_256: "SCRAM-SHA-256", ScramMechanism.SCRAM_SHA_512: "SCRAM-SHA-512"}
 SALT_BYTES = 32
 EVERYTHING: Final = AclFilter()
 EVERYBODY: Final = QuotaEntity()
@@ -256,7 +256,7 @@ def _salted(one: ScramUpsertion) -> Any:
     """What the client sends instead of a password: RFC 5802's SaltedPassword, from which the broker makes its keys."""
     salt = secrets.token_bytes(SALT_BYTES) if one.salt is None else one.salt
     password = one.password.encode() if isinstance(one.password, str) else one.password
-    digest = hashlib.pbkdf2_hmac(_HASHES[one.mechanism], password, salt, one.iterations)
+    digest = salted_password(_NAMES[one.mechanism], password, salt, one.iterations)
     return ScramCredentialUpsertion(
         name=one.user, mechanism=one.mechanism, iterations=one.iterations, salt=salt, salted_password=digest
     )

@@ -5,15 +5,27 @@ Kafka encodes user names and passwords as UTF-8 without SASLprep, and uses no ch
 
 import base64
 import binascii
-import hashlib
 import hmac
 from collections.abc import Callable
+
+from fencepost.protocol.scram import (
+    HASHES,
+    attributes_of,
+    client_key_of,
+    escaped_name,
+    salted_password,
+    server_key_of,
+    sign,
+    stored_key_of,
+    xor,
+)
+
+__all__ = ["HASHES", "Scram", "ScramError"]
 
 FEWEST_ITERATIONS = 4096
 """RFC 7677; with fewer an eavesdropper could guess the password too cheaply."""
 MOST_ITERATIONS = 1_000_000
 """No real broker asks for more; a hostile one could keep this program busy."""
-HASHES: dict[str, str] = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 _NO_BINDING = b"n,,"
 
 
@@ -25,11 +37,10 @@ class Scram:
     """One authentication of the client. `nonce` must be fresh, unpredictable and printable, without commas."""
 
     def __init__(self, mechanism: str, username: str, password: str, nonce: str) -> None:
-        self._hash = HASHES[mechanism]
+        self._mechanism = mechanism
         self._password = password.encode()
         self._nonce = nonce
-        name = username.replace("=", "=3D").replace(",", "=2C")
-        self._first_bare = f"n={name},r={nonce}".encode()
+        self._first_bare = f"n={escaped_name(username)},r={nonce}".encode()
         self._expected: bytes | None = None
         self.finished = False
         self._next: Callable[[bytes], bytes] = self._prove
@@ -56,14 +67,13 @@ class Scram:
             raise ScramError(
                 f"the broker asks for {iterations} iterations; accepted are {FEWEST_ITERATIONS} to {MOST_ITERATIONS}"
             )
-        salted = hashlib.pbkdf2_hmac(self._hash, self._password, salt, iterations)
-        client_key = self._hmac(salted, b"Client Key")
-        stored_key = hashlib.new(self._hash, client_key).digest()
+        mechanism = self._mechanism
+        salted = salted_password(mechanism, self._password, salt, iterations)
+        client_key = client_key_of(mechanism, salted)
         without_proof = b"c=" + base64.b64encode(_NO_BINDING) + b",r=" + attributes["r"].encode()
         auth = self._first_bare + b"," + challenge + b"," + without_proof
-        signature = self._hmac(stored_key, auth)
-        proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
-        self._expected = self._hmac(self._hmac(salted, b"Server Key"), auth)
+        proof = xor(client_key, sign(mechanism, stored_key_of(mechanism, client_key), auth))
+        self._expected = sign(mechanism, server_key_of(mechanism, salted), auth)
         self._next = self._verify
         return without_proof + b",p=" + base64.b64encode(proof)
 
@@ -82,19 +92,11 @@ class Scram:
         self.finished = True
         return b""
 
-    def _hmac(self, key: bytes, message: bytes) -> bytes:
-        return hmac.digest(key, message, self._hash)
-
 
 def _attributes(message: bytes, needed: str) -> dict[str, str]:
     """ "a=b,c=d" as a dictionary. Raises ScramError for other text, and if an attribute of `needed` is missing."""
-    found: dict[str, str] = {}
     try:
-        for part in message.decode().split(","):
-            name, equals, value = part.partition("=")
-            if len(name) != 1 or not equals:
-                raise ValueError
-            found.setdefault(name, value)
+        found = attributes_of(message)
     except ValueError:
         raise ScramError("the broker's message cannot be read") from None
     if "m" in found:

@@ -97,6 +97,9 @@ class ScramCredential(NamedTuple):
     server_key: bytes
     iterations: int
 
+    def __repr__(self) -> str:
+        return f"ScramCredential(iterations={self.iterations}, ...)"
+
 
 QuotaEntity = tuple[tuple[str, str | None], ...]
 """The entity of a quota: (type, name) pairs by type; a name of None is the default of its type."""

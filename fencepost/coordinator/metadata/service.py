@@ -36,6 +36,11 @@ from fencepost.coordinator.metadata.ports import (
 )
 from fencepost.coordinator.metadata.registration import Registration, registration_record
 from fencepost.coordinator.metadata.topic_names import topic_name_problem
+from fencepost.coordinator.metadata.user_controller import (
+    CredentialDeletion,
+    CredentialUpsertion,
+    alter_credentials,
+)
 from fencepost.coordinator.ports import Clock, LogWriteFailed
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.metadata_entries import MetadataEntry
@@ -233,6 +238,15 @@ class MetadataService:
         """Change configurations; one outcome per resource, in their order."""
         reply = await self._change(lambda image: self._configs.alter(image, changes, validate_only))
         return [reply] * len(changes) if isinstance(reply, Outcome) else reply
+
+    async def alter_credentials(
+        self, deletions: Sequence[CredentialDeletion], upsertions: Sequence[CredentialUpsertion]
+    ) -> dict[str, Outcome]:
+        """Change SCRAM credentials; one outcome for each user."""
+        reply = await self._change(lambda image: alter_credentials(image, deletions, upsertions))
+        if isinstance(reply, Outcome):
+            return dict.fromkeys([*(one.user for one in deletions), *(one.user for one in upsertions)], reply)
+        return reply
 
     async def update_features(self, updates: Sequence[FeatureUpdate], validate_only: bool = False) -> Outcome:
         """Finalize features at other levels, all or none.

@@ -25,6 +25,8 @@ HANDLERS = {
     37: "api37_create_partitions",
     43: "api43_elect_leaders",
     44: "api44_incremental_alter_configs",
+    50: "api50_describe_user_scram_credentials",
+    51: "api51_alter_user_scram_credentials",
     57: "api57_update_features",
     60: "api60_describe_cluster",
     64: "api64_unregister_broker",

@@ -1,0 +1,135 @@
+"""SCRAM (RFC 5802, RFC 7677): both sides prove that they know a password without sending it."""
+
+import base64
+import hmac
+import re
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+from fencepost.broker.security.sasl.exchange import Login, LoginRefused, text_of
+from fencepost.protocol.scram import HASHES, MIN_ITERATIONS, sign, stored_key_of, xor
+
+UNKNOWN_USER_ITERATIONS, UNKNOWN_USER_SALT_BYTES = 8192, 32
+"""What unknown users seem to have: the form of credentials that `fencepost user` makes."""
+_SASL_NAME = r"(?:[^\x00=,]|=2C|=3D)+"
+_PRINTABLE = r"[\x21-\x2b\x2d-\x7e]+"
+_BASE64 = r"(?:[A-Za-z0-9/+]{4})*(?:[A-Za-z0-9/+]{3}=|[A-Za-z0-9/+]{2}==)?"
+_EXTENSIONS = r"(?:,[A-Za-z]+=[^\x00,]+)*"
+_FIRST = re.compile(
+    rf"(?P<header>n,(?:a=(?P<authorization_id>{_SASL_NAME}))?,)"
+    rf"(?P<bare>n=(?P<name>{_SASL_NAME}),r=(?P<nonce>{_PRINTABLE})(?P<extensions>{_EXTENSIONS}))"
+)
+_FINAL = re.compile(
+    rf"(?P<without_proof>c=(?P<binding>{_BASE64}),r=(?P<nonce>{_PRINTABLE}){_EXTENSIONS}),p=(?P<proof>{_BASE64})"
+)
+
+
+class Credential(Protocol):
+    """What verifies a password, as the metadata has it."""
+
+    @property
+    def salt(self) -> bytes: ...
+    @property
+    def stored_key(self) -> bytes: ...
+    @property
+    def server_key(self) -> bytes: ...
+    @property
+    def iterations(self) -> int: ...
+
+
+class _Decoy(NamedTuple):
+    """The credential of a user who does not exist: no password verifies with it."""
+
+    salt: bytes
+    stored_key: bytes
+    server_key: bytes
+    iterations: int
+
+
+class ScramCredentials:
+    """The credentials of one mechanism.
+
+    An unknown user gets a credential, too: the same one for the same name as long as `key` is the same. So neither the
+    steps of a login nor their time show whether a user exists.
+    """
+
+    def __init__(self, mechanism: str, find: Callable[[str], Credential | None], key: bytes) -> None:
+        self.mechanism = mechanism
+        self._find = find
+        self._key = key
+
+    def of(self, name: str) -> tuple[Credential, bool]:
+        """A credential, and whether the user exists."""
+        decoy = self._decoy(name)  # also for users who exist: both take the same time
+        found = self._find(name)
+        return (decoy, False) if found is None else (found, True)
+
+    def _decoy(self, name: str) -> Credential:
+        hashed = HASHES[self.mechanism]
+        salt, stored, server = (
+            hmac.digest(self._key, f"{purpose} {self.mechanism} {name}".encode(), hashed)
+            for purpose in ("salt", "stored", "server")
+        )
+        return _Decoy(salt[:UNKNOWN_USER_SALT_BYTES], stored, server, UNKNOWN_USER_ITERATIONS)
+
+
+class ScramExchange:
+    """One login with SCRAM. `nonce` must be fresh, unpredictable and printable, without commas."""
+
+    def __init__(self, credentials: ScramCredentials, nonce: str) -> None:
+        self.login: Login | None = None
+        self._mechanism = credentials.mechanism
+        self._credentials = credentials
+        self._nonce = nonce
+        self._next: Callable[[str], bytes] = self._challenge
+
+    def step(self, message: bytes) -> bytes:
+        """The response to client-first-message, then to client-final-message."""
+        step, self._next = self._next, self._refuse
+        return step(text_of(message, self._mechanism))
+
+    def _challenge(self, message: str) -> bytes:
+        found = _FIRST.fullmatch(message)
+        if found is None:
+            raise LoginRefused(f"the client's first {self._mechanism} message is malformed")
+        name = found["name"].replace("=2C", ",").replace("=3D", "=")
+        if ",tokenauth=true" in f"{found['extensions']},".lower():
+            raise LoginRefused(f"delegation tokens are not supported user={name!r}")
+        if found["authorization_id"] not in (None, found["name"]):
+            why = "Client requested an authorization id that is different from username"
+            raise LoginRefused(f"{why} user={name!r}", f"Authentication failed: {why}")
+        self._credential, self._exists = self._credentials.of(name)
+        if self._credential.iterations < MIN_ITERATIONS:
+            raise LoginRefused(f"the credential has fewer than {MIN_ITERATIONS} iterations user={name!r}")
+        self._name = name
+        self._header = found["header"].encode()
+        self._both_nonces = found["nonce"] + self._nonce
+        salt = base64.b64encode(self._credential.salt).decode()
+        challenge = f"r={self._both_nonces},s={salt},i={self._credential.iterations}".encode()
+        self._exchanged = found["bare"].encode() + b"," + challenge + b","
+        self._next = self._verify
+        return challenge
+
+    def _verify(self, message: str) -> bytes:
+        """Check the client's proof. Unknown users and wrong passwords take the same steps."""
+        found = _FINAL.fullmatch(message)
+        if found is None:
+            raise LoginRefused(f"the client's final {self._mechanism} message is malformed user={self._name!r}")
+        if found["nonce"] != self._both_nonces or base64.b64decode(found["binding"]) != self._header:
+            raise LoginRefused(f"the final {self._mechanism} message is of another exchange user={self._name!r}")
+        mechanism, credential = self._mechanism, self._credential
+        exchanged = self._exchanged + found["without_proof"].encode()
+        signature = sign(mechanism, credential.stored_key, exchanged)
+        proof = base64.b64decode(found["proof"])
+        if len(proof) != len(signature):
+            raise LoginRefused(f"the {mechanism} proof has a wrong length user={self._name!r}")
+        stored_key = stored_key_of(mechanism, xor(proof, signature))
+        is_right = hmac.compare_digest(stored_key, credential.stored_key)
+        answer = b"v=" + base64.b64encode(sign(mechanism, credential.server_key, exchanged))
+        if not (is_right and self._exists):
+            raise LoginRefused(f"unknown user or wrong password user={self._name!r}")
+        self.login = Login(self._name)
+        return answer
+
+    def _refuse(self, _message: str) -> bytes:
+        raise LoginRefused(f"a {self._mechanism} message after the end of the exchange")
