@@ -2,7 +2,6 @@
 
 import logging
 import os
-import socket
 import uuid
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
@@ -20,6 +19,7 @@ from fencepost.broker.config.topic_rules import (
     txn_config,
 )
 from fencepost.broker.coordinator_logs import InternalTopicLogs
+from fencepost.broker.listeners import configured_addresses, end_points, open_listeners
 from fencepost.broker.log.compaction.cleaner import LogCleaner
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.directory import LogDirectory
@@ -58,7 +58,6 @@ from fencepost.coordinator.metadata.service import MetadataService
 from fencepost.coordinator.ports import Clock, LogWriteFailed
 from fencepost.coordinator.txn.service import TransactionService
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.metadata_record_types import BrokerEndpoint
 from fencepost.protocol.topics import GROUP_TOPIC, METADATA_TOPIC, TRANSACTION_TOPIC, TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -97,8 +96,8 @@ class Node:
         self.markers = Markers(self)
         self.hanging = HangingCheck(self)
         self.metadata_answers = MetadataAnswers()
-        self.endpoint = Endpoint("", 0)
-        """The address of the listener, once it listens."""
+        self.endpoints: dict[str, Endpoint] = {}
+        """The bound address of each listener by its name, in the order of the setting, once the broker listens."""
         self.server: Server | None = None
         """The server of the connections, once the broker runs."""
         self.metrics_endpoint: Endpoint | None = None
@@ -184,6 +183,11 @@ class Node:
 
     def _internal_logs(self, topic: str, count: int) -> InternalTopicLogs:
         return InternalTopicLogs(topic, count, self.commit, self.partitions.open, self.logs.partitions)
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """The bound address of the first listener; without host and port until the broker listens."""
+        return next(iter(self.endpoints.values()), Endpoint("", 0))
 
     # Used by handlers
 
@@ -301,20 +305,15 @@ class Node:
             services.start_soon(Checkpointer(self.logs, self.commit, self.clock.monotonic, self.upkeep_threads).run)
 
     def _make_server(self) -> Server:
-        listener, advertised = self.config.listener, self.config.advertised
-        server = Server(self, self.dispatch, Endpoint(advertised.host, advertised.port) if advertised else None)
-        self.endpoint = (
-            server.listen(listener.host, listener.port) if self._listening else Endpoint(listener.host, listener.port)
-        )
+        server = Server(self, self.dispatch)
+        self.endpoints = open_listeners(server, self.config) if self._listening else configured_addresses(self.config)
         return server
 
     async def _register(self) -> None:
         """Register this run of the broker in the metadata. No request depends on it, so an error is only logged."""
-        advertised, rack = self.config.advertised or self.endpoint, self.config.broker_rack
-        host = socket.gethostname() if advertised.host in ("", "0.0.0.0", "::") else advertised.host
-        end_point = BrokerEndpoint(self.config.listener.name, host, advertised.port)
+        addresses = end_points(self.config, self.endpoints)
         try:
-            await self.metadata.register_broker(Registration(self._entropy(16), (end_point,), rack))
+            await self.metadata.register_broker(Registration(self._entropy(16), addresses, self.config.broker_rack))
         except LogWriteFailed as error:
             logger.error("the broker cannot be registered in the metadata: %s", error)
 

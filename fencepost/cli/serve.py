@@ -37,9 +37,19 @@ _START_TIME_FIELD = 19
     help="Directory of the logs. [default: ./fencepost-data]",
 )
 @click.option("--memory", is_flag=True, help="Keep everything in memory. A restart begins empty.")
-@click.option("--listen", metavar="HOST:PORT", help=f"Where to listen; port 0 picks one. [default: {DEFAULT_LISTEN}]")
 @click.option(
-    "--advertise", metavar="HOST:PORT", help="Advertised address. [default: the address the client connected to]"
+    "--listen",
+    "listen",
+    metavar="[NAME://]HOST:PORT",
+    multiple=True,
+    help=f"Where to listen; port 0 picks one; repeatable. [default: {DEFAULT_LISTEN}]",
+)
+@click.option(
+    "--advertise",
+    "advertise",
+    metavar="[NAME://]HOST:PORT",
+    multiple=True,
+    help="Advertised address of a listener; repeatable. [default: the address the client connected to]",
 )
 @click.option(
     "--set", "assignments", metavar="NAME=VALUE", multiple=True, help="Set a setting by Kafka's name; repeatable."
@@ -63,8 +73,8 @@ _START_TIME_FIELD = 19
 def serve(
     data: Path | None,
     memory: bool,
-    listen: str | None,
-    advertise: str | None,
+    listen: tuple[str, ...],
+    advertise: tuple[str, ...],
     assignments: tuple[str, ...],
     config_file: Path | None,
     durability: str | None,
@@ -88,15 +98,15 @@ def serve(
     flags = {
         "log.dirs": None if data is None else str(data),
         "storage": "memory" if memory else None,
-        "listeners": _listener(listen) if listen else None,
-        "advertised.listeners": _listener(advertise) if advertise else None,
+        "listeners": [_named(address) for address in listen] or None,
+        "advertised.listeners": [_named(address, listen) for address in advertise] or None,
         "durability": durability,
         "metrics.listen": metrics,
     }
     try:
         config = load_config(file=config_file, environ=os.environ, assignments=assignments, flags=flags)
         if "listeners" not in config.given:
-            flags["listeners"] = _listener(DEFAULT_LISTEN)
+            flags["listeners"] = [_named(DEFAULT_LISTEN)]
             config = load_config(file=config_file, environ=os.environ, assignments=assignments, flags=flags)
     except ConfigError as error:
         click.echo(f"fencepost: {error}", err=True)
@@ -109,8 +119,10 @@ def serve(
     sys.exit(run_broker(config))
 
 
-def _listener(address: str) -> str:
-    return address if "://" in address else f"PLAINTEXT://{address}"
+def _named(address: str, listeners: tuple[str, ...] = ()) -> str:
+    """The address with a listener's name: its own, or that of the first of `listeners`, or PLAINTEXT."""
+    first = listeners[0] if listeners and "://" in listeners[0] else "PLAINTEXT://"
+    return address if "://" in address else f"{first.partition('://')[0]}://{address}"
 
 
 def run_broker(config: "BrokerConfig") -> int:
@@ -199,5 +211,7 @@ def _print_ready(node: "Node") -> None:
     facts = [f"data={where}", f"durability={durability}"]
     if node.metrics_endpoint is not None:
         facts.append(f"metrics={node.metrics_endpoint}")
+    if len(node.endpoints) > 1:
+        facts.append("listeners=" + ",".join(f"{name}://{where}" for name, where in node.endpoints.items()))
     facts += [f"pid={os.getpid()}", f"started_in={_process_age_seconds():.2f}s"]
     print(f"fencepost ready on {node.endpoint} {' '.join(facts)}", flush=True)

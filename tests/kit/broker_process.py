@@ -58,6 +58,12 @@ class BrokerProcess:
         return f"{self.host}:{self.port}"
 
     @property
+    def listeners(self) -> dict[str, tuple[str, int]]:
+        """The host and port of each listener by its name, if the broker has several."""
+        named = (one.partition("://")[::2] for one in self.facts["listeners"].split(","))
+        return {name: (host, int(port)) for name, (host, _, port) in ((n, a.rpartition(":")) for n, a in named)}
+
+    @property
     def pid(self) -> int:
         """The id of the running process."""
         assert self._process is not None, "the broker was not started"

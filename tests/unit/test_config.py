@@ -13,10 +13,11 @@ from fencepost.broker.config.broker_config import (
     load_config,
 )
 from fencepost.broker.config.fields import Kind, Update
-from fencepost.broker.config.listeners import Listener, parse_listener
+from fencepost.broker.config.listeners import ClientListener, Listener, parse_listener
 from fencepost.broker.config.topic_config import NO_DYNAMIC, Dynamic
 from fencepost.broker.config.topic_rules import cleaner_settings, log_config
 from fencepost.broker.config.without_effect import WITHOUT_EFFECT
+from fencepost.broker.security.security_protocol import SecurityProtocol
 
 
 def refusal(**sources) -> str:
@@ -65,8 +66,14 @@ def test_a_value_of_the_wrong_type_is_refused_with_name_origin_value_and_type() 
         ("log.cleaner.min.cleanable.ratio=much", "double from 0 to 1"),
         ("log.retention.ms=9999999999999999999", "long"),
         ("default.replication.factor=3", "int from 1 to 1"),
-        ("listeners=SASL_SSL://:9092", "only PLAINTEXT"),
-        ("listeners=PLAINTEXT://:1,PLAINTEXT://:2", "exactly one listener"),
+        ("listeners=SASL_SSL://:9092", "SASL_SSL listeners are not served"),
+        ("listeners=PLAINTEXT://:1,PLAINTEXT://:2", "each listener must have a different name"),
+        ("listeners=INSIDE://:1", "INSIDE is not in listener.security.protocol.map"),
+        ("listener.security.protocol.map=A:TLS", "one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
+        ("listener.security.protocol.map=A:SSL,a:PLAINTEXT", "A has two protocols"),
+        ("advertised.listeners=SSL://broker:9092", "listeners has no SSL"),
+        ("inter.broker.listener.name=INSIDE", "is not the name of a listener; listeners has PLAINTEXT"),
+        ("security.inter.broker.protocol=SSL", "is not the name of a listener; listeners has PLAINTEXT"),
         ("log.dirs=/a,/b", "exactly one directory"),
         ("compression.gzip.level=0", "-1 or 1 to 9"),
         ("log.retention.hours=0", "-1 (for ever) or more than 0"),
@@ -123,7 +130,7 @@ def test_a_stock_server_properties_is_read(tmp_path: Path) -> None:
     )
     config = load_config(file=file)
     assert (config.node_id, config.num_partitions, config.log_dirs) == (4, 3, ("/tmp/xA",))
-    assert config.listener == Listener("PLAINTEXT", "h", 9093)
+    assert config.client_listeners == (ClientListener("PLAINTEXT", SecurityProtocol.PLAINTEXT, "h", 9093, None),)
     assert config.without_effect == ("process.roles", "num.io.threads"), "named, so that nobody thinks they act"
 
 
@@ -160,14 +167,15 @@ def test_the_server_properties_that_kafka_ships_is_read_without_its_controller_l
     file = tmp_path / "server.properties"
     file.write_text(SHIPPED)
     config = load_config(file=file)
-    assert config.listener == Listener("PLAINTEXT", "", 9092)
-    assert config.advertised == Listener("PLAINTEXT", "localhost", 9092)
+    advertised = Listener("PLAINTEXT", "localhost", 9092)
+    assert config.client_listeners == (ClientListener("PLAINTEXT", SecurityProtocol.PLAINTEXT, "", 9092, advertised),)
     assert config.controller_listeners == ("CONTROLLER://:9093",)
     assert config.given["listeners"] == "PLAINTEXT://:9092"
 
 
 def test_only_a_listener_that_is_named_for_controllers_is_left_out() -> None:
-    assert "exactly one listener" in refusal(assignments=["listeners=PLAINTEXT://:1,CONTROLLER://:2"])
+    text = refusal(assignments=["listeners=PLAINTEXT://:1,CONTROLLER://:2"])
+    assert "CONTROLLER is not in listener.security.protocol.map" in text
     named = "controller.listener.names=CONTROLLER"
     text = refusal(assignments=[named, "listeners=CONTROLLER://:2"])
     assert "there is no listener for clients; name one, PLAINTEXT://host:port" in text
@@ -225,10 +233,29 @@ def test_memory_has_no_directory() -> None:
     assert load_config(flags={"log.dirs": "/x"}).data_directory == Path("/x")
 
 
-@pytest.mark.parametrize("text", ["nonsense", "PLAINTEXT://h", "PLAINTEXT://h:99999", "PLAINTEXT://h:1/x", "SSL://h:1"])
+@pytest.mark.parametrize("text", ["nonsense", "PLAINTEXT://h", "PLAINTEXT://h:99999", "PLAINTEXT://h:1/x", "://h:1"])
 def test_a_listener_that_cannot_be_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"PLAINTEXT|port"):
         parse_listener(text)
+
+
+def test_listeners_with_names_of_their_own() -> None:
+    """Names count in upper case (KIP-103); the same port may be open for IPv4 and IPv6 only (KIP-797)."""
+    names = "listener.security.protocol.map=INSIDE:PLAINTEXT,Outside:PLAINTEXT"
+    both = "listeners=INSIDE://:1,OUTSIDE://[::1]:1"
+    config = load_config(assignments=[names, both, "advertised.listeners=outside://Broker.example:9093"])
+    assert config.client_listeners == (
+        ClientListener("INSIDE", SecurityProtocol.PLAINTEXT, "", 1, None),
+        ClientListener("OUTSIDE", SecurityProtocol.PLAINTEXT, "::1", 1, Listener("OUTSIDE", "broker.example", 9093)),
+    )
+    same_port = "listeners=INSIDE://:1,OUTSIDE://127.0.0.1:1"
+    assert "another listener has the same port" in refusal(assignments=[names, same_port])
+
+
+def test_the_listener_of_other_brokers_is_named_once() -> None:
+    load_config(assignments=["inter.broker.listener.name=plaintext"])
+    both = ["inter.broker.listener.name=PLAINTEXT", "security.inter.broker.protocol=PLAINTEXT"]
+    assert "only one of inter.broker.listener.name and security.inter" in refusal(assignments=both)
 
 
 def test_a_listener_may_be_ipv6_or_every_interface() -> None:

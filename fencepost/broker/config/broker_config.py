@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, Any
 from fencepost.broker.config.access_settings import AccessSettings, check_access
 from fencepost.broker.config.consumer_groups import ConsumerGroupSettings, group_bounds, problem
 from fencepost.broker.config.fields import ConfigError, Setting, Update, Value, format_value, nearest, settings_of
-from fencepost.broker.config.listeners import Listener, parse_listener, without_controllers
+from fencepost.broker.config.listeners import (
+    ClientListener,
+    client_listeners,
+    listeners_problem,
+    without_controllers,
+)
 from fencepost.broker.config.metadata_settings import MetadataSettings
 from fencepost.broker.config.settings import CoordinatorSettings, LogSettings, NodeSettings
 from fencepost.broker.config.sources import Given, from_assignments, from_environment, from_file
@@ -38,14 +43,9 @@ class BrokerConfig(
     controller_listeners: tuple[str, ...] = ()
 
     @property
-    def listener(self) -> Listener:
-        """The address to listen on."""
-        return parse_listener(self.listeners[0])
-
-    @property
-    def advertised(self) -> Listener | None:
-        """The address that clients connect to, if it is set."""
-        return parse_listener(self.advertised_listeners[0]) if self.advertised_listeners else None
+    def client_listeners(self) -> tuple[ClientListener, ...]:
+        """The listeners, with their protocols and advertised addresses."""
+        return client_listeners(self.listeners, self.advertised_listeners, self.listener_security_protocol_map)
 
     @property
     def data_directory(self) -> Path | None:
@@ -146,11 +146,8 @@ def _check_together(values: Mapping[str, Value]) -> None:
     if (wrong := problem(get)) is not None:
         raise ConfigError(wrong)
     check_access(values)
-    advertised = get("advertised.listeners")
-    if advertised and parse_listener(advertised[0]).host in ("", "0.0.0.0", "::"):
-        raise ConfigError(f"advertised.listeners = {advertised[0]!r} is no address that a client can connect to")
-    if advertised and parse_listener(advertised[0]).port == 0:
-        raise ConfigError(f"advertised.listeners = {advertised[0]!r} needs a port that a client can connect to")
+    if (wrong := listeners_problem(get, lambda name: values.get(name) is not None)) is not None:
+        raise ConfigError(wrong)
 
 
 def dynamic_problem(name: str, text: str | None) -> str | None:

@@ -1,17 +1,24 @@
-"""Listener addresses in Kafka's spelling: `PLAINTEXT://host:port`."""
+"""Listeners in Kafka's spelling: `NAME://host:port`, their security protocols and their advertised addresses."""
 
 import re
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
 from fencepost.broker.config.sources import Given
+from fencepost.broker.security.security_protocol import SecurityProtocol
 
 PORT_MAX = 65_535
-_FORM = re.compile(r"(?P<name>\w+)://(\[(?P<ipv6>[0-9A-Fa-f:.%\w]+)\]|(?P<host>[^\s:/@?#\[\]]*)):(?P<port>[0-9]{1,5})")
+_FORM = re.compile(
+    r"(?P<name>[\w.-]+)://(\[(?P<ipv6>[0-9A-Fa-f:.%\w]+)\]|(?P<host>[^\s:/@?#\[\]]*)):(?P<port>[0-9]{1,5})"
+)
+_EVERY_INTERFACE = ("", "0.0.0.0", "::")
+_PROTOCOLS = ", ".join(SecurityProtocol.__members__)
+SERVED_PROTOCOLS = frozenset({SecurityProtocol.PLAINTEXT})
+"""The protocols that this broker can serve."""
 
 
 class Listener(NamedTuple):
-    """One address; an empty host means every interface."""
+    """One address; an empty host means every interface. The name is in upper case, as in Kafka."""
 
     name: str
     host: str
@@ -22,28 +29,116 @@ class Listener(NamedTuple):
         return f"{self.name}://{host}:{self.port}"
 
 
+class ClientListener(NamedTuple):
+    """A listener with the settings that belong to it."""
+
+    name: str
+    protocol: SecurityProtocol
+    host: str
+    port: int
+    advertised: Listener | None
+    """The address that clients of this listener use; None: the address that they connected to."""
+
+
 def parse_listener(text: str) -> Listener:
     """Parse `NAME://host:port`; raises ValueError that explains the fault."""
     match = _FORM.fullmatch(text)
     if match is None:
-        raise ValueError(f"{text!r} is not of the form PLAINTEXT://host:port")
-    if match["name"].upper() != "PLAINTEXT":
-        raise ValueError(f"{text!r}: only PLAINTEXT listeners are served")
+        raise ValueError(f"{text!r} is not of the form NAME://host:port, for example PLAINTEXT://localhost:9092")
     if int(match["port"]) > PORT_MAX:
         raise ValueError(f"{text!r}: the port must be a number from 0 to {PORT_MAX}")
-    return Listener("PLAINTEXT", (match["ipv6"] or match["host"] or "").lower(), int(match["port"]))
+    return Listener(match["name"].upper(), (match["ipv6"] or match["host"] or "").lower(), int(match["port"]))
 
 
-def listeners_problem(texts: tuple[str, ...]) -> str | None:
-    """What is wrong with a list of listeners, or None."""
+def addresses_problem(texts: tuple[str, ...]) -> str | None:
+    """What is wrong with a list of addresses, each by itself and as a list, or None."""
     if not texts:
         return "there is no listener for clients; name one, PLAINTEXT://host:port"
-    if len(texts) != 1:
-        return f"{','.join(texts)!r} must be exactly one listener, PLAINTEXT://host:port"
     try:
-        parse_listener(texts[0])
+        listeners = [parse_listener(text) for text in texts]
     except ValueError as error:
         return str(error)
+    names = [one.name for one in listeners]
+    if len(set(names)) < len(names):
+        return f"{','.join(texts)!r}: each listener must have a different name"
+    return None
+
+
+def security_protocol_map(text: str | None) -> dict[str, SecurityProtocol]:
+    """Parse `NAME:PROTOCOL,...`; None maps each protocol's own name. Raises ValueError that explains the fault."""
+    if text is None:
+        return dict(SecurityProtocol.__members__)
+    found: dict[str, SecurityProtocol] = {}
+    for part in filter(None, map(str.strip, text.split(","))):
+        name, _, protocol = (piece.strip().upper() for piece in part.partition(":"))
+        if not name or protocol not in SecurityProtocol.__members__:
+            raise ValueError(f"{part!r} is not of the form NAME:PROTOCOL with one of {_PROTOCOLS}")
+        if name in found:
+            raise ValueError(f"{name} has two protocols")
+        found[name] = SecurityProtocol[protocol]
+    return found
+
+
+def protocol_map_problem(text: str) -> str | None:
+    """What is wrong with `listener.security.protocol.map`, or None."""
+    try:
+        security_protocol_map(text)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def client_listeners(
+    listeners: tuple[str, ...], advertised: tuple[str, ...] | None, protocol_map: str | None
+) -> tuple[ClientListener, ...]:
+    """The listeners with their protocols and advertised addresses. The settings were checked together before."""
+    protocols = security_protocol_map(protocol_map)
+    addresses = {one.name: one for one in map(parse_listener, advertised or ())}
+    return tuple(
+        ClientListener(one.name, protocols[one.name], one.host, one.port, addresses.get(one.name))
+        for one in map(parse_listener, listeners)
+    )
+
+
+def listeners_problem(get: Callable[[str], Any], is_given: Callable[[str], bool]) -> str | None:
+    """What is wrong with the settings of the listeners together, or None. These are the rules of Kafka's KafkaConfig.
+
+    One rule is left out: `security.inter.broker.protocol` needs a listener only if it is set, because no other broker
+    connects to this one.
+    """
+    listeners = [parse_listener(text) for text in get("listeners")]
+    advertised = [parse_listener(text) for text in get("advertised.listeners") or ()]
+    protocols = security_protocol_map(get("listener.security.protocol.map"))
+    names = [one.name for one in listeners]
+    for one in listeners:
+        if one.name not in protocols:
+            return f"listeners = '{one}': {one.name} is not in listener.security.protocol.map"
+        if (protocol := protocols[one.name]) not in SERVED_PROTOCOLS:
+            return f"listeners = '{one}': {protocol.name} listeners are not served"
+        if one.port and sum(one.port == other.port and _same_family(one, other) for other in listeners) > 1:
+            return f"listeners = '{one}': another listener has the same port"
+    for one in advertised:
+        if one.name not in names:
+            return f"advertised.listeners = '{one}': listeners has no {one.name}"
+        if one.host in _EVERY_INTERFACE:
+            return f"advertised.listeners = '{one}' is no address that a client can connect to"
+        if one.port == 0:
+            return f"advertised.listeners = '{one}' needs a port that a client can connect to"
+    return _inter_broker_problem(get, is_given, names)
+
+
+def _same_family(one: Listener, other: Listener) -> bool:
+    """Whether two listeners may not have the same port: an IPv4 and an IPv6 address may (KIP-797)."""
+    return (":" in one.host) == (":" in other.host)
+
+
+def _inter_broker_problem(get: Callable[[str], Any], is_given: Callable[[str], bool], names: list[str]) -> str | None:
+    by_name, by_protocol = "inter.broker.listener.name", "security.inter.broker.protocol"
+    if is_given(by_name) and is_given(by_protocol):
+        return f"only one of {by_name} and {by_protocol} can be set"
+    for setting in (by_name, by_protocol):
+        if is_given(setting) and get(setting).upper() not in names:
+            return f"{setting} = {get(setting)!r} is not the name of a listener; listeners has {', '.join(names)}"
     return None
 
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fencepost.broker.config.fields import LONG_MAX, Kind, Update, setting
-from fencepost.broker.config.listeners import listeners_problem
+from fencepost.broker.config.listeners import addresses_problem, protocol_map_problem
+from fencepost.broker.security.security_protocol import SecurityProtocol
 
 HOUR_MS = 60 * 60 * 1000
 DAY_MS = 24 * HOUR_MS
@@ -275,12 +276,26 @@ class NodeSettings:
     )
     broker_rack: str | None = setting(Kind.STRING, None, "The rack this node tells clients.", nullable=True)
     listeners: tuple[str, ...] = setting(
-        Kind.LIST, ("PLAINTEXT://:9092",), "Where to listen: one PLAINTEXT://HOST:PORT; port 0 picks one.",
-        check=listeners_problem,
+        Kind.LIST, ("PLAINTEXT://:9092",), "Where to listen: NAME://HOST:PORT, separated by commas; port 0 picks one.",
+        check=addresses_problem,
     )  # fmt: skip
     advertised_listeners: tuple[str, ...] | None = setting(
-        Kind.LIST, None, "The addresses that clients connect to.", nullable=True, check=listeners_problem
+        Kind.LIST, None,
+        "The address that clients of each listener use: NAME://HOST:PORT. Not set: the address they connected to.",
+        nullable=True, check=addresses_problem,
+    )  # fmt: skip
+    listener_security_protocol_map: str | None = setting(
+        Kind.STRING, None,
+        "The security protocol of each listener, NAME:PROTOCOL. Not set: each listener has its protocol's name.",
+        nullable=True, check=protocol_map_problem,
+    )  # fmt: skip
+    inter_broker_listener_name: str | None = setting(
+        Kind.STRING, None, "The listener for other brokers. It must exist; there are no other brokers.", nullable=True
     )
+    security_inter_broker_protocol: str = setting(
+        Kind.STRING, "PLAINTEXT", "Names the listener for other brokers by its protocol.",
+        choices=tuple(SecurityProtocol.__members__),
+    )  # fmt: skip
     unstable_api_versions_enable: bool = setting(
         Kind.BOOLEAN, False, "Whether versions are offered that Kafka may still change (InitProducerId v6, KIP-939)."
     )

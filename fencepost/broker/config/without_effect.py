@@ -85,8 +85,6 @@ controller.quorum.retry.backoff.ms INT 20
 controller.quorum.voters LIST ""
 controller.socket.timeout.ms INT 30000
 initial.broker.registration.timeout.ms INT 60000
-inter.broker.listener.name STRING -
-listener.security.protocol.map STRING -
 metadata.log.dir STRING -
 metadata.log.segment.ms LONG 604800000
 metadata.max.idle.interval.ms INT 500

@@ -43,7 +43,7 @@ def handle(node: _Broker, request: DescribeQuorumRequest, context: RequestContex
         )
         for topic in request.topics
     ]
-    listener = Listener(name=node.config.listener.name, host=context.listener.host, port=context.listener.port)
+    listener = Listener(name=context.session.listener_name, host=context.listener.host, port=context.listener.port)
     nodes = [QuorumNode(node_id=node.config.node_id, listeners=[listener])] if served else []
     return DescribeQuorumResponse(error_message="", topics=topics, nodes=nodes)
 

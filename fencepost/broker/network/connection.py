@@ -83,9 +83,9 @@ class Connection:
         "session",
     )
 
-    def __init__(self, server: _Server, sock: socket.socket, peer: Endpoint, listener: Endpoint) -> None:
+    def __init__(self, server: _Server, sock: socket.socket, peer: Endpoint, session: Session) -> None:
         self.peer = peer
-        self.session = Session(peer.host, listener)
+        self.session = session
         self.opened = self.last_active = server.now
         self.requests = 0
         self.idle = True

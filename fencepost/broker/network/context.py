@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from fencepost.broker.security.principal import ANONYMOUS, Principal
+from fencepost.broker.security.security_protocol import SecurityProtocol
 
 
 class Endpoint(NamedTuple):
@@ -18,13 +19,25 @@ class Endpoint(NamedTuple):
 class Session:
     """What all requests of one connection have in common. Handlers read it through `RequestContext.session`."""
 
-    __slots__ = ("client_host", "listener", "principal")
+    __slots__ = ("client_host", "listener", "listener_name", "principal", "security_protocol")
 
-    def __init__(self, client_host: str, listener: Endpoint, principal: Principal = ANONYMOUS) -> None:
+    def __init__(
+        self,
+        client_host: str,
+        listener: Endpoint,
+        principal: Principal = ANONYMOUS,
+        *,
+        listener_name: str = "PLAINTEXT",
+        security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT,
+    ) -> None:
         self.client_host = client_host
         self.listener = listener
         """The address that this client should use for this broker: the advertised address, or without one the local
         address of this connection."""
+        self.listener_name = listener_name
+        """The name of the listener that accepted the connection, in upper case."""
+        self.security_protocol = security_protocol
+        """What protects the connection. With SASL, a login comes before all other requests."""
         self.principal = principal
         """Who the client is. A login replaces it."""
 

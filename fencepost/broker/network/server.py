@@ -1,4 +1,4 @@
-"""The listener: accepts connections, closes silent ones, and closes all when the broker stops."""
+"""The server: accepts connections of all listeners, closes silent ones, and closes all when the broker stops."""
 
 import errno
 import logging
@@ -9,10 +9,10 @@ from typing import Protocol
 import trio
 
 from fencepost.broker.network.connection import Connection
-from fencepost.broker.network.context import Endpoint
+from fencepost.broker.network.context import Endpoint, Session
 from fencepost.broker.network.dispatch import Dispatch
+from fencepost.broker.network.listening import Listening
 from fencepost.broker.network.poller import poller_of_loop
-from fencepost.broker.network.transmission import listen_unpaced, pace
 from fencepost.broker.ports import HasClock, HasConfig, HasFlusher, HasMetrics
 from fencepost.broker.ticker import every
 
@@ -27,13 +27,13 @@ _NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 class _Broker(HasClock, HasConfig, HasFlusher, HasMetrics, Protocol):
-    """What the listener and its connections need of the broker."""
+    """What the server and its connections need of the broker."""
 
 
 class Server:
-    """One listening socket and its connections."""
+    """The listeners of one broker, and their connections."""
 
-    def __init__(self, node: _Broker, dispatch: Dispatch, advertised: Endpoint | None) -> None:
+    def __init__(self, node: _Broker, dispatch: Dispatch) -> None:
         config = node.config
         self.node = node
         self.dispatch = dispatch
@@ -43,42 +43,16 @@ class Server:
         self.draining = False
         self.request_bytes_max = config.socket_request_max_bytes
         self.connections: set[Connection] = set()
-        self._advertised = advertised
         self._connections_max = config.max_connections
         idle_ms = config.connections_max_idle_ms
         self._idle_seconds = idle_ms / 1000 if idle_ms >= 0 else math.inf
         self._nursery: trio.Nursery | None = None
-        self._sockets: list[socket.socket] = []
-        self._congestion_control: bytes | None = None
-        """The system's congestion control, for clients on other machines; None if it cannot be set."""
+        self._listenings: list[Listening] = []
         self._accepting = trio.CancelScope()
 
-    def listen(self, host: str, port: int) -> Endpoint:
-        """Bind and listen; an empty host is every interface. Returns the bound address. Raises OSError with it."""
-        try:
-            return self._listen(host, port)
-        except OSError as error:
-            where = f"cannot listen on {Endpoint(host or '*', port)}: {error.strerror or error}"
-            raise OSError(error.errno, where) from error
-
-    def _listen(self, host: str, port: int) -> Endpoint:
-        found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, kind, protocol, _, address = min(found, key=lambda entry: entry[0] != socket.AF_INET)
-        sock = socket.socket(family, kind, protocol)
-        try:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if self.node.config.socket_receive_buffer_bytes >= 0:
-                # before listen(): the handshake fixes the window of a connection
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.node.config.socket_receive_buffer_bytes)
-            self._congestion_control = listen_unpaced(sock)
-            sock.bind(address)
-            sock.listen(self.node.config.socket_listen_backlog_size)
-            sock.setblocking(False)
-        except BaseException:
-            sock.close()
-            raise
-        self._sockets.append(sock)
-        return Endpoint(*sock.getsockname()[:2])
+    def listen(self, listening: Listening) -> None:
+        """Accept connections of this listener, once the server runs."""
+        self._listenings.append(listening)
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Accept and serve until `drain`. A nursery in this call runs the connections' tasks."""
@@ -100,8 +74,8 @@ class Server:
             nursery.start_soon(watch)
             with self._accepting:
                 async with trio.open_nursery() as acceptors:
-                    for sock in self._sockets:
-                        acceptors.start_soon(self._accept, sock, nursery)
+                    for listening in self._listenings:
+                        acceptors.start_soon(self._accept, listening, nursery)
                     await trio.sleep_forever()  # until `drain`: `adopt` may add connections, too
             sweep.cancel()
 
@@ -121,15 +95,15 @@ class Server:
             connection.cancel("the broker stops")
 
     def _close_sockets(self) -> None:
-        for sock in self._sockets:
-            sock.close()
+        for listening in self._listenings:
+            listening.socket.close()
 
-    async def _accept(self, listening: socket.socket, nursery: trio.Nursery) -> None:
+    async def _accept(self, listening: Listening, nursery: trio.Nursery) -> None:
         while True:
             try:
-                sock, address = listening.accept()
+                sock, address = listening.socket.accept()
             except BlockingIOError:
-                await trio.lowlevel.wait_readable(listening)
+                await trio.lowlevel.wait_readable(listening.socket)
             except OSError as error:
                 if error.errno in _NO_DESCRIPTORS:
                     logger.error("cannot accept connections cause=%s", error)
@@ -137,7 +111,7 @@ class Server:
                 else:  # the client closed the connection before it was accepted (ECONNABORTED and similar)
                     await trio.lowlevel.checkpoint()
             else:
-                self._begin(sock, Endpoint(*address[:2]), nursery)
+                self._begin(sock, Endpoint(*address[:2]), listening, nursery)
 
     def adopt(self, sock: socket.socket, peer: Endpoint, listener: Endpoint) -> None:
         """Serve a connection that did not come from the listening socket, for example one end of a socket pair.
@@ -149,7 +123,7 @@ class Server:
             sock.close()
         elif self._may_begin(sock, peer):
             sock.setblocking(False)
-            self._nursery.start_soon(self._serve, Connection(self, sock, peer, listener))
+            self._nursery.start_soon(self._serve, Connection(self, sock, peer, Session(peer.host, listener)))
 
     def _may_begin(self, sock: socket.socket, peer: Endpoint) -> bool:
         metrics = self.node.metrics
@@ -161,21 +135,15 @@ class Server:
         sock.close()
         return False
 
-    def _begin(self, sock: socket.socket, peer: Endpoint, nursery: trio.Nursery) -> None:
+    def _begin(self, sock: socket.socket, peer: Endpoint, listening: Listening, nursery: trio.Nursery) -> None:
         if not self._may_begin(sock, peer):
             return
         try:
-            sock.setblocking(False)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            pace(sock, peer.host, self._congestion_control)
-            if self.node.config.socket_send_buffer_bytes >= 0:
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.node.config.socket_send_buffer_bytes)
-            listener = self._advertised or Endpoint(*sock.getsockname()[:2])
+            session = listening.session(sock, peer)
         except OSError:
             sock.close()
             return
-        nursery.start_soon(self._serve, Connection(self, sock, peer, listener))
+        nursery.start_soon(self._serve, Connection(self, sock, peer, session))
 
     async def _serve(self, connection: Connection) -> None:
         self.connections.add(connection)

@@ -1,0 +1,42 @@
+"""Opens the configured listeners, and makes the addresses under which the broker registers itself."""
+
+import socket
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from fencepost.broker.network.context import Endpoint
+from fencepost.broker.network.listening import Listening
+from fencepost.protocol.metadata_record_types import BrokerEndpoint
+
+if TYPE_CHECKING:
+    from fencepost.broker.config.broker_config import BrokerConfig
+    from fencepost.broker.network.server import Server
+
+_EVERY_INTERFACE = ("", "0.0.0.0", "::")
+
+
+def open_listeners(server: "Server", config: "BrokerConfig") -> dict[str, Endpoint]:
+    """Listen on every configured address. Returns the bound addresses by listener, in order. Raises OSError."""
+    bound = {}
+    for one in config.client_listeners:
+        advertised = Endpoint(one.advertised.host, one.advertised.port) if one.advertised else None
+        listening = Listening(one.name, one.protocol, advertised, config)
+        bound[one.name] = listening.open(one.host, one.port)
+        server.listen(listening)
+    return bound
+
+
+def configured_addresses(config: "BrokerConfig") -> dict[str, Endpoint]:
+    """The addresses by listener, for a broker that opens no socket."""
+    return {one.name: Endpoint(one.host, one.port) for one in config.client_listeners}
+
+
+def end_points(config: "BrokerConfig", bound: Mapping[str, Endpoint]) -> tuple[BrokerEndpoint, ...]:
+    """The advertised address of each listener, as the broker registers it. Without one: the bound address."""
+    found = []
+    for one in config.client_listeners:
+        host, port = (one.advertised.host, one.advertised.port) if one.advertised else bound[one.name]
+        found.append(
+            BrokerEndpoint(one.name, socket.gethostname() if host in _EVERY_INTERFACE else host, port, one.protocol)
+        )
+    return tuple(found)
