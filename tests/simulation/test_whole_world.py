@@ -10,7 +10,7 @@ import pytest
 from tests.simulation.story import SCENARIOS, parse, tell, written
 from tests.simulation.whole_world import run_world
 
-SEEDS = int(os.environ.get("FENCEPOST_SEEDS", "250"))
+SEEDS = int(os.environ.get("FENCEPOST_SEEDS", "120"))
 HAZARD = (
     "records of a transaction that nobody committed are delivered",
     "delivered more than once",  # the transaction that was ended too early is done again
