@@ -16,6 +16,7 @@ from fencepost.broker.config.topic_rules import (
     cleaner_settings,
     cluster_facts,
     metadata_log_config,
+    quota_windows,
     txn_config,
 )
 from fencepost.broker.coordinator_logs import InternalTopicLogs
@@ -47,6 +48,7 @@ from fencepost.broker.network.server import Server
 from fencepost.broker.partitions import Leader, Partitions
 from fencepost.broker.purgatory import Purgatory
 from fencepost.broker.security.authorizer import Authorizer
+from fencepost.broker.security.quotas import ClientQuotas, updated_quotas
 from fencepost.broker.ticker import every
 from fencepost.broker.transactions.hanging import HangingCheck
 from fencepost.broker.transactions.markers import Markers
@@ -108,6 +110,8 @@ class Node:
         self._stop_wanted = trio.Event()
         self._entropy = entropy
         self._rules = TopicRules(config)
+        self.quotas: ClientQuotas | None = None
+        """The quotas of users and client ids; None if there are none."""
         durability: Durability = "os" if config.durability == "os" else "fsync"
         self._has_files = store is not None or config.data_directory is not None
         self.upkeep_threads: FlushThreads = threads or SyncThreads(helpers_max=0)
@@ -385,6 +389,7 @@ class Node:
         """Pass the settings that may change at run time to the parts that use them."""
         image = self.metadata.image
         self.config = self._rules.broker_config(image)
+        self.quotas = updated_quotas(self.quotas, image.quotas, quota_windows(self.config))
         self.transactions.config = txn_config(self.config, image)
         self.groups.consumers.config = group_config(self.config)
         for tp, log in self.partitions.owned():

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from fencepost.broker.partitions import Leader
     from fencepost.broker.purgatory import Purgatory
     from fencepost.broker.security.authorizer import Authorizer
+    from fencepost.broker.security.quotas import ClientQuotas
     from fencepost.coordinator.group.service import GroupService
     from fencepost.coordinator.metadata.service import MetadataService
     from fencepost.coordinator.ports import Clock
@@ -59,6 +60,14 @@ class HasMetrics(Protocol):
     @property
     def metrics(self) -> "Metrics":
         """The counters, as plain numbers."""
+
+
+class HasQuotas(Protocol):
+    """The client quotas."""
+
+    @property
+    def quotas(self) -> "ClientQuotas | None":
+        """The quotas of users and client ids; None if there are none."""
 
 
 class HasPartitions(Protocol):

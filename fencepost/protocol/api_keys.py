@@ -126,6 +126,8 @@ SERVED: dict[ApiKey, Versions] = {
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: Versions((0, 1), 0),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: Versions((0, 0), 0),
     ApiKey.OFFSET_DELETE: Versions((0, 0), None),
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: Versions((0, 1), 1),
+    ApiKey.ALTER_CLIENT_QUOTAS: Versions((0, 1), 1),
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: Versions((0, 0), 0),
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: Versions((0, 0), 0),
     ApiKey.DESCRIBE_QUORUM: Versions((0, 2), 0),
@@ -146,8 +148,6 @@ ASKED: dict[ApiKey, Versions] = {
     ApiKey.DESCRIBE_ACLS: Versions((1, 3), 2),
     ApiKey.CREATE_ACLS: Versions((1, 3), 2),
     ApiKey.DELETE_ACLS: Versions((1, 3), 2),
-    ApiKey.DESCRIBE_CLIENT_QUOTAS: Versions((0, 1), 1),
-    ApiKey.ALTER_CLIENT_QUOTAS: Versions((0, 1), 1),
 }
 """The APIs that fencepost's client uses and its broker does not serve (docs/decisions/0023-asked-but-not-served.md).
 

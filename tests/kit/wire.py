@@ -55,7 +55,7 @@ class Wire:
 
     def __init__(self, sock: socket.socket, client_id: str = "wire") -> None:
         self.socket = sock
-        self._client_id = client_id
+        self.client_id = client_id
         self._next_correlation_id = 1
 
     def frame(self, api_key: int, version: int, request: Any) -> tuple[int, bytes]:
@@ -63,9 +63,7 @@ class Wire:
         api = API_BY_KEY[api_key]
         correlation_id = self._next_correlation_id
         self._next_correlation_id += 1
-        body = write_request_header(api, version, correlation_id, self._client_id) + api.request.encode(
-            request, version
-        )
+        body = write_request_header(api, version, correlation_id, self.client_id) + api.request.encode(request, version)
         return correlation_id, struct.pack(">i", len(body)) + body
 
     def send(self, api_key: int, version: int, request: Any) -> int:

@@ -305,6 +305,16 @@ class NodeSettings:
     socket_listen_backlog_size: int = setting(Kind.INT, 1024, "Connections waiting to be accepted.", low=1)
     max_connections: int = setting(Kind.INT, 10_000, "Connections at once; more are closed.", low=1)
     connections_max_idle_ms: int = setting(Kind.LONG, 600_000, "Silence after which a connection is closed.")
+    quota_window_num: int = setting(
+        Kind.INT, 11, "Samples kept of the rates of client quotas; more make a burst longer.", low=1
+    )
+    quota_window_size_seconds: int = setting(Kind.INT, 1, "How long one of these samples takes.", low=1)
+    controller_quota_window_num: int = setting(
+        Kind.INT, 11, "As quota.window.num, for controller_mutation_rate.", low=1
+    )
+    controller_quota_window_size_seconds: int = setting(
+        Kind.INT, 1, "As quota.window.size.seconds, for controller_mutation_rate.", low=1
+    )
     fetch_max_bytes: int = setting(Kind.INT, 55 << 20, "The most a fetch is answered with.", low=1024)
     max_request_partition_size_limit: int = setting(
         Kind.INT, 2000, "The most partitions in one DescribeTopicPartitions answer.", low=1

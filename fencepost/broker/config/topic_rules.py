@@ -8,6 +8,7 @@ from fencepost.broker.config.broker_config import SETTINGS, BrokerConfig, dynami
 from fencepost.broker.config.fields import Kind
 from fencepost.broker.config.topic_config import Dynamic, chain, effective, topic_problem
 from fencepost.broker.config.topic_settings import TOPIC_SETTINGS
+from fencepost.broker.security.rates import Windows
 from fencepost.coordinator.metadata.commands import Outcome
 from fencepost.coordinator.metadata.image import EMPTY_IMAGE, NOTHING, TRANSACTION_VERSION, MetadataImage
 from fencepost.coordinator.metadata.ports import Bounds, ClusterFacts
@@ -166,6 +167,14 @@ def txn_config(config: BrokerConfig, image: MetadataImage = EMPTY_IMAGE) -> "Txn
         transaction_two_phase_commit_enable=config.transaction_two_phase_commit_enable,
         timeout_check_interval_ms=min(sweep_ms, TxnConfig().timeout_check_interval_ms),
         id_expiration_interval_ms=config.transaction_remove_expired_transaction_cleanup_interval_ms,
+    )
+
+
+def quota_windows(config: BrokerConfig) -> tuple[Windows, Windows]:
+    """The sampling of client quotas, and that of controller_mutation_rate."""
+    return (
+        Windows(config.quota_window_num, config.quota_window_size_seconds),
+        Windows(config.controller_quota_window_num, config.controller_quota_window_size_seconds),
     )
 
 

@@ -91,12 +91,6 @@ metadata.max.idle.interval.ms INT 500
 metadata.max.retention.ms LONG 604800000
 process.roles LIST ""
 """,
-    "there are no quotas": """
-controller.quota.window.num INT 11
-controller.quota.window.size.seconds INT 1
-quota.window.num INT 11
-quota.window.size.seconds INT 1
-""",
     "there is no tiered storage": """
 follower.fetch.last.tiered.offset.enable BOOLEAN false dynamic
 remote.fetch.max.wait.ms INT 500 dynamic

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from fencepost.broker.metadata.answers import partition_value
 from fencepost.broker.metadata.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from fencepost.broker.network.context import RequestContext
+from fencepost.broker.network.metering import limit_mutations
 from fencepost.broker.network.reply import Encoded
 from fencepost.broker.ports import HasConfig, HasMetadata, HasMetadataAnswers
 from fencepost.coordinator.metadata.commands import NO_ID
@@ -26,6 +27,7 @@ from fencepost.protocol.messages.api03_metadata import (
 
 if TYPE_CHECKING:
     from fencepost.coordinator.metadata.image import TopicImage
+    from fencepost.coordinator.metadata.ports import MutationQuota
 
 TOPIC_IDS_SINCE = 12
 AUTO_CREATION_FLAG_SINCE = 4
@@ -49,7 +51,7 @@ async def handle(node: _Broker, request: MetadataRequest, context: RequestContex
         ]
     else:
         may_create = version < AUTO_CREATION_FLAG_SINCE or request.allow_auto_topic_creation
-        topics = await _topics(node, asked, may_create)
+        topics = await _topics(node, asked, may_create, limit_mutations(context, strict_since=0))
     if request.include_topic_authorized_operations:
         for topic in topics:
             topic.topic_authorized_operations = TOPIC_OPERATIONS
@@ -74,7 +76,7 @@ async def handle(node: _Broker, request: MetadataRequest, context: RequestContex
 
 
 async def _topics(
-    node: _Broker, asked: Sequence[MetadataRequestTopic], may_create: bool
+    node: _Broker, asked: Sequence[MetadataRequestTopic], may_create: bool, mutations: "MutationQuota | None"
 ) -> list[MetadataResponseTopic]:
     """One response for each distinct topic. If the request has any topic id, names are ignored, as in Kafka."""
     ids = dict.fromkeys(entry.topic_id for entry in asked if entry.topic_id != NO_ID)
@@ -89,7 +91,7 @@ async def _topics(
     names = list(dict.fromkeys(entry.name or "" for entry in asked))
     codes: dict[str, ErrorCode] = {}
     if may_create:
-        codes = await node.metadata.create_topics_if_allowed(names)
+        codes = await node.metadata.create_topics_if_allowed(names, mutations)
     by_name = node.metadata.image.topics_by_name
     return [_topic(by_name[name]) if name in by_name else _missing(name, codes) for name in names]
 

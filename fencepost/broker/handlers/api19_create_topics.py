@@ -7,6 +7,7 @@ v1 validateOnly and error messages; v4 -1 for the broker's defaults (KIP-464); v
 from fencepost.broker.config.entries import topic_entries
 from fencepost.broker.config.topic_rules import rules_of
 from fencepost.broker.network.context import RequestContext
+from fencepost.broker.network.metering import limit_mutations
 from fencepost.broker.ports import HasMetadata
 from fencepost.coordinator.metadata.commands import CreatedTopic, NewTopic, Outcome
 from fencepost.protocol.errors import ErrorCode
@@ -20,13 +21,18 @@ from fencepost.protocol.messages.api19_create_topics import (
 )
 
 SETTINGS_IN_RESPONSE_SINCE = 5
+STRICT_QUOTA_SINCE = 6
 
 
 async def handle(node: HasMetadata, request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
     """Create the valid topics in one append; the response waits until they are durable."""
     if request.plan is not None:
         return await _apply(node, request, request.plan, context)
-    created = await node.metadata.create_topics([_wanted(topic) for topic in request.topics], request.validate_only)
+    created = await node.metadata.create_topics(
+        [_wanted(topic) for topic in request.topics],
+        request.validate_only,
+        limit_mutations(context, STRICT_QUOTA_SINCE),
+    )
     same: dict[frozenset[tuple[str, str]], list[CreatableTopicConfigs]] = {}
     return CreateTopicsResponse(topics=[_answer(node, topic, context.api_version, same) for topic in created])
 

@@ -1,6 +1,7 @@
 """CreatePartitions (37): add partitions to topics. All versions mean the same."""
 
 from fencepost.broker.network.context import RequestContext
+from fencepost.broker.network.metering import limit_mutations
 from fencepost.broker.ports import HasMetadata
 from fencepost.coordinator.metadata.commands import MorePartitions
 from fencepost.protocol.messages.api37_create_partitions import (
@@ -8,6 +9,8 @@ from fencepost.protocol.messages.api37_create_partitions import (
     CreatePartitionsResponse,
     CreatePartitionsTopicResult,
 )
+
+STRICT_QUOTA_SINCE = 3
 
 
 async def handle(
@@ -24,7 +27,9 @@ async def handle(
         )
         for topic in request.topics
     ]
-    outcomes = await node.metadata.create_partitions(wanted, request.validate_only)
+    outcomes = await node.metadata.create_partitions(
+        wanted, request.validate_only, limit_mutations(context, STRICT_QUOTA_SINCE)
+    )
     return CreatePartitionsResponse(
         results=[
             CreatePartitionsTopicResult(name=name, error_code=outcome.code, error_message=outcome.message)

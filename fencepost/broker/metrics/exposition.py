@@ -15,6 +15,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from fencepost.broker.metrics.groups import group_metrics
+from fencepost.broker.metrics.quotas import quota_metrics
 from fencepost.broker.metrics.transactions import has_late_transaction, transaction_metrics
 from fencepost.broker.ports import (
     HasClock,
@@ -25,6 +26,7 @@ from fencepost.broker.ports import (
     HasMetadata,
     HasMetrics,
     HasPartitions,
+    HasQuotas,
     HasTransactions,
 )
 from fencepost.protocol.registry import API_BY_KEY
@@ -59,6 +61,7 @@ class Scraped(
     HasMetadata,
     HasMetrics,
     HasPartitions,
+    HasQuotas,
     HasTransactions,
     Protocol,
 ):
@@ -95,6 +98,7 @@ class BrokerCollector(Collector):
         yield from self._partitions()
         yield from transaction_metrics(self._node)
         yield from group_metrics(self._node)
+        yield from quota_metrics(self._node)
         yield from self._disk_and_loop()
         yield from self._cleaner()
 

@@ -13,10 +13,11 @@ import trio
 from fencepost.broker.network.context import CloseConnection, Endpoint, RequestContext, Session
 from fencepost.broker.network.dispatch import Dispatch, RepeatedRequests, Route, UnservedRequest
 from fencepost.broker.network.frames import BadFrame, FrameBuffer
+from fencepost.broker.network.metering import Meter, meter_of
 from fencepost.broker.network.poller import Poller, Registration, Work, failed, register
 from fencepost.broker.network.reply import READY, Ready
 from fencepost.broker.network.response_queue import ResponseQueue
-from fencepost.broker.ports import HasClock, HasFlusher, HasMetrics
+from fencepost.broker.ports import HasClock, HasFlusher, HasMetrics, HasQuotas
 from fencepost.coordinator.deferred import Deferred
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.headers import read_request_header
@@ -30,7 +31,7 @@ Unfinished = Coroutine[Any, Any, None]
 """The rest of a plain function's work; the connection's task awaits it before it does anything else."""
 
 
-class _Broker(HasClock, HasFlusher, HasMetrics, Protocol):
+class _Broker(HasClock, HasFlusher, HasMetrics, HasQuotas, Protocol):
     """What a connection itself needs of the broker."""
 
 
@@ -49,8 +50,9 @@ class _Server(Protocol):
     """The broker is stopping: connections answer the requests they received, and read no more."""
 
 
-_Pending: TypeAlias = tuple[Route, int, float]
-"""A request whose response is not there yet: its route, its correlation id, and when it began by the broker's clock."""
+_Pending: TypeAlias = tuple[Route, int, float, Meter | None]
+"""A request whose response is not there yet: its route, its correlation id, when it began by the broker's clock, and
+its meter if a quota applies to the client."""
 
 
 class Connection:
@@ -211,9 +213,12 @@ class Connection:
         self.requests += 1
         found = self._repeated.find(frame) if self._repeated is not None else None
         route, request, context = found or self._decode(frame)
+        quotas, meter = self._node.quotas, None
+        if quotas is not None:
+            meter = meter_of(self._node, quotas, route, request, context, len(frame))
         if self._responses.count and not route.non_blocking and not self._responses.try_send():
-            return self._handle_after_send(route, request, context)
-        return self._handle(route, request, context)
+            return self._handle_after_send(route, request, context, meter)
+        return self._handle(route, request, context, meter)
 
     def _decode(self, frame: memoryview) -> tuple[Route, Any, RequestContext]:
         """Decode a frame. Raises DecodeError and UnservedRequest."""
@@ -235,14 +240,16 @@ class Connection:
             self._repeated.learn(frame, route, request, context)
         return route, request, context
 
-    def _handle(self, route: Route, request: Any, context: RequestContext) -> Unfinished | None:
+    def _handle(self, route: Route, request: Any, context: RequestContext, meter: Meter | None) -> Unfinished | None:
         """Call the handler, and queue the response when it is ready.
 
         Every request passes here once, whatever its API. A check before every handler (authorization, quotas) belongs
         before the call of the handler.
         """
-        pending = route, context.correlation_id, self._node.clock.monotonic()
+        pending = route, context.correlation_id, self._node.clock.monotonic(), meter
         reply = route.handle(self._node, request, context)
+        if meter is not None:
+            reply = meter.handled(reply)
         if isinstance(reply, READY):
             return self._respond(pending, reply)
         if isinstance(reply, Deferred):
@@ -251,16 +258,35 @@ class Connection:
 
     def _respond(self, pending: _Pending, reply: Ready) -> Unfinished | None:
         """Count the request, and queue its response."""
-        route, correlation_id, began = pending
+        route, correlation_id, began, meter = pending
         self._node.metrics.count_request(route.api.key, self._node.clock.monotonic() - began)
-        if reply is None:
-            return None
-        return self._send() if self._responses.put(route, correlation_id, reply) else None
+        throttle_ms = 0
+        if meter is not None:
+            reply, throttle_ms = meter.finish(reply)
+        is_full = reply is not None and self._responses.put(route, correlation_id, reply)
+        if meter is not None and throttle_ms:
+            return self._mute(meter, throttle_ms)
+        return self._send() if is_full else None
 
-    async def _handle_after_send(self, route: Route, request: Any, context: RequestContext) -> None:
+    async def _mute(self, meter: Meter, throttle_ms: int) -> None:
+        """Send the response, and read nothing from this client for the throttle time (KIP-219)."""
+        until = trio.current_time() + throttle_ms / 1000
+        meter.muted(1)
+        try:
+            if self._responses.count:
+                await self._send()
+            self.idle = True
+            await trio.sleep_until(until)
+            self.idle = False
+        finally:
+            meter.muted(-1)
+
+    async def _handle_after_send(
+        self, route: Route, request: Any, context: RequestContext, meter: Meter | None
+    ) -> None:
         """Send the queued responses first: this handler may wait for other clients or for time."""
         await self._send()
-        if (unfinished := self._handle(route, request, context)) is not None:
+        if (unfinished := self._handle(route, request, context, meter)) is not None:
             await unfinished
 
     async def _respond_later(self, pending: _Pending, waiting: Coroutine[Any, Any, Ready]) -> None:
@@ -269,7 +295,7 @@ class Connection:
         try:
             reply = await waiting
         except BaseException:
-            route, _, began = pending
+            route, _, began, _ = pending
             self._node.metrics.count_request(route.api.key, self._node.clock.monotonic() - began)
             raise
         finally:

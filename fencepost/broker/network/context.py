@@ -49,7 +49,7 @@ class RequestContext:
     the handler of that API reads it.
     """
 
-    __slots__ = ("api_key", "api_version", "client_id", "correlation_id", "repeated", "session")
+    __slots__ = ("api_key", "api_version", "client_id", "correlation_id", "meter", "repeated", "session")
 
     def __init__(
         self, api_key: int, api_version: int, correlation_id: int, client_id: str | None, session: Session
@@ -60,6 +60,8 @@ class RequestContext:
         self.client_id = client_id
         self.session = session
         self.repeated: object | None = None
+        self.meter: object | None = None
+        """The `metering.Meter` of the request; None if no quota applies to the client."""
 
     @property
     def client_host(self) -> str:

@@ -18,6 +18,8 @@ class Outcome(NamedTuple):
 
 
 DONE = Outcome()
+OVER_QUOTA = Outcome(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The throttling quota has been exceeded.")
+"""A controller_mutation_rate refuses the change for now (KIP-599)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from fencepost.coordinator.decision import Decision
 from fencepost.coordinator.metadata.commands import (
     DONE,
     NO_ID,
+    OVER_QUOTA,
     CreatedTopic,
     DeletedTopic,
     MorePartitions,
@@ -16,7 +17,7 @@ from fencepost.coordinator.metadata.commands import (
 )
 from fencepost.coordinator.metadata.features import DIRECTORIES_SINCE
 from fencepost.coordinator.metadata.image import METADATA_VERSION, MetadataImage, TopicImage
-from fencepost.coordinator.metadata.ports import ClusterFacts, ConfigRules, IdSource
+from fencepost.coordinator.metadata.ports import ClusterFacts, ConfigRules, IdSource, MutationQuota
 from fencepost.coordinator.metadata.topic_names import colliding_name, topic_name_problem
 from fencepost.protocol.admin_enums import ConfigResourceType
 from fencepost.protocol.errors import ErrorCode
@@ -41,10 +42,17 @@ class TopicController:
         self._rules = rules
         self._new_id = new_id
 
-    def create_topics(self, image: MetadataImage, topics: Sequence[NewTopic], validate_only: bool = False) -> Topics:
+    def create_topics(
+        self,
+        image: MetadataImage,
+        topics: Sequence[NewTopic],
+        validate_only: bool = False,
+        mutations: MutationQuota | None = None,
+    ) -> Topics:
         """Decide on each topic separately; the valid ones are created together, in one atomic change.
 
-        With `validate_only` the answers are the same and nothing is written.
+        With `validate_only` the answers are the same and nothing is written. Topics that `mutations` refuses are
+        OVER_QUOTA; a validation counts, too (Kafka's ReplicationControlManager).
         """
         twice = {name for name, count in Counter(topic.name for topic in topics).items() if count > 1}
         taken: dict[str, object] = {}
@@ -54,7 +62,7 @@ class TopicController:
         for topic in topics:
             if topic.name in twice:
                 continue
-            reply, added = self._create_topic(image, topic, taken, self._facts.change_records_max - count)
+            reply, added = self._create_topic(image, topic, taken, self._facts.change_records_max - count, mutations)
             if reply.outcome.code is ErrorCode.NONE:
                 records += added
                 count += record_count(added)
@@ -65,7 +73,12 @@ class TopicController:
         return Decision(replies, () if validate_only else tuple(records))
 
     def _create_topic(
-        self, image: MetadataImage, topic: NewTopic, taken: Mapping[str, object], room: int
+        self,
+        image: MetadataImage,
+        topic: NewTopic,
+        taken: Mapping[str, object],
+        room: int,
+        mutations: MutationQuota | None,
     ) -> tuple[CreatedTopic, list[MetadataEntry]]:
         problem = self._name_problem(image, topic.name, taken) or self._config_problem(topic)
         if problem is None:
@@ -77,6 +90,8 @@ class TopicController:
                     ErrorCode.POLICY_VIOLATION,
                     f"The request needs more than the {self._facts.change_records_max} metadata records it may have",
                 )
+            elif mutations is not None and not mutations(len(placed)):
+                problem = OVER_QUOTA
             else:
                 return self._creation(image, topic, placed)
         return CreatedTopic(topic.name, problem), []
@@ -167,7 +182,7 @@ class TopicController:
         return self._too_many(len(placed)) or [placed[partition] for partition in range(len(placed))]
 
     def delete_topics(
-        self, image: MetadataImage, topics: Sequence[TopicRef]
+        self, image: MetadataImage, topics: Sequence[TopicRef], mutations: MutationQuota | None = None
     ) -> Decision[MetadataRecord, list[DeletedTopic], None]:
         """Decide on each reference; a topic that is named twice, also once by name and once by id, is not deleted."""
         if not self._facts.delete_topics:
@@ -196,6 +211,8 @@ class TopicController:
                     ErrorCode.INVALID_REQUEST, "The provided topic name maps to an ID that was already supplied."
                 )
                 replies.append(DeletedTopic(found[0][1].name, topic_id, why))
+            elif mutations is not None and not mutations(found[0][1].partitions):
+                replies.append(DeletedTopic(found[0][0].name, found[0][0].topic_id, OVER_QUOTA))
             else:
                 records.append(RemoveTopicRecord(topic_id))
                 replies.append(DeletedTopic(found[0][1].name, topic_id, DONE))
@@ -216,7 +233,11 @@ class TopicController:
         )
 
     def create_partitions(
-        self, image: MetadataImage, topics: Sequence[MorePartitions], validate_only: bool = False
+        self,
+        image: MetadataImage,
+        topics: Sequence[MorePartitions],
+        validate_only: bool = False,
+        mutations: MutationQuota | None = None,
     ) -> Decision[MetadataEntry, list[tuple[str, Outcome]], None]:
         """Decide on each topic separately; the valid ones grow together."""
         counts = Counter(topic.name for topic in topics)
@@ -227,7 +248,7 @@ class TopicController:
             if counts[topic.name] > 1:
                 replies.append((topic.name, Outcome(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")))
                 continue
-            added = self._grow(image, topic, self._facts.change_records_max - count)
+            added = self._grow(image, topic, self._facts.change_records_max - count, mutations)
             if isinstance(added, Outcome):
                 replies.append((topic.name, added))
             else:
@@ -236,7 +257,9 @@ class TopicController:
                 replies.append((topic.name, DONE))
         return Decision(replies, () if validate_only else tuple(records))
 
-    def _grow(self, image: MetadataImage, wanted: MorePartitions, room: int) -> list[MetadataEntry] | Outcome:
+    def _grow(
+        self, image: MetadataImage, wanted: MorePartitions, room: int, mutations: MutationQuota | None
+    ) -> list[MetadataEntry] | Outcome:
         topic = image.topics_by_name.get(wanted.name)
         if topic is None:
             return Outcome(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
@@ -268,6 +291,8 @@ class TopicController:
             )
         for replicas in wanted.assignments or ():
             problem = problem or replicas_problem(replicas, self._facts.node_id)
+        if problem is None and mutations is not None and not mutations(added):
+            problem = OVER_QUOTA
         if problem is not None:
             return problem
         placed = wanted.assignments or [(self._facts.node_id,)] * added

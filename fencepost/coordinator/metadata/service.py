@@ -23,7 +23,7 @@ from fencepost.coordinator.metadata.config_controller import ConfigController
 from fencepost.coordinator.metadata.controller import TopicController
 from fencepost.coordinator.metadata.edits import AppliedEdits, ClusterEdit, EditsController
 from fencepost.coordinator.metadata.features import SUPPORTED, FeatureView, loses_transactions, update_features
-from fencepost.coordinator.metadata.image import METADATA_VERSION, MetadataImage
+from fencepost.coordinator.metadata.image import METADATA_VERSION, MetadataImage, QuotaEntity
 from fencepost.coordinator.metadata.journal import ChangeRefused, MetadataJournal
 from fencepost.coordinator.metadata.ports import (
     Bounds,
@@ -31,9 +31,11 @@ from fencepost.coordinator.metadata.ports import (
     ConfigRules,
     IdSource,
     MetadataLog,
+    MutationQuota,
     Observer,
     Snapshots,
 )
+from fencepost.coordinator.metadata.quota_controller import QuotaEdits, alter_quotas
 from fencepost.coordinator.metadata.registration import Registration, registration_record
 from fencepost.coordinator.metadata.topic_names import topic_name_problem
 from fencepost.coordinator.metadata.user_controller import (
@@ -55,6 +57,7 @@ Edits = Callable[[MetadataImage], Sequence[ClusterEdit]]
 _AUTO_CREATION = {
     ErrorCode.TOPIC_ALREADY_EXISTS: ErrorCode.NONE,
     ErrorCode.NOT_CONTROLLER: ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.THROTTLING_QUOTA_EXCEEDED: ErrorCode.LEADER_NOT_AVAILABLE,
 }
 """The error of an automatic creation, by the outcome of the topic's creation, where the two differ."""
 
@@ -217,21 +220,27 @@ class MetadataService:
     # ---- changes. All return once the change is durable and in `image`; if the log refuses it, nothing is changed and
     # ---- every answer is NOT_CONTROLLER.
 
-    async def create_topics(self, topics: Sequence[NewTopic], validate_only: bool = False) -> list[CreatedTopic]:
+    async def create_topics(
+        self, topics: Sequence[NewTopic], validate_only: bool = False, mutations: MutationQuota | None = None
+    ) -> list[CreatedTopic]:
         """Create topics; one answer each."""
-        reply = await self._change(lambda image: self._topics.create_topics(image, topics, validate_only))
+        reply = await self._change(lambda image: self._topics.create_topics(image, topics, validate_only, mutations))
         return [CreatedTopic(topic.name, reply) for topic in topics] if isinstance(reply, Outcome) else reply
 
-    async def delete_topics(self, topics: Sequence[TopicRef]) -> list[DeletedTopic]:
+    async def delete_topics(
+        self, topics: Sequence[TopicRef], mutations: MutationQuota | None = None
+    ) -> list[DeletedTopic]:
         """Delete topics; one answer for each different reference."""
-        reply = await self._change(lambda image: self._topics.delete_topics(image, topics))
+        reply = await self._change(lambda image: self._topics.delete_topics(image, topics, mutations))
         return [DeletedTopic(*ref, reply) for ref in map(_parts, topics)] if isinstance(reply, Outcome) else reply
 
     async def create_partitions(
-        self, topics: Sequence[MorePartitions], validate_only: bool = False
+        self, topics: Sequence[MorePartitions], validate_only: bool = False, mutations: MutationQuota | None = None
     ) -> list[tuple[str, Outcome]]:
         """Grow topics; one answer for each name."""
-        reply = await self._change(lambda image: self._topics.create_partitions(image, topics, validate_only))
+        reply = await self._change(
+            lambda image: self._topics.create_partitions(image, topics, validate_only, mutations)
+        )
         return [(topic.name, reply) for topic in topics] if isinstance(reply, Outcome) else reply
 
     async def alter_configs(self, changes: Sequence[ConfigEdits], validate_only: bool = False) -> list[Outcome]:
@@ -247,6 +256,13 @@ class MetadataService:
         if isinstance(reply, Outcome):
             return dict.fromkeys([*(one.user for one in deletions), *(one.user for one in upsertions)], reply)
         return reply
+
+    async def alter_quotas(
+        self, changes: Sequence[QuotaEdits], validate_only: bool = False
+    ) -> dict[QuotaEntity, Outcome]:
+        """Change client quotas; one outcome for each entity."""
+        reply = await self._change(lambda image: alter_quotas(image, changes, validate_only))
+        return {change.entity: reply for change in changes} if isinstance(reply, Outcome) else reply
 
     async def update_features(self, updates: Sequence[FeatureUpdate], validate_only: bool = False) -> Outcome:
         """Finalize features at other levels, all or none.
@@ -290,11 +306,13 @@ class MetadataService:
         reply = await self._change(decide, name)
         return AppliedEdits([reply] * max(count, 1), None) if isinstance(reply, Outcome) else reply
 
-    async def create_topics_if_allowed(self, names: Collection[str]) -> dict[str, ErrorCode]:
+    async def create_topics_if_allowed(
+        self, names: Collection[str], mutations: MutationQuota | None = None
+    ) -> dict[str, ErrorCode]:
         """Create the requested topics that do not exist; NONE for each that exists then, also under concurrent calls.
 
         UNKNOWN_TOPIC_OR_PARTITION if auto.create.topics.enable is off, INVALID_TOPIC_EXCEPTION for an invalid name,
-        LEADER_NOT_AVAILABLE (retry) if the metadata log refuses the records.
+        LEADER_NOT_AVAILABLE (retry) if the metadata log or `mutations` refuses it.
         """
         codes = dict.fromkeys(names, ErrorCode.NONE)
         missing = [name for name in codes if name not in self.image.topics_by_name]
@@ -305,7 +323,7 @@ class MetadataService:
                 bad = topic_name_problem(name) is not None
                 codes[name] = ErrorCode.INVALID_TOPIC_EXCEPTION if bad else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             return codes
-        for created in await self.create_topics([NewTopic(name) for name in missing]):
+        for created in await self.create_topics([NewTopic(name) for name in missing], mutations=mutations):
             codes[created.name] = _AUTO_CREATION.get(created.outcome.code, created.outcome.code)
         return codes
 
