@@ -45,7 +45,7 @@ check: setup ## What to run before a commit: format, lint, types, architecture, 
 	$(BIN)/ruff check $(wildcard $(SOURCES))
 	$(BIN)/mypy --strict fencepost
 	$(BIN)/lint-imports
-	$(PY) -m pytest -q $(AT_ONCE) -m "not long" tests/unit tests/property tests/architecture tests/typing $(ARGS)
+	$(PY) -m pytest -q $(AT_ONCE) -m "not long" tests/unit tests/property tests/architecture $(ARGS)
 
 format: setup ## Let ruff write the code's form
 	$(BIN)/ruff format $(wildcard $(SOURCES))

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.architecture.message_stubs import MESSAGES, RECORDS, write_stubs
 from tests.kit.type_checker import assert_mypy_says
 
@@ -38,5 +40,6 @@ def test_the_stubs_say_what_the_declarations_say(tmp_path: Path) -> None:
     assert kept == fresh, "make stubs writes them anew"
 
 
+@pytest.mark.long
 def test_a_type_checker_finds_a_misspelt_field_of_a_message(tmp_path: Path) -> None:
     assert_mypy_says(PROGRAM, tmp_path)

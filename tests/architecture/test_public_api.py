@@ -2,6 +2,8 @@
 
 import re
 
+import pytest
+
 from tests.architecture.public_api import LIST, public_api
 from tests.architecture.public_names import PACKAGES, members_of, public_classes, public_functions
 from tests.architecture.public_types import private_types
@@ -41,5 +43,6 @@ def test_a_line_has_the_whole_signature() -> None:
     assert "max_poll_interval: Duration" in lines, "of a base that is not public"
 
 
+@pytest.mark.long
 def test_a_program_can_import_every_type_of_a_signature() -> None:
     assert private_types() == set(), "export it from fencepost.client or fencepost.testing, or write the type out"

@@ -66,6 +66,7 @@ def reported_by_pyright(folder: Path) -> tuple[Lines, str]:
     return {(Path(one["file"]).name, one["range"]["start"]["line"] + 1) for one in wrong}, run.stdout
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("checker", [reported_by_mypy, reported_by_pyright])
 def test_a_checker_refuses_the_wrong_lines_and_no_other(checker: object, tmp_path: Path) -> None:
     assert callable(checker)
