@@ -18,7 +18,7 @@ NAMES = (b"ann", b"bob", b"cem", b"dee", b"eva")
 
 
 def reader(address: str, group: str, **more: str) -> Consumer:
-    """A consumer of committed records that commits nothing by itself, and reports the ends of partitions."""
+    """A consumer of committed records without automatic commits that reports the ends of partitions."""
     return Consumer(
         {
             "bootstrap.servers": address,

@@ -15,7 +15,7 @@ READINGS, CELSIUS, DEAD, COUNT = "confluent-dead-readings", "confluent-dead-cels
 
 
 def reader(address: str, group: str, **more: str) -> Consumer:
-    """A consumer of committed records that commits nothing by itself, and reports the ends of partitions."""
+    """A consumer of committed records without automatic commits that reports the ends of partitions."""
     return Consumer(
         {
             "bootstrap.servers": address,

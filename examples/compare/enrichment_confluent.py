@@ -18,7 +18,7 @@ PEOPLE = {b"c1": b"Ann, Aachen", b"c2": b"Bob, Basel", b"c3": b"Cem, Como"}
 
 
 def reader(address: str, group: str, **more: str) -> Consumer:
-    """A consumer of committed records that commits nothing by itself, and reports the ends of partitions."""
+    """A consumer of committed records without automatic commits that reports the ends of partitions."""
     return Consumer(
         {
             "bootstrap.servers": address,

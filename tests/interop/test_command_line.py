@@ -115,11 +115,11 @@ def test_a_plan_on_kafka_needs_consent_and_goes_step_by_step(real_kafka: RealKaf
     assert (refused.exit_code, "only fencepost can" in refused.stderr) == (1, True), refused.output
     assert "--not-atomic" in refused.stderr
     dry = commands.run("topic", "apply", str(file), "--dry-run")
-    assert (dry.exit_code, "thing by thing" in dry.stdout) == (0, True), dry.output
+    assert (dry.exit_code, "one after the other" in dry.stdout) == (0, True), dry.output
     assert [one["name"] for one in commands.told("topic", "list", f"{name}*")] == [f"{name}-old"]
     done = commands.run("topic", "apply", str(file), "--not-atomic")
     assert done.exit_code == 0, done.output
-    assert done.stdout.splitlines()[-1] == "4 changes, made thing by thing."
+    assert done.stdout.splitlines()[-1] == "4 changes, made one after the other."
     commands.until(lambda found: [one["name"] for one in found] == [name], "topic", "list", f"{name}*")
     commands.until(lambda told: told["changes"] == [], "topic", "apply", str(file), "--not-atomic", "--dry-run")
     file.write_text(f'[topics.{name}]\npartitions = 4\nconfigs = {{ "cleanup.policy" = "burn" }}\n')
@@ -199,4 +199,6 @@ def test_commands_log_in_as_a_file_says(start_kafka: StartKafka, tmp_path: Path,
     untrusted = Commands(kafka.address_of("TLS"), "-X", "security.protocol=ssl").run("cluster", "brokers")
     assert (untrusted.exit_code, "--command-config FILE" in untrusted.stderr) == (1, True), untrusted.output
     gone = admin.run("topic", "apply", "-", "--not-atomic", typed=f'{rules}state = "absent"\n')
-    assert re.match(r"- acl User:guest DESCRIBE TOPIC .*\n1 change, made thing by thing.\n", gone.stdout), gone.output
+    assert re.match(r"- acl User:guest DESCRIBE TOPIC .*\n1 change, made one after the other.\n", gone.stdout), (
+        gone.output
+    )

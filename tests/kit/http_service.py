@@ -69,7 +69,7 @@ class Posters:
 
 
 def post(port: int, numbers: Iterator[int], taken: list[int]) -> None:
-    """Post orders until nobody takes them any more."""
+    """Post orders until the service accepts no more."""
     while True:
         number = next(numbers)
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=WAIT_S)

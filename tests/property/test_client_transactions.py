@@ -207,7 +207,7 @@ class Conversation(RuleBasedStateMachine):
     @precondition(lambda self: self.late)
     @rule(which=st.integers(0, 5))
     def late_copy(self, which: int) -> None:
-        """KAFKA-17754: somebody hears it at last, and nobody waits for the response."""
+        """KAFKA-17754: one caller gets it in the end, and no caller waits for the response."""
         self.arrive(self.late.pop(which % len(self.late)))
 
     def arrive(self, late: AskInit | AskEnd | Write | tuple[tuple[int, int], TopicPartition]) -> None:

@@ -173,11 +173,9 @@ class Connection:
             return _ended()
         self.last_active = self._server.now
         self._frames.received(received)
-        while (frame := self._frames.next_frame()) is not None:
+        while self._parked is None and (frame := self._frames.next_frame()) is not None:
             if (unfinished := self._serve_frame(frame)) is not None:
                 return self._for_task(self._finish(unfinished))
-            if self._parked is not None:
-                break
         return None
 
     def send_responses(self) -> Work | None:

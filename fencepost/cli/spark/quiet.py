@@ -43,15 +43,15 @@ def child_processes_silent() -> Iterator[None]:
     os.dup2(writing, 2)
     os.close(writing)
     try:
-        yield
+        try:
+            yield
+        finally:
+            os.dup2(own, 2)
+            os.close(own)
     except BaseException:
-        os.dup2(own, 2)
         relay.join(_DRAIN_SECONDS)
         terminal.writelines(lines)
         raise
-    finally:
-        os.dup2(own, 2)
-        os.close(own)
 
 
 def _relay(reading: int, lines: deque[str], terminal: Any) -> None:

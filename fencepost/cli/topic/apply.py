@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from fencepost.client.admin import Admin, Applied, ClusterPlan
 
 STEPWISE_ONLY = (
-    "this broker cannot change many things at once: only fencepost can. Here a plan is applied thing by thing,"
-    " and an error in between leaves a part done"
+    "this broker cannot make many changes at once: only fencepost can. Here they are made one after the other,"
+    " and after an error the earlier ones stay made"
 )
 PERHAPS_DONE = "the plan may or may not be applied; apply it again with a longer --timeout (applied steps are skipped)"
 RULES_NOT_ENFORCED = (

@@ -14,8 +14,8 @@ _SIGNS = {"create": "+", "change": "~", "delete": "-"}
 
 def applied_text(done: "Applied", dry_run: bool) -> str:
     if not done.changes:
-        return "Everything is as the plan says."
-    how = "at once" if done.atomic else "thing by thing"
+        return "Nothing to change: the cluster matches the plan."
+    how = "at once" if done.atomic else "one after the other"
     what = counted(len(done.changes), "change")
     last = f"{what}, to be made {how}. Nothing was changed yet." if dry_run else f"{what}, made {how}."
     return f"{changes_text(done.changes)}\n{last}"

@@ -183,7 +183,7 @@ def _remedy(described: "LastStableOffsetInfo", holder: "Holder", now_ms: int, bo
             assert known is not None
             return [
                 f"Its client may yet commit it; else the timeout aborts it {times_out(known, now_ms)}. To abort it now,"
-                " and shut that client out:",
+                " and fence that client:",
                 f"  {command_for(bootstrap, 'txn', 'abort', known.transactional_id)}",
             ]
 

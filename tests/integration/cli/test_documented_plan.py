@@ -42,7 +42,7 @@ def test_the_plan_of_the_document_works_as_printed(broker: BrokerProcess, tmp_pa
     assert (dry.returncode, dry.stdout) == (0, PRINTED), dry.stderr
     done = apply(broker, tmp_path, "topics.toml")
     assert done.returncode == 0, done.stderr
-    assert apply(broker, tmp_path, "topics.toml").stdout == "Everything is as the plan says.\n"
+    assert apply(broker, tmp_path, "topics.toml").stdout == "Nothing to change: the cluster matches the plan.\n"
 
 
 def test_the_plan_of_the_help_works_as_printed(broker: BrokerProcess, tmp_path: Path) -> None:

@@ -98,7 +98,7 @@ def test_a_plan_is_shown_applied_and_then_nothing_is_left_to_do(broker: BrokerPr
     assert command_json(broker, "config", "get", "group", "plan-group")[0]["value"] == "50000"
     assert command_json(broker, "config", "get", "broker", "all")[0]["value"] == "16000"
     again = command(broker, "topic", "apply", str(file))
-    assert (again.exit_code, again.stdout) == (0, "Everything is as the plan says.\n")
+    assert (again.exit_code, again.stdout) == (0, "Nothing to change: the cluster matches the plan.\n")
 
 
 @pytest.mark.parametrize(

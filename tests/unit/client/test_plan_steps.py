@@ -1,4 +1,4 @@
-"""A plan thing by thing, at a broker that keeps secrets as Kafka does: their values are not told (row D9)."""
+"""A plan's changes one after the other, on a broker that returns no secret values, as Kafka does (row D9)."""
 
 from typing import Any
 
