@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -12,28 +11,27 @@ from typing import Any
 import pytest
 
 from tests.kit.broker_process import BrokerProcess
+from tests.spark import quick_starts
 
 ROOT = Path(__file__).resolve().parents[2]
-# For every JVM that a test starts, this process's and those of commands. A short-lived one spends half of its CPU on
-# its optimizing compiler.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 WAIT_SECONDS = 100
 
 
-def java_is_there() -> bool:
+@pytest.fixture(scope="session")
+def installed_spark() -> None:
+    """Spark can be started here, and starts quickly. Else the test is skipped."""
+    pytest.importorskip("pyspark")
     home = os.environ.get("JAVA_HOME")
-    return shutil.which("java") is not None or (home is not None and (Path(home) / "bin" / "java").exists())
+    if shutil.which("java") is None and not (home and (Path(home) / "bin" / "java").exists()):
+        pytest.skip("Spark needs a JDK: neither JAVA_HOME nor java on the PATH")
+    prepare_spark()
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[Any]:
+def spark(installed_spark: None) -> Iterator[Any]:
     """A Spark of two cores in this process's JVM; its Python workers import the package from this tree."""
-    pytest.importorskip("pyspark")
-    if not java_is_there():
-        pytest.skip("Spark needs a JDK: neither JAVA_HOME nor java on the PATH")
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    compile_imports()
     from pyspark.sql import SparkSession
 
     session = (
@@ -53,12 +51,11 @@ def spark() -> Iterator[Any]:
     session.stop()
 
 
-def compile_imports() -> None:
+def prepare_spark() -> None:
     """Spark gives a Python worker ten seconds to start; a busy machine needs longer where nothing is compiled yet."""
     if os.environ.pop("PYTHONDONTWRITEBYTECODE", None) is not None:
         os.environ["PYTHONPYCACHEPREFIX"] = str(Path(tempfile.gettempdir()) / "fencepost-bytecode")
-    modules = "pyspark.sql.streaming.python_streaming_source_runner, pyspark.worker, pyspark.daemon, pyspark_fencepost"
-    subprocess.run([sys.executable, "-c", f"import {modules}"], check=True, timeout=250)
+    quick_starts.prepare()
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from tests.kit.broker_process import BrokerProcess
-from tests.spark.conftest import ROOT, compile_imports, new_producer, new_topic
+from tests.spark.conftest import ROOT, new_producer, new_topic, prepare_spark
 from tests.spark.killed import SLOW_WORKER
 from tests.spark.sink_driver import Plan
 from tests.spark.sink_points import LANE_POINTS, POINTS
@@ -255,7 +255,7 @@ def main() -> None:
     parser.add_argument("--two-phase", action="store_true")
     parser.add_argument("--bootstrap", help="a broker to use instead of one of its own")
     given = parser.parse_args()
-    compile_imports()
+    prepare_spark()
     print(f"seed {given.seed}", flush=True)
     with tempfile.TemporaryDirectory(prefix="sink-kills-") as name:
         work_dir = Path(name)

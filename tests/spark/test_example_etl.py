@@ -8,17 +8,14 @@ from pathlib import Path
 import pytest
 
 from tests.kit.example_programs import run, start, values
-from tests.spark.conftest import compile_imports, java_is_there
 
 pytestmark = pytest.mark.spark
 WAIT_SECONDS = 200
 
 
-def test_each_order_is_copied_once_though_spark_is_killed(bootstrap: str, tmp_path: Path) -> None:
-    pytest.importorskip("pyspark")
-    if not java_is_there():
-        pytest.skip("Spark needs a JDK: neither JAVA_HOME nor java on the PATH")
-    compile_imports()
+def test_each_order_is_copied_once_though_spark_is_killed(
+    installed_spark: None, bootstrap: str, tmp_path: Path
+) -> None:
     arguments = ("spark_etl", bootstrap, str(tmp_path / "checkpoint"))
     with start(*arguments) as process:
         ends = time.monotonic() + WAIT_SECONDS

@@ -8,23 +8,22 @@ from pathlib import Path
 import pytest
 
 from tests.architecture.project_files import ROOT
-from tests.spark.conftest import java_is_there, new_topic, transactions_of
+from tests.spark.conftest import new_topic, transactions_of
 from tests.spark.guide import pieces_of, placed
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 SESSION = "from pyspark.sql import SparkSession\nspark = SparkSession.builder.getOrCreate()\n"
 
 
-def test_spark_finds_the_data_source_from_any_folder(bootstrap: str, tmp_path: Path) -> None:
+def test_spark_finds_the_data_source_from_any_folder(installed_spark: None, bootstrap: str, tmp_path: Path) -> None:
     """As the guide reads a batch, with the environment activated and no word about Python's path."""
-    pytest.importorskip("pyspark")
-    if not java_is_there():
-        pytest.skip("Spark needs a JDK: neither JAVA_HOME nor java on the PATH")
     for name in ("orders-eu", "orders-us"):
         transactions_of(bootstrap, new_topic(bootstrap, name))([(0, b"1"), (1, b"2"), (2, b"3")])
     (batch,) = [piece.code for piece in pieces_of(ROOT / "docs" / "spark.md") if "subscribePattern" in piece.code]
     program = SESSION + placed(batch, bootstrap, tmp_path) + "print(orders.count(), 'orders')\n"
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYSPARK"))}
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYSPARK", "SPARK"))
+    }
     environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environment["PATH"]])
     run = subprocess.run(
         ["python", "-c", program],

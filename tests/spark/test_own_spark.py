@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.spark.conftest import Transact, java_is_there
+from tests.spark.conftest import Transact
 from tests.spark.killed import SLOW_STARTS_MAX, SLOW_WORKER
 
 NOBODY = "127.0.0.1:9"
@@ -16,13 +16,11 @@ NOBODY = "127.0.0.1:9"
 
 def of_a_new_spark(*words: str) -> subprocess.CompletedProcess[str]:
     """`fencepost spark WORDS` as a process of its own, which starts a Spark of one core."""
-    pytest.importorskip("pyspark")
-    if not java_is_there():
-        pytest.skip("Spark needs a JDK: neither JAVA_HOME nor java on the PATH")
     command = [sys.executable, "-m", "fencepost", "spark", *words, "--master", "local[1]"]
     return subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
 
 
+@pytest.mark.usefixtures("installed_spark")
 @pytest.mark.spark
 @pytest.mark.timeout(600)
 def test_an_etl_that_fails_prints_the_cause_and_nothing_of_spark(
@@ -43,6 +41,7 @@ def test_an_etl_that_fails_prints_the_cause_and_nothing_of_spark(
     ]
 
 
+@pytest.mark.usefixtures("installed_spark")
 @pytest.mark.spark
 @pytest.mark.timeout(600)
 def test_an_export_of_no_topic_names_it_and_with_verbose_shows_sparks_log(bootstrap: str, tmp_path: Path) -> None:
@@ -53,6 +52,7 @@ def test_an_export_of_no_topic_names_it_and_with_verbose_shows_sparks_log(bootst
     assert any("NativeCodeLoader" in line or "log level" in line for line in log)
 
 
+@pytest.mark.usefixtures("installed_spark")
 @pytest.mark.spark
 def test_spark_that_does_not_start_says_why() -> None:
     """By what the JVM printed, although it is silent otherwise."""

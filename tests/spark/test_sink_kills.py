@@ -14,21 +14,16 @@ pytest.importorskip("pyspark")
 pytest.importorskip("confluent_kafka")
 
 from tests.kit.broker_process import BrokerProcess
-from tests.spark.conftest import compile_imports, java_is_there
 from tests.spark.sink_kills import TWO_PHASE, World, play
 
 LONG = bool(os.environ.get("FENCEPOST_LONG"))
 KILLS = 50
 
-pytestmark = [
-    pytest.mark.spark,
-    pytest.mark.skipif(not java_is_there(), reason="Spark needs a JDK: neither JAVA_HOME nor java on the PATH"),
-]
+pytestmark = pytest.mark.spark
 
 
 @pytest.fixture
-def bootstrap(tmp_path: Path) -> Iterator[str]:
-    compile_imports()
+def bootstrap(installed_spark: None, tmp_path: Path) -> Iterator[str]:
     with BrokerProcess(tmp_path / "broker", data_dir=tmp_path / "data", settings=TWO_PHASE) as broker:
         yield broker.address
 
