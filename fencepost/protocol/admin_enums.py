@@ -1,6 +1,17 @@
 """The numbers of the administrative APIs, with the names that both the broker and the admin client use."""
 
 from enum import IntEnum
+from typing import TypeVar
+
+N = TypeVar("N", bound=IntEnum)
+
+
+def named(kind: type[N], number: int) -> N:
+    """The member of a number on the wire; UNKNOWN for one that is newer than this version."""
+    try:
+        return kind(number)
+    except ValueError:
+        return kind(0)
 
 
 class AclOperation(IntEnum):

@@ -114,6 +114,9 @@ SERVED: dict[ApiKey, Versions] = {
     ApiKey.END_TXN: Versions((0, 5), 3),
     ApiKey.WRITE_TXN_MARKERS: Versions((0, 2), 1, advertised=(1, 2)),
     ApiKey.TXN_OFFSET_COMMIT: Versions((0, 6), 3, advertised=(0, 5)),  # 4.3 does not know 6, which comes with Kafka 4.4
+    ApiKey.DESCRIBE_ACLS: Versions((1, 3), 2),
+    ApiKey.CREATE_ACLS: Versions((1, 3), 2),
+    ApiKey.DELETE_ACLS: Versions((1, 3), 2),
     ApiKey.DESCRIBE_CONFIGS: Versions((0, 4), 4, advertised=(1, 4)),
     ApiKey.ALTER_CONFIGS: Versions((0, 2), 2),
     ApiKey.ALTER_REPLICA_LOG_DIRS: Versions((1, 2), 2),
@@ -144,11 +147,7 @@ SERVED: dict[ApiKey, Versions] = {
 }
 """The APIs that the broker serves."""
 
-ASKED: dict[ApiKey, Versions] = {
-    ApiKey.DESCRIBE_ACLS: Versions((1, 3), 2),
-    ApiKey.CREATE_ACLS: Versions((1, 3), 2),
-    ApiKey.DELETE_ACLS: Versions((1, 3), 2),
-}
-"""The APIs that fencepost's client uses and its broker does not serve (docs/decisions/0023-asked-but-not-served.md).
+ASKED: dict[ApiKey, Versions] = {}
+"""The APIs that the client uses and the broker does not serve: none now (docs/decisions/0023-asked-but-not-served.md).
 
 To serve one of these, move its row above and add a handler."""

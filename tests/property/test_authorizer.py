@@ -109,7 +109,7 @@ RULE = Acl(TOPIC, "hard", PatternType.PREFIXED, "User:a", "*", AclOperation.READ
 def test_the_compiled_rules_decide_as_a_fold_over_all_rules(
     rules: list[Acl], client: Client, operation: AclOperation, name: str, open_without_rules: bool
 ) -> None:
-    """Kafka's StandardAuthorizerData (KIP-801) and Authorizer.authorizeByResourceType (KIP-679)."""
+    """Rows R1 to R7: Kafka's StandardAuthorizerData (KIP-801) and Authorizer.authorizeByResourceType (KIP-679)."""
     authorizer = Authorizer(rules, [SUPER], allow_if_no_acl=open_without_rules)
     expected = plain(rules, client, operation, name, open_without_rules=open_without_rules)
     assert authorizer.allows(client, operation, TOPIC, name) is expected
@@ -128,7 +128,7 @@ def test_the_compiled_rules_decide_as_a_fold_over_all_rules(
 
 
 def test_an_address_has_javas_spelling() -> None:
-    """InetAddress.getHostAddress, to which StandardAuthorizerData compares the host of a rule."""
+    """Row R3: InetAddress.getHostAddress, to which StandardAuthorizerData compares the host of a rule."""
     assert java_address("::1") == "0:0:0:0:0:0:0:1"
     assert java_address("2001:db8::ff00:42:8329") == "2001:db8:0:0:0:ff00:42:8329"
     assert java_address("::ffff:10.1.2.3") == "10.1.2.3"

@@ -26,7 +26,6 @@ _IMPLIED: dict[int, int] = {
     AclOperation.ALTER_CONFIGS: AclOperation.DESCRIBE_CONFIGS,
 }
 """What an ALLOW of an operation allows besides. A DENY implies nothing."""
-_EACH = tuple(range(AclOperation.ALL, max(AclOperation) + 1))
 
 
 class HasPrincipalAndHost(Protocol):
@@ -82,14 +81,15 @@ class Authorizer:
         if tables is None:
             return True
         key = (kind, operation)
+        is_allowed = False
         for table in tables:
-            denied = table.denied.get(key)
+            denied, allowed = table.names.get(key) or table.compile(key)
             if denied is not None and denied.match(name):
                 return False
-        for table in tables:
-            allowed = table.allowed.get(key)
-            if allowed is not None and allowed.match(name):
-                return True
+            if allowed is not None and not is_allowed:
+                is_allowed = allowed.match(name)
+        if is_allowed:
+            return True
         return self.allow_if_no_acl and not self._has_rules(kind, name)
 
     def allows_any(self, session: HasPrincipalAndHost, operation: AclOperation, kind: AclResourceType) -> bool:
@@ -193,21 +193,24 @@ class _Names:
 
 
 class _Table:
-    """The rules of one principal and host, by resource type and operation."""
+    """The rules of one principal and host. `names` has the denied and the allowed names by resource type and operation.
 
-    __slots__ = ("allowed", "denied", "rules")
+    They are compiled at their first use: a change of rules throws them away, and few operations are ever asked for.
+    """
+
+    __slots__ = ("names", "rules")
 
     def __init__(self, rules: list[Acl]) -> None:
         self.rules = rules
-        grouped: dict[tuple[bool, int, int], list[Acl]] = {}
-        for acl in rules:
-            denies = not _allows(acl)
-            for operation in _operations(acl, denies):
-                grouped.setdefault((denies, acl.resource_type, operation), []).append(acl)
-        self.denied: dict[tuple[int, int], _Names] = {}
-        self.allowed: dict[tuple[int, int], _Names] = {}
-        for (denies, kind, operation), acls in grouped.items():
-            (self.denied if denies else self.allowed)[kind, operation] = _Names(acls)
+        self.names: dict[tuple[int, int], tuple[_Names | None, _Names | None]] = {}
+
+    def compile(self, key: tuple[int, int]) -> tuple[_Names | None, _Names | None]:
+        kind, operation = key
+        rules = [acl for acl in self.rules if acl.resource_type == kind and _covers(acl, operation)]
+        denied = [acl for acl in rules if not _allows(acl)]
+        allowed = [acl for acl in rules if _allows(acl)]
+        self.names[key] = found = (_Names(denied) if denied else None, _Names(allowed) if allowed else None)
+        return found
 
 
 def _allows(acl: Acl) -> bool:
@@ -215,11 +218,9 @@ def _allows(acl: Acl) -> bool:
     return acl.permission_type == AclPermission.ALLOW
 
 
-def _operations(acl: Acl, denies: bool) -> tuple[int, ...]:
-    if acl.operation == AclOperation.ALL:
-        return _EACH
-    implied = None if denies else _IMPLIED.get(acl.operation)
-    return (acl.operation,) if implied is None else (acl.operation, implied)
+def _covers(acl: Acl, operation: int) -> bool:
+    """Whether the rule is about an operation: its own one, every one for ALL, or for an ALLOW an implied one."""
+    return acl.operation in (operation, AclOperation.ALL) or (_IMPLIED.get(acl.operation) == operation and _allows(acl))
 
 
 def _is_about(acl: Acl, kind: AclResourceType, name: str) -> bool:
@@ -234,7 +235,7 @@ def _applies(acl: Acl, principal: Principal, host: str, operation: AclOperation)
     return (
         acl.principal in (str(principal), ANY_PRINCIPAL)
         and java_address(acl.host) in (host, WILDCARD)
-        and operation in _operations(acl, not _allows(acl))
+        and _covers(acl, operation)
     )
 
 

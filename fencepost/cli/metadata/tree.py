@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fencepost.cli.plain_text import shown_id
-from fencepost.client.admin.security_types import ScramMechanism, acl_of, named
+from fencepost.client.admin.security_types import ScramMechanism, acl_of
 from fencepost.client.admin.types import HIDDEN, is_secret
 from fencepost.coordinator.metadata.image import ConfigResource
-from fencepost.protocol.admin_enums import ConfigResourceType
+from fencepost.protocol.admin_enums import ConfigResourceType, named
 
 if TYPE_CHECKING:
     from fencepost.coordinator.metadata.image import MetadataImage, PartitionImage, TopicImage

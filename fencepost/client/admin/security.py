@@ -17,9 +17,9 @@ from fencepost.client.admin.security_types import (
     ScramMechanism,
     ScramUpsertion,
     acl_of,
-    named,
 )
 from fencepost.client.errors import KafkaError
+from fencepost.protocol.admin_enums import named
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.messages.api29_describe_acls import DescribeAclsRequest
 from fencepost.protocol.messages.api30_create_acls import AclCreation, CreateAclsRequest

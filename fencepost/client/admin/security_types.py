@@ -1,19 +1,9 @@
 """Values of the admin client for security: access rules, quotas and SCRAM users, with Kafka's numbers."""
 
 from enum import Enum, IntEnum
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
-from fencepost.protocol.admin_enums import AclOperation, AclPermission, AclResourceType, PatternType
-
-N = TypeVar("N", bound=IntEnum)
-
-
-def named(kind: type[N], number: int) -> N:
-    """The member of a number on the wire; UNKNOWN for one that is newer than this client."""
-    try:
-        return kind(number)
-    except ValueError:
-        return kind(0)
+from fencepost.protocol.admin_enums import AclOperation, AclPermission, AclResourceType, PatternType, named
 
 
 class Acl(NamedTuple):

@@ -10,6 +10,7 @@ from fencepost.coordinator.decision import Decision
 from fencepost.coordinator.metadata.acl_controller import AclController
 from fencepost.coordinator.metadata.bootstrap import bootstrap_records
 from fencepost.coordinator.metadata.commands import (
+    DONE,
     ConfigEdits,
     CreatedTopic,
     DeletedTopic,
@@ -23,7 +24,7 @@ from fencepost.coordinator.metadata.config_controller import ConfigController
 from fencepost.coordinator.metadata.controller import TopicController
 from fencepost.coordinator.metadata.edits import AppliedEdits, ClusterEdit, EditsController
 from fencepost.coordinator.metadata.features import SUPPORTED, FeatureView, loses_transactions, update_features
-from fencepost.coordinator.metadata.image import METADATA_VERSION, MetadataImage, QuotaEntity
+from fencepost.coordinator.metadata.image import METADATA_VERSION, Acl, MetadataImage, QuotaEntity
 from fencepost.coordinator.metadata.journal import ChangeRefused, MetadataJournal
 from fencepost.coordinator.metadata.ports import (
     Bounds,
@@ -91,7 +92,8 @@ class MetadataService:
         self._snapshots = snapshots
         self._topics = TopicController(facts, rules, new_id)
         self._configs = ConfigController(facts, rules)
-        self._edits = EditsController(self._topics, self._configs, AclController(new_id), facts.change_records_max)
+        self._acls = AclController(new_id)
+        self._edits = EditsController(self._topics, self._configs, self._acls, facts.change_records_max)
         self._id_lock = trio.Lock()
         self._next_id = self._last_id = 0
 
@@ -263,6 +265,16 @@ class MetadataService:
         """Change client quotas; one outcome for each entity."""
         reply = await self._change(lambda image: alter_quotas(image, changes, validate_only))
         return {change.entity: reply for change in changes} if isinstance(reply, Outcome) else reply
+
+    async def create_acls(self, acls: Sequence[Acl]) -> list[Outcome]:
+        """Create ACLs, except those that exist; one outcome each, in their order."""
+        reply = await self._change(lambda image: self._acls.create(image, acls))
+        return [reply] * len(acls) if isinstance(reply, Outcome) else reply
+
+    async def delete_acls(self, acls: Collection[Acl]) -> Outcome:
+        """Delete those of these ACLs that exist."""
+        reply = await self._change(lambda image: self._acls.delete(image, list(acls)))
+        return reply if isinstance(reply, Outcome) else DONE
 
     async def update_features(self, updates: Sequence[FeatureUpdate], validate_only: bool = False) -> Outcome:
         """Finalize features at other levels, all or none.

@@ -32,6 +32,17 @@ OAUTH_MODULE = (
 )
 
 
+GUARDED = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
+    "allow.everyone.if.no.acl.found": "true",
+    "sasl.enabled.mechanisms": "SCRAM-SHA-256,SCRAM-SHA-512",
+    "listener.name.guarded.scram-sha-256.sasl.jaas.config": SCRAM_MODULE,
+    "listener.name.guarded.scram-sha-512.sasl.jaas.config": SCRAM_MODULE,
+}
+"""With an authorizer and a listener at which one logs in; whoever is anonymous may do everything."""
+
+
 UNSECURED = (
     "org.apache.kafka.common.security.oauthbearer.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
 )

@@ -1,5 +1,6 @@
 """Our admin client against a real Apache Kafka: what it asks, Kafka answers, and what it changes is changed."""
 
+import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from functools import partial
@@ -29,17 +30,11 @@ from fencepost.client.admin.types import NewTopic
 from fencepost.protocol.admin_enums import AclOperation, ConfigSource
 from tests.interop.conftest import started
 from tests.interop.java.real_kafka import RealKafka
+from tests.interop.java.secured_kafka import GUARDED
+from tests.kit import acl_answers
+from tests.kit.acl_answers import AclWire
 
 T = TypeVar("T")
-JAAS = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
-GUARDED = {
-    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    "super.users": "User:ANONYMOUS",
-    "allow.everyone.if.no.acl.found": "true",
-    "sasl.enabled.mechanisms": "SCRAM-SHA-256,SCRAM-SHA-512",
-    "listener.name.guarded.scram-sha-256.sasl.jaas.config": JAAS,
-    "listener.name.guarded.scram-sha-512.sasl.jaas.config": JAAS,
-}
 
 
 @pytest.fixture(scope="module")
@@ -300,6 +295,16 @@ async def test_leaders_and_replicas(admin: fencepost.Admin) -> None:
     with pytest.raises(ItemsFailedError) as elsewhere:
         await admin.alter_partition_reassignments({here: [7]})
     assert elsewhere.value.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+
+
+def test_kafka_answers_requests_about_acls_as_our_table_says(guarded_kafka: RealKafka) -> None:
+    """Row R9: the table that tests/integration/test_acl_requests.py holds our broker to."""
+    host, _, port = guarded_kafka.address.rpartition(":")
+    acls = AclWire(lambda: socket.create_connection((host, int(port)), 60), patience_s=60.0)
+    acl_answers.check_creations(acls, is_kafka=True)
+    acl_answers.check_batches(acls)
+    acl_answers.check_filters(acls)
+    acl_answers.check_limit(acls)
 
 
 async def test_access_rules(admin: fencepost.Admin) -> None:

@@ -126,13 +126,14 @@ async def test_m2_a_crash_at_any_append_leaves_all_or_nothing(dies_at: int) -> N
 @pytest.mark.parametrize(
     ("changed", "part"),
     [
-        ({"resource_type": 1}, "resource type"),
-        ({"pattern_type": 2}, "patternType"),
-        ({"permission_type": 1}, "permissionType"),
-        ({"operation": 1}, "operationType"),
+        ({"resource_type": 1}, "resourceType ANY"),
+        ({"pattern_type": 2}, "patternType MATCH"),
+        ({"permission_type": 1}, "permissionType ANY"),
+        ({"operation": 1}, "operation ANY"),
         ({"resource_name": ""}, "name"),
         ({"resource_type": 4}, "kafka-cluster"),
-        ({"principal": "ann"}, "principal"),
+        ({"principal": "ann"}, "no colon is present"),
+        ({"principal": ":ann"}, "TYPE:NAME"),
         ({"host": ""}, "host"),
     ],
 )
