@@ -12,6 +12,7 @@ COMMANDS = {
     "config": "fencepost.cli.config.commands:config",
     "group": "fencepost.cli.group.commands:group",
     "metadata-shell": "fencepost.cli.metadata.shell:metadata_shell",
+    "quota": "fencepost.cli.quota.commands:quota",
     "serve": "fencepost.cli.serve:serve",
     "spark": "fencepost.cli.spark.commands:spark",
     "topic": "fencepost.cli.topic.commands:topic",
