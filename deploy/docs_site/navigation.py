@@ -38,6 +38,7 @@ GUIDES: list[dict[str, Any]] = [
             {"Settings of the broker": "reference/settings.md"},
             {"Options of the client": "reference/client-options.md"},
             {"APIs and versions": "reference/apis.md"},
+            {"Rights of each request": "reference/rights.md"},
             {"Administration, row by row": "administration.md"},
             {"The log's rules": "rules.md"},
             {"The rules of transactions": "rules-transactions.md"},

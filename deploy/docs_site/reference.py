@@ -1,4 +1,4 @@
-"""The parts of the reference that are written from the code: commands, settings, client options, APIs."""
+"""The parts of the reference that are written from the code: commands, settings, client options, APIs, rights."""
 
 from collections.abc import Callable, Iterator, Mapping
 
@@ -9,6 +9,7 @@ from fencepost.broker.config.fields import Setting, Update, format_value
 from fencepost.broker.config.group_settings import GROUP_SETTINGS
 from fencepost.broker.config.topic_settings import TOPIC_SETTINGS
 from fencepost.broker.config.without_effect import NO_EFFECT, WITHOUT_EFFECT
+from fencepost.broker.security.rights import ANY_NAME, RIGHTS, VERSION_MAX, Effect, Right
 from fencepost.cli.main import cli
 from fencepost.client.config import ProducerConfig, TransactionalProducerConfig
 from fencepost.client.config_names import keyword_of
@@ -124,6 +125,47 @@ def _unstable(api: Api) -> str:
     return "" if api.unstable is None else str(api.unstable)
 
 
+EFFECTS = {
+    Effect.REQUEST: "the request is refused",
+    Effect.ENTRY: "the entry is refused",
+    Effect.HIDDEN: "left out",
+    Effect.FIELD: "the field is 0",
+    Effect.OTHER: "instead of the next",
+}
+
+
+def rights() -> str:
+    """The rights that each version of each API needs."""
+    rows = []
+    for key, needed in sorted(RIGHTS.items()):
+        for right in needed:
+            cells = [key.api_name, _versions_with(right), right.operation.name, _resource(right)]
+            rows.append(f"| {' | '.join([*cells, _refusal(right)])} |")
+        if not needed:
+            rows.append(f"| {key.api_name} | all | none | | |")
+    return "\n".join(["| API | versions | operation | resource | without it |", "|---|---|---|---|---|", *rows])
+
+
+def _versions_with(right: Right) -> str:
+    if right.until < VERSION_MAX:
+        return _versions((right.since, right.until))
+    return f"{right.since} and later" if right.since else "all"
+
+
+def _resource(right: Right) -> str:
+    name = f" in `{right.of}`" if right.of and right.of.isidentifier() and right.of != ANY_NAME else ""
+    name = name or (f" ({right.of})" if right.of else "")
+    condition = f"; if `{right.if_set}` is set" if right.if_set else ""
+    condition = f"; if `{right.if_null}` is null" if right.if_null else condition
+    return f"{right.kind.name}{name}{condition}"
+
+
+def _refusal(right: Right) -> str:
+    error = f": {right.error.name}" if right.error else ""
+    note = f" ({right.note})" if right.note else ""
+    return f"{EFFECTS[right.effect]}{error}{note}"
+
+
 GENERATED: dict[str, Callable[[], str]] = {
     "commands": commands,
     "broker-settings": broker_settings,
@@ -132,5 +174,6 @@ GENERATED: dict[str, Callable[[], str]] = {
     "group-settings": group_settings,
     "client-options": client_options,
     "apis": apis,
+    "rights": rights,
 }
 """Each by the name that a page gives in its marker."""

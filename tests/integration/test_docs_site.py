@@ -9,6 +9,7 @@ import pytest
 from deploy.docs_site.build import BuildError, build
 from deploy.docs_site.navigation import navigation, pages_in
 from fencepost.broker.config.broker_config import SETTINGS
+from fencepost.broker.security.rights import RIGHTS
 from fencepost.cli.main import COMMANDS
 from fencepost.client.config import ConsumerConfig
 from fencepost.client.config_parsing import meanings_of
@@ -47,6 +48,9 @@ def test_the_reference_has_what_the_code_has(site: Path) -> None:
     assert "Usage: fencepost topic create [OPTIONS] TOPIC..." in commands
     assert [name for name in SETTINGS if f"<code>{name}</code>" not in settings] == []
     assert [name for name in API_BY_NAME if f"<td>{name}</td>" not in apis] == []
+    rights = page(site, "reference/rights")
+    assert [key.api_name for key in RIGHTS if f"<td>{key.api_name}</td>" not in rights] == []
+    assert "the entry is refused: TOPIC_AUTHORIZATION_FAILED" in rights
     options = page(site, "reference/client-options")
     for kind in (ClientOptions, TransactionalProducerOptions, ConsumerOptions):
         assert [name for name in kind.__annotations__ if f"<code>{name}</code>" not in options] == []

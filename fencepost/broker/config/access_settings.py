@@ -59,6 +59,12 @@ class AccessSettings:
     allow_everyone_if_no_acl_found: bool = setting(
         Kind.BOOLEAN, False, "Whether a resource that no ACL matches is open to every client."
     )
+    allow_remote_broker_requests: bool = setting(
+        Kind.BOOLEAN,
+        False,
+        "Whether clients on other machines may send WriteTxnMarkers, and AddPartitionsToTxn from v4 on, while no "
+        "authorizer is set. With an authorizer its ACLs decide.",
+    )
 
 
 def check_access(given: Mapping[str, object]) -> None:

@@ -17,13 +17,16 @@ from fencepost.broker.handlers.produce_reply import Write
 from fencepost.broker.handlers.repeated_produce import KnownRequest, RepeatedProduce
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.network.reply import Reply
+from fencepost.broker.security.checks import is_allowed
 from fencepost.coordinator.metadata.topic_names import INTERNAL_TOPICS
+from fencepost.protocol.admin_enums import AclOperation, AclResourceType
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.messages.api00_produce import ProduceRequest
+from fencepost.protocol.messages.api00_produce import PartitionProduceData, ProduceRequest
 from fencepost.protocol.topics import TopicPartition
 
 _CODEC_MASK, _ZSTD = 0x07, 4
-_OK = ErrorCode.NONE  # a global: reading a member from its enum costs twenty times as much
+_OK, _WRITE, _TOPIC = ErrorCode.NONE, AclOperation.WRITE, AclResourceType.TOPIC
+"""Globals: reading a member from its enum costs twenty times as much."""
 ADMIN_CLIENT_ID = "__admin_client"
 """The one client id that Kafka lets write to internal topics (its tools use it)."""
 
@@ -38,7 +41,7 @@ def handle(node: ProduceBroker, request: ProduceRequest, context: RequestContext
     producer is throttled.
     """
     known = context.repeated
-    resolved = known.resolve(node, request) if isinstance(known, KnownRequest) else None
+    resolved = known.resolve(node, request, context) if isinstance(known, KnownRequest) else None
     return write_all(node, request, context, *(resolved or _resolve(node, request, context)))
 
 
@@ -61,6 +64,11 @@ def _resolve(
             image = node.metadata.image.topics_by_id.get(topic.topic_id)
             name = image.name if image is not None else ""
             missing = ErrorCode.UNKNOWN_TOPIC_ID if image is None else None
+        if node.authorizer is not None and missing is None and not is_allowed(node, context, _WRITE, _TOPIC, name):
+            refused = [_refused(name, part) for part in topic.partition_data]
+            writes += refused
+            transactional += [write for write in refused if _is_transactional(write)]
+            continue
         for part in topic.partition_data:
             tp = tuple.__new__(TopicPartition, (name, part.index))
             log = node.partition(tp)
@@ -86,3 +94,14 @@ def _resolve(
                 if size_bytes >= large_bytes:
                     large.append(write)
     return writes, transactional, large
+
+
+def _refused(name: str, part: PartitionProduceData) -> Write:
+    """A write to a topic that the client may not write to: whether the topic exists stays hidden."""
+    tp = TopicPartition(name, part.index)
+    return Write(tp, None, b"" if part.records is None else part.records, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
+
+def _is_transactional(write: Write) -> bool:
+    batch = write.batch
+    return len(batch) > ATTRIBUTES_LOW_BYTE and bool(batch[ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL)

@@ -5,7 +5,7 @@ here is a full fetch: the response always has session id 0, which KIP-227 allows
 v12 returns a diverging epoch, v13 names topics by id, v16 returns the leader's address.
 """
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import trio
 
@@ -16,7 +16,9 @@ from fencepost.broker.log.storage.store import CorruptLogFile
 from fencepost.broker.network.context import CloseConnection, RequestContext
 from fencepost.broker.network.reply import Ready, Reply, Response
 from fencepost.broker.partitions import Leader
-from fencepost.broker.ports import HasConfig, HasMetadata, HasMetrics, HasPartitions, HasPurgatory
+from fencepost.broker.ports import HasAuthorizer, HasConfig, HasMetadata, HasMetrics, HasPartitions, HasPurgatory
+from fencepost.broker.security.checks import denied_topics, is_allowed
+from fencepost.protocol.admin_enums import AclOperation, AclResourceType
 from fencepost.protocol.errors import NO_ERROR, ErrorCode
 from fencepost.protocol.messages.api01_fetch import (
     AbortedTransaction,
@@ -32,6 +34,9 @@ from fencepost.protocol.messages.api01_fetch import (
 )
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
 
+if TYPE_CHECKING:
+    from fencepost.broker.security.authorizer import Authorizer
+
 ZSTD_SINCE = 10
 TOPIC_ID_SINCE = 13
 ENDPOINTS_SINCE = 16
@@ -41,7 +46,7 @@ NO_SESSION_EPOCHS = (0, -1)
 """Epochs of a session that begins (0) or ends (-1): both are full fetches."""
 
 
-class _Broker(HasConfig, HasMetadata, HasMetrics, HasPartitions, HasPurgatory, Protocol):
+class _Broker(HasAuthorizer, HasConfig, HasMetadata, HasMetrics, HasPartitions, HasPurgatory, Protocol):
     """What Fetch needs."""
 
 
@@ -72,6 +77,10 @@ class _Fetch:
         self.missing: list[Missing] = []
         """Bytes that the last `read` needed and that are not in this process yet."""
         self._endpoints: dict[int, NodeEndpoint] = {}
+        state = request.replica_state
+        self._is_follower = max(request.replica_id, -1 if state is None else state.replica_id) >= 0
+        self._checked_by: Authorizer | None = None
+        """The authorizer that allowed the reads. The next read checks again if the rules have changed meanwhile."""
         self._resolve(request)
 
     @property
@@ -100,6 +109,8 @@ class _Fetch:
 
     def read(self) -> tuple[Response, bool]:
         """Read all partitions. Returns the response, and whether to send it without further waiting."""
+        if self._node.authorizer is not self._checked_by:
+            self._check_rights()
         left = self._bytes_max
         self.missing = []
         read_bytes, settled = 0, False
@@ -138,6 +149,21 @@ class _Fetch:
                     read.error = ErrorCode.UNKNOWN_TOPIC_ID if known is None else node.absence(tp)
                 reads.append(read)
             self.topics.append((topic, name, reads))
+
+    def _check_rights(self) -> None:
+        """Refuse the reads of topics that the client may not read. Whether such a topic exists stays hidden."""
+        node, context = self._node, self._context
+        self._checked_by = node.authorizer
+        names = [name for _, name, _ in self.topics if name]
+        if self._is_follower:
+            ok = is_allowed(node, context, AclOperation.CLUSTER_ACTION, AclResourceType.CLUSTER)
+            refused = frozenset[str]() if ok else frozenset(names)
+        else:
+            refused = denied_topics(node, context, AclOperation.READ, names)
+        for _, name, reads in self.topics:
+            if name in refused:
+                for read in reads:
+                    read.log, read.error, read.diverging = None, ErrorCode.TOPIC_AUTHORIZATION_FAILED, None
 
     def _check(self, read: _Read, log: PartitionLog) -> None:
         """Check the leader epochs (KIP-320), and that the client's version can decompress the topic's codec."""

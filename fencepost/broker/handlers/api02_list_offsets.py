@@ -19,7 +19,9 @@ from fencepost.broker.log.reading import max_timestamp_offset, offset_for_timest
 from fencepost.broker.log.storage.store import CorruptLogFile
 from fencepost.broker.network.context import CloseConnection, RequestContext
 from fencepost.broker.network.reply import Reply, Response
-from fencepost.broker.ports import HasFlusher, HasPartitions, HasPurgatory
+from fencepost.broker.ports import HasAuthorizer, HasFlusher, HasPartitions, HasPurgatory
+from fencepost.broker.security.checks import denied_topics
+from fencepost.protocol.admin_enums import AclOperation
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api02_list_offsets import (
     ListOffsetsPartition,
@@ -50,7 +52,7 @@ class _Missed(Exception):
         self.missing = missing
 
 
-class _Broker(HasFlusher, HasPartitions, HasPurgatory, Protocol):
+class _Broker(HasAuthorizer, HasFlusher, HasPartitions, HasPurgatory, Protocol):
     """What ListOffsets needs."""
 
 
@@ -96,12 +98,15 @@ def _answers(
 ) -> Response:
     isolation = IsolationLevel(request.isolation_level)
     times = Counter(asked)
+    refused = denied_topics(node, context, AclOperation.DESCRIBE, (topic.name for topic in request.topics))
     topics = []
     for topic in request.topics:
         answers = []
         for ask in topic.partitions:
             tp = TopicPartition(topic.name, ask.partition_index)
-            if times[tp] > 1:
+            if topic.name in refused:
+                answers.append(_refuse(ask, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+            elif times[tp] > 1:
                 answers.append(_refuse(ask, ErrorCode.INVALID_REQUEST))
             else:
                 answers.append(_answer(node, tp, ask, isolation, context.api_version, may_wait))

@@ -5,17 +5,24 @@ epochs; v8 authorized operations (those of the cluster up to v10 only); v10 topi
 request.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from fencepost.broker.metadata.answers import partition_value
-from fencepost.broker.metadata.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.network.metering import limit_mutations
 from fencepost.broker.network.reply import Encoded
-from fencepost.broker.ports import HasConfig, HasMetadata, HasMetadataAnswers
+from fencepost.broker.ports import HasAuthorizer, HasConfig, HasMetadata, HasMetadataAnswers
+from fencepost.broker.security.checks import (
+    NOT_ASKED,
+    authorized_operations,
+    cluster_operations,
+    denied_topics,
+    is_allowed,
+)
 from fencepost.coordinator.metadata.commands import NO_ID
 from fencepost.coordinator.metadata.topic_names import is_internal, topic_name_problem
+from fencepost.protocol.admin_enums import AclOperation, AclResourceType
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api03_metadata import (
     MetadataRequest,
@@ -27,13 +34,12 @@ from fencepost.protocol.messages.api03_metadata import (
 
 if TYPE_CHECKING:
     from fencepost.coordinator.metadata.image import TopicImage
-    from fencepost.coordinator.metadata.ports import MutationQuota
 
 TOPIC_IDS_SINCE = 12
 AUTO_CREATION_FLAG_SINCE = 4
 
 
-class _Broker(HasConfig, HasMetadata, HasMetadataAnswers, Protocol):
+class _Broker(HasAuthorizer, HasConfig, HasMetadata, HasMetadataAnswers, Protocol):
     """What Metadata needs."""
 
 
@@ -42,8 +48,10 @@ async def handle(node: _Broker, request: MetadataRequest, context: RequestContex
     version = context.api_version
     asked = None if version == 0 and not request.topics else request.topics
     topics: list[MetadataResponseTopic] = []
-    if asked is None:
+    if asked is None and node.authorizer is None:
         pass  # all topics: their encoded form is cached
+    elif asked is None:
+        topics = _visible_topics(node, context)
     elif version < TOPIC_IDS_SINCE and any(entry.name is None or entry.topic_id != NO_ID for entry in asked):
         topics = [
             MetadataResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=entry.name or "", topic_id=entry.topic_id)
@@ -51,10 +59,13 @@ async def handle(node: _Broker, request: MetadataRequest, context: RequestContex
         ]
     else:
         may_create = version < AUTO_CREATION_FLAG_SINCE or request.allow_auto_topic_creation
-        topics = await _topics(node, asked, may_create, limit_mutations(context, strict_since=0))
+        topics = await _topics(node, asked, may_create, context)
     if request.include_topic_authorized_operations:
         for topic in topics:
-            topic.topic_authorized_operations = TOPIC_OPERATIONS
+            if topic.error_code != ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                topic.topic_authorized_operations = authorized_operations(
+                    node, context, AclResourceType.TOPIC, topic.name or ""
+                )
     config = node.config
     response = MetadataResponse(
         brokers=[
@@ -65,35 +76,81 @@ async def handle(node: _Broker, request: MetadataRequest, context: RequestContex
         cluster_id=node.metadata.facts.cluster_id,
         controller_id=config.node_id,
         topics=topics,
-        cluster_authorized_operations=(
-            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
-        ),
+        cluster_authorized_operations=cluster_operations(node, context, request.include_cluster_authorized_operations),
     )
-    if asked is not None:
+    if asked is not None or node.authorizer is not None:
         return response
-    operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
+    operations = (
+        authorized_operations(node, context, AclResourceType.TOPIC, "")
+        if request.include_topic_authorized_operations
+        else NOT_ASKED
+    )
     return Encoded(node.metadata_answers.parts(response, node.metadata.image, version, operations))
 
 
+def _visible_topics(node: _Broker, context: RequestContext) -> list[MetadataResponseTopic]:
+    """Every topic that the client may see."""
+    by_name = node.metadata.image.topics_by_name
+    hidden = denied_topics(node, context, AclOperation.DESCRIBE, by_name, log_denial=False)
+    return [_topic(topic) for topic in node.metadata.image.topics_by_id.values() if topic.name not in hidden]
+
+
 async def _topics(
-    node: _Broker, asked: Sequence[MetadataRequestTopic], may_create: bool, mutations: "MutationQuota | None"
+    node: _Broker, asked: Sequence[MetadataRequestTopic], may_create: bool, context: RequestContext
 ) -> list[MetadataResponseTopic]:
-    """One response for each distinct topic. If the request has any topic id, names are ignored, as in Kafka."""
+    """One response for each distinct topic. If the request has any topic id, names are ignored, as in Kafka.
+
+    A topic that the client may not see is TOPIC_AUTHORIZATION_FAILED, whether it exists or not.
+    """
     ids = dict.fromkeys(entry.topic_id for entry in asked if entry.topic_id != NO_ID)
     if ids:
-        by_id = node.metadata.image.topics_by_id
-        return [
-            _topic(by_id[topic_id])
-            if topic_id in by_id
-            else MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
-            for topic_id in ids
-        ]
+        return _topics_by_id(node, ids, context)
     names = list(dict.fromkeys(entry.name or "" for entry in asked))
+    hidden = denied_topics(node, context, AclOperation.DESCRIBE, names)
+    seen = [name for name in names if name not in hidden]
     codes: dict[str, ErrorCode] = {}
     if may_create:
-        codes = await node.metadata.create_topics_if_allowed(names, mutations)
+        refused = _denied_creation(node, seen, context)
+        codes = await node.metadata.create_topics_if_allowed(
+            [name for name in seen if name not in refused], limit_mutations(context, strict_since=0)
+        )
+        codes |= dict.fromkeys(refused, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     by_name = node.metadata.image.topics_by_name
-    return [_topic(by_name[name]) if name in by_name else _missing(name, codes) for name in names]
+    return [
+        MetadataResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name)
+        if name in hidden
+        else _topic(by_name[name])
+        if name in by_name
+        else _missing(name, codes)
+        for name in names
+    ]
+
+
+def _topics_by_id(node: _Broker, ids: Iterable[bytes], context: RequestContext) -> list[MetadataResponseTopic]:
+    """One response for each id. An id is no secret in Kafka; the name of a topic that the client may not see is."""
+    by_id = node.metadata.image.topics_by_id
+    known = [by_id[topic_id].name for topic_id in ids if topic_id in by_id]
+    hidden = denied_topics(node, context, AclOperation.DESCRIBE, known)
+    topics = []
+    for topic_id in ids:
+        topic = by_id.get(topic_id)
+        if topic is not None and topic.name not in hidden:
+            topics.append(_topic(topic))
+        else:
+            error = ErrorCode.UNKNOWN_TOPIC_ID if topic is None else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            topics.append(MetadataResponseTopic(error_code=error, name=None, topic_id=topic_id))
+    return topics
+
+
+def _denied_creation(node: _Broker, names: Iterable[str], context: RequestContext) -> frozenset[str]:
+    """Those of `names` that this request would create, and may not."""
+    by_name = node.metadata.image.topics_by_name
+    missing = [name for name in names if name not in by_name] if node.authorizer is not None else []
+    if not missing or not node.metadata.facts.auto_create_topics:
+        return frozenset()
+    if is_allowed(node, context, AclOperation.CREATE, AclResourceType.CLUSTER, log_denial=False):
+        return frozenset()
+    return denied_topics(node, context, AclOperation.CREATE, missing)
 
 
 def _missing(name: str, codes: dict[str, ErrorCode]) -> MetadataResponseTopic:

@@ -5,12 +5,15 @@ without membership). v1 brings a timestamp per partition, v2-4 a retention, v7 s
 GROUP_ID_NOT_FOUND for an unknown group (KIP-848), v10 names topics by id.
 """
 
+from collections.abc import Collection
 from typing import Protocol
 
 from fencepost.broker.network.context import RequestContext
-from fencepost.broker.ports import HasGroups, HasMetadata
+from fencepost.broker.ports import HasAuthorizer, HasGroups, HasMetadata
+from fencepost.broker.security.checks import denied_topics
 from fencepost.coordinator.group.commit import Commit
 from fencepost.coordinator.group.offsets import OffsetCommitItem
+from fencepost.protocol.admin_enums import AclOperation
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api08_offset_commit import (
     OffsetCommitRequest,
@@ -24,7 +27,7 @@ GROUP_NOT_FOUND_SINCE = 9
 TOPIC_ID_SINCE = 10
 
 
-class _Broker(HasGroups, HasMetadata, Protocol):
+class _Broker(HasAuthorizer, HasGroups, HasMetadata, Protocol):
     """What OffsetCommit needs."""
 
 
@@ -36,6 +39,7 @@ async def handle(node: _Broker, request: OffsetCommitRequest, context: RequestCo
         node.metadata.topic_name(topic.topic_id) if version >= TOPIC_ID_SINCE else topic.name
         for topic in request.topics
     ]
+    refused = denied_topics(node, context, AclOperation.READ, names)
     items = tuple(
         OffsetCommitItem(
             TopicPartition(name, partition.partition_index),
@@ -46,7 +50,7 @@ async def handle(node: _Broker, request: OffsetCommitRequest, context: RequestCo
             topic.topic_id if version >= TOPIC_ID_SINCE else None,
         )
         for name, topic in zip(names, request.topics, strict=True)
-        if name is not None
+        if name is not None and name not in refused
         for partition in topic.partitions
     )
     command = Commit(
@@ -67,7 +71,7 @@ async def handle(node: _Broker, request: OffsetCommitRequest, context: RequestCo
                 partitions=[
                     OffsetCommitResponsePartition(
                         partition_index=partition.partition_index,
-                        error_code=ErrorCode.UNKNOWN_TOPIC_ID if name is None else next(errors),
+                        error_code=unusable_topic(name, refused) or next(errors),
                     )
                     for partition in topic.partitions
                 ],
@@ -75,3 +79,10 @@ async def handle(node: _Broker, request: OffsetCommitRequest, context: RequestCo
             for name, topic in zip(names, request.topics, strict=True)
         ]
     )
+
+
+def unusable_topic(name: str | None, refused: Collection[str]) -> ErrorCode:
+    """Why no offset of this topic can be committed, whatever the group says."""
+    if name is None:
+        return ErrorCode.UNKNOWN_TOPIC_ID
+    return ErrorCode.TOPIC_AUTHORIZATION_FAILED if name in refused else ErrorCode.NONE

@@ -9,8 +9,10 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol, TypeVar
 
 from fencepost.broker.network.context import RequestContext
-from fencepost.broker.ports import HasGroups, HasMetadata
+from fencepost.broker.ports import HasAuthorizer, HasGroups, HasMetadata
+from fencepost.broker.security.checks import denied_topics, is_allowed
 from fencepost.coordinator.group.offsets import FetchedOffset
+from fencepost.protocol.admin_enums import AclOperation, AclResourceType
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api09_offset_fetch import (
     OffsetFetchRequest,
@@ -25,12 +27,13 @@ from fencepost.protocol.messages.api09_offset_fetch import (
 )
 from fencepost.protocol.topics import TopicPartition
 
+GROUP_ERROR_SINCE = 2
 MANY_GROUPS_SINCE = 8
 TOPIC_ID_SINCE = 10
 NO_TOPIC_ID = bytes(16)
 
 
-class _Broker(HasGroups, HasMetadata, Protocol):
+class _Broker(HasAuthorizer, HasGroups, HasMetadata, Protocol):
     """What OffsetFetch needs."""
 
 
@@ -50,7 +53,9 @@ async def handle(node: _Broker, request: OffsetFetchRequest, context: RequestCon
     version = context.api_version
     if version < MANY_GROUPS_SINCE:
         asked = None if request.topics is None else [_group_topic(topic) for topic in request.topics]
-        topics = await _fetch(node, request.group_id, asked, request.require_stable, version)
+        if not _may_see(node, request.group_id, context):
+            return _refused(asked, version)
+        topics = await _fetch(node, request.group_id, asked, request.require_stable, context)
         return OffsetFetchResponse(
             error_code=_error(node, request.group_id),
             topics=[
@@ -63,11 +68,13 @@ async def handle(node: _Broker, request: OffsetFetchRequest, context: RequestCon
         )
     groups = []
     for group in request.groups:
-        refused = node.groups.consumers.check_fetch(group.group_id, group.member_id, group.member_epoch)
+        refused = ErrorCode.GROUP_AUTHORIZATION_FAILED
+        if _may_see(node, group.group_id, context):
+            refused = node.groups.consumers.check_fetch(group.group_id, group.member_id, group.member_epoch)
         if refused:
             groups.append(OffsetFetchResponseGroup(group_id=group.group_id, error_code=refused))
             continue
-        topics = await _fetch(node, group.group_id, group.topics, request.require_stable, version)
+        topics = await _fetch(node, group.group_id, group.topics, request.require_stable, context)
         groups.append(
             OffsetFetchResponseGroup(
                 group_id=group.group_id,
@@ -83,6 +90,28 @@ async def handle(node: _Broker, request: OffsetFetchRequest, context: RequestCon
             )
         )
     return OffsetFetchResponse(groups=groups)
+
+
+def _may_see(node: _Broker, group_id: str, context: RequestContext) -> bool:
+    return is_allowed(node, context, AclOperation.DESCRIBE, AclResourceType.GROUP, group_id)
+
+
+def _refused(asked: Sequence[OffsetFetchRequestTopics] | None, version: int) -> OffsetFetchResponse:
+    """The response to a request for one group that the client may not see. v1 has no error for the whole response."""
+    error = ErrorCode.GROUP_AUTHORIZATION_FAILED
+    if version >= GROUP_ERROR_SINCE:
+        return OffsetFetchResponse(error_code=error, topics=[])
+    return OffsetFetchResponse(
+        topics=[
+            OffsetFetchResponseTopic(
+                name=topic.name,
+                partitions=[
+                    _partition(OffsetFetchResponsePartition, offset) for offset in _failed(topic, topic.name, error)
+                ],
+            )
+            for topic in asked or ()
+        ]
+    )
 
 
 def _group_topic(topic: OffsetFetchRequestTopic) -> OffsetFetchRequestTopics:
@@ -106,17 +135,29 @@ def _partition(struct: Callable[..., P], offset: FetchedOffset) -> P:
 
 
 async def _fetch(
-    node: _Broker, group_id: str, topics: Sequence[OffsetFetchRequestTopics] | None, require_stable: bool, version: int
+    node: _Broker,
+    group_id: str,
+    topics: Sequence[OffsetFetchRequestTopics] | None,
+    require_stable: bool,
+    context: RequestContext,
 ) -> list[_Topic]:
     """One group's offsets in the requested topics, in that order; in all topics if `topics` is None."""
+    version = context.api_version
     if topics is None:
-        return await _fetch_all(node, group_id, require_stable, version)
+        every = await _fetch_all(node, group_id, require_stable, version)
+        hidden = denied_topics(node, context, AclOperation.DESCRIBE, (topic.name for topic in every))
+        return [topic for topic in every if topic.name not in hidden]
     asked: list[_Topic | None] = []
     wanted: list[TopicPartition] = []
-    for topic in topics:
-        name = node.metadata.topic_name(topic.topic_id) if version >= TOPIC_ID_SINCE else topic.name
+    names = [node.metadata.topic_name(topic.topic_id) if version >= TOPIC_ID_SINCE else topic.name for topic in topics]
+    hidden = denied_topics(node, context, AclOperation.DESCRIBE, names)
+    for topic, name in zip(topics, names, strict=True):
         if name is None:
-            asked.append(_unknown(topic))
+            asked.append(_Topic("", topic.topic_id, _failed(topic, "", ErrorCode.UNKNOWN_TOPIC_ID)))
+            continue
+        if name in hidden:
+            offsets = _failed(topic, topic.name, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            asked.append(_Topic(topic.name, topic.topic_id, offsets))
             continue
         asked.append(None)
         wanted.extend(TopicPartition(name, index) for index in topic.partition_indexes)
@@ -141,12 +182,9 @@ def _for_topic_id(offset: FetchedOffset, topic_id: bytes) -> FetchedOffset:
     return FetchedOffset(offset.partition)
 
 
-def _unknown(topic: OffsetFetchRequestTopics) -> _Topic:
-    """The response for an unknown topic id."""
-    offsets = [
-        FetchedOffset(TopicPartition("", index), error=ErrorCode.UNKNOWN_TOPIC_ID) for index in topic.partition_indexes
-    ]
-    return _Topic("", topic.topic_id, offsets)
+def _failed(topic: OffsetFetchRequestTopics, name: str, error: ErrorCode) -> list[FetchedOffset]:
+    """No offsets, and an error for each partition."""
+    return [FetchedOffset(TopicPartition(name, index), error=error) for index in topic.partition_indexes]
 
 
 async def _fetch_all(node: _Broker, group_id: str, require_stable: bool, version: int) -> list[_Topic]:

@@ -7,7 +7,10 @@ share groups. Share groups are not served: the broker rejects them like a Kafka 
 from typing import Protocol
 
 from fencepost.broker.network.context import RequestContext
-from fencepost.broker.ports import HasConfig, HasGroups, HasPartitions, HasTransactions
+from fencepost.broker.ports import HasAuthorizer, HasConfig, HasGroups, HasPartitions, HasTransactions
+from fencepost.broker.security.checks import is_allowed
+from fencepost.broker.security.rights import ERROR_OF
+from fencepost.protocol.admin_enums import AclOperation, AclResourceType
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api10_find_coordinator import (
     Coordinator,
@@ -17,11 +20,12 @@ from fencepost.protocol.messages.api10_find_coordinator import (
 from fencepost.protocol.topics import GROUP_TOPIC, TRANSACTION_TOPIC, TopicPartition
 
 GROUP, TRANSACTION = 0, 1
+_RESOURCES = {GROUP: AclResourceType.GROUP, TRANSACTION: AclResourceType.TRANSACTIONAL_ID}
 BATCH_SINCE = 4
 NO_NODE = -1
 
 
-class _Broker(HasConfig, HasGroups, HasPartitions, HasTransactions, Protocol):
+class _Broker(HasAuthorizer, HasConfig, HasGroups, HasPartitions, HasTransactions, Protocol):
     """What FindCoordinator needs."""
 
 
@@ -46,6 +50,8 @@ def _find(node: _Broker, key_type: int, key: str, context: RequestContext) -> Co
     error, message = ErrorCode.NONE, None
     if key_type not in (GROUP, TRANSACTION):
         error, message = ErrorCode.INVALID_REQUEST, f"Key type {key_type} has no coordinator here"
+    elif not is_allowed(node, context, AclOperation.DESCRIBE, _RESOURCES[key_type], key):
+        error = ERROR_OF[_RESOURCES[key_type]]
     elif node.is_offline(_partition(node, key_type, key)) or _is_refused(node, key_type, key):
         error, message = ErrorCode.COORDINATOR_NOT_AVAILABLE, "The coordinator's log is offline"
     host, port = ("", NO_NODE) if error else context.listener

@@ -4,9 +4,13 @@ v0-6 are served. v3 brings the authorized operations, v4 static members. An unkn
 returns GROUP_ID_NOT_FOUND for it (KIP-1043).
 """
 
+from typing import Protocol
+
 from fencepost.broker.network.context import RequestContext
-from fencepost.broker.ports import HasGroups
+from fencepost.broker.ports import HasAuthorizer, HasGroups
+from fencepost.broker.security.checks import NOT_ASKED, authorized_operations, denied
 from fencepost.coordinator.group.view import DescribedGroup as Description
+from fencepost.protocol.admin_enums import AclOperation, AclResourceType
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api15_describe_groups import (
     DescribedGroup,
@@ -16,16 +20,24 @@ from fencepost.protocol.messages.api15_describe_groups import (
 )
 
 NOT_FOUND_SINCE = 6
-NOT_ASKED_FOR = -(2**31)
-GROUP_OPERATIONS = sum(1 << operation for operation in (3, 6, 8, 10, 11))
-"""Read, Delete, Describe, DescribeConfigs, AlterConfigs: without an authorizer every client may do all of them."""
 
 
-async def handle(node: HasGroups, request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
-    """Describe each group."""
-    described = await node.groups.admin.describe(request.groups)
-    operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED_FOR
-    return DescribeGroupsResponse(groups=[_group(group, context.api_version, operations) for group in described])
+class _Broker(HasAuthorizer, HasGroups, Protocol):
+    """What DescribeGroups needs."""
+
+
+async def handle(node: _Broker, request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
+    """Describe each group that the client may see."""
+    refused = denied(node, context, AclOperation.DESCRIBE, AclResourceType.GROUP, request.groups)
+    described = await node.groups.admin.describe([name for name in request.groups if name not in refused])
+    error = ErrorCode.GROUP_AUTHORIZATION_FAILED
+    groups = [DescribedGroup(error_code=error, group_id=name) for name in request.groups if name in refused]
+    for group in described:
+        operations = NOT_ASKED
+        if request.include_authorized_operations:
+            operations = authorized_operations(node, context, AclResourceType.GROUP, group.group_id)
+        groups.append(_group(group, context.api_version, operations))
+    return DescribeGroupsResponse(groups=groups)
 
 
 def _group(group: Description, version: int, operations: int) -> DescribedGroup:
@@ -49,5 +61,5 @@ def _group(group: Description, version: int, operations: int) -> DescribedGroup:
             )
             for member in group.members
         ],
-        authorized_operations=NOT_ASKED_FOR if error else operations,
+        authorized_operations=NOT_ASKED if error else operations,
     )

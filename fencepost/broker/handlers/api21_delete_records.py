@@ -8,8 +8,10 @@ from typing import Protocol
 from fencepost.broker.log.durability.upkeep import in_threads
 from fencepost.broker.log.trimming import deleting_records
 from fencepost.broker.network.context import RequestContext
-from fencepost.broker.ports import HasFlusher, HasPartitions, HasUpkeepThreads
+from fencepost.broker.ports import HasAuthorizer, HasFlusher, HasPartitions, HasUpkeepThreads
+from fencepost.broker.security.checks import denied_topics
 from fencepost.coordinator.metadata.topic_names import is_internal
+from fencepost.protocol.admin_enums import AclOperation
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api21_delete_records import (
     DeleteRecordsPartitionResult,
@@ -22,23 +24,34 @@ from fencepost.protocol.topics import TopicPartition
 UNKNOWN_LOW_WATERMARK = -1
 
 
-class _Broker(HasFlusher, HasPartitions, HasUpkeepThreads, Protocol):
+class _Broker(HasAuthorizer, HasFlusher, HasPartitions, HasUpkeepThreads, Protocol):
     """What DeleteRecords needs."""
 
 
-async def handle(node: _Broker, request: DeleteRecordsRequest, _context: RequestContext) -> DeleteRecordsResponse:
+async def handle(node: _Broker, request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
     """Move each log start offset, and return the new one."""
+    refused = denied_topics(node, context, AclOperation.DELETE, (topic.name for topic in request.topics))
     return DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResult(
                 name=topic.name,
                 partitions=[
-                    await _delete(node, TopicPartition(topic.name, part.partition_index), part.offset)
+                    _refused(part.partition_index)
+                    if topic.name in refused
+                    else await _delete(node, TopicPartition(topic.name, part.partition_index), part.offset)
                     for part in topic.partitions
                 ],
             )
             for topic in request.topics
         ]
+    )
+
+
+def _refused(number: int) -> DeleteRecordsPartitionResult:
+    return DeleteRecordsPartitionResult(
+        partition_index=number,
+        low_watermark=UNKNOWN_LOW_WATERMARK,
+        error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     )
 
 

@@ -11,7 +11,10 @@ from fencepost.broker.handlers.api01_fetch import leader_epoch_error
 from fencepost.broker.log.reading import epoch_end_offset
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.network.reply import Reply
-from fencepost.broker.ports import HasFlusher, HasPartitions
+from fencepost.broker.ports import HasAuthorizer, HasFlusher, HasPartitions
+from fencepost.broker.security.checks import denied_topics, is_allowed
+from fencepost.protocol.admin_enums import AclOperation, AclResourceType
+from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api23_offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -22,22 +25,32 @@ from fencepost.protocol.messages.api23_offset_for_leader_epoch import (
 from fencepost.protocol.topics import TopicPartition
 
 
-class _Broker(HasFlusher, HasPartitions, Protocol):
+class _Broker(HasAuthorizer, HasFlusher, HasPartitions, Protocol):
     """What OffsetForLeaderEpoch needs."""
 
 
-def handle(node: _Broker, request: OffsetForLeaderEpochRequest, _context: RequestContext) -> Reply:
+def handle(node: _Broker, request: OffsetForLeaderEpochRequest, context: RequestContext) -> Reply:
     """Return the end of the requested epoch, or of the largest epoch before it, once each log's end is durable."""
     asked = [TopicPartition(topic.topic, ask.partition) for topic in request.topics for ask in topic.partitions]
-    return at_durable_ends(node, map(node.partition, asked), partial(_answer_all, node, request))
+    return at_durable_ends(node, map(node.partition, asked), partial(_answer_all, node, request, context))
 
 
-def _answer_all(node: _Broker, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
+def _answer_all(
+    node: _Broker, request: OffsetForLeaderEpochRequest, context: RequestContext
+) -> OffsetForLeaderEpochResponse:
+    refused: frozenset[str] = frozenset()
+    if not is_allowed(node, context, AclOperation.CLUSTER_ACTION, AclResourceType.CLUSTER, log_denial=False):
+        refused = denied_topics(node, context, AclOperation.DESCRIBE, (topic.topic for topic in request.topics))
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(
                 topic=topic.topic,
-                partitions=[_answer(node, TopicPartition(topic.topic, ask.partition), ask) for ask in topic.partitions],
+                partitions=[
+                    EpochEndOffset(partition=ask.partition, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+                    if topic.topic in refused
+                    else _answer(node, TopicPartition(topic.topic, ask.partition), ask)
+                    for ask in topic.partitions
+                ],
             )
             for topic in request.topics
         ]

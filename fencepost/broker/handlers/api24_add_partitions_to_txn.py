@@ -6,11 +6,15 @@ partitions for a client of TV2.
 """
 
 from collections.abc import Iterable, Mapping
+from typing import Protocol
 
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.network.reply import Reply, reply_with
-from fencepost.broker.ports import HasTransactions
+from fencepost.broker.ports import HasAuthorizer, HasConfig, HasTransactions
+from fencepost.broker.security.checks import brokers_only, denied_topics
+from fencepost.coordinator.metadata.topic_names import is_internal
 from fencepost.coordinator.txn.wire_codes import by_partition, visible
+from fencepost.protocol.admin_enums import AclOperation
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api24_add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -25,12 +29,16 @@ from fencepost.protocol.topics import TopicPartition
 BATCHED_SINCE = 4
 
 
-def handle(node: HasTransactions, request: AddPartitionsToTxnRequest, context: RequestContext) -> Reply:
+class _Broker(HasAuthorizer, HasConfig, HasTransactions, Protocol):
+    """What AddPartitionsToTxn needs."""
+
+
+def handle(node: _Broker, request: AddPartitionsToTxnRequest, context: RequestContext) -> Reply:
     """Add the partitions, or verify that they were added."""
     if context.api_version >= BATCHED_SINCE:
-        return _handle_batch(node, request, context)
+        return brokers_only(node, request, context) or _handle_batch(node, request, context)
     wanted = frozenset(_partitions(request.v3_and_below_topics))
-    if refused := node.transactions.refused(wanted):
+    if refused := _denied(node, wanted, context) or node.transactions.refused(wanted):
         return _response(request, refused, context)
     result = node.transactions.adding(
         request.v3_and_below_transactional_id,
@@ -41,6 +49,22 @@ def handle(node: HasTransactions, request: AddPartitionsToTxnRequest, context: R
         context,
     )
     return reply_with(lambda answer: _response(request, by_partition(wanted, answer), context), result)
+
+
+def _denied(
+    node: _Broker, wanted: frozenset[TopicPartition], context: RequestContext
+) -> Mapping[TopicPartition, ErrorCode]:
+    """If the client may not write to a topic: an error for each partition, because all are added or none."""
+    if node.authorizer is None:
+        return {}
+    names = {tp.topic for tp in wanted}
+    internal = set(filter(is_internal, names))  # no right is enough to add one
+    refused = internal | denied_topics(node, context, AclOperation.WRITE, names - internal)
+    if not refused:
+        return {}
+    missing = node.transactions.refused([tp for tp in wanted if tp.topic not in refused])
+    codes = {tp: missing.get(tp, ErrorCode.OPERATION_NOT_ATTEMPTED) for tp in wanted}
+    return codes | {tp: ErrorCode.TOPIC_AUTHORIZATION_FAILED for tp in wanted if tp.topic in refused}
 
 
 def _response(

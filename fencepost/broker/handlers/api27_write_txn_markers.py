@@ -9,7 +9,9 @@ import logging
 from typing import Protocol
 
 from fencepost.broker.network.context import RequestContext
-from fencepost.broker.ports import HasTransactions
+from fencepost.broker.network.reply import Response
+from fencepost.broker.ports import HasAuthorizer, HasConfig, HasTransactions
+from fencepost.broker.security.checks import brokers_only
 from fencepost.coordinator.ports import Marker
 from fencepost.coordinator.txn.causes import EXPLAINED, Cause, Reason
 from fencepost.protocol.errors import ErrorCode
@@ -33,7 +35,7 @@ class _HangingCheck(Protocol):
         """Whether the producer's transaction on the partition hangs."""
 
 
-class _Broker(HasTransactions, Protocol):
+class _Broker(HasAuthorizer, HasConfig, HasTransactions, Protocol):
     """What WriteTxnMarkers needs."""
 
     @property
@@ -41,8 +43,10 @@ class _Broker(HasTransactions, Protocol):
         """The check for hanging transactions."""
 
 
-async def handle(node: _Broker, request: WriteTxnMarkersRequest, context: RequestContext) -> WriteTxnMarkersResponse:
+async def handle(node: _Broker, request: WriteTxnMarkersRequest, context: RequestContext) -> Response:
     """Write the markers in the order of the request; each is durable and visible before the answer."""
+    if (refused := brokers_only(node, request, context)) is not None:
+        return refused
     return WriteTxnMarkersResponse(markers=[await _write(node, marker, context) for marker in request.markers])
 
 

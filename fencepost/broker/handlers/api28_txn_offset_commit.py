@@ -9,12 +9,15 @@ groups of KIP-848 (T5).
 from collections.abc import Sequence
 from typing import Protocol
 
+from fencepost.broker.handlers.api08_offset_commit import unusable_topic
 from fencepost.broker.network.context import RequestContext
-from fencepost.broker.ports import HasGroups, HasMetadata, HasTransactions
+from fencepost.broker.ports import HasAuthorizer, HasGroups, HasMetadata, HasTransactions
+from fencepost.broker.security.checks import denied_topics
 from fencepost.coordinator.group.commit import Commit
 from fencepost.coordinator.group.offsets import OffsetCommitItem
 from fencepost.coordinator.ports import ProducerTag, coordinator_error
 from fencepost.coordinator.txn.causes import EXPLAINED
+from fencepost.protocol.admin_enums import AclOperation
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api28_txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -30,7 +33,7 @@ IMPLICIT_ADD_SINCE = 5
 TOPIC_ID_SINCE = 6
 
 
-class _Broker(HasGroups, HasMetadata, HasTransactions, Protocol):
+class _Broker(HasAuthorizer, HasGroups, HasMetadata, HasTransactions, Protocol):
     """What TxnOffsetCommit needs."""
 
 
@@ -42,6 +45,7 @@ async def handle(node: _Broker, request: TxnOffsetCommitRequest, context: Reques
         node.metadata.topic_name(topic.topic_id) if version >= TOPIC_ID_SINCE else topic.name
         for topic in request.topics
     ]
+    refused = denied_topics(node, context, AclOperation.READ, names)
     items = tuple(
         OffsetCommitItem(
             TopicPartition(name, partition.partition_index),
@@ -51,7 +55,7 @@ async def handle(node: _Broker, request: TxnOffsetCommitRequest, context: Reques
             topic_id=topic.topic_id if version >= TOPIC_ID_SINCE else None,
         )
         for name, topic in zip(names, request.topics, strict=True)
-        if name is not None
+        if name is not None and name not in refused
         for partition in topic.partitions
     )
     if items:
@@ -66,7 +70,7 @@ async def handle(node: _Broker, request: TxnOffsetCommitRequest, context: Reques
                 partitions=[
                     TxnOffsetCommitResponsePartition(
                         partition_index=partition.partition_index,
-                        error_code=ErrorCode.UNKNOWN_TOPIC_ID if name is None else _visible(next(remaining), version),
+                        error_code=unusable_topic(name, refused) or _visible(next(remaining), version),
                     )
                     for partition in topic.partitions
                 ],

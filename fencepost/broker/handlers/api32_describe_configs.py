@@ -11,11 +11,12 @@ from fencepost.broker.config.group_settings import group_entries
 from fencepost.broker.config.loggers import logger_entries, logger_name_problem
 from fencepost.broker.config.topic_rules import rules_of
 from fencepost.broker.network.context import RequestContext
-from fencepost.broker.ports import HasConfig, HasMetadata
+from fencepost.broker.ports import HasAuthorizer, HasConfig, HasMetadata
+from fencepost.broker.security.checks import denied_resource
 from fencepost.coordinator.metadata.commands import Outcome
 from fencepost.coordinator.metadata.config_controller import broker_name_problem
 from fencepost.coordinator.metadata.topic_names import topic_name_problem
-from fencepost.protocol.admin_enums import ConfigResourceType, ConfigSource
+from fencepost.protocol.admin_enums import AclOperation, ConfigResourceType, ConfigSource
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api32_describe_configs import (
     DescribeConfigsRequest,
@@ -26,7 +27,7 @@ from fencepost.protocol.messages.api32_describe_configs import (
 )
 
 
-class _Broker(HasConfig, HasMetadata, Protocol):
+class _Broker(HasAuthorizer, HasConfig, HasMetadata, Protocol):
     """What DescribeConfigs needs."""
 
 
@@ -34,7 +35,9 @@ def handle(node: _Broker, request: DescribeConfigsRequest, context: RequestConte
     """List the settings of each resource, or the resource's error."""
     results = []
     for resource in request.resources:
-        found = _entries(node, resource.resource_type, resource.resource_name)
+        kind, name = resource.resource_type, resource.resource_name
+        refused = denied_resource(node, context, AclOperation.DESCRIBE_CONFIGS, kind, name)
+        found = Outcome(refused) if refused else _entries(node, kind, name)
         result = DescribeConfigsResult(
             error_message="", resource_type=resource.resource_type, resource_name=resource.resource_name
         )
@@ -89,13 +92,11 @@ def _broker_name_problem(name: str, node_id: int) -> Outcome | None:
 
 def _result(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
     synonyms = [
-        DescribeConfigsSynonym(name=origin.name, value=None if entry.secret else origin.value, source=origin.source)
-        for origin in entry.synonyms
+        DescribeConfigsSynonym(name=origin.name, value=origin.value, source=origin.source) for origin in entry.synonyms
     ]
     return DescribeConfigsResourceResult(
         name=entry.name,
-        value=None if entry.secret else entry.value,
-        is_sensitive=entry.secret,
+        value=entry.value,
         read_only=entry.read_only,
         is_default=entry.source is ConfigSource.DEFAULT_CONFIG,
         config_source=entry.source,

@@ -1,9 +1,12 @@
 """AlterConfigs (33): the older API, which removes every setting that the request does not name. Versions are equal."""
 
+from typing import Protocol
+
 from fencepost.broker.network.context import RequestContext
-from fencepost.broker.ports import HasMetadata
-from fencepost.coordinator.metadata.commands import ConfigEdit, ConfigEdits
-from fencepost.protocol.admin_enums import ConfigOperation
+from fencepost.broker.ports import HasAuthorizer, HasMetadata
+from fencepost.broker.security.checks import denied_resource
+from fencepost.coordinator.metadata.commands import ConfigEdit, ConfigEdits, Outcome
+from fencepost.protocol.admin_enums import AclOperation, ConfigOperation
 from fencepost.protocol.messages.api33_alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResourceResponse,
@@ -11,7 +14,11 @@ from fencepost.protocol.messages.api33_alter_configs import (
 )
 
 
-async def handle(node: HasMetadata, request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
+class _Broker(HasAuthorizer, HasMetadata, Protocol):
+    """What AlterConfigs needs."""
+
+
+async def handle(node: _Broker, request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
     """Replace each resource's settings by those in the request."""
     changes = [
         ConfigEdits(
@@ -22,7 +29,13 @@ async def handle(node: HasMetadata, request: AlterConfigsRequest, context: Reque
         )
         for resource in request.resources
     ]
-    outcomes = await node.metadata.alter_configs(changes, request.validate_only)
+    refused = [
+        denied_resource(node, context, AclOperation.ALTER_CONFIGS, change.resource_type, change.resource_name)
+        for change in changes
+    ]
+    allowed = [change for change, error in zip(changes, refused, strict=True) if not error]
+    decided = iter(await node.metadata.alter_configs(allowed, request.validate_only))
+    outcomes = [Outcome(error) if error else next(decided) for error in refused]
     return AlterConfigsResponse(
         responses=[
             AlterConfigsResourceResponse(

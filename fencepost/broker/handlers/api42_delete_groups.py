@@ -3,8 +3,13 @@
 v0-2 are served; they differ in encoding only.
 """
 
+from typing import Protocol
+
 from fencepost.broker.network.context import RequestContext
-from fencepost.broker.ports import HasGroups
+from fencepost.broker.ports import HasAuthorizer, HasGroups
+from fencepost.broker.security.checks import denied
+from fencepost.protocol.admin_enums import AclOperation, AclResourceType
+from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api42_delete_groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,
@@ -12,12 +17,19 @@ from fencepost.protocol.messages.api42_delete_groups import (
 )
 
 
-async def handle(node: HasGroups, request: DeleteGroupsRequest, context: RequestContext) -> DeleteGroupsResponse:
+class _Broker(HasAuthorizer, HasGroups, Protocol):
+    """What DeleteGroups needs."""
+
+
+async def handle(node: _Broker, request: DeleteGroupsRequest, context: RequestContext) -> DeleteGroupsResponse:
     """Delete each group that is empty."""
-    errors = await node.groups.admin.delete_groups(request.groups_names)
+    refused = denied(node, context, AclOperation.DELETE, AclResourceType.GROUP, request.groups_names)
+    errors = iter(await node.groups.admin.delete_groups([name for name in request.groups_names if name not in refused]))
     return DeleteGroupsResponse(
         results=[
-            DeletableGroupResult(group_id=group_id, error_code=error)
-            for group_id, error in zip(request.groups_names, errors, strict=True)
+            DeletableGroupResult(
+                group_id=name, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED if name in refused else next(errors)
+            )
+            for name in request.groups_names
         ]
     )

@@ -2,14 +2,15 @@
 
 import logging
 from collections import Counter
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from fencepost.broker.config.broker_config import is_without_effect
 from fencepost.broker.config.loggers import alter_loggers
 from fencepost.broker.network.context import RequestContext
-from fencepost.broker.ports import HasConfig, HasMetadata
-from fencepost.coordinator.metadata.commands import ConfigEdit, ConfigEdits
-from fencepost.protocol.admin_enums import ConfigResourceType
+from fencepost.broker.ports import HasAuthorizer, HasConfig, HasMetadata
+from fencepost.broker.security.checks import denied_resource
+from fencepost.coordinator.metadata.commands import ConfigEdit, ConfigEdits, Outcome
+from fencepost.protocol.admin_enums import AclOperation, ConfigResourceType
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api44_incremental_alter_configs import (
     AlterConfigsResourceResponse,
@@ -17,17 +18,18 @@ from fencepost.protocol.messages.api44_incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 
-if TYPE_CHECKING:
-    from fencepost.coordinator.metadata.commands import Outcome
-
 logger = logging.getLogger(__name__)
 
 
-class _Broker(HasConfig, HasMetadata, Protocol):
+class AltersConfigs(HasConfig, HasMetadata, Protocol):
+    """What a change of settings needs."""
+
+
+class _Broker(HasAuthorizer, AltersConfigs, Protocol):
     """What IncrementalAlterConfigs needs."""
 
 
-async def alter(node: _Broker, changes: list[ConfigEdits], validate_only: bool) -> "list[Outcome]":
+async def alter(node: AltersConfigs, changes: list[ConfigEdits], validate_only: bool) -> list[Outcome]:
     """One outcome for each change. This process changes levels of loggers; the controller changes all else."""
     times = Counter((change.resource_type, change.resource_name) for change in changes)
     of_loggers = [
@@ -70,7 +72,13 @@ async def handle(
         )
         for resource in request.resources
     ]
-    outcomes = await alter(node, changes, request.validate_only)
+    refused = [
+        denied_resource(node, context, AclOperation.ALTER_CONFIGS, change.resource_type, change.resource_name)
+        for change in changes
+    ]
+    allowed = [change for change, error in zip(changes, refused, strict=True) if not error]
+    decided = iter(await alter(node, allowed, request.validate_only))
+    outcomes = [Outcome(error) if error else next(decided) for error in refused]
     return IncrementalAlterConfigsResponse(
         responses=[
             AlterConfigsResourceResponse(

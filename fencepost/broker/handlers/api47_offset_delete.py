@@ -3,7 +3,9 @@
 from typing import Protocol
 
 from fencepost.broker.network.context import RequestContext
-from fencepost.broker.ports import HasGroups, HasMetadata
+from fencepost.broker.ports import HasAuthorizer, HasGroups, HasMetadata
+from fencepost.broker.security.checks import denied_topics
+from fencepost.protocol.admin_enums import AclOperation
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api47_offset_delete import (
     OffsetDeleteRequest,
@@ -14,14 +16,20 @@ from fencepost.protocol.messages.api47_offset_delete import (
 from fencepost.protocol.topics import TopicPartition
 
 
-class _Broker(HasGroups, HasMetadata, Protocol):
+class _Broker(HasAuthorizer, HasGroups, HasMetadata, Protocol):
     """What OffsetDelete needs."""
 
 
 async def handle(node: _Broker, request: OffsetDeleteRequest, context: RequestContext) -> OffsetDeleteResponse:
     """Delete the offsets, and return an error code for each partition."""
     asked = [[TopicPartition(topic.name, one.partition_index) for one in topic.partitions] for topic in request.topics]
-    wanted = [partition for topic in asked for partition in topic if node.metadata.exists(partition)]
+    refused = denied_topics(node, context, AclOperation.READ, (topic.name for topic in request.topics))
+    wanted = [
+        partition
+        for topic in asked
+        for partition in topic
+        if partition.topic not in refused and node.metadata.exists(partition)
+    ]
     deleted = await node.groups.positions.delete_offsets(request.group_id, wanted)
     if deleted.error:
         return OffsetDeleteResponse(error_code=deleted.error)
@@ -33,7 +41,9 @@ async def handle(node: _Broker, request: OffsetDeleteRequest, context: RequestCo
                 partitions=[
                     OffsetDeleteResponsePartition(
                         partition_index=partition.partition,
-                        error_code=codes.get(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+                        error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                        if topic.name in refused
+                        else codes.get(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
                     )
                     for partition in partitions
                 ],

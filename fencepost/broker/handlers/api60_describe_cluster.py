@@ -2,9 +2,9 @@
 
 from typing import Protocol
 
-from fencepost.broker.metadata.operations import CLUSTER_OPERATIONS, NOT_ASKED
 from fencepost.broker.network.context import RequestContext
-from fencepost.broker.ports import HasConfig, HasMetadata
+from fencepost.broker.ports import HasAuthorizer, HasConfig, HasMetadata
+from fencepost.broker.security.checks import cluster_operations
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api60_describe_cluster import (
     DescribeClusterBroker,
@@ -17,7 +17,7 @@ BROKER_ENDPOINT = 1
 _ENDPOINTS = {BROKER_ENDPOINT: "BROKER", 2: "CONTROLLER"}
 
 
-class _Broker(HasConfig, HasMetadata, Protocol):
+class _Broker(HasAuthorizer, HasConfig, HasMetadata, Protocol):
     """What DescribeCluster needs."""
 
 
@@ -47,7 +47,5 @@ def handle(node: _Broker, request: DescribeClusterRequest, context: RequestConte
                 rack=config.broker_rack,
             )
         ],
-        cluster_authorized_operations=(
-            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
-        ),
+        cluster_authorized_operations=cluster_operations(node, context, request.include_cluster_authorized_operations),
     )

@@ -3,8 +3,13 @@
 v0 is served.
 """
 
+from typing import Protocol
+
 from fencepost.broker.network.context import RequestContext
-from fencepost.broker.ports import HasPartitions
+from fencepost.broker.ports import HasAuthorizer, HasPartitions
+from fencepost.broker.security.checks import denied_topics
+from fencepost.protocol.admin_enums import AclOperation
+from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api61_describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -15,15 +20,23 @@ from fencepost.protocol.messages.api61_describe_producers import (
 from fencepost.protocol.topics import TopicPartition
 
 
-def handle(
-    node: HasPartitions, request: DescribeProducersRequest, _context: RequestContext
-) -> DescribeProducersResponse:
+class _Broker(HasAuthorizer, HasPartitions, Protocol):
+    """What DescribeProducers needs."""
+
+
+def handle(node: _Broker, request: DescribeProducersRequest, context: RequestContext) -> DescribeProducersResponse:
     """List each partition's active producers."""
+    refused = denied_topics(node, context, AclOperation.READ, (topic.name for topic in request.topics))
     return DescribeProducersResponse(
         topics=[
             TopicResponse(
                 name=topic.name,
-                partitions=[_describe(node, TopicPartition(topic.name, index)) for index in topic.partition_indexes],
+                partitions=[
+                    PartitionResponse(partition_index=index, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+                    if topic.name in refused
+                    else _describe(node, TopicPartition(topic.name, index))
+                    for index in topic.partition_indexes
+                ],
             )
             for topic in request.topics
         ]

@@ -6,10 +6,14 @@ fencing history.
 
 from collections import defaultdict
 from collections.abc import Iterable
+from typing import Protocol
 
 from fencepost.broker.network.context import RequestContext
-from fencepost.broker.ports import HasTransactions
+from fencepost.broker.ports import HasAuthorizer, HasTransactions
+from fencepost.broker.security.checks import denied, denied_topics
 from fencepost.coordinator.txn.causes import Caller, Change, IdHistory, Refusal, describe
+from fencepost.protocol.admin_enums import AclOperation, AclResourceType
+from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api65_describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
@@ -21,17 +25,31 @@ from fencepost.protocol.messages.api65_describe_transactions import (
 from fencepost.protocol.topics import TopicPartition
 
 
+class _Broker(HasAuthorizer, HasTransactions, Protocol):
+    """What DescribeTransactions needs."""
+
+
 async def handle(
-    node: HasTransactions, request: DescribeTransactionsRequest, context: RequestContext
+    node: _Broker, request: DescribeTransactionsRequest, context: RequestContext
 ) -> DescribeTransactionsResponse:
     """Describe each id. A decided transaction lists the partitions that still lack their marker."""
+    ids = request.transactional_ids
+    refused = denied(node, context, AclOperation.DESCRIBE, AclResourceType.TRANSACTIONAL_ID, ids)
+    error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     return DescribeTransactionsResponse(
-        transaction_states=[await _describe(node, name, request.explain) for name in request.transactional_ids]
+        transaction_states=[
+            TransactionState(error_code=error, transactional_id=name)
+            if name in refused
+            else await _describe(node, name, request.explain, context)
+            for name in ids
+        ]
     )
 
 
-async def _describe(node: HasTransactions, transactional_id: str, explain: bool) -> TransactionState:
+async def _describe(node: _Broker, transactional_id: str, explain: bool, context: RequestContext) -> TransactionState:
+    """One transaction, without the topics that the client may not see."""
     described = await node.transactions.describe(transactional_id)
+    hidden = denied_topics(node, context, AclOperation.DESCRIBE, (tp.topic for tp in described.partitions))
     return TransactionState(
         error_code=described.error,
         transactional_id=transactional_id,
@@ -40,7 +58,7 @@ async def _describe(node: HasTransactions, transactional_id: str, explain: bool)
         transaction_start_time_ms=described.started_ms,
         producer_id=described.producer_id,
         producer_epoch=described.producer_epoch,
-        topics=_topics(described.partitions),
+        topics=_topics(tp for tp in described.partitions if tp.topic not in hidden),
         history=_history(node.transactions.history.of(transactional_id)) if explain else None,
     )
 

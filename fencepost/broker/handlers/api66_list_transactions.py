@@ -3,9 +3,13 @@
 v0-2 are served; v1 filters by a transaction's duration (KIP-994), v2 by a pattern of the id (KIP-1152).
 """
 
+from typing import Protocol
+
 from fencepost.broker.network.context import RequestContext
-from fencepost.broker.ports import HasTransactions
+from fencepost.broker.ports import HasAuthorizer, HasTransactions
+from fencepost.broker.security.checks import denied
 from fencepost.coordinator.txn.listing import Filters
+from fencepost.protocol.admin_enums import AclOperation, AclResourceType
 from fencepost.protocol.messages.api66_list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
@@ -13,9 +17,11 @@ from fencepost.protocol.messages.api66_list_transactions import (
 )
 
 
-async def handle(
-    node: HasTransactions, request: ListTransactionsRequest, context: RequestContext
-) -> ListTransactionsResponse:
+class _Broker(HasAuthorizer, HasTransactions, Protocol):
+    """What ListTransactions needs."""
+
+
+async def handle(node: _Broker, request: ListTransactionsRequest, context: RequestContext) -> ListTransactionsResponse:
     """List the transactions that match all filters."""
     listing = await node.transactions.list_transactions(
         Filters(
@@ -25,6 +31,8 @@ async def handle(
             pattern=request.transactional_id_pattern or "",
         )
     )
+    ids = [line.transactional_id for line in listing.transactions]
+    hidden = denied(node, context, AclOperation.DESCRIBE, AclResourceType.TRANSACTIONAL_ID, ids)
     return ListTransactionsResponse(
         error_code=listing.error,
         unknown_state_filters=list(listing.unknown_states),
@@ -33,5 +41,6 @@ async def handle(
                 transactional_id=line.transactional_id, producer_id=line.producer_id, transaction_state=line.state
             )
             for line in listing.transactions
+            if line.transactional_id not in hidden
         ],
     )

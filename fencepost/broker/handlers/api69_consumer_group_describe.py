@@ -4,11 +4,13 @@ v0-1 are served; v1 returns each member's protocol (KIP-1099). A classic group i
 """
 
 from collections.abc import Iterable
+from typing import Protocol
 
-from fencepost.broker.handlers.api15_describe_groups import GROUP_OPERATIONS, NOT_ASKED_FOR
 from fencepost.broker.network.context import RequestContext
-from fencepost.broker.ports import HasGroups
+from fencepost.broker.ports import HasAuthorizer, HasGroups
+from fencepost.broker.security.checks import NOT_ASKED, authorized_operations, denied, denied_topics
 from fencepost.coordinator.group.consumer.view import DescribedConsumer, DescribedConsumerGroup, NamedTopic
+from fencepost.protocol.admin_enums import AclOperation, AclResourceType
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api69_consumer_group_describe import (
     Assignment,
@@ -19,20 +21,43 @@ from fencepost.protocol.messages.api69_consumer_group_describe import (
     TopicPartitions,
 )
 
+HIDDEN_TOPICS = "The group has described topic(s) that the client is not authorized to describe."
 CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 
 
+class _Broker(HasAuthorizer, HasGroups, Protocol):
+    """What ConsumerGroupDescribe needs."""
+
+
 async def handle(
-    node: HasGroups, request: ConsumerGroupDescribeRequest, context: RequestContext
+    node: _Broker, request: ConsumerGroupDescribeRequest, context: RequestContext
 ) -> ConsumerGroupDescribeResponse:
     """Describe each group."""
     if not node.consumer_protocol:
         error = ErrorCode.UNSUPPORTED_VERSION
         groups = [DescribedGroup(group_id=group_id, error_code=error) for group_id in request.group_ids]
         return ConsumerGroupDescribeResponse(groups=groups)
-    described = await node.groups.admin.describe_consumer_groups(request.group_ids)
-    operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED_FOR
-    return ConsumerGroupDescribeResponse(groups=[_group(group, operations) for group in described])
+    refused = denied(node, context, AclOperation.DESCRIBE, AclResourceType.GROUP, request.group_ids)
+    error = ErrorCode.GROUP_AUTHORIZATION_FAILED
+    groups = [DescribedGroup(group_id=name, error_code=error) for name in request.group_ids if name in refused]
+    names = [name for name in request.group_ids if name not in refused]
+    described = await node.groups.admin.describe_consumer_groups(names)
+    topics = [_assigned_topics(group) for group in described]
+    hidden = denied_topics(node, context, AclOperation.DESCRIBE, set[str]().union(*topics))
+    for group, names_of_topics in zip(described, topics, strict=True):
+        if not hidden.isdisjoint(names_of_topics):
+            secret = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            groups.append(DescribedGroup(group_id=group.group_id, error_code=secret, error_message=HIDDEN_TOPICS))
+            continue
+        operations = NOT_ASKED
+        if request.include_authorized_operations:
+            operations = authorized_operations(node, context, AclResourceType.GROUP, group.group_id)
+        groups.append(_group(group, operations))
+    return ConsumerGroupDescribeResponse(groups=groups)
+
+
+def _assigned_topics(group: DescribedConsumerGroup) -> set[str]:
+    return {topic.name for member in group.members for topic in (*member.assigned, *member.target)}
 
 
 def _group(group: DescribedConsumerGroup, operations: int) -> DescribedGroup:
@@ -45,7 +70,7 @@ def _group(group: DescribedConsumerGroup, operations: int) -> DescribedGroup:
         assignment_epoch=group.assignment_epoch,
         assignor_name=group.assignor,
         members=[_member(member) for member in group.members],
-        authorized_operations=NOT_ASKED_FOR if group.error else operations,
+        authorized_operations=NOT_ASKED if group.error else operations,
     )
 
 

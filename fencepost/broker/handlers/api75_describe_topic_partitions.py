@@ -2,10 +2,11 @@
 
 from typing import TYPE_CHECKING, Protocol
 
-from fencepost.broker.metadata.operations import TOPIC_OPERATIONS
 from fencepost.broker.network.context import RequestContext
-from fencepost.broker.ports import HasConfig, HasMetadata
+from fencepost.broker.ports import HasAuthorizer, HasConfig, HasMetadata
+from fencepost.broker.security.checks import authorized_operations, denied_topics
 from fencepost.coordinator.metadata.topic_names import topic_name_problem
+from fencepost.protocol.admin_enums import AclOperation, AclResourceType
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api75_describe_topic_partitions import (
     Cursor,
@@ -19,23 +20,43 @@ if TYPE_CHECKING:
     from fencepost.coordinator.metadata.image import TopicImage
 
 
-class _Broker(HasConfig, HasMetadata, Protocol):
+class _Broker(HasAuthorizer, HasConfig, HasMetadata, Protocol):
     """What DescribeTopicPartitions needs."""
 
 
 def handle(
     node: _Broker, request: DescribeTopicPartitionsRequest, context: RequestContext
 ) -> DescribeTopicPartitionsResponse:
-    """One page: topics by name, from the cursor up to the limit of partitions."""
+    """One page: topics by name, from the cursor up to the limit of partitions.
+
+    A topic that the client may not see is refused if the request names it, and left out of a list of all topics.
+    """
     cursor = request.cursor
     asked = {topic.name for topic in request.topics}
     if cursor is not None and (cursor.partition_index < 0 or (asked and cursor.topic_name not in asked)):
         return _refused(asked)
-    by_name = node.metadata.image.topics_by_name
     first = cursor.topic_name if cursor is not None else ""
+    names = sorted(name for name in asked or node.metadata.image.topics_by_name if name >= first)
+    hidden = denied_topics(node, context, AclOperation.DESCRIBE, names)
+    response = _page_of_topics(node, request, [name for name in names if name not in hidden])
+    for topic in response.topics:
+        topic.topic_authorized_operations = authorized_operations(
+            node, context, AclResourceType.TOPIC, topic.name or ""
+        )
+    if asked:
+        error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        refused = [DescribeTopicPartitionsResponseTopic(error_code=error, name=name) for name in sorted(hidden)]
+        response.topics += refused
+    return response
+
+
+def _page_of_topics(
+    node: _Broker, request: DescribeTopicPartitionsRequest, names: list[str]
+) -> DescribeTopicPartitionsResponse:
+    cursor, by_name = request.cursor, node.metadata.image.topics_by_name
     left = max(1, min(node.config.max_request_partition_size_limit, request.response_partition_limit))
     topics: list[DescribeTopicPartitionsResponseTopic] = []
-    for name in sorted(name for name in asked or by_name if name >= first):
+    for name in names:
         if left == 0:
             return DescribeTopicPartitionsResponse(
                 topics=topics, next_cursor=Cursor(topic_name=name, partition_index=0)
@@ -44,7 +65,7 @@ def handle(
         if topic is None:
             topics.append(_missing(name))
             continue
-        start = cursor.partition_index if cursor is not None and name == first else 0
+        start = cursor.partition_index if cursor is not None and name == cursor.topic_name else 0
         stop = min(topic.partitions, start + left)
         topics.append(_page(topic, start, stop))
         left -= max(0, stop - start)
@@ -71,7 +92,6 @@ def _page(topic: "TopicImage", start: int, stop: int) -> DescribeTopicPartitions
             )
             for index in range(start, stop)
         ],
-        topic_authorized_operations=TOPIC_OPERATIONS,
     )
 
 
@@ -80,7 +100,6 @@ def _missing(name: str) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         error_code=ErrorCode.INVALID_TOPIC_EXCEPTION if bad else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         name=name,
-        topic_authorized_operations=TOPIC_OPERATIONS,
     )
 
 

@@ -9,6 +9,7 @@ from fencepost.broker.log.results import Ticket
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.network.reply import Ready, Reply
 from fencepost.broker.ports import (
+    HasAuthorizer,
     HasClock,
     HasFlusher,
     HasLargeWrites,
@@ -17,7 +18,9 @@ from fencepost.broker.ports import (
     HasPartitions,
     HasTransactions,
 )
+from fencepost.broker.security.checks import is_allowed
 from fencepost.broker.transactions.refused_writes import explain_refused
+from fencepost.protocol.admin_enums import AclOperation, AclResourceType
 from fencepost.protocol.batch_header import CorruptBatch, read_header
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api00_produce import ProduceRequest
@@ -35,7 +38,15 @@ MIXED_PRODUCERS = "One request carries several producers' transactions"
 
 
 class ProduceBroker(
-    HasClock, HasFlusher, HasLargeWrites, HasMetadata, HasMetrics, HasPartitions, HasTransactions, Protocol
+    HasAuthorizer,
+    HasClock,
+    HasFlusher,
+    HasLargeWrites,
+    HasMetadata,
+    HasMetrics,
+    HasPartitions,
+    HasTransactions,
+    Protocol,
 ):
     """What Produce needs."""
 
@@ -52,7 +63,7 @@ def write_all(
     if request.acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
         _fail_all(writes, ErrorCode.INVALID_REQUIRED_ACKS)
     elif transactional:
-        unverified = _check_transactions(request, context, transactional, writes)
+        unverified = _check_transactions(node, request, context, transactional, writes)
         if unverified is not None and not _is_verified(node, request, unverified):
             return _verify_first(node, request, context, writes, large, unverified)
     if large and (large := _for_thread(node, large)):
@@ -155,22 +166,38 @@ class _Unverified(NamedTuple):
 
 
 def _check_transactions(
-    request: ProduceRequest, context: RequestContext, transactional: list[Write], writes: list[Write]
+    node: ProduceBroker,
+    request: ProduceRequest,
+    context: RequestContext,
+    transactional: list[Write],
+    writes: list[Write],
 ) -> _Unverified | None:
-    """Find the batches that the coordinator must verify (T15): those without an open transaction in their log."""
+    """Find the batches that the coordinator must verify (T15): those without an open transaction in their log.
+
+    Without the right to write with the transactional id every write of the request fails, as in Kafka.
+    """
     if request.transactional_id is None:
         _fail_all(writes, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        return None
+    if node.authorizer is not None and not is_allowed(
+        node, context, AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, request.transactional_id
+    ):
+        for write in writes:
+            write.fail(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         return None
     producer: tuple[int, int] | None = None
     unverified: list[Write] = []
     for write in transactional:
+        if write.error is not _OK:
+            continue
         try:
             header = read_header(write.batch)
         except CorruptBatch:
             continue  # the log rejects the batch and explains the fault
         if producer is not None and header.producer_id != producer[0]:
             for other in transactional:
-                other.fail(ErrorCode.INVALID_PRODUCER_ID_MAPPING, MIXED_PRODUCERS)
+                if other.error is _OK:
+                    other.fail(ErrorCode.INVALID_PRODUCER_ID_MAPPING, MIXED_PRODUCERS)
             return None
         producer = (header.producer_id, header.producer_epoch)
         assert write.log is not None

@@ -23,7 +23,9 @@ from fencepost.broker.log.results import Ticket
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.network.dispatch import Route
 from fencepost.broker.network.reply import Encoded
+from fencepost.broker.security.checks import is_allowed
 from fencepost.coordinator.metadata.topic_names import INTERNAL_TOPICS
+from fencepost.protocol.admin_enums import AclOperation, AclResourceType
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.headers import read_request_header
 from fencepost.protocol.messages.api00_produce import (
@@ -45,7 +47,8 @@ REFUSED_MAX = 4096
 """A full table is emptied after so many requests that had no room in it."""
 LENGTH_BYTES_MAX = 5
 
-_OK = ErrorCode.NONE  # a global: reading a member from its enum costs twenty times as much
+_OK, _WRITE, _TOPIC = ErrorCode.NONE, AclOperation.WRITE, AclResourceType.TOPIC
+"""Globals: reading a member from its enum costs twenty times as much."""
 _new = object.__new__
 """Makes a message without the defaults of its fields, as the decoders do: a fifth of the time."""
 _PRODUCE_KEY = b"\0\0"
@@ -139,8 +142,10 @@ class KnownRequest:
         context.repeated = self
         return route, self.with_batch(frame[start:stop]), context
 
-    def resolve(self, node: ProduceBroker, request: ProduceRequest) -> tuple[Writes, Writes, Writes] | None:
-        """As the handler resolves any request. None: its topic or log is not here, so the handler has to say why."""
+    def resolve(
+        self, node: ProduceBroker, request: ProduceRequest, context: RequestContext
+    ) -> tuple[Writes, Writes, Writes] | None:
+        """As the handler resolves any request. None: the topic or log is not here or denied; the handler says why."""
         name, topic_id = self._topic
         if self._route.version >= TOPIC_ID_SINCE:
             image = node.metadata.image.topics_by_id.get(topic_id)
@@ -149,6 +154,8 @@ class KnownRequest:
         log = node.partition(tp)
         batch = request.topic_data[0].partition_data[0].records
         if log is None or batch is None or name in INTERNAL_TOPICS:
+            return None
+        if node.authorizer is not None and not is_allowed(node, context, _WRITE, _TOPIC, name, log_denial=False):
             return None
         write = Write(tp, log, batch, _OK)
         write.template = self._encoded

@@ -13,12 +13,12 @@ import trio
 from fencepost.broker.network.context import CloseConnection, Endpoint, RequestContext, Session
 from fencepost.broker.network.dispatch import Dispatch, RepeatedRequests, Route, UnservedRequest
 from fencepost.broker.network.frames import BadFrame, FrameBuffer
-from fencepost.broker.network.login import LoginGuard
 from fencepost.broker.network.metering import Meter, meter_of
 from fencepost.broker.network.poller import Poller, Registration, Work, failed, register
 from fencepost.broker.network.reply import READY, Ready
 from fencepost.broker.network.response_queue import ResponseQueue
-from fencepost.broker.ports import HasClock, HasFlusher, HasMetrics, HasQuotas
+from fencepost.broker.ports import HasAuthorizer, HasClock, HasFlusher, HasMetrics, HasQuotas
+from fencepost.broker.security.gate import refusal
 from fencepost.coordinator.deferred import Deferred
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.headers import read_request_header
@@ -32,7 +32,7 @@ Unfinished = Coroutine[Any, Any, None]
 """The rest of a plain function's work; the connection's task awaits it before it does anything else."""
 
 
-class _Broker(HasClock, HasFlusher, HasMetrics, HasQuotas, Protocol):
+class _Broker(HasAuthorizer, HasClock, HasFlusher, HasMetrics, HasQuotas, Protocol):
     """What a connection itself needs of the broker."""
 
 
@@ -69,7 +69,6 @@ class Connection:
 
     __slots__ = (
         "_frames",
-        "_login_guard",
         "_node",
         "_parked",
         "_registration",
@@ -100,8 +99,6 @@ class Connection:
         self._socket = sock
         self._frames = FrameBuffer(server.request_bytes_max)
         self._responses = ResponseQueue(server.node, sock)
-        if session.sasl is not None:
-            self._login_guard = LoginGuard(session, server, self._frames, self._responses)
         self._repeated: RepeatedRequests | None = None
         self._registration: Registration
         self._parked: tuple[_Pending, Deferred[Ready]] | None = None
@@ -213,12 +210,6 @@ class Connection:
         ApiVersions v0, 2.0 after ListGroups v4 and OffsetFetch v7, 2.x after Metadata v9 and later (its issue 5049).
         """
         self.requests += 1
-        if self.session.guarded:
-            return self._login_guard.serve(frame, self._serve_admitted)
-        return self._serve_admitted(frame)
-
-    def _serve_admitted(self, frame: memoryview) -> Unfinished | None:
-        """As `_serve_frame`, once the client may send this request."""
         found = self._repeated.find(frame) if self._repeated is not None else None
         route, request, context = found or self._decode(frame)
         quotas, meter = self._node.quotas, None
@@ -249,13 +240,14 @@ class Connection:
         return route, request, context
 
     def _handle(self, route: Route, request: Any, context: RequestContext, meter: Meter | None) -> Unfinished | None:
-        """Call the handler, and queue the response when it is ready.
+        """Check the rights, call the handler, and queue the response when it is ready.
 
-        Every request passes here once, whatever its API. A check before every handler (authorization, quotas) belongs
-        before the call of the handler.
+        Every request passes here once, whatever its API. A check before every handler belongs here.
         """
-        pending = route, context.correlation_id, self._node.clock.monotonic(), meter
-        reply = route.handle(self._node, request, context)
+        node = self._node
+        pending = route, context.correlation_id, node.clock.monotonic(), meter
+        refused = refusal(node, request, context) if node.authorizer is not None else None
+        reply = route.handle(node, request, context) if refused is None else refused
         if meter is not None:
             reply = meter.handled(reply)
         if isinstance(reply, READY):

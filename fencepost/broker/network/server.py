@@ -13,7 +13,7 @@ from fencepost.broker.network.context import Endpoint, Session
 from fencepost.broker.network.dispatch import Dispatch
 from fencepost.broker.network.listening import Listening
 from fencepost.broker.network.poller import poller_of_loop
-from fencepost.broker.ports import HasClock, HasConfig, HasFlusher, HasMetrics, HasQuotas
+from fencepost.broker.ports import HasAuthorizer, HasClock, HasConfig, HasFlusher, HasMetrics, HasQuotas
 from fencepost.broker.ticker import every
 
 logger = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ _ANY_ADDRESS = ("0.0.0.0", "::")
 _NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
-class _Broker(HasClock, HasConfig, HasFlusher, HasMetrics, HasQuotas, Protocol):
+class _Broker(HasAuthorizer, HasClock, HasConfig, HasFlusher, HasMetrics, HasQuotas, Protocol):
     """What the server and its connections need of the broker."""
 
 

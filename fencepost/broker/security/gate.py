@@ -1,0 +1,69 @@
+"""The check before every handler: requests that are refused as a whole, by the rows `Effect.REQUEST` of `rights`."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from fencepost.broker.security.authorizer import CLUSTER_NAME
+from fencepost.broker.security.checks import is_allowed
+from fencepost.broker.security.refusals import refuse
+from fencepost.broker.security.rights import ANY_NAME, RIGHTS, Effect, Right
+from fencepost.protocol.schema import ResponseValue
+
+if TYPE_CHECKING:
+    from fencepost.broker.security.ports import Asking, HasRights
+
+
+class _Need(NamedTuple):
+    """A right that a request needs, and others that are as good."""
+
+    right: Right
+    instead: tuple[Right, ...]
+
+
+def _needs(rights: Iterable[Right]) -> tuple[_Need, ...]:
+    found, instead = [], []
+    for right in rights:
+        if right.effect is Effect.OTHER:
+            instead.append(right)
+            continue
+        if right.effect is Effect.REQUEST:
+            found.append(_Need(right, tuple(instead)))
+        instead = []
+    return tuple(found)
+
+
+_NEEDS: dict[int, tuple[_Need, ...]] = {key: needs for key, rights in RIGHTS.items() if (needs := _needs(rights))}
+
+
+def refusal(node: "HasRights", request: Any, context: "Asking") -> ResponseValue | None:
+    """The response to a request that lacks a right; None if its handler may run."""
+    needs = _NEEDS.get(context.api_key)
+    if needs is None:
+        return None
+    for right, instead in needs:
+        if not right.since <= context.api_version <= right.until or not _is_needed(right, request):
+            continue
+        if any(_has(node, request, context, other, log_denial=False) for other in instead):
+            continue
+        if not _has(node, request, context, right, log_denial=True):
+            return refuse(request, context, right.error)
+    return None
+
+
+def _is_needed(right: Right, request: Any) -> bool:
+    if right.if_set:
+        return bool(getattr(request, right.if_set))
+    if right.if_null:
+        return getattr(request, right.if_null) is None
+    return not right.of or getattr(request, right.of) is not None
+
+
+def _has(node: "HasRights", request: Any, context: "Asking", right: Right, *, log_denial: bool) -> bool:
+    """Whether the request has the right on every resource that it names."""
+    operation, kind = right.operation, right.kind
+    if right.of == ANY_NAME:
+        authorizer = node.authorizer
+        return authorizer is None or authorizer.allows_any(context.session, operation, kind)
+    named = getattr(request, right.of) if right.of else CLUSTER_NAME
+    names = (named,) if isinstance(named, str) else dict.fromkeys(named)
+    return all(is_allowed(node, context, operation, kind, name, log_denial=log_denial) for name in names)
