@@ -83,6 +83,11 @@ class KafkaJvm:
             self._process.kill()
             self._process.wait()
 
+    @property
+    def jvm(self) -> Any:
+        """Kafka's and Java's packages (py4j)."""
+        return self._jvm
+
     def dump(self, files: Iterable[Path], *options: str) -> str:
         """What DumpLogSegments prints of `files`. Raises ToolFailed."""
         return self.run(
@@ -91,7 +96,7 @@ class KafkaJvm:
 
     def run(self, tool: Any, *words: str) -> str:
         """What the main function of a tool's class prints. Raises ToolFailed."""
-        return self._printed(lambda out: tool.main(self._array("String", words)))
+        return self._printed(lambda out: tool.main(self.array("String", words)))
 
     def tool(self, name: str, *words: str, errors_too: bool = True) -> str:
         """What a command of Kafka prints (with `errors_too` on both its streams): `TopicCommand` is kafka-topics.sh.
@@ -101,7 +106,7 @@ class KafkaJvm:
         kind = self._jvm.java.lang.Class.forName(f"{COMMANDS.get(name, 'org.apache.kafka.tools')}.{name}")
         mains = {method.getName(): method for method in kind.getDeclaredMethods()}
         main = self._accessible(mains.get("mainNoExit", mains["main"]))
-        given, returned = self._array("Object", [self._array("String", words)]), []
+        given, returned = self.array("Object", [self.array("String", words)]), []
         with self._exits() as exits:
             printed = self._printed(lambda _: returned.append(main.invoke(None, given)), errors_too=errors_too)
             code = exits[0] if len(exits) else returned[0]
@@ -121,7 +126,7 @@ class KafkaJvm:
         add = types.methodType(truth, kind("java.lang.Object"))
         kept = handles.publicLookup().findVirtual(kind("java.util.ArrayList"), "add", add).bindTo(codes)
         hook = handles.dropArguments(
-            kept.asType(types.methodType(nothing, number)), 1, self._array("Class", [kind("java.lang.String")])
+            kept.asType(types.methodType(nothing, number)), 1, self.array("Class", [kind("java.lang.String")])
         )
         procedure = kind("org.apache.kafka.common.utils.Exit$Procedure")
         exits = jvm.org.apache.kafka.common.utils.Exit
@@ -144,7 +149,8 @@ class KafkaJvm:
         member.setAccessible(True)
         return member
 
-    def _array(self, kind: str, values: Iterable[Any]) -> Any:
+    def array(self, kind: str, values: Iterable[Any]) -> Any:
+        """An array of a class of java.lang."""
         values = list(values)
         array = self._gateway.new_array(getattr(self._jvm.java.lang, kind), len(values))
         for number, value in enumerate(values):
