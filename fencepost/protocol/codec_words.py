@@ -2,12 +2,17 @@
 
 from fencepost.protocol.varints import Malformed, get_varint, put_varint
 
+TAGS_MAX = 1000
+"""The most tagged fields of one struct. Kafka's messages have at most four."""
+
 
 def get_tags(b: memoryview, o: int) -> tuple[dict[int, bytes] | None, int]:
     """The tagged fields at `o`, all unknown to this version, by tag (None: there are none), and their end."""
     found: dict[int, bytes] = {}
     last = -1
     count, o = get_varint(b, o)
+    if count > TAGS_MAX:
+        raise Malformed("tags")
     for _ in range(count):
         tag, o = get_varint(b, o)
         size, o = get_varint(b, o)

@@ -6,7 +6,7 @@ from typing import Any
 
 from construct import Bytes, Flag, FormatField
 
-from fencepost.protocol.codec_words import get_tags, merged_tags
+from fencepost.protocol.codec_words import TAGS_MAX, get_tags, merged_tags
 from fencepost.protocol.primitives import (
     ArrayOf,
     LengthPrefixed,
@@ -62,6 +62,12 @@ class Source:
     def put(self, depth: int, line: str) -> None:
         self.lines.append("    " * depth + line)
 
+    def count(self, number: str, depth: int) -> None:
+        """Called where the number of elements is known; `stepwise.py` adds lines here."""
+
+    def element(self, depth: int) -> None:
+        """Called at the start of each element's lines; `stepwise.py` adds lines here."""
+
 
 class DecoderSource(Source):
     """Writes a decoder: in it `b` is the frame, `o` the offset, `end` the frame's length."""
@@ -116,12 +122,14 @@ class DecoderSource(Source):
             self.put(depth, "else:")
             inner += 1
         self.put(inner, f"if {n} * {minimum_size(subcon.subcon)} > end - o: raise Malformed")
+        self.count(n, inner)
         fixed = fixed_format(subcon.subcon)
         if fixed and len(fixed[0]) == 1:
             self.put(inner, f"{name} = list(unpack_from('>%d{fixed[0]}' % {n}, b, o)); o += {n} * {fixed[1]}")
             return name
         self.put(inner, f"{name} = []")
         self.put(inner, f"for _ in range({n}):")
+        self.element(inner + 1)
         self.put(inner + 1, f"{name}.append({self.value(subcon.subcon, inner + 1)})")
         return name
 
@@ -173,13 +181,17 @@ class DecoderSource(Source):
         """The tagged fields; nearly always there are none, which costs one comparison."""
         n, tag, size, last, stop = (self.name(p) for p in ("n", "t", "s", "l", "e"))
         if not tagged.known:
-            self.put(depth, f"if b[o]: {made}.unknown_tags, o = get_tags(b, o)")
+            self.put(depth, "if b[o]:")
+            self.put(depth + 1, f"{made}.unknown_tags, o = get_tags(b, o)")
+            self.count(f"len({made}.unknown_tags or ())", depth + 1)
             self.put(depth, "else: o += 1")
             return
         self.put(depth, f"{n} = b[o]; o += 1")
         self.put(depth, f"if {n}:")
         depth += 1
         self.put(depth, f"if {n} > 127: {n}, o = get_varint(b, o - 1)")
+        self.put(depth, f"if {n} > {TAGS_MAX}: raise Malformed")
+        self.count(n, depth)
         self.put(depth, f"{last} = -1")
         self.put(depth, f"for _ in range({n}):")
         depth += 1
@@ -264,6 +276,7 @@ class EncoderSource(Source):
             return
         element = self.name("x")
         self.put(depth, f"for {element} in {name}:")
+        self.element(depth + 1)
         self.value(subcon.subcon, element, depth + 1)
 
     def struct(self, tree: VersionedStruct, expression: str, depth: int) -> None:
@@ -315,17 +328,25 @@ class EncoderSource(Source):
         return f"len({value})" if default is list else f"{value} != {default!r}"
 
 
+def decoder_scope() -> dict[str, Any]:
+    """The globals of a generated decoder."""
+    return {
+        "Malformed": Malformed,
+        "get_tags": get_tags,
+        "get_varint": get_varint,
+        "new": object.__new__,
+        "unpack_from": struct.unpack_from,
+    }
+
+
+def encoder_scope() -> dict[str, Any]:
+    """The globals of a generated encoder."""
+    return {"pack": struct.pack, "merged_tags": merged_tags, "put_varint": put_varint}
+
+
 def generate_decoder(tree: VersionedStruct, name: str) -> DecodeFunction:
     """Generate and compile the decoder of one tree: (frame, offset) -> (value, its end)."""
-    writer = DecoderSource(
-        {
-            "Malformed": Malformed,
-            "get_tags": get_tags,
-            "get_varint": get_varint,
-            "new": object.__new__,
-            "unpack_from": struct.unpack_from,
-        }
-    )
+    writer = DecoderSource(decoder_scope())
     writer.put(0, "def decode(b, o):")
     writer.put(1, "end = len(b)")
     made = writer.struct(tree, 1)
@@ -340,7 +361,7 @@ def generate_encoder(tree: VersionedStruct, name: str) -> EncodeFunction:
 
     The buffers of records fields are the given ones; all others are new and belong to the caller.
     """
-    writer = EncoderSource({"pack": struct.pack, "merged_tags": merged_tags, "put_varint": put_varint})
+    writer = EncoderSource(encoder_scope())
     writer.put(0, "def encode(root):")
     writer.put(1, "parts = []; out = bytearray()")
     writer.struct(tree, "root", 1)

@@ -3,6 +3,7 @@
 import struct
 from typing import Any, NamedTuple
 
+from fencepost.protocol.codec_words import TAGS_MAX
 from fencepost.protocol.registry import API_BY_KEY, Api
 from fencepost.protocol.schema import DecodeError
 from fencepost.protocol.varints import Malformed, get_varint
@@ -63,6 +64,8 @@ def skip_tags(view: memoryview, position: int) -> int:
     """Skip a tagged-field section; return its end. Raises DecodeError."""
     try:
         count, position = get_varint(view, position)
+        if count > TAGS_MAX:
+            raise Malformed
         for _ in range(count):
             _, position = get_varint(view, position)
             size, position = get_varint(view, position)

@@ -25,6 +25,7 @@ from construct import (
     stream_write,
 )
 
+from fencepost.protocol.codec_words import TAGS_MAX
 from fencepost.protocol.varints import put_varint
 
 Int8 = Int8sb
@@ -177,7 +178,10 @@ class TaggedFields(Construct):
     def _parse(self, stream: Any, context: Any, path: str) -> dict[str | int, Any]:
         found: dict[str | int, Any] = {}
         previous = -1
-        for _ in range(UVarint._parse(stream, context, path)):
+        count = UVarint._parse(stream, context, path)
+        if count > TAGS_MAX:
+            raise ValidationError(f"{count} tagged fields, at most {TAGS_MAX} are allowed", path=path)
+        for _ in range(count):
             tag = UVarint._parse(stream, context, path)
             size = UVarint._parse(stream, context, path)
             if tag <= previous:

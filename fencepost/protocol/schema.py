@@ -54,6 +54,14 @@ class EncodeError(ValueError):
     """The value cannot be encoded as this API and version."""
 
 
+class TooManyElements(ValueError):
+    """A request's arrays have more elements than a broker decodes (see `stepwise.py`)."""
+
+
+EXPLAINED_BYTES_MAX = 4 << 10
+"""The longest request whose wrong field is searched: the search takes about 10 ms."""
+
+
 def Array(element: Any) -> ArrayOf:
     """An array of `element`, in the encoding of the message's version."""
     return ArrayOf(element)
@@ -254,6 +262,16 @@ class MessageValue(Value):
         except Exception as error:  # noqa: BLE001 - construct's decoder finds the field, whatever the error is
             cls._explain(view, version, start, error)
         return value, end
+
+    @classmethod
+    def refuse(cls, view: memoryview, version: int, start: int, cause: Exception) -> NoReturn:
+        """Raise the DecodeError of a request that its generated decoder refused for `cause`.
+
+        The search for the field is slow, so only short requests get one.
+        """
+        if isinstance(cause, TooManyElements) or len(view) - start > EXPLAINED_BYTES_MAX:
+            raise DecodeError(cls.__name__, version, str(cause) or "the fields do not fit the frame") from cause
+        cls._explain(view, version, start, cause)
 
     @classmethod
     def _explain(cls, view: memoryview, version: int, start: int, cause: Exception) -> NoReturn:

@@ -5,6 +5,7 @@ here is a full fetch: the response always has session id 0, which KIP-227 allows
 v12 returns a diverging epoch, v13 names topics by id, v16 returns the leader's address.
 """
 
+from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import trio
@@ -13,7 +14,7 @@ from fencepost.broker.log.log_store import Missing
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.reading import epoch_end_offset, read_batches, readable_bytes
 from fencepost.broker.log.storage.store import CorruptLogFile
-from fencepost.broker.network.context import CloseConnection, RequestContext
+from fencepost.broker.network.context import CloseConnection, LargeWork, RequestContext
 from fencepost.broker.network.reply import Ready, Reply, Response
 from fencepost.broker.partitions import Leader
 from fencepost.broker.ports import HasAuthorizer, HasConfig, HasMetadata, HasMetrics, HasPartitions, HasPurgatory
@@ -42,6 +43,8 @@ TOPIC_ID_SINCE = 13
 ENDPOINTS_SINCE = 16
 WAIT_MS_MAX = 600_000
 """The longest wait of a fetch, whatever the client asks for: the default of `connections.max.idle.ms`."""
+STEP_PARTITIONS = 200
+"""Partitions that a fetch of very many reads between two pauses."""
 NO_SESSION_EPOCHS = (0, -1)
 """Epochs of a session that begins (0) or ends (-1): both are full fetches."""
 
@@ -81,7 +84,9 @@ class _Fetch:
         self._is_follower = max(request.replica_id, -1 if state is None else state.replica_id) >= 0
         self._checked_by: Authorizer | None = None
         """The authorizer that allowed the reads. The next read checks again if the rules have changed meanwhile."""
-        self._resolve(request)
+        self._responses: list[FetchableTopicResponse] = []
+        self._read_bytes = self._left = 0
+        self._settled = False
 
     @property
     def logs(self) -> list[PartitionLog]:
@@ -109,14 +114,33 @@ class _Fetch:
 
     def read(self) -> tuple[Response, bool]:
         """Read all partitions. Returns the response, and whether to send it without further waiting."""
+        self._begin_read()
+        self._read_topics(self.topics)
+        return self._end_read()
+
+    async def read_in_steps(self, large: LargeWork) -> tuple[Response, bool]:
+        """As `read`, with pauses."""
+        self._begin_read()
+        await large.run(self._read_steps())
+        return self._end_read()
+
+    def _read_steps(self) -> Generator[None, None, None]:
+        for topic in self.topics:
+            self._read_topics([topic])
+            yield
+
+    def _begin_read(self) -> None:
         if self._node.authorizer is not self._checked_by:
             self._check_rights()
-        left = self._bytes_max
+        self._left = self._bytes_max
         self.missing = []
-        read_bytes, settled = 0, False
-        responses = []
+        self._read_bytes, self._settled = 0, False
+        self._responses = []
         self._endpoints = {}
-        for ask, name, reads in self.topics:
+
+    def _read_topics(self, topics: list[tuple[FetchTopic, str, list[_Read]]]) -> None:
+        left, read_bytes = self._left, self._read_bytes
+        for ask, name, reads in topics:
             answers, before, failed = [], read_bytes, 0
             for read in reads:
                 answer, size = self._read_partition(read, left, read_bytes == 0)
@@ -125,18 +149,33 @@ class _Fetch:
                     read_bytes += size
                     left = max(0, left - size)
                 elif answer.error_code or answer.diverging_epoch is not None:
-                    settled = True
+                    self._settled = True
                     failed += bool(answer.error_code)
             self._count(name, reads, read_bytes - before, failed)
-            responses.append(FetchableTopicResponse(topic=name, topic_id=ask.topic_id, partitions=answers))
-        response = FetchResponse(responses=responses)
+            self._responses.append(FetchableTopicResponse(topic=name, topic_id=ask.topic_id, partitions=answers))
+        self._left, self._read_bytes = left, read_bytes
+
+    def _end_read(self) -> tuple[Response, bool]:
+        response = FetchResponse(responses=self._responses)
         if self._endpoints and self._version >= ENDPOINTS_SINCE:
             response.node_endpoints = list(self._endpoints.values())
-        return response, settled or read_bytes >= self._bytes_min
+        return response, self._settled or self._read_bytes >= self._bytes_min
 
-    def _resolve(self, request: FetchRequest) -> None:
-        node = self._node
+    def resolve_in_steps(self, request: FetchRequest) -> Generator[None, None, None]:
+        """As `resolve`, with pauses. A repeated partition is read once, with its last values, as in Kafka."""
         for topic in request.topics:
+            asks = list({ask.partition: ask for ask in topic.partitions}.values())
+            for start in range(0, len(asks), STEP_PARTITIONS):
+                some = FetchTopic(
+                    topic=topic.topic, topic_id=topic.topic_id, partitions=asks[start : start + STEP_PARTITIONS]
+                )
+                self.resolve([some])
+                yield
+
+    def resolve(self, topics: Sequence[FetchTopic]) -> None:
+        """Find the logs of the request's partitions, or their errors."""
+        node = self._node
+        for topic in topics:
             known = node.metadata.topic_name(topic.topic_id) if self._version >= TOPIC_ID_SINCE else topic.topic
             name, reads = known or "", []
             for ask in topic.partitions:
@@ -245,19 +284,31 @@ def handle(node: _Broker, request: FetchRequest, context: RequestContext) -> Rep
     if request.isolation_level not in (IsolationLevel.READ_UNCOMMITTED, IsolationLevel.READ_COMMITTED):
         raise CloseConnection(f"isolation level {request.isolation_level} does not exist")
     fetch = _Fetch(node, request, context)
+    if context.large is not None:
+        return _read_many(node, fetch, request, context.large)
+    fetch.resolve(request.topics)
     response, settled = fetch.read()
     if settled or request.max_wait_ms <= 0 or not fetch.topics:
         return response
     return _read_later(node, fetch, min(request.max_wait_ms, WAIT_MS_MAX))
 
 
-async def _read_later(node: _Broker, fetch: _Fetch, max_wait_ms: int) -> Ready:
+async def _read_many(node: _Broker, fetch: _Fetch, request: FetchRequest, large: LargeWork) -> Ready:
+    """Read in steps. The response has a topic once for every `STEP_PARTITIONS` of its partitions."""
+    await large.run(fetch.resolve_in_steps(request))
+    response, settled = await fetch.read_in_steps(large)
+    if settled or request.max_wait_ms <= 0 or not fetch.topics:
+        return response
+    return await _read_later(node, fetch, min(request.max_wait_ms, WAIT_MS_MAX), large)
+
+
+async def _read_later(node: _Broker, fetch: _Fetch, max_wait_ms: int, large: LargeWork | None = None) -> Ready:
     purgatory, deadline = node.purgatory, trio.current_time() + max_wait_ms / 1000
     with purgatory.park(fetch.logs) as parked:
         while True:
             left = deadline - trio.current_time()
             await parked.wait_until(fetch.ready, max(0, round(left * 1000)))
-            response, settled = fetch.read()
+            response, settled = fetch.read() if large is None else await fetch.read_in_steps(large)
             if settled or not fetch.missing or left <= 0 or purgatory.closed:
                 return response
 

@@ -97,8 +97,8 @@ def _answers(
     node: _Broker, request: ListOffsetsRequest, context: RequestContext, asked: list[TopicPartition], may_wait: bool
 ) -> Response:
     isolation = IsolationLevel(request.isolation_level)
-    times = Counter(asked)
     refused = denied_topics(node, context, AclOperation.DESCRIBE, (topic.name for topic in request.topics))
+    repeated = _repeated(asked, context)
     topics = []
     for topic in request.topics:
         answers = []
@@ -106,12 +106,28 @@ def _answers(
             tp = TopicPartition(topic.name, ask.partition_index)
             if topic.name in refused:
                 answers.append(_refuse(ask, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
-            elif times[tp] > 1:
+            elif tp in repeated:
                 answers.append(_refuse(ask, ErrorCode.INVALID_REQUEST))
             else:
                 answers.append(_answer(node, tp, ask, isolation, context.api_version, may_wait))
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
     return ListOffsetsResponse(topics=topics)
+
+
+def _repeated(asked: list[TopicPartition], context: RequestContext) -> set[TopicPartition]:
+    """The partitions that the whole request has more than once."""
+    large = context.large
+    if large is None:
+        return {tp for tp, times in Counter(asked).items() if times > 1}
+    if large.shared is None:
+        every = (
+            TopicPartition(topic.name, part.partition_index)
+            for topic in large.whole.topics
+            for part in topic.partitions
+        )
+        large.shared = {tp for tp, times in Counter(every).items() if times > 1}
+    repeated: set[TopicPartition] = large.shared
+    return repeated
 
 
 def _refuse(ask: ListOffsetsPartition, error: ErrorCode) -> ListOffsetsPartitionResponse:

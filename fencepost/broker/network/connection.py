@@ -11,23 +11,25 @@ from typing import Any, Protocol, TypeAlias
 import trio
 
 from fencepost.broker.network.context import CloseConnection, Endpoint, RequestContext, Session
+from fencepost.broker.network.decoding import start_decoding
 from fencepost.broker.network.dispatch import Dispatch, RepeatedRequests, Route, UnservedRequest
 from fencepost.broker.network.frames import BadFrame, FrameBuffer
+from fencepost.broker.network.large_requests import LargeRequest, LargeRequests
 from fencepost.broker.network.metering import Meter, meter_of
 from fencepost.broker.network.poller import Poller, Registration, Work, failed, register
-from fencepost.broker.network.reply import READY, Ready
+from fencepost.broker.network.reply import READY, Ready, Reply
+from fencepost.broker.network.request_parts import handle_in_parts
 from fencepost.broker.network.response_queue import ResponseQueue
 from fencepost.broker.ports import HasAuthorizer, HasClock, HasFlusher, HasMetrics, HasQuotas
 from fencepost.broker.security.gate import refusal
 from fencepost.coordinator.deferred import Deferred
-from fencepost.protocol.api_keys import ApiKey
-from fencepost.protocol.headers import read_request_header
-from fencepost.protocol.registry import API_BY_KEY
 from fencepost.protocol.schema import DecodeError
+from fencepost.protocol.stepwise import Steps
 
 logger = logging.getLogger(__name__)
 
-_API_VERSIONS = ApiKey.API_VERSIONS  # a global: reading a member read from its enum costs twenty times as much
+PAUSE_AFTER_SECONDS = 0.005
+"""How long one connection's frames are served without a pause for other tasks."""
 Unfinished = Coroutine[Any, Any, None]
 """The rest of a plain function's work; the connection's task awaits it before it does anything else."""
 
@@ -43,6 +45,7 @@ class _Server(Protocol):
     def node(self) -> _Broker: ...
 
     dispatch: Dispatch
+    large_requests: LargeRequests
     poller: Poller | None
     request_bytes_max: int
     now: float
@@ -174,9 +177,15 @@ class Connection:
             return _ended()
         self.last_active = self._server.now
         self._frames.received(received)
+        pause_at = 0.0
         while self._parked is None and (frame := self._frames.next_frame()) is not None:
             if (unfinished := self._serve_frame(frame)) is not None:
                 return self._for_task(self._finish(unfinished))
+            if self._frames.pending_bytes:
+                now = self._node.clock.monotonic()
+                pause_at = pause_at or now + PAUSE_AFTER_SECONDS
+                if now > pause_at:
+                    return self._for_task(self._finish(None))
         return None
 
     def send_responses(self) -> Work | None:
@@ -196,9 +205,15 @@ class Connection:
         """Await the rest of a plain function's work, then serve the other frames in the buffer."""
         if unfinished is not None:
             await unfinished
+        else:
+            await trio.lowlevel.checkpoint()
+        pause_at = self._node.clock.monotonic() + PAUSE_AFTER_SECONDS
         while self._parked is None and (frame := self._frames.next_frame()) is not None:
             if (unfinished := self._serve_frame(frame)) is not None:
                 await unfinished
+            if self._node.clock.monotonic() > pause_at:
+                await trio.lowlevel.checkpoint()
+                pause_at = self._node.clock.monotonic() + PAUSE_AFTER_SECONDS
         if self._responses.count and not self._responses.try_send():
             await self._send()
         return not self._server.draining
@@ -211,33 +226,37 @@ class Connection:
         """
         self.requests += 1
         found = self._repeated.find(frame) if self._repeated is not None else None
-        route, request, context = found or self._decode(frame)
+        return self._decode(frame) if found is None else self._serve_request(*found, len(frame))
+
+    def _serve_request(self, route: Route, request: Any, context: RequestContext, size: int) -> Unfinished | None:
+        """Handle a decoded request of `size` bytes, after the queued responses if its handler may wait."""
         quotas, meter = self._node.quotas, None
         if quotas is not None:
-            meter = meter_of(self._node, quotas, route, request, context, len(frame))
+            meter = meter_of(self._node, quotas, route, request, context, size)
         if self._responses.count and not route.non_blocking and not self._responses.try_send():
             return self._handle_after_send(route, request, context, meter)
         return self._handle(route, request, context, meter)
 
-    def _decode(self, frame: memoryview) -> tuple[Route, Any, RequestContext]:
-        """Decode a frame. Raises DecodeError and UnservedRequest."""
-        key, version, correlation_id, client_id, body_start = read_request_header(frame)
-        context = RequestContext(key, version, correlation_id, client_id, self.session)
-        if key == _API_VERSIONS and not API_BY_KEY[key].serves(version):
-            # KIP-511: the response has the oldest version; the body is not decoded
-            context.api_version = 0
-            return self._server.dispatch.route(key, 0), None, context
-        route = self._server.dispatch.route(key, version)
-        try:
-            request, _ = route.decode(frame, body_start)
-        except Exception:
-            route.api.request.decode_prefix(frame, version, body_start)
-            raise
+    def _decode(self, frame: memoryview) -> Unfinished | None:
+        """Decode a frame, and serve its request. Raises DecodeError and UnservedRequest."""
+        route, request, context, steps = start_decoding(self._server, self.session, frame)
+        if steps is not None:
+            return self._serve_large(route, context, steps, len(frame))
         if route.repeated is not None:
             if self._repeated is None:
                 self._repeated = route.repeated()
             self._repeated.learn(frame, route, request, context)
-        return route, request, context
+        return self._serve_request(route, request, context, len(frame))
+
+    async def _serve_large(self, route: Route, context: RequestContext, steps: Steps, size: int) -> None:
+        """Decode the rest of a request of many elements in steps, and serve it. Raises DecodeError."""
+        large_requests = self._server.large_requests
+        request = await large_requests.run(steps)
+        if self._responses.count:
+            await self._send()
+        context.large = LargeRequest(large_requests, request)
+        if (unfinished := self._serve_request(route, request, context, size)) is not None:
+            await unfinished
 
     def _handle(self, route: Route, request: Any, context: RequestContext, meter: Meter | None) -> Unfinished | None:
         """Check the rights, call the handler, and queue the response when it is ready.
@@ -247,7 +266,15 @@ class Connection:
         node = self._node
         pending = route, context.correlation_id, node.clock.monotonic(), meter
         refused = refusal(node, request, context) if node.authorizer is not None else None
-        reply = route.handle(node, request, context) if refused is None else refused
+        reply: Reply
+        if refused is not None:
+            reply = refused
+        elif context.large is None:
+            reply = route.handle(node, request, context)
+        else:
+            reply = handle_in_parts(route, node, request, context)
+            if meter is None:  # a meter may change the response
+                reply = self._server.large_requests.encoded(route, reply)
         if meter is not None:
             reply = meter.handled(reply)
         if isinstance(reply, READY):

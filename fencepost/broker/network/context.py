@@ -1,9 +1,12 @@
 """A handler's second argument: the request's header and its connection; and the error that closes the connection."""
 
-from typing import NamedTuple
+from collections.abc import Generator
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from fencepost.broker.security.principal import ANONYMOUS, Principal
 from fencepost.broker.security.security_protocol import SecurityProtocol
+
+ResultT = TypeVar("ResultT")
 
 
 class Endpoint(NamedTuple):
@@ -42,6 +45,18 @@ class Session:
         """Who the client is. A login replaces it."""
 
 
+class LargeWork(Protocol):
+    """Runs a request's work in steps, between which other clients are served."""
+
+    whole: Any
+    """The whole request; the handler may have a part of it."""
+    shared: Any
+    """What the handler keeps from one part to the next; None at first."""
+
+    async def run(self, steps: Generator[None, None, ResultT]) -> ResultT:
+        """Do all steps, and return their result."""
+
+
 class RequestContext:
     """One request's header, and the session of its connection.
 
@@ -49,7 +64,7 @@ class RequestContext:
     the handler of that API reads it.
     """
 
-    __slots__ = ("api_key", "api_version", "client_id", "correlation_id", "meter", "repeated", "session")
+    __slots__ = ("api_key", "api_version", "client_id", "correlation_id", "large", "meter", "repeated", "session")
 
     def __init__(
         self, api_key: int, api_version: int, correlation_id: int, client_id: str | None, session: Session
@@ -62,6 +77,8 @@ class RequestContext:
         self.repeated: object | None = None
         self.meter: object | None = None
         """The `metering.Meter` of the request; None if no quota applies to the client."""
+        self.large: LargeWork | None = None
+        """Runs the handler's work in steps; None: the request has few elements."""
 
     @property
     def client_host(self) -> str:

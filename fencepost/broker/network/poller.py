@@ -231,6 +231,8 @@ class Poller:
                     has_own = True
                 elif (registration := registrations.get(fd)) is not None and registration.serve_input():
                     answered.append(registration)
+                    if clock() - woken > BUSY_SECONDS:
+                        break  # epoll reports the other connections again, before those that were served
             for registration in answered:
                 registration.send_responses()
             if has_own:

@@ -11,6 +11,7 @@ import trio
 from fencepost.broker.network.connection import Connection
 from fencepost.broker.network.context import Endpoint, Session
 from fencepost.broker.network.dispatch import Dispatch
+from fencepost.broker.network.large_requests import LargeRequests
 from fencepost.broker.network.listening import Listening
 from fencepost.broker.network.poller import poller_of_loop
 from fencepost.broker.ports import HasAuthorizer, HasClock, HasConfig, HasFlusher, HasMetrics, HasQuotas
@@ -37,6 +38,7 @@ class Server:
         config = node.config
         self.node = node
         self.dispatch = dispatch
+        self.large_requests = LargeRequests()
         self.poller = poller_of_loop()
         self.now = trio.current_time()
         """trio's time at the last sweep, at most about a second old: reading it costs nothing."""

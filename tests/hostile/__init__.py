@@ -1,0 +1,1 @@
+"""Clients that send what no client should: `python -m tests.hostile`."""
