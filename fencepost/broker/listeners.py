@@ -2,25 +2,40 @@
 
 import socket
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
+import trio
+
+from fencepost.broker.logins import Logins
 from fencepost.broker.network.context import Endpoint
 from fencepost.broker.network.listening import Listening
+from fencepost.broker.ports import HasClock, HasConfig, HasMetadata
 from fencepost.protocol.metadata_record_types import BrokerEndpoint
 
 if TYPE_CHECKING:
     from fencepost.broker.config.broker_config import BrokerConfig
     from fencepost.broker.network.server import Server
 
+
+class _Broker(HasClock, HasConfig, HasMetadata, Protocol):
+    """What listeners need of the broker."""
+
+
 _EVERY_INTERFACE = ("", "0.0.0.0", "::")
 
 
-def open_listeners(server: "Server", config: "BrokerConfig") -> dict[str, Endpoint]:
-    """Listen on every configured address. Returns the bound addresses by listener, in order. Raises OSError."""
+def open_listeners(server: "Server", node: _Broker, services: trio.Nursery) -> dict[str, Endpoint]:
+    """Listen on every configured address. Returns the bound addresses by listener, in order. Raises OSError.
+
+    `services` runs what logins need in the background.
+    """
+    config = node.config
+    logins = Logins(config, node.metadata, node.clock)
+    logins.start(services)
     bound = {}
     for one in config.client_listeners:
         advertised = Endpoint(one.advertised.host, one.advertised.port) if one.advertised else None
-        listening = Listening(one.name, one.protocol, advertised, config)
+        listening = Listening(one.name, one.protocol, advertised, config, logins.by_listener.get(one.name))
         bound[one.name] = listening.open(one.host, one.port)
         server.listen(listening)
     return bound

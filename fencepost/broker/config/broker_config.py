@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from fencepost.broker.config.access_settings import AccessSettings, check_access
 from fencepost.broker.config.consumer_groups import ConsumerGroupSettings, group_bounds, problem
 from fencepost.broker.config.fields import ConfigError, Setting, Update, Value, format_value, nearest, settings_of
+from fencepost.broker.config.listener_settings import base_of, may_be_secret, names_for
 from fencepost.broker.config.listeners import (
     ClientListener,
     client_listeners,
@@ -17,6 +18,7 @@ from fencepost.broker.config.listeners import (
     without_controllers,
 )
 from fencepost.broker.config.metadata_settings import MetadataSettings
+from fencepost.broker.config.sasl_settings import SaslSettings, check_sasl
 from fencepost.broker.config.settings import CoordinatorSettings, LogSettings, NodeSettings
 from fencepost.broker.config.sources import Given, from_assignments, from_environment, from_file
 
@@ -30,15 +32,23 @@ ALIASES = {"broker.id": "node.id", "log.dir": "log.dirs"}
 
 @dataclass(frozen=True, kw_only=True)
 class BrokerConfig(
-    LogSettings, MetadataSettings, CoordinatorSettings, ConsumerGroupSettings, NodeSettings, AccessSettings
+    LogSettings,
+    MetadataSettings,
+    CoordinatorSettings,
+    ConsumerGroupSettings,
+    NodeSettings,
+    AccessSettings,
+    SaslSettings,
 ):
     """All settings of one broker, validated; attributes are Kafka's names with underscores for dots.
 
-    `given` holds the settings that were set (name -> text), `without_effect` the names of Kafka's settings that were
-    set and have no effect here, `controller_listeners` the given listeners for controllers, which are not served.
+    `given` holds the settings that were set (name -> text), `of_listeners` those of single listeners (full name ->
+    value), `without_effect` the names of Kafka's settings that were set and have no effect here, `controller_listeners`
+    the given listeners for controllers, which are not served.
     """
 
-    given: Mapping[str, str | None] = field(default_factory=lambda: MappingProxyType({}))
+    given: Mapping[str, str | None] = field(default_factory=lambda: MappingProxyType({}), repr=False)
+    of_listeners: Mapping[str, Value] = field(default_factory=lambda: MappingProxyType({}), repr=False)
     without_effect: tuple[str, ...] = ()
     controller_listeners: tuple[str, ...] = ()
 
@@ -58,6 +68,13 @@ class BrokerConfig(
             raise KeyError(name)
         found: Value = getattr(self, name.replace(".", "_"))
         return found
+
+    def of_listener(self, listener: str, name: str, mechanism: str | None = None) -> Any:
+        """The value of a setting for one listener, or for a SASL mechanism on it: the most specific one."""
+        for full_name in names_for(listener, name, mechanism):
+            if full_name in self.of_listeners:
+                return self.of_listeners[full_name]
+        return self.value(name)
 
     def text(self, name: str) -> str | None:
         """Like `value`, in Kafka's spelling."""
@@ -97,22 +114,28 @@ def load_config(
     ]
     values: dict[str, Value] = {}
     without_effect: dict[str, None] = {}
+    of_listeners: dict[str, Value] = {}
     entries, controller_listeners = without_controllers(sources)
     for entry in entries:
         name = ALIASES.get(entry.name, entry.name)
-        if name not in SETTINGS and is_without_effect(name):
+        if (base := base_of(name)) is not None:
+            of_listeners[name.lower()] = check_setting({name: SETTINGS[base]}, entry)
+        elif name not in SETTINGS and is_without_effect(name):
             without_effect[name] = None
         else:
             values[name] = check_setting(SETTINGS, entry._replace(name=name))
     _check_together(values)
     given = MappingProxyType({name: format_value(value) for name, value in values.items()})
     attributes: dict[str, Any] = {name.replace(".", "_"): value for name, value in values.items()}
-    return BrokerConfig(
+    config = BrokerConfig(
         given=given,
+        of_listeners=MappingProxyType(of_listeners),
         without_effect=tuple(without_effect),
         controller_listeners=controller_listeners,
         **attributes,
     )
+    check_sasl(config)
+    return config
 
 
 def is_without_effect(name: str) -> bool:
@@ -128,7 +151,8 @@ def check_setting(known: Mapping[str, Setting], entry: Given) -> Value:
     if setting is None:
         near = nearest(entry.name, known)
         hint = f"; the nearest known one is {near} ({known[near].expected})" if near else ""
-        raise ConfigError(f"unknown setting {entry.name} = {entry.raw!r} from {entry.origin}{hint}")
+        shown = "..." if may_be_secret(entry.name) else repr(entry.raw)
+        raise ConfigError(f"unknown setting {entry.name} = {shown} from {entry.origin}{hint}")
     try:
         return setting.parse(entry.raw)
     except ValueError as error:

@@ -22,6 +22,8 @@ class ConfigEntry:
     kind: Kind
     documentation: str
     synonyms: tuple[Origin, ...]
+    secret: bool = False
+    """Whether DescribeConfigs leaves out the values, as Kafka does."""
 
 
 def topic_entries(overrides: Mapping[str, str], broker: BrokerConfig, dynamic: Dynamic) -> list[ConfigEntry]:
@@ -57,7 +59,14 @@ def broker_entries(broker: BrokerConfig, dynamic: Dynamic) -> list[ConfigEntry]:
         strongest = origins[0] if origins else Origin(name, None, ConfigSource.DEFAULT_CONFIG)
         read_only = setting.update is Update.READ_ONLY
         entry = ConfigEntry(
-            name, strongest.value, strongest.source, read_only, setting.kind, setting.doc, tuple(origins)
+            name,
+            strongest.value,
+            strongest.source,
+            read_only,
+            setting.kind,
+            setting.doc,
+            tuple(origins),
+            setting.secret,
         )
         found.append(entry)
         found += [replace(entry, name=alias) for alias, of in ALIASES.items() if of == name]
@@ -70,5 +79,7 @@ def default_broker_entries(dynamic: Dynamic) -> list[ConfigEntry]:
     for name, value in sorted(dynamic.cluster.items()):
         setting = SETTINGS.get(name) or WITHOUT_EFFECT[name]
         origin = Origin(name, value, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
-        found.append(ConfigEntry(name, value, origin.source, False, setting.kind, setting.doc, (origin,)))
+        found.append(
+            ConfigEntry(name, value, origin.source, False, setting.kind, setting.doc, (origin,), setting.secret)
+        )
     return found

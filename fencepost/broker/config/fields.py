@@ -24,6 +24,8 @@ class Kind(IntEnum):
     LONG = 5
     DOUBLE = 6
     LIST = 7
+    CLASS = 8
+    PASSWORD = 9
 
 
 class Update(Enum):
@@ -58,6 +60,11 @@ class Setting:
     served: bool = True
     update: Update = Update.READ_ONLY
     nullable: bool = False
+
+    @property
+    def secret(self) -> bool:
+        """Whether the value must not be shown: not in logs, errors and DescribeConfigs."""
+        return self.kind is Kind.PASSWORD
 
     @property
     def expected(self) -> str:
@@ -131,6 +138,8 @@ def _double(setting: Setting, raw: object) -> Value:
 
 def _string(setting: Setting, raw: object) -> Value:
     if not isinstance(raw, str):
+        if setting.secret:
+            raise ValueError("the value is not a string")
         raise ValueError(f"{raw!r} is not a string, expected {setting.expected}")
     return raw.strip()
 
@@ -146,6 +155,8 @@ def _list(setting: Setting, raw: object) -> Value:
 _CONVERT: dict[Kind, Callable[[Setting, object], Value]] = {
     Kind.BOOLEAN: _boolean,
     Kind.STRING: _string,
+    Kind.CLASS: _string,
+    Kind.PASSWORD: _string,
     Kind.INT: _whole_number,
     Kind.SHORT: _whole_number,
     Kind.LONG: _whole_number,
@@ -167,7 +178,9 @@ def format_value(value: Value) -> str | None:
 
 def setting(kind: Kind, default: Value, doc: str, **rest: Any) -> Any:
     """A dataclass field that is a setting; its name is the attribute's with dots for underscores."""
-    return dataclasses.field(default=default, metadata={"setting": (kind, default, doc, rest)})
+    return dataclasses.field(
+        default=default, repr=kind is not Kind.PASSWORD, metadata={"setting": (kind, default, doc, rest)}
+    )
 
 
 def settings_of(owner: type) -> dict[str, Setting]:

@@ -13,7 +13,7 @@ _FORM = re.compile(
 )
 _EVERY_INTERFACE = ("", "0.0.0.0", "::")
 _PROTOCOLS = ", ".join(SecurityProtocol.__members__)
-SERVED_PROTOCOLS = frozenset({SecurityProtocol.PLAINTEXT})
+SERVED_PROTOCOLS = frozenset({SecurityProtocol.PLAINTEXT, SecurityProtocol.SASL_PLAINTEXT})
 """The protocols that this broker can serve."""
 
 

@@ -1,13 +1,27 @@
-"""SaslHandshake (17): choose a SASL mechanism; not valid on a PLAINTEXT listener.
+"""SaslHandshake (17): choose a SASL mechanism.
 
-v0-1 are served, and both are rejected with ILLEGAL_SASL_STATE, as Kafka does on a listener without SASL.
+v0-1 are served. After v0 the client sends the mechanism's messages without headers, after v1 in SaslAuthenticate. On a
+listener without SASL both are rejected with ILLEGAL_SASL_STATE, as in Kafka.
 """
 
 from fencepost.broker.network.context import RequestContext
+from fencepost.broker.network.login import delay
+from fencepost.broker.ports import HasClock
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api17_sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
+HEADERS_SINCE = 1
 
-def handle(_node: object, _request: SaslHandshakeRequest, _context: RequestContext) -> SaslHandshakeResponse:
-    """Reject the request: this listener has no SASL."""
-    return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
+
+async def handle(node: HasClock, request: SaslHandshakeRequest, context: RequestContext) -> SaslHandshakeResponse:
+    """Begin a login, or after one a re-authentication (KIP-368)."""
+    session = context.session
+    if session.sasl is None:
+        return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
+    sasl = session.sasl
+    code = sasl.handshake(request.mechanism, context.api_version >= HEADERS_SINCE, node.clock.monotonic())
+    session.guarded = sasl.needs_guard
+    if code is ErrorCode.UNSUPPORTED_SASL_MECHANISM:
+        await delay(sasl)
+    mechanisms = [] if code is ErrorCode.ILLEGAL_SASL_STATE else sasl.mechanisms
+    return SaslHandshakeResponse(error_code=code, mechanisms=mechanisms)

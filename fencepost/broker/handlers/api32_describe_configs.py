@@ -92,11 +92,13 @@ def _broker_name_problem(name: str, node_id: int) -> Outcome | None:
 
 def _result(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
     synonyms = [
-        DescribeConfigsSynonym(name=origin.name, value=origin.value, source=origin.source) for origin in entry.synonyms
+        DescribeConfigsSynonym(name=origin.name, value=None if entry.secret else origin.value, source=origin.source)
+        for origin in entry.synonyms
     ]
     return DescribeConfigsResourceResult(
         name=entry.name,
-        value=entry.value,
+        value=None if entry.secret else entry.value,
+        is_sensitive=entry.secret,
         read_only=entry.read_only,
         is_default=entry.source is ConfigSource.DEFAULT_CONFIG,
         config_source=entry.source,

@@ -15,6 +15,7 @@ from fencepost.broker.network.decoding import start_decoding
 from fencepost.broker.network.dispatch import Dispatch, RepeatedRequests, Route, UnservedRequest
 from fencepost.broker.network.frames import BadFrame, FrameBuffer
 from fencepost.broker.network.large_requests import LargeRequest, LargeRequests
+from fencepost.broker.network.login import LoginGuard
 from fencepost.broker.network.metering import Meter, meter_of
 from fencepost.broker.network.poller import Poller, Registration, Work, failed, register
 from fencepost.broker.network.reply import READY, Ready, Reply
@@ -72,6 +73,7 @@ class Connection:
 
     __slots__ = (
         "_frames",
+        "_login_guard",
         "_node",
         "_parked",
         "_registration",
@@ -102,6 +104,8 @@ class Connection:
         self._socket = sock
         self._frames = FrameBuffer(server.request_bytes_max)
         self._responses = ResponseQueue(server.node, sock)
+        if session.sasl is not None:
+            self._login_guard = LoginGuard(session, server, self._frames, self._responses)
         self._repeated: RepeatedRequests | None = None
         self._registration: Registration
         self._parked: tuple[_Pending, Deferred[Ready]] | None = None
@@ -225,6 +229,12 @@ class Connection:
         ApiVersions v0, 2.0 after ListGroups v4 and OffsetFetch v7, 2.x after Metadata v9 and later (its issue 5049).
         """
         self.requests += 1
+        if self.session.guarded:
+            return self._login_guard.serve(frame, self._serve_admitted)
+        return self._serve_admitted(frame)
+
+    def _serve_admitted(self, frame: memoryview) -> Unfinished | None:
+        """As `_serve_frame`, once the client may send this request."""
         found = self._repeated.find(frame) if self._repeated is not None else None
         return self._decode(frame) if found is None else self._serve_request(*found, len(frame))
 

@@ -4,6 +4,7 @@ from collections.abc import Generator
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from fencepost.broker.security.principal import ANONYMOUS, Principal
+from fencepost.broker.security.sasl.session import SaslSession
 from fencepost.broker.security.security_protocol import SecurityProtocol
 
 ResultT = TypeVar("ResultT")
@@ -22,7 +23,7 @@ class Endpoint(NamedTuple):
 class Session:
     """What all requests of one connection have in common. Handlers read it through `RequestContext.session`."""
 
-    __slots__ = ("client_host", "listener", "listener_name", "principal", "security_protocol")
+    __slots__ = ("client_host", "guarded", "listener", "listener_name", "principal", "sasl", "security_protocol")
 
     def __init__(
         self,
@@ -32,6 +33,7 @@ class Session:
         *,
         listener_name: str = "PLAINTEXT",
         security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT,
+        sasl: SaslSession | None = None,
     ) -> None:
         self.client_host = client_host
         self.listener = listener
@@ -43,6 +45,10 @@ class Session:
         """What protects the connection. With SASL, a login comes before all other requests."""
         self.principal = principal
         """Who the client is. A login replaces it."""
+        self.sasl = sasl
+        """The login of this connection; None on a listener without SASL."""
+        self.guarded = sasl is not None
+        """Whether requests have to be checked before they are decoded: there is no login, or the session has an end."""
 
 
 class LargeWork(Protocol):

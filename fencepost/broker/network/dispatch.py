@@ -23,9 +23,7 @@ NON_BLOCKING = frozenset(
         ApiKey.PRODUCE,
         ApiKey.FIND_COORDINATOR,
         ApiKey.HEARTBEAT,
-        ApiKey.SASL_HANDSHAKE,
         ApiKey.API_VERSIONS,
-        ApiKey.SASL_AUTHENTICATE,
         ApiKey.DESCRIBE_PRODUCERS,
     }
 )

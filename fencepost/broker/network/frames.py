@@ -25,14 +25,20 @@ class FrameBuffer:
     bytes were waiting. A frame is a view into the buffer, valid until the next `space`.
     """
 
-    __slots__ = ("_end", "_frame_bytes_max", "_start", "_view", "_was_full")
+    __slots__ = ("_burst_bytes", "_end", "_frame_bytes_max", "_limit_name", "_start", "_view", "_was_full")
 
     def __init__(self, frame_bytes_max: int) -> None:
-        self._frame_bytes_max = frame_bytes_max
+        self.limit(frame_bytes_max)
         self._view = memoryview(bytearray(START_BYTES))
         self._start = 0
         self._end = 0
         self._was_full = False
+
+    def limit(
+        self, frame_bytes_max: int, name: str = "socket.request.max.bytes", burst_bytes: int = BURST_BYTES
+    ) -> None:
+        """Bound the next frames by a setting, and the buffer that serves many small frames by `burst_bytes`."""
+        self._frame_bytes_max, self._limit_name, self._burst_bytes = frame_bytes_max, name, burst_bytes
 
     @property
     def pending_bytes(self) -> int:
@@ -83,7 +89,7 @@ class FrameBuffer:
     def _make_room(self) -> None:
         pending = self.pending_bytes
         capacity = len(self._view)
-        grows = self._was_full and capacity < BURST_BYTES
+        grows = self._was_full and capacity < self._burst_bytes
         self._was_full = False
         if pending <= capacity // 2 and not grows:
             self._view[:pending] = self._view[self._start : self._end]
@@ -101,4 +107,4 @@ class FrameBuffer:
             return f"the client speaks HTTP ({first.decode().strip()}), but this listener speaks Kafka's protocol"
         if size <= 0:
             return f"a frame length of {size}"
-        return f"a frame of {size} bytes is over socket.request.max.bytes={self._frame_bytes_max}"
+        return f"a frame of {size} bytes is over {self._limit_name}={self._frame_bytes_max}"

@@ -1,10 +1,12 @@
 """One listening socket, and what all connections that it accepts have in common."""
 
 import socket
+from collections.abc import Callable
 from typing import Protocol
 
 from fencepost.broker.network.context import Endpoint, Session
 from fencepost.broker.network.transmission import listen_unpaced, pace
+from fencepost.broker.security.sasl.session import SaslSession
 from fencepost.broker.security.security_protocol import SecurityProtocol
 
 
@@ -22,12 +24,21 @@ class _Settings(Protocol):
 class Listening:
     """A listener that has a socket. `advertised` None: clients use the address that they connected to."""
 
-    def __init__(self, name: str, protocol: SecurityProtocol, advertised: Endpoint | None, settings: _Settings) -> None:
+    def __init__(
+        self,
+        name: str,
+        protocol: SecurityProtocol,
+        advertised: Endpoint | None,
+        settings: _Settings,
+        new_login: Callable[[], SaslSession] | None = None,
+    ) -> None:
         self.name = name
         self.protocol = protocol
         self.advertised = advertised
         self.socket: socket.socket
         self._settings = settings
+        self._new_login = new_login
+        """Makes the SASL state of a connection; None: the listener has no SASL."""
         self._congestion_control: bytes | None = None
         """The system's congestion control, for clients on other machines; None if it cannot be set."""
 
@@ -67,4 +78,5 @@ class Listening:
         if self._settings.socket_send_buffer_bytes >= 0:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._settings.socket_send_buffer_bytes)
         address = self.advertised or Endpoint(*sock.getsockname()[:2])
-        return Session(peer.host, address, listener_name=self.name, security_protocol=self.protocol)
+        sasl = None if self._new_login is None else self._new_login()
+        return Session(peer.host, address, listener_name=self.name, security_protocol=self.protocol, sasl=sasl)

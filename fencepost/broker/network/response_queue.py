@@ -70,6 +70,12 @@ class ResponseQueue:
         self._size_bytes += sum(map(len, frame))
         return self._size_bytes >= FLUSH_BYTES or self.count >= FLUSH_RESPONSES
 
+    def put_token(self, token: bytes) -> None:
+        """Append bytes of SASL, which have no header."""
+        self._parts += [len(token).to_bytes(4, "big"), token]
+        self.count += 1
+        self._size_bytes += 4 + len(token)
+
     def try_send(self) -> bool:
         """Send all responses if that needs no waiting. Returns False if `send` must send the rest."""
         if self._acknowledgements:

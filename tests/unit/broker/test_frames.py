@@ -131,3 +131,25 @@ def test_what_came_before_a_bad_frame_is_still_answered() -> None:
     assert bytes(first) == b"good"
     with pytest.raises(BadFrame):
         frames.next_frame()
+
+
+def test_a_limit_of_a_login_bounds_frames_and_the_buffer() -> None:
+    """Before a login at most 64 KiB are held, whatever the client sends (sasl.server.max.receive.size)."""
+    frames = FrameBuffer(1 << 20)
+    frames.limit(32 << 10, "sasl.server.max.receive.size", 64 << 10)
+    frame = struct.pack(">i", 32 << 10) + bytes(32 << 10)
+    sent = frame * 20
+    while sent:
+        space = frames.space()
+        count = min(len(space), len(sent))
+        space[:count] = sent[:count]
+        frames.received(count)
+        sent = sent[count:]
+        while frames.next_frame() is not None:
+            assert frames.capacity_bytes <= 64 << 10
+    frames.space()[:4] = struct.pack(">i", (32 << 10) + 1)
+    frames.received(4)
+    with pytest.raises(BadFrame, match=r"over sasl\.server\.max\.receive\.size=32768"):
+        frames.next_frame()
+    frames.limit(1 << 20)
+    assert frames.next_frame() is None

@@ -127,4 +127,14 @@ async def test_describe_configs_of_the_broker() -> None:
     assert (configs["num.partitions"].value, configs["num.partitions"].read_only) == ("4", True)
     assert configs["num.partitions"].config_source == ConfigSource.STATIC_BROKER_CONFIG
     assert not configs["log.retention.ms"].read_only
-    assert not any(config.is_sensitive for config in result.configs)
+    assert [config.name for config in result.configs if config.is_sensitive] == ["sasl.jaas.config"]
+
+
+async def test_the_value_of_a_secret_is_not_described() -> None:
+    """Type PASSWORD: Kafka leaves out the value."""
+    jaas = 'sasl.jaas.config=x required user_alice="hunter2";'
+    on = await node(jaas)
+    [found] = [one for one in (await describe(on, 4, 4, "1")).configs if one.name == "sasl.jaas.config"]
+    assert (found.value, found.is_sensitive, found.config_source) == (None, True, ConfigSource.STATIC_BROKER_CONFIG)
+    assert [one.value for one in found.synonyms] == [None] * len(found.synonyms)
+    assert "hunter2" not in repr(on.config)

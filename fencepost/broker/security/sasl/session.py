@@ -46,8 +46,12 @@ class Step(NamedTuple):
 class SaslSession:
     """One connection's state."""
 
-    def __init__(self, mechanisms: Mapping[str, Mechanism], failure_delay_s: float = 0.0) -> None:
+    def __init__(
+        self, mechanisms: Mapping[str, Mechanism], failure_delay_s: float = 0.0, receive_bytes_max: int = 32 << 10
+    ) -> None:
         self.state = State.VERSIONS_OR_HANDSHAKE
+        self.receive_bytes_max = receive_bytes_max
+        """The largest frame before the login (`sasl.server.max.receive.size`)."""
         self.failure_delay_s = failure_delay_s
         """How long a refusal waits (`connection.failed.authentication.delay.ms`), against guessing of passwords."""
         self.user: str | None = None

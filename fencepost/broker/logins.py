@@ -1,0 +1,101 @@
+"""The SASL mechanisms of each listener: from the settings, the users in the metadata, and the keys of token issuers."""
+
+import secrets
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import trio
+
+from fencepost.broker.config.sasl_settings import UNSECURED, jaas_of
+from fencepost.broker.security.sasl.exchange import OAUTHBEARER, PLAIN, Exchange
+from fencepost.broker.security.sasl.oauthbearer import OAuthExchange, Validator
+from fencepost.broker.security.sasl.plain import PlainExchange, PlainUsers
+from fencepost.broker.security.sasl.scram import Credential, ScramCredentials, ScramExchange
+from fencepost.broker.security.sasl.session import Mechanism, SaslSession
+from fencepost.broker.security.sasl.unsecured import UnsecuredValidator
+from fencepost.coordinator.metadata.image import ScramUser
+from fencepost.protocol.scram import MECHANISM_NUMBERS
+
+if TYPE_CHECKING:
+    from fencepost.broker.config.broker_config import BrokerConfig
+    from fencepost.broker.token_keys import TokenKeys
+    from fencepost.coordinator.metadata.service import MetadataService
+    from fencepost.coordinator.ports import Clock
+
+NONCE_BYTES = 24
+NewSession = Callable[[], SaslSession]
+
+
+class Logins:
+    """Makes the SASL sessions of connections."""
+
+    def __init__(self, config: "BrokerConfig", metadata: "MetadataService", clock: "Clock") -> None:
+        self._config = config
+        self._metadata = metadata
+        self._clock = clock
+        self._keys: dict[str, TokenKeys] = {}
+        self._secret = secrets.token_bytes(32)
+        """Makes the salts of users who do not exist: see ScramCredentials."""
+        self.by_listener: dict[str, NewSession] = {
+            listener.name: self._sessions(listener.name)
+            for listener in config.client_listeners
+            if listener.protocol.sasl
+        }
+        """What makes the sessions of each listener with SASL."""
+
+    def start(self, nursery: trio.Nursery) -> None:
+        """Begin to read the keys of token issuers."""
+        for keys in self._keys.values():
+            nursery.start_soon(keys.run)
+
+    def _sessions(self, listener: str) -> NewSession:
+        config = self._config
+        enabled = config.of_listener(listener, "sasl.enabled.mechanisms")
+        mechanisms = {
+            name: Mechanism(
+                self._exchanges(listener, name), config.of_listener(listener, "connections.max.reauth.ms", name)
+            )
+            for name in enabled
+        }
+        delay_s = config.of_listener(listener, "connection.failed.authentication.delay.ms") / 1000
+        receive_bytes_max = config.of_listener(listener, "sasl.server.max.receive.size")
+        return lambda: SaslSession(mechanisms, delay_s, receive_bytes_max)
+
+    def _exchanges(self, listener: str, mechanism: str) -> Callable[[], Exchange]:
+        if mechanism == PLAIN:
+            module = jaas_of(self._config, listener, mechanism)
+            users = PlainUsers({} if module is None else module.users)
+            return lambda: PlainExchange(users)
+        if mechanism == OAUTHBEARER:
+            validate = self._validator(listener)
+            return lambda: OAuthExchange(validate)
+        number = MECHANISM_NUMBERS[mechanism]
+
+        def find(user: str) -> Credential | None:
+            return self._metadata.image.scram.get(ScramUser(user, number))
+
+        credentials = ScramCredentials(mechanism, find, self._secret)
+        return lambda: ScramExchange(credentials, secrets.token_urlsafe(NONCE_BYTES))
+
+    def _validator(self, listener: str) -> Validator:
+        config = self._config
+        if config.of_listener(listener, "sasl.server.callback.handler.class", OAUTHBEARER) == UNSECURED:
+            module = jaas_of(config, listener, OAUTHBEARER)
+            return UnsecuredValidator({} if module is None else module.options, self._clock.now_ms)
+        from fencepost.broker.security.sasl.signed import Expected, SignedValidator  # here: it is an optional extra
+        from fencepost.broker.token_keys import TokenKeys
+
+        url = config.of_listener(listener, "sasl.oauthbearer.jwks.endpoint.url")
+        refresh_ms = config.of_listener(listener, "sasl.oauthbearer.jwks.endpoint.refresh.ms")
+        keys = self._keys.setdefault(url, TokenKeys(url, refresh_ms / 1000))
+        audience = config.of_listener(listener, "sasl.oauthbearer.expected.audience")
+        expected = Expected(
+            audience=None if audience is None else frozenset(audience),
+            issuer=config.of_listener(listener, "sasl.oauthbearer.expected.issuer"),
+            sub_claim=config.of_listener(listener, "sasl.oauthbearer.sub.claim.name"),
+            scope_claim=config.of_listener(listener, "sasl.oauthbearer.scope.claim.name"),
+            clock_skew_seconds=config.of_listener(listener, "sasl.oauthbearer.clock.skew.seconds"),
+        )
+        validator = SignedValidator(expected, self._clock.now_ms, keys.want)
+        keys.give_to(validator.use_keys)
+        return validator

@@ -1,0 +1,108 @@
+"""Logins on a connection: what SASL's state machine decides, with the clock, the delay and the session's principal."""
+
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol
+
+import trio
+
+from fencepost.broker.network.context import CloseConnection, Session
+from fencepost.broker.network.frames import KEPT_BYTES, FrameBuffer
+from fencepost.broker.network.response_queue import ResponseQueue
+from fencepost.broker.ports import HasClock
+from fencepost.broker.security.principal import Principal
+from fencepost.broker.security.sasl.exchange import LoginRefused
+from fencepost.broker.security.sasl.session import NotAdmitted, SaslSession, State, Step
+from fencepost.coordinator.ports import Clock
+from fencepost.protocol.api_keys import ApiKey
+from fencepost.protocol.registry import API_BY_KEY
+
+Unfinished = Coroutine[Any, Any, None]
+RECEIVE_LIMIT = "sasl.server.max.receive.size"
+
+
+class _Server(Protocol):
+    """What a guard needs of the server."""
+
+    @property
+    def node(self) -> HasClock: ...
+
+    request_bytes_max: int
+
+
+class LoginGuard:
+    """Stands before the requests of a connection to a listener with SASL, while `session.guarded`.
+
+    Before the login only ApiVersions, SaslHandshake and SaslAuthenticate pass, and frames are small. After it the guard
+    ends the session (KIP-368), and passes all other requests at once.
+    """
+
+    __slots__ = ("_frames", "_responses", "_sasl", "_server", "_session")
+
+    def __init__(self, session: Session, server: _Server, frames: FrameBuffer, responses: ResponseQueue) -> None:
+        assert session.sasl is not None
+        self._session = session
+        self._sasl = session.sasl
+        self._server = server
+        self._frames = frames
+        self._responses = responses
+        frames.limit(session.sasl.receive_bytes_max, RECEIVE_LIMIT, KEPT_BYTES)
+
+    def serve(self, frame: memoryview, serve: Callable[[memoryview], Unfinished | None]) -> Unfinished | None:
+        """Serve a frame with `serve` if it is admitted. Raises CloseConnection."""
+        sasl = self._sasl
+        if sasl.expects_raw_token:
+            return self._answer_token(bytes(frame))
+        api_key, version = (int.from_bytes(frame[at : at + 2], "big", signed=True) for at in (0, 2))
+        try:
+            sasl.admit(api_key, self._server.node.clock.monotonic())
+        except NotAdmitted as why:
+            raise CloseConnection(str(why)) from None
+        if sasl.state is State.LOGGED_IN and api_key != ApiKey.SASL_HANDSHAKE:
+            return serve(frame)
+        if api_key == ApiKey.API_VERSIONS and API_BY_KEY[api_key].serves(version):
+            sasl.versions_sent()
+        return self._log_in(serve(frame))
+
+    async def _log_in(self, unfinished: Unfinished | None) -> None:
+        """Finish a request of a login. After a refusal, the connection closes once the response is sent."""
+        if unfinished is not None:
+            await unfinished
+        self._close_or_open()
+
+    async def _answer_token(self, token: bytes) -> None:
+        """Answer a token without a header, after SaslHandshake v0. A refusal has no answer."""
+        try:
+            step = await authenticate(self._session, token, self._server.node.clock)
+        except LoginRefused:
+            raise CloseConnection(self._sasl.why_failed) from None
+        self._responses.put_token(step.challenge)
+        self._close_or_open()
+
+    def _close_or_open(self) -> None:
+        if self._sasl.state is State.FAILED:
+            raise CloseConnection(self._sasl.why_failed)
+        if self._sasl.state is State.LOGGED_IN:
+            self._frames.limit(self._server.request_bytes_max)
+
+
+async def authenticate(session: Session, message: bytes, clock: Clock) -> Step:
+    """One step of a login. At its end the user is the session's principal.
+
+    A refusal raises LoginRefused after `connection.failed.authentication.delay.ms`.
+    """
+    sasl = session.sasl
+    assert sasl is not None, "only a listener with SASL has logins"
+    try:
+        step = sasl.authenticate(message, clock.now_ms(), clock.monotonic())
+    except LoginRefused:
+        await delay(sasl)
+        raise
+    if sasl.user is not None:
+        session.principal = Principal("User", sasl.user)
+    session.guarded = sasl.needs_guard
+    return step
+
+
+async def delay(sasl: SaslSession) -> None:
+    """Wait before a refusal is answered, so that passwords cannot be guessed quickly."""
+    await trio.sleep(sasl.failure_delay_s)
