@@ -24,14 +24,14 @@ class _Broker(HasClock, HasConfig, HasMetadata, Protocol):
 _EVERY_INTERFACE = ("", "0.0.0.0", "::")
 
 
-def open_listeners(server: "Server", node: _Broker, services: trio.Nursery) -> dict[str, Endpoint]:
+async def open_listeners(server: "Server", node: _Broker, services: trio.Nursery) -> dict[str, Endpoint]:
     """Listen on every configured address. Returns the bound addresses by listener, in order. Raises OSError.
 
     `services` runs what logins need in the background.
     """
     config = node.config
     logins = Logins(config, node.metadata, node.clock)
-    logins.start(services)
+    await logins.start(services)
     bound = {}
     for one in config.client_listeners:
         advertised = Endpoint(one.advertised.host, one.advertised.port) if one.advertised else None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from fencepost.broker.config.sasl_settings import UNSECURED, jaas_of
+from fencepost.broker.first_user import create_first_user
 from fencepost.broker.security.sasl.exchange import OAUTHBEARER, PLAIN, Exchange
 from fencepost.broker.security.sasl.oauthbearer import OAuthExchange, Validator
 from fencepost.broker.security.sasl.plain import PlainExchange, PlainUsers
@@ -43,8 +44,9 @@ class Logins:
         }
         """What makes the sessions of each listener with SASL."""
 
-    def start(self, nursery: trio.Nursery) -> None:
-        """Begin to read the keys of token issuers."""
+    async def start(self, nursery: trio.Nursery) -> None:
+        """Create the first user if it is time to, and begin to read the keys of token issuers."""
+        await create_first_user(self._config, self._metadata)
         for keys in self._keys.values():
             nursery.start_soon(keys.run)
 

@@ -264,7 +264,7 @@ class Node:
         async with trio.open_nursery() as services:
             await services.start(self.commit.run)
             await self._start_services(services)
-            server = self.server = self._make_server(services)
+            server = self.server = await self._make_server(services)
             await self._register()
             await self._serve_metrics(services)
             async with trio.open_nursery() as serving:
@@ -308,10 +308,10 @@ class Node:
             self.logs.lose = self.commit.lose
             services.start_soon(Checkpointer(self.logs, self.commit, self.clock.monotonic, self.upkeep_threads).run)
 
-    def _make_server(self, services: trio.Nursery) -> Server:
+    async def _make_server(self, services: trio.Nursery) -> Server:
         server = Server(self, self.dispatch)
         self.endpoints = (
-            open_listeners(server, self, services) if self._listening else configured_addresses(self.config)
+            await open_listeners(server, self, services) if self._listening else configured_addresses(self.config)
         )
         return server
 

@@ -17,6 +17,7 @@ COMMANDS = {
     "spark": "fencepost.cli.spark.commands:spark",
     "topic": "fencepost.cli.topic.commands:topic",
     "txn": "fencepost.cli.txn.commands:txn",
+    "user": "fencepost.cli.user.commands:user",
     "verify": "fencepost.cli.verify:verify",
 }
 """Command name -> where its click command lives."""

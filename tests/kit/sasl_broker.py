@@ -3,6 +3,7 @@
 import socket
 from typing import Any
 
+from fencepost.client.core.scram import Scram
 from fencepost.protocol.messages.api17_sasl_handshake import SaslHandshakeRequest
 from fencepost.protocol.messages.api36_sasl_authenticate import SaslAuthenticateRequest
 from fencepost.protocol.messages.api51_alter_user_scram_credentials import (
@@ -64,3 +65,15 @@ def add_scram_users(broker: BrokerProcess, **passwords: str) -> None:
             ]
             answer = wire.call(ALTER_SCRAM, 0, AlterUserScramCredentialsRequest(deletions=[], upsertions=upsertions))
             assert all(one.error_code == 0 for one in answer.results)
+
+
+def scram_login(wire: Wire, mechanism: str, user: str, password: str) -> int:
+    """A whole login by SCRAM; returns the error code."""
+    client = Scram(mechanism, user, password, "client-nonce")
+    handshake(wire, mechanism)
+    challenge = authenticate(wire, client.first())
+    final = authenticate(wire, client.step(challenge.auth_bytes))
+    if not final.error_code:
+        client.step(final.auth_bytes)
+        assert client.finished, "the broker proved that it knows the password"
+    return int(final.error_code)

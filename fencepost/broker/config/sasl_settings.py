@@ -88,6 +88,12 @@ class SaslSettings:
     sasl_oauthbearer_clock_skew_seconds: int = setting(Kind.INT, 30, "How much the issuer's clock may differ.", low=0)
     sasl_oauthbearer_sub_claim_name: str = setting(Kind.STRING, "sub", "The claim that names the user.")
     sasl_oauthbearer_scope_claim_name: str = setting(Kind.STRING, "scope", "The claim that has the scopes.")
+    first_user: str | None = setting(
+        Kind.STRING, None, "The user to create for SCRAM at a start without any such user.", nullable=True, ours=True
+    )
+    first_password: str | None = setting(
+        Kind.PASSWORD, None, "The password of `first.user`. The environment can give both.", nullable=True, ours=True
+    )
 
 
 class _Config(Protocol):
@@ -95,6 +101,12 @@ class _Config(Protocol):
 
     @property
     def client_listeners(self) -> "tuple[ClientListener, ...]": ...
+
+    @property
+    def first_user(self) -> str | None: ...
+
+    @property
+    def first_password(self) -> str | None: ...
 
     def of_listener(self, listener: str, name: str, mechanism: str | None = None) -> Any: ...
 
@@ -106,7 +118,9 @@ def jaas_of(config: _Config, listener: str, mechanism: str) -> JaasModule | None
 
 
 def check_sasl(config: _Config) -> None:
-    """Check the mechanisms of every listener with SASL. Raises ConfigError."""
+    """Check the mechanisms of every listener with SASL, and the first user. Raises ConfigError."""
+    if bool(config.first_user) != bool(config.first_password):
+        raise ConfigError("first.user and first.password belong together: set both or none")
     for listener in config.client_listeners:
         for problem in _problems(config, listener.name) if listener.protocol.sasl else ():
             raise ConfigError(f"listener {listener.name} uses SASL, but {problem}")

@@ -127,7 +127,7 @@ async def test_describe_configs_of_the_broker() -> None:
     assert (configs["num.partitions"].value, configs["num.partitions"].read_only) == ("4", True)
     assert configs["num.partitions"].config_source == ConfigSource.STATIC_BROKER_CONFIG
     assert not configs["log.retention.ms"].read_only
-    assert [config.name for config in result.configs if config.is_sensitive] == ["sasl.jaas.config"]
+    assert [config.name for config in result.configs if config.is_sensitive] == ["first.password", "sasl.jaas.config"]
 
 
 async def test_the_value_of_a_secret_is_not_described() -> None:
