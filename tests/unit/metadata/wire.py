@@ -44,6 +44,7 @@ class NodeDouble:
     config: BrokerConfig
     metadata: MetadataService
     metadata_answers: MetadataAnswers = field(default_factory=MetadataAnswers)
+    authorizer: None = None
 
 
 async def node(*settings: str) -> NodeDouble:
