@@ -4,6 +4,7 @@ import logging
 import secrets
 from typing import TYPE_CHECKING
 
+from fencepost.broker.security.audit import audit
 from fencepost.coordinator.metadata.user_controller import CredentialUpsertion
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.scram import MECHANISM_NUMBERS, salted_password
@@ -28,4 +29,5 @@ async def create_first_user(config: "BrokerConfig", metadata: "MetadataService")
         if outcomes[name].code is not ErrorCode.NONE:
             logger.error("cannot create the first user user=%r cause=%s", name, outcomes[name].message)
             return
+        audit.info("USER_CHANGED by=first.user user=%r mechanism=%s iterations=%d", name, mechanism, ITERATIONS)
     logger.info("created the first user user=%r", name)

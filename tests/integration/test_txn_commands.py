@@ -151,7 +151,7 @@ def test_hanging_is_found_and_repaired_and_the_living_is_not(broker: BrokerProce
     [still] = told(broker, "producers", "hung:0", "--open")
     assert still["producer_id"] == alive[0]
     assert wire.end_txn("alive", alive, commit=True).error_code == ErrorCode.NONE
-    assert "markers written by hand verdict=ABORT" in broker.log()
+    assert "MARKERS_WRITTEN principal=User:ANONYMOUS" in broker.log()
 
 
 def test_watch_shows_the_open_ones(broker: BrokerProcess, wire: Wire) -> None:

@@ -5,12 +5,12 @@ marker ends the transaction on the partition whatever state the coordinator has.
 fencepost extension) a partition is rejected with INVALID_TXN_STATE if a coordinator owns the transaction, or may do so.
 """
 
-import logging
 from typing import Protocol
 
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.network.reply import Response
 from fencepost.broker.ports import HasAuthorizer, HasConfig, HasTransactions
+from fencepost.broker.security.audit import audit
 from fencepost.broker.security.checks import brokers_only
 from fencepost.coordinator.ports import Marker
 from fencepost.coordinator.txn.causes import EXPLAINED, Cause, Reason
@@ -24,8 +24,6 @@ from fencepost.protocol.messages.api27_write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from fencepost.protocol.topics import TopicPartition
-
-audit = logging.getLogger("fencepost.audit")
 
 
 class _HangingCheck(Protocol):
@@ -66,13 +64,14 @@ async def _write(node: _Broker, marker: WritableTxnMarker, context: RequestConte
     answers = {**codes, **dict.fromkeys(owned, ErrorCode.INVALID_TXN_STATE)}
     _explain(node, marker, answers, owned, context)
     audit.warning(
-        "markers written by hand verdict=%s producer_id=%d epoch=%d by=client %r at %s: %s",
+        "MARKERS_WRITTEN principal=%s host=%s client_id=%r verdict=%s producer_id=%d epoch=%d partitions=%s",
+        context.session.principal,
+        context.client_host,
+        context.client_id or "",
         "COMMIT" if marker.transaction_result else "ABORT",
         marker.producer_id,
         marker.producer_epoch,
-        context.client_id or "",
-        context.client_host,
-        ", ".join(f"{tp} {answers.get(tp, ErrorCode.UNKNOWN_SERVER_ERROR).name}" for tp in sorted(wanted)),
+        ",".join(f"{tp}:{answers.get(tp, ErrorCode.UNKNOWN_SERVER_ERROR).name}" for tp in sorted(wanted)),
     )
     topics = [
         WritableTxnMarkerTopicResult(

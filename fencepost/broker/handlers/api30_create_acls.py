@@ -2,9 +2,10 @@
 
 from typing import Protocol
 
-from fencepost.broker.metadata.acl_requests import NO_AUTHORIZER, refuse_unknown
+from fencepost.broker.metadata.acl_requests import NO_AUTHORIZER, audit_text, refuse_unknown
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.ports import HasAuthorizer, HasMetadata
+from fencepost.broker.security.audit import log_change
 from fencepost.coordinator.metadata.commands import Outcome
 from fencepost.coordinator.metadata.image import Acl
 from fencepost.protocol.errors import ErrorCode
@@ -26,20 +27,22 @@ async def handle(node: _Broker, request: CreateAclsRequest, context: RequestCont
     if node.authorizer is None:
         outcomes = [Outcome(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)] * len(request.creations)
     else:
-        outcomes = await node.metadata.create_acls(
-            [
-                Acl(
-                    one.resource_type,
-                    one.resource_name,
-                    one.resource_pattern_type,
-                    one.principal,
-                    one.host,
-                    one.operation,
-                    one.permission_type,
-                )
-                for one in request.creations
-            ]
-        )
+        acls = [
+            Acl(
+                one.resource_type,
+                one.resource_name,
+                one.resource_pattern_type,
+                one.principal,
+                one.host,
+                one.operation,
+                one.permission_type,
+            )
+            for one in request.creations
+        ]
+        outcomes = await node.metadata.create_acls(acls)
+        for acl, outcome in zip(acls, outcomes, strict=True):
+            if outcome.code is ErrorCode.NONE:
+                log_change(context, "ACL_CREATED", audit_text(acl))
     return CreateAclsResponse(
         results=[AclCreationResult(error_code=code, error_message=message or "") for code, message in outcomes]
     )

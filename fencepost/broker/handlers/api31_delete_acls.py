@@ -5,9 +5,10 @@ from typing import Protocol
 
 import trio
 
-from fencepost.broker.metadata.acl_requests import NO_AUTHORIZER, AclFilter
+from fencepost.broker.metadata.acl_requests import NO_AUTHORIZER, AclFilter, audit_text
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.ports import HasAuthorizer, HasMetadata
+from fencepost.broker.security.audit import log_change
 from fencepost.coordinator.metadata.acl_controller import ACL_CHANGES_MAX
 from fencepost.coordinator.metadata.commands import DONE, Outcome
 from fencepost.coordinator.metadata.image import Acl
@@ -43,6 +44,9 @@ async def handle(node: _Broker, request: DeleteAclsRequest, context: RequestCont
     deleted = await node.metadata.delete_acls(chosen) if chosen else DONE
     if deleted.code is not ErrorCode.NONE:
         found = [(deleted, [])] * len(filters)
+    else:
+        for acl in sorted(chosen):
+            log_change(context, "ACL_DELETED", audit_text(acl))
     return DeleteAclsResponse(filter_results=[_result(outcome, matching) for outcome, matching in found])
 
 

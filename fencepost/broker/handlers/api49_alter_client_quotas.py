@@ -2,7 +2,9 @@
 
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.ports import HasMetadata
+from fencepost.broker.security.audit import log_change
 from fencepost.coordinator.metadata.quota_controller import QuotaEdits, quota_entity
+from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api49_alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
@@ -23,6 +25,10 @@ async def handle(
         for entry in request.entries
     ]
     outcomes = await node.metadata.alter_quotas(changes, request.validate_only)
+    if not request.validate_only:
+        for change in changes:
+            if outcomes[change.entity].code is ErrorCode.NONE:
+                log_change(context, "QUOTA_CHANGED", _text(change))
     return AlterClientQuotasResponse(
         entries=[
             EntryDataResponse(
@@ -33,3 +39,10 @@ async def handle(
             for entity, outcome in outcomes.items()
         ]
     )
+
+
+def _text(change: QuotaEdits) -> str:
+    """A change as the audit log shows it: the entity, then each quota with its new value."""
+    entity = [f"{kind}={'default' if name is None else repr(name)}" for kind, name in change.entity]
+    quotas = [f"{key}={'removed' if value is None else f'{value:.15g}'}" for key, value in change.values]
+    return " ".join(entity + quotas)

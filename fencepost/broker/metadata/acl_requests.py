@@ -66,3 +66,13 @@ def refuse_unknown(*numbers: int) -> None:
     """Raise CloseConnection if a client sends UNKNOWN itself, as Kafka does."""
     if not all(numbers):
         raise CloseConnection("a request about ACLs has the number 0, UNKNOWN, as a type, an operation or a permission")
+
+
+def audit_text(acl: Acl) -> str:
+    """An ACL as the audit log shows it."""
+    return (
+        f"permission={named(AclPermission, acl.permission_type).name} user={acl.principal!r} from={acl.host!r}"
+        f" operation={named(AclOperation, acl.operation).name}"
+        f" resource={named(AclResourceType, acl.resource_type).name}:{acl.resource_name!r}"
+        f" pattern={named(PatternType, acl.pattern_type).name}"
+    )

@@ -9,6 +9,7 @@ from fencepost.broker.network.context import CloseConnection, Session
 from fencepost.broker.network.frames import KEPT_BYTES, FrameBuffer
 from fencepost.broker.network.response_queue import ResponseQueue
 from fencepost.broker.ports import HasClock
+from fencepost.broker.security.audit import log_failed_login, log_login
 from fencepost.broker.security.principal import Principal
 from fencepost.broker.security.sasl.exchange import LoginRefused
 from fencepost.broker.security.sasl.session import NotAdmitted, SaslSession, State, Step
@@ -74,15 +75,19 @@ class LoginGuard:
         try:
             step = await authenticate(self._session, token, self._server.node.clock)
         except LoginRefused:
-            raise CloseConnection(self._sasl.why_failed) from None
+            raise self._refused() from None
         self._responses.put_token(step.challenge)
         self._close_or_open()
 
     def _close_or_open(self) -> None:
         if self._sasl.state is State.FAILED:
-            raise CloseConnection(self._sasl.why_failed)
+            raise self._refused()
         if self._sasl.state is State.LOGGED_IN:
             self._frames.limit(self._server.request_bytes_max)
+
+    def _refused(self) -> CloseConnection:
+        log_failed_login(self._session, self._sasl.why_failed)
+        return CloseConnection(self._sasl.why_failed)
 
 
 async def authenticate(session: Session, message: bytes, clock: Clock) -> Step:
@@ -99,6 +104,8 @@ async def authenticate(session: Session, message: bytes, clock: Clock) -> Step:
         raise
     if sasl.user is not None:
         session.principal = Principal("User", sasl.user)
+    if sasl.state is State.LOGGED_IN:
+        log_login(session, sasl.mechanism)
     session.guarded = sasl.needs_guard
     return step
 

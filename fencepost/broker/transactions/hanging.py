@@ -4,6 +4,7 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from fencepost.broker.ports import HasClock, HasConfig, HasLogs, HasPartitions, HasTransactions
+from fencepost.broker.security.audit import audit
 from fencepost.coordinator.ports import Marker
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
@@ -12,8 +13,6 @@ if TYPE_CHECKING:
     from fencepost.broker.transactions.markers import Markers
 
 logger = logging.getLogger(__name__)
-audit = logging.getLogger("fencepost.audit")
-"""Logs each change of data that its owner did not make, one line each."""
 
 
 class Open(NamedTuple):
@@ -130,9 +129,9 @@ class HangingCheck:
         code = results[found.tp]
         self.aborted += code is ErrorCode.NONE
         audit.warning(
-            "hanging transaction %s partition=%s producer_id=%d epoch=%d first_offset=%d by=transaction.hanging.abort"
-            " proof=open and unknown for %.0f s; %s",
-            "aborted" if code is ErrorCode.NONE else f"NOT aborted ({code.name})",
+            "HANGING_TRANSACTION result=%s partition=%s producer_id=%d epoch=%d first_offset=%d"
+            " by=transaction.hanging.abort proof=open and unknown for %.0f s; %s",
+            "aborted" if code is ErrorCode.NONE else f"not aborted ({code.name})",
             found.tp,
             *found[1:],
             hanging.seen_seconds,

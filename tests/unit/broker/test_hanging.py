@@ -82,7 +82,7 @@ class TestWhatHangs:
             assert (lso(on), on.node.hanging.aborted) == (2, 1)
             assert await on.markers(T0) == [("ABORT", held[1])]
             [line] = [r.getMessage() for r in caplog.records if r.name == "fencepost.audit"]
-            assert "hanging transaction aborted partition=t-0" in line
+            assert "HANGING_TRANSACTION result=aborted partition=t-0" in line
             assert "proof=open and unknown for" in line
             await trio.sleep(MINUTE_S)
             assert (on.node.hanging.aborted, on.node.hanging.hanging) == (1, ())

@@ -8,9 +8,9 @@ import pytest
 
 from fencepost.broker.network.context import Endpoint, RequestContext, Session
 from fencepost.broker.network.dispatch import Dispatch
+from fencepost.broker.security.audit import LINES_PER_SECOND, RepeatLimit
 from fencepost.broker.security.authorizer import Authorizer
 from fencepost.broker.security.checks import brokers_only, is_allowed, is_loopback
-from fencepost.broker.security.denials import LINES_PER_SECOND, RepeatLimit
 from fencepost.broker.security.gate import refusal
 from fencepost.broker.security.principal import Principal
 from fencepost.broker.security.rights import BROKERS_ONLY, RIGHTS, Effect

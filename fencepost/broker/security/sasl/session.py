@@ -73,6 +73,11 @@ class SaslSession:
         return list(self._mechanisms)
 
     @property
+    def mechanism(self) -> str:
+        """The mechanism of the last handshake."""
+        return self._mechanism
+
+    @property
     def needs_guard(self) -> bool:
         """Whether the next request has to be checked: there is no login yet, or the session has an end."""
         return self.state is not State.LOGGED_IN or self.ends is not None

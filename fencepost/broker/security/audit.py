@@ -1,0 +1,108 @@
+"""The audit log: a line for each login, refused login and change of ACLs, users and quotas. It has no secrets.
+
+The logger is `fencepost.audit`. A line is an event and `key=value` pairs; names that clients choose are quoted. A
+client that repeats a denied request or a login must not fill the log: each cause gets `LINES_PER_SECOND`, and the next
+line says how many were left out. `denials` logs denied operations.
+"""
+
+import logging
+from typing import Protocol
+
+from fencepost.broker.security.principal import Principal
+
+audit = logging.getLogger("fencepost.audit")
+
+LINES_PER_SECOND = 10
+CAUSES_KEPT = 1024
+
+
+class _Window:
+    """The lines of one cause in the present second."""
+
+    __slots__ = ("began", "left_out", "lines")
+
+    def __init__(self, began: float) -> None:
+        self.began = began
+        self.lines = 0
+        self.left_out = 0
+
+
+class RepeatLimit(logging.Filter):
+    """Lets `LINES_PER_SECOND` records of a cause pass each second. A record without a `cause` always passes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._windows: dict[object, _Window] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Count the record. The first one of a new second reports those left out before it."""
+        cause = getattr(record, "cause", None)
+        if cause is None:
+            return True
+        window = self._windows.get(cause)
+        if window is None:
+            if len(self._windows) >= CAUSES_KEPT:
+                del self._windows[next(iter(self._windows))]
+            window = self._windows[cause] = _Window(record.created)
+        if not 0 <= record.created - window.began < 1:
+            window.began, window.lines = record.created, 0
+        if window.lines >= LINES_PER_SECOND:
+            window.left_out += 1
+            return False
+        window.lines += 1
+        if window.left_out:
+            record.msg = f"{record.msg} left_out_before={window.left_out}"
+            window.left_out = 0
+        return True
+
+
+audit.addFilter(RepeatLimit())
+
+
+class _Session(Protocol):
+    client_host: str
+    listener_name: str
+    principal: Principal
+
+
+class _Request(Protocol):
+    client_id: str | None
+
+    @property
+    def session(self) -> _Session: ...
+
+
+def log_login(session: _Session, mechanism: str) -> None:
+    """A client has logged in, for the first time or again (KIP-368)."""
+    audit.info(
+        "LOGIN principal=%s host=%s listener=%s mechanism=%s",
+        session.principal,
+        session.client_host,
+        session.listener_name,
+        mechanism,
+        extra={"cause": ("LOGIN", session.principal, session.client_host)},
+    )
+
+
+def log_failed_login(session: _Session, why: str) -> None:
+    """A login was refused. `why` is the text that the connection's log line has, too."""
+    audit.info(
+        "LOGIN_FAILED host=%s listener=%s cause=%s",
+        session.client_host,
+        session.listener_name,
+        why,
+        extra={"cause": ("LOGIN_FAILED", session.client_host)},
+    )
+
+
+def log_change(context: _Request, event: str, what: str) -> None:
+    """A request has changed an ACL, a user or a quota: `what` holds the `key=value` pairs of the change."""
+    session = context.session
+    audit.info(
+        "%s principal=%s host=%s client_id=%r %s",
+        event,
+        session.principal,
+        session.client_host,
+        context.client_id or "",
+        what,
+    )
