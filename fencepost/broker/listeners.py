@@ -25,17 +25,25 @@ _EVERY_INTERFACE = ("", "0.0.0.0", "::")
 
 
 async def open_listeners(server: "Server", node: _Broker, services: trio.Nursery) -> dict[str, Endpoint]:
-    """Listen on every configured address. Returns the bound addresses by listener, in order. Raises OSError.
+    """Listen on every configured address. Returns the bound addresses by listener, in order.
 
-    `services` runs what logins need in the background.
+    `services` runs what logins and certificates need in the background. Raises OSError, and StoreError for a
+    certificate that cannot be used.
     """
     config = node.config
     logins = Logins(config, node.metadata, node.clock)
     await logins.start(services)
+    watch = None
+    if any(one.protocol.tls for one in config.client_listeners):
+        from fencepost.broker.tls_listeners import CertificateWatch  # here: it imports ssl
+
+        watch = CertificateWatch(node)
+        services.start_soon(watch.run)
     bound = {}
     for one in config.client_listeners:
         advertised = Endpoint(one.advertised.host, one.advertised.port) if one.advertised else None
-        listening = Listening(one.name, one.protocol, advertised, config, logins.by_listener.get(one.name))
+        tls = watch.make(one) if watch is not None and one.protocol.tls else None
+        listening = Listening(one.name, one.protocol, advertised, config, logins.by_listener.get(one.name), tls)
         bound[one.name] = listening.open(one.host, one.port)
         server.listen(listening)
     return bound

@@ -116,7 +116,34 @@ def serve(
     if config.controller_listeners:
         left_out = ",".join(config.controller_listeners)
         logger.warning("controller listener is not served, this node is its own controller listener=%s", left_out)
+    _warn_of_open_listeners(config)
     sys.exit(run_broker(config))
+
+
+def _warn_of_open_listeners(config: "BrokerConfig") -> None:
+    """Warn of listeners that give every client of a network all rights. Say so once, at the start."""
+    from fencepost.broker.security.security_protocol import SecurityProtocol
+
+    found = [
+        f"{one.name}://{one.host or '*'}:{one.port}"
+        for one in config.client_listeners
+        if one.protocol is SecurityProtocol.PLAINTEXT and not _is_loopback(one.host)
+    ]
+    if found and not config.authorizer_class_name:
+        logger.warning(
+            "every client that reaches this address may do everything; set authorizer.class.name=standard, or listen on"
+            " 127.0.0.1 listener=%s",
+            ",".join(found),
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    import ipaddress
+
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _named(address: str, listeners: tuple[str, ...] = ()) -> str:

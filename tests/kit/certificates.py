@@ -10,6 +10,7 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import pkcs12
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 _DAY = datetime.timedelta(days=1)
@@ -28,6 +29,26 @@ class Signed:
     def both(self) -> str:
         """Key and certificate as one PEM string."""
         return self.key.read_text() + self.certificate.read_text()
+
+
+def as_pkcs12(signed: Signed, password: str) -> Path:
+    """Key and certificate as a PKCS#12 file beside them."""
+    key = serialization.load_pem_private_key(signed.key.read_bytes(), None)
+    assert isinstance(key, ec.EllipticCurvePrivateKey)
+    certificate = x509.load_pem_x509_certificate(signed.certificate.read_bytes())
+    encryption = serialization.BestAvailableEncryption(password.encode())
+    file = signed.key.with_suffix(".p12")
+    file.write_bytes(pkcs12.serialize_key_and_certificates(b"own", key, certificate, None, encryption))
+    return file
+
+
+def as_pkcs12_truststore(certificate: Path, password: str) -> Path:
+    """A PKCS#12 file that holds only a trusted certificate, as Java's keytool makes them."""
+    trusted = x509.load_pem_x509_certificate(certificate.read_bytes())
+    encryption = serialization.BestAvailableEncryption(password.encode())
+    file = certificate.with_suffix(".p12")
+    file.write_bytes(pkcs12.serialize_key_and_certificates(None, None, None, [trusted], encryption))
+    return file
 
 
 class Authority:
@@ -54,10 +75,12 @@ class Authority:
         addresses: Sequence[str] = (),
         password: str | None = None,
         expired: bool = False,
+        unit: str | None = None,
     ) -> Signed:
-        """A certificate for a server at those hosts and addresses, or for a client."""
+        """A certificate for a server at those hosts and addresses, or for a client; `unit` is an OU."""
         key = ec.generate_private_key(ec.SECP256R1())
-        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        units = [x509.NameAttribute(NameOID.ORGANIZATIONAL_UNIT_NAME, unit)] if unit else []
+        subject = x509.Name([*units, x509.NameAttribute(NameOID.COMMON_NAME, name)])
         usages = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
         builder = self._builder(subject, key.public_key(), expired).add_extension(x509.ExtendedKeyUsage(usages), False)
         names = [x509.DNSName(host) for host in hosts]

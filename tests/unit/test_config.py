@@ -66,7 +66,7 @@ def test_a_value_of_the_wrong_type_is_refused_with_name_origin_value_and_type() 
         ("log.cleaner.min.cleanable.ratio=much", "double from 0 to 1"),
         ("log.retention.ms=9999999999999999999", "long"),
         ("default.replication.factor=3", "int from 1 to 1"),
-        ("listeners=SASL_SSL://:9092", "SASL_SSL listeners are not served"),
+        ("listeners=SSL://:9092", "SSL uses SSL and needs a certificate"),
         ("listeners=PLAINTEXT://:1,PLAINTEXT://:2", "each listener must have a different name"),
         ("listeners=INSIDE://:1", "INSIDE is not in listener.security.protocol.map"),
         ("listener.security.protocol.map=A:TLS", "one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
@@ -88,7 +88,7 @@ def test_what_is_not_right_is_refused_and_says_what_would_be(assignment: str, ex
 
 
 def test_settings_of_security_are_refused_and_never_silently_ignored() -> None:
-    assert "unknown setting ssl.keystore.location" in refusal(assignments=["ssl.keystore.location=x"])
+    assert "unknown setting principal.builder.class" in refusal(assignments=["principal.builder.class=x"])
 
 
 def test_later_sources_win(tmp_path: Path) -> None:

@@ -15,17 +15,19 @@ from fencepost.broker.config.listeners import (
     ClientListener,
     client_listeners,
     listeners_problem,
+    unknown_listener,
     without_controllers,
 )
 from fencepost.broker.config.metadata_settings import MetadataSettings
 from fencepost.broker.config.sasl_settings import SaslSettings, check_sasl
 from fencepost.broker.config.settings import CoordinatorSettings, LogSettings, NodeSettings
 from fencepost.broker.config.sources import Given, from_assignments, from_environment, from_file
+from fencepost.broker.config.tls_settings import TlsListenerSettings, certificate_problem
 
 if TYPE_CHECKING:
     from fencepost.coordinator.group.config import GroupConfig
 
-__all__ = ["SETTINGS", "BrokerConfig", "ConfigError", "dynamic_problem", "group_config", "load_config"]
+__all__ = ["SETTINGS", "BrokerConfig", "ConfigError", "dynamic_problem", "group_config", "load_config", "setting_of"]
 
 ALIASES = {"broker.id": "node.id", "log.dir": "log.dirs"}
 
@@ -39,6 +41,7 @@ class BrokerConfig(
     NodeSettings,
     AccessSettings,
     SaslSettings,
+    TlsListenerSettings,
 ):
     """All settings of one broker, validated; attributes are Kafka's names with underscores for dots.
 
@@ -82,16 +85,32 @@ class BrokerConfig(
 
     def with_dynamic(self, cluster: Mapping[str, str], node: Mapping[str, str]) -> "BrokerConfig":
         """This configuration, overridden by the settings altered at run time: of the cluster, then of this node."""
+        given = {**cluster, **node}
         values: dict[str, Any] = {
-            name.replace(".", "_"): SETTINGS[name].parse(text)
-            for name, text in {**cluster, **node}.items()
-            if name in SETTINGS
+            name.replace(".", "_"): SETTINGS[name].parse(text) for name, text in given.items() if name in SETTINGS
         }
-        return dataclasses.replace(self, **values)
+        own = {
+            name.lower(): found.parse(given[name]) for name in given if (found := _of_one_listener(name)) is not None
+        }
+        return dataclasses.replace(self, **values, of_listeners={**self.of_listeners, **own})
 
 
 SETTINGS: Mapping[str, Setting] = MappingProxyType(settings_of(BrokerConfig))
 """Every setting of the broker by its name."""
+
+
+def _of_one_listener(name: str) -> Setting | None:
+    """The setting of a name with a listener's prefix; None without a prefix, or for an unknown setting."""
+    try:
+        base = base_of(name)
+    except ConfigError:
+        return None
+    return None if base is None else SETTINGS[base]
+
+
+def setting_of(name: str) -> Setting | None:
+    """The setting of a name, which may have a listener's prefix; None for an unknown name."""
+    return SETTINGS.get(name) or _of_one_listener(name)
 
 
 def load_config(
@@ -125,7 +144,7 @@ def load_config(
         else:
             values[name] = check_setting(SETTINGS, entry._replace(name=name))
     _check_together(values)
-    given = MappingProxyType({name: format_value(value) for name, value in values.items()})
+    given = MappingProxyType({name: format_value(value) for name, value in {**values, **of_listeners}.items()})
     attributes: dict[str, Any] = {name.replace(".", "_"): value for name, value in values.items()}
     config = BrokerConfig(
         given=given,
@@ -135,6 +154,11 @@ def load_config(
         **attributes,
     )
     check_sasl(config)
+    for listener in config.client_listeners:
+        if (wrong := certificate_problem(listener, config)) is not None:
+            raise ConfigError(wrong)
+    if (unknown := unknown_listener(of_listeners, config.listeners)) is not None:
+        raise ConfigError(unknown)
     return config
 
 
@@ -178,7 +202,7 @@ def dynamic_problem(name: str, text: str | None) -> str | None:
     """Why a setting cannot be altered at run time to `text` (None: reset to its default), or None."""
     from fencepost.broker.config.without_effect import WITHOUT_EFFECT
 
-    setting = SETTINGS.get(name) or WITHOUT_EFFECT.get(name)
+    setting = setting_of(name) or WITHOUT_EFFECT.get(name)
     if setting is None:
         near = nearest(name, SETTINGS)
         return f"Unknown broker config {name}" + (f"; the nearest known one is {near}" if near else "")

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from fencepost.broker.config.broker_config import ALIASES, SETTINGS, BrokerConfig
+from fencepost.broker.config.broker_config import ALIASES, SETTINGS, BrokerConfig, setting_of
 from fencepost.broker.config.fields import Kind, Update, format_value
 from fencepost.broker.config.topic_config import Dynamic, Origin, broker_origins, chain
 from fencepost.broker.config.topic_settings import TOPIC_SETTINGS, TopicSetting
@@ -49,7 +49,11 @@ def _is_shown(origin: Origin, entry: TopicSetting) -> bool:
 def broker_entries(broker: BrokerConfig, dynamic: Dynamic) -> list[ConfigEntry]:
     """Every visible setting of this broker, by name; `broker` is the configuration at the start."""
     found: list[ConfigEntry] = []
-    for name, setting in sorted({**WITHOUT_EFFECT, **SETTINGS}.items()):
+    known = {**WITHOUT_EFFECT, **SETTINGS}
+    for name in (*broker.of_listeners, *dynamic.node, *dynamic.cluster):
+        if name not in known and (setting := setting_of(name)) is not None:
+            known[name] = setting  # of one listener alone
+    for name, setting in sorted(known.items()):
         if not setting.served and name not in dynamic.node and name not in dynamic.cluster:
             continue  # Kafka lists it only if it is set
         origins = broker_origins([name], broker, dynamic)
@@ -77,7 +81,7 @@ def default_broker_entries(dynamic: Dynamic) -> list[ConfigEntry]:
     """The settings altered at run time for all brokers: all that the resource with an empty name lists."""
     found: list[ConfigEntry] = []
     for name, value in sorted(dynamic.cluster.items()):
-        setting = SETTINGS.get(name) or WITHOUT_EFFECT[name]
+        setting = setting_of(name) or WITHOUT_EFFECT[name]
         origin = Origin(name, value, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
         found.append(
             ConfigEntry(name, value, origin.source, False, setting.kind, setting.doc, (origin,), setting.secret)

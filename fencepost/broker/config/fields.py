@@ -144,6 +144,12 @@ def _string(setting: Setting, raw: object) -> Value:
     return raw.strip()
 
 
+def _password(setting: Setting, raw: object) -> Value:
+    if not isinstance(raw, str):
+        raise ValueError("the value is not a string")
+    return raw.strip()
+
+
 def _list(setting: Setting, raw: object) -> Value:
     if isinstance(raw, str):
         return tuple(part.strip() for part in raw.split(",")) if raw.strip() else ()
@@ -162,6 +168,8 @@ _CONVERT: dict[Kind, Callable[[Setting, object], Value]] = {
     Kind.LONG: _whole_number,
     Kind.DOUBLE: _double,
     Kind.LIST: _list,
+    Kind.CLASS: _string,
+    Kind.PASSWORD: _password,
 }
 
 

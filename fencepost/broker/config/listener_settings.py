@@ -4,10 +4,11 @@ import re
 
 from fencepost.broker.config.fields import ConfigError, nearest, settings_of
 from fencepost.broker.config.sasl_settings import OF_MECHANISM, SaslSettings
+from fencepost.broker.config.tls_settings import TlsListenerSettings
 from fencepost.broker.security.sasl.exchange import MECHANISMS
 
 PREFIX = "listener.name."
-OF_LISTENER = frozenset(settings_of(SaslSettings))
+OF_LISTENER = frozenset({**settings_of(SaslSettings), **settings_of(TlsListenerSettings)})
 """The settings that a listener may have for itself."""
 _FORM = re.compile(r"listener\.name\.(?P<listener>[^.]+)\.(?P<rest>.+)", re.IGNORECASE)
 _SECRET = re.compile(r"password|jaas|secret|key", re.IGNORECASE)

@@ -8,13 +8,12 @@ from fencepost.broker.config.sources import Given
 from fencepost.broker.security.security_protocol import SecurityProtocol
 
 PORT_MAX = 65_535
+_PREFIX = "listener.name."
 _FORM = re.compile(
-    r"(?P<name>[\w.-]+)://(\[(?P<ipv6>[0-9A-Fa-f:.%\w]+)\]|(?P<host>[^\s:/@?#\[\]]*)):(?P<port>[0-9]{1,5})"
+    r"(?P<name>[\w-]+)://(\[(?P<ipv6>[0-9A-Fa-f:.%\w]+)\]|(?P<host>[^\s:/@?#\[\]]*)):(?P<port>[0-9]{1,5})"
 )
 _EVERY_INTERFACE = ("", "0.0.0.0", "::")
 _PROTOCOLS = ", ".join(SecurityProtocol.__members__)
-SERVED_PROTOCOLS = frozenset({SecurityProtocol.PLAINTEXT, SecurityProtocol.SASL_PLAINTEXT})
-"""The protocols that this broker can serve."""
 
 
 class Listener(NamedTuple):
@@ -113,8 +112,6 @@ def listeners_problem(get: Callable[[str], Any], is_given: Callable[[str], bool]
     for one in listeners:
         if one.name not in protocols:
             return f"listeners = '{one}': {one.name} is not in listener.security.protocol.map"
-        if (protocol := protocols[one.name]) not in SERVED_PROTOCOLS:
-            return f"listeners = '{one}': {protocol.name} listeners are not served"
         if one.port and sum(one.port == other.port and _same_family(one, other) for other in listeners) > 1:
             return f"listeners = '{one}': another listener has the same port"
     for one in advertised:
@@ -153,6 +150,8 @@ def without_controllers(entries: Iterable[Given]) -> tuple[list[Given], tuple[st
     kept: list[Given] = []
     left_out: dict[str, None] = {}
     for one in entries:
+        if one.name.lower().startswith(_PREFIX) and _listener_of(one.name) in map(str.upper, names):
+            continue
         parts = _parts(one.raw) if one.name in ("listeners", "advertised.listeners") else []
         controllers = [part for part in parts if part.partition("://")[0] in names]
         if controllers:
@@ -161,6 +160,19 @@ def without_controllers(entries: Iterable[Given]) -> tuple[list[Given], tuple[st
             left_out.update(dict.fromkeys(controllers))
         kept.append(one)
     return kept, tuple(left_out)
+
+
+def _listener_of(name: str) -> str:
+    return name[len(_PREFIX) :].partition(".")[0].upper()
+
+
+def unknown_listener(settings: Iterable[str], listeners: tuple[str, ...]) -> str | None:
+    """Which of these settings with a listener's prefix is for a listener that does not exist, explained; or None."""
+    names = [parse_listener(text).name for text in listeners]
+    for setting in settings:
+        if _listener_of(setting) not in names:
+            return f"{setting}: listeners has no {_listener_of(setting)}, only {', '.join(names)}"
+    return None
 
 
 def _parts(raw: object) -> list[str]:

@@ -91,6 +91,13 @@ metadata.max.idle.interval.ms INT 500
 metadata.max.retention.ms LONG 604800000
 process.roles LIST ""
 """,
+    "OpenSSL does TLS": """
+ssl.endpoint.identification.algorithm STRING https dynamic
+ssl.keymanager.algorithm STRING SunX509 dynamic
+ssl.provider STRING - dynamic
+ssl.secure.random.implementation STRING - dynamic
+ssl.trustmanager.algorithm STRING PKIX dynamic
+""",
     "there is no tiered storage": """
 follower.fetch.last.tiered.offset.enable BOOLEAN false dynamic
 remote.fetch.max.wait.ms INT 500 dynamic

@@ -6,7 +6,7 @@ A frame that repeats an earlier one (`RepeatedRequests`) goes from the frame to 
 import logging
 import socket
 from collections.abc import Coroutine
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import trio
 
@@ -26,6 +26,9 @@ from fencepost.broker.security.gate import refusal
 from fencepost.coordinator.deferred import Deferred
 from fencepost.protocol.schema import DecodeError
 from fencepost.protocol.stepwise import Steps
+
+if TYPE_CHECKING:
+    from fencepost.broker.network.tls import TlsListener
 
 logger = logging.getLogger(__name__)
 
@@ -82,6 +85,7 @@ class Connection:
         "_scope",
         "_server",
         "_socket",
+        "_tls",
         "busy_in_handler",
         "idle",
         "last_active",
@@ -91,7 +95,9 @@ class Connection:
         "session",
     )
 
-    def __init__(self, server: _Server, sock: socket.socket, peer: Endpoint, session: Session) -> None:
+    def __init__(
+        self, server: _Server, sock: socket.socket, peer: Endpoint, session: Session, tls: "TlsListener | None" = None
+    ) -> None:
         self.peer = peer
         self.session = session
         self.opened = self.last_active = server.now
@@ -102,6 +108,7 @@ class Connection:
         self._server = server
         self._node = server.node
         self._socket = sock
+        self._tls = tls
         self._frames = FrameBuffer(server.request_bytes_max)
         self._responses = ResponseQueue(server.node, sock)
         if session.sasl is not None:
@@ -123,7 +130,7 @@ class Connection:
                 self._node.metrics.connections_failed += 1
                 logger.exception("closing connection after an unexpected error peer=%s", self.peer)
             finally:
-                self._socket.close()
+                self._socket.close() if self._tls is None else self._tls.close(self._socket)
 
     def cancel(self, why: str) -> None:
         """Close the connection from outside, whatever its task does."""
@@ -154,6 +161,8 @@ class Connection:
 
     async def _serve(self) -> None:
         """Wait for input. Plain functions serve it as far as they can; this task awaits the rest."""
+        if self._tls is not None:
+            await self._encrypt(self._tls)
         registration = self._registration = register(self._server.poller, self._socket, self)
         try:
             keep_serving = True
@@ -169,12 +178,23 @@ class Connection:
                 self._parked[1].abandon()
                 self._parked = None
 
+    async def _encrypt(self, tls: "TlsListener") -> None:
+        """Make the TLS handshake. A client's certificate is its login, unless a login by SASL follows."""
+        self._socket, principal = await tls.handshake(self._socket)
+        self._responses.encrypt(self._socket, tls.start_sending)
+        if principal is not None:
+            self.session.principal = principal
+        self._made_progress()
+
     # The path of a frame
 
     def serve_input(self) -> Work | None:
         """Receive once, and answer the requests. The caller must await the result before it receives more."""
         try:
-            received = self._socket.recv_into(self._frames.space())
+            if self._tls is None:
+                received = self._socket.recv_into(self._frames.space())
+            else:
+                received = self._tls.receive(self._socket, self._frames)
         except BlockingIOError:
             return None
         if not received:

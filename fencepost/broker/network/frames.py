@@ -10,7 +10,7 @@ LEAST_FREE_BYTES = 4 << 10
 BURST_BYTES = 128 << 10
 """The most bytes that one call receives from a busy client: five small batches in flight arrive with one call."""
 
-_HTTP = (b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"PATC", b"CONN", b"PRI ")
+HTTP_METHODS = (b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"PATC", b"CONN", b"PRI ")
 
 
 class BadFrame(Exception):
@@ -103,7 +103,7 @@ class FrameBuffer:
         first = bytes(self._view[self._start : self._start + LENGTH_BYTES])
         if first[:2] == b"\x16\x03":
             return "the client speaks TLS, but this listener is plaintext (security.protocol=SSL on the client?)"
-        if first in _HTTP:
+        if first in HTTP_METHODS:
             return f"the client speaks HTTP ({first.decode().strip()}), but this listener speaks Kafka's protocol"
         if size <= 0:
             return f"a frame length of {size}"

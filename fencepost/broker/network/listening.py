@@ -2,12 +2,15 @@
 
 import socket
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from fencepost.broker.network.context import Endpoint, Session
 from fencepost.broker.network.transmission import listen_unpaced, pace
 from fencepost.broker.security.sasl.session import SaslSession
 from fencepost.broker.security.security_protocol import SecurityProtocol
+
+if TYPE_CHECKING:
+    from fencepost.broker.network.tls import TlsListener
 
 
 class _Settings(Protocol):
@@ -31,10 +34,12 @@ class Listening:
         advertised: Endpoint | None,
         settings: _Settings,
         new_login: Callable[[], SaslSession] | None = None,
+        tls: "TlsListener | None" = None,
     ) -> None:
         self.name = name
         self.protocol = protocol
         self.advertised = advertised
+        self.tls = tls
         self.socket: socket.socket
         self._settings = settings
         self._new_login = new_login

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any
 from fencepost.broker.log.storage.store import FileRegion
 from fencepost.broker.network.dispatch import Route
 from fencepost.broker.network.reply import Durable, Encoded, Response
-from fencepost.broker.network.transmission import JOIN_BYTES_MAX, Transmission, send_parts, start_sending
+from fencepost.broker.network.transmission import (
+    JOIN_BYTES_MAX,
+    StartSending,
+    Unsent,
+    send_parts,
+    start_sending,
+)
 from fencepost.broker.ports import HasFlusher
 
 if TYPE_CHECKING:
@@ -34,6 +40,7 @@ class ResponseQueue:
         "_requester",
         "_size_bytes",
         "_socket",
+        "_start_sending",
         "_tickets",
         "_unfinished",
         "count",
@@ -42,6 +49,8 @@ class ResponseQueue:
     def __init__(self, node: HasFlusher, sock: socket.socket) -> None:
         self._node = node
         self._socket = sock
+        self._start_sending: StartSending | None = None
+        """None without TLS."""
         self._parts: list[Any] = []
         """Frames as pieces in the order of sending: bytes-like objects and FileRegions."""
         self.count = 0
@@ -53,8 +62,12 @@ class ResponseQueue:
         """The tickets of `_acknowledgements`."""
         self._requester = object()
         """Identifies this connection for the flusher, which keeps it longer than the connection may live."""
-        self._unfinished: Transmission | None = None
+        self._unfinished: Unsent | None = None
         """What `try_send` began to send and `send` has to finish."""
+
+    def encrypt(self, sock: socket.socket, start_sending: StartSending) -> None:
+        """Send over TLS from now on, by `start_sending` and the socket that OpenSSL uses."""
+        self._socket, self._start_sending = sock, start_sending
 
     def put(self, route: Route, correlation_id: int, reply: Response | Encoded | Durable) -> bool:
         """Append a response to the queue. Returns True if the queue is full and must be sent now."""
@@ -83,6 +96,10 @@ class ResponseQueue:
                 return False
             self._acknowledgements, self._tickets = [], []
         parts = self._parts
+        if self._start_sending is not None:
+            self._clear()
+            self._unfinished = self._start_sending(self._socket, parts)
+            return self._unfinished is None
         if self._size_bytes > JOIN_BYTES_MAX or FileRegion in map(type, parts):
             self._clear()
             self._unfinished = start_sending(self._socket, parts)
@@ -114,7 +131,7 @@ class ResponseQueue:
             self._acknowledgements = []
         parts = self._parts
         self._clear()
-        await send_parts(self._socket, parts, progress)
+        await send_parts(self._socket, parts, progress, self._start_sending)
 
     def _revise(self) -> None:
         """Encode the acknowledgements again: their tickets may have changed."""

@@ -145,7 +145,7 @@ class Server:
         except OSError:
             sock.close()
             return
-        nursery.start_soon(self._serve, Connection(self, sock, peer, session))
+        nursery.start_soon(self._serve, Connection(self, sock, peer, session, listening.tls))
 
     async def _serve(self, connection: Connection) -> None:
         self.connections.add(connection)

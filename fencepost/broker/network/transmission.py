@@ -4,7 +4,7 @@ import contextlib
 import os
 import socket
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import trio
 
@@ -44,12 +44,25 @@ def pace(sock: socket.socket, peer_host: str, usual: bytes | None) -> None:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, usual)
 
 
-async def send_parts(sock: socket.socket, parts: Sequence[Any], progress: Callable[[], None]) -> None:
+class Unsent(Protocol):
+    """The unsent part of a response."""
+
+    async def finish(self, progress: Callable[[], None]) -> None:
+        """Send the rest; `progress` is called before each wait. Raises OSError."""
+
+
+StartSending = Callable[[Any, Sequence[Any]], Unsent | None]
+"""Sends what a socket accepts; `start_sending` without TLS."""
+
+
+async def send_parts(
+    sock: socket.socket, parts: Sequence[Any], progress: Callable[[], None], start: StartSending | None = None
+) -> None:
     """Send `parts` (bytes-like objects and FileRegions) in order; `progress` is called after each attempt.
 
     Does not checkpoint if the socket accepts everything at once, up to `BYTES_BEFORE_WAIT`. Raises OSError.
     """
-    unfinished = start_sending(sock, parts)
+    unfinished = (start or start_sending)(sock, parts)
     if unfinished is not None:
         await unfinished.finish(progress)
     progress()
