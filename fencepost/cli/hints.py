@@ -36,7 +36,7 @@ _HINTS: Final = {
     ErrorCode.COORDINATOR_NOT_AVAILABLE: _LOADING,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: _LOADING,
     ErrorCode.NOT_CONTROLLER: "the metadata log accepts no writes now; the broker's log has the reason; try again",
-    ErrorCode.SECURITY_DISABLED: "the broker runs without an authorizer, so it has no access rules",
+    ErrorCode.SECURITY_DISABLED: "the broker runs without an authorizer: start it with authorizer.class.name=standard",
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: _RIGHTS,
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: _RIGHTS,
     ErrorCode.GROUP_AUTHORIZATION_FAILED: _RIGHTS,

@@ -8,6 +8,7 @@ from fencepost import __version__
 from fencepost.protocol.compiled import record_code
 
 COMMANDS = {
+    "acl": "fencepost.cli.acl.commands:acl",
     "cluster": "fencepost.cli.cluster.commands:cluster",
     "config": "fencepost.cli.config.commands:config",
     "group": "fencepost.cli.group.commands:group",

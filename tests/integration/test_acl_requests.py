@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from fencepost.protocol.admin_enums import AclOperation, AclPermission
 from fencepost.protocol.errors import ErrorCode
 from tests.kit import acl_answers
 from tests.kit.acl_answers import AclWire, creation
 from tests.kit.broker_process import BrokerProcess
+from tests.kit.wire import Wire, batch_of
 
 pytestmark = pytest.mark.long
 SETTINGS = {"authorizer.class.name": "standard", "super.users": "User:ANONYMOUS"}
@@ -76,3 +78,21 @@ def test_without_an_authorizer_the_answer_is_security_disabled(tmp_path: Path) -
         request = acl_answers.DescribeAclsRequest(**acl_answers.fields())
         response = acls.call(acl_answers.DESCRIBE, request)
         assert (response.error_code, response.error_message) == (disabled, "No Authorizer is configured on the broker")
+
+
+def test_a_changed_rule_counts_for_the_next_request_of_an_open_connection(tmp_path: Path) -> None:
+    """Row R8: also for a Produce request that repeats an earlier one, which is answered without decoding it again."""
+    settings = {"authorizer.class.name": "standard", "allow.everyone.if.no.acl.found": "true"}
+    deny = creation(name="t", principal="User:ANONYMOUS", operation=AclOperation.WRITE, permission=AclPermission.DENY)
+    with BrokerProcess(tmp_path, settings=settings) as broker, Wire(broker.connect()) as producer:
+        producer.create_topic("t")
+        acls = wire(broker)
+
+        def written() -> int:
+            return producer.produce("t", batch_of(b"v")).error_code
+
+        for _ in range(3):
+            assert [written(), written(), written()] == [ErrorCode.NONE] * 3
+            acls.create(deny)
+            assert [written(), written()] == [ErrorCode.TOPIC_AUTHORIZATION_FAILED] * 2
+            acls.delete({"name": "t"})

@@ -21,7 +21,8 @@ STEPWISE_ONLY = (
 )
 PERHAPS_DONE = "the plan may or may not be applied; apply it again with a longer --timeout (applied steps are skipped)"
 RULES_NOT_ENFORCED = (
-    "note: this broker stores access rules but does not enforce them yet: every client may do everything"
+    "note: this broker has no authorizer: it stores access rules, but every client may do everything. To enforce them,"
+    " start it with authorizer.class.name=standard"
 )
 
 
@@ -126,7 +127,7 @@ async def _apply(
 
 
 async def _enforces(admin: "Admin") -> bool:
-    """Whether the broker serves access rules at all."""
+    """Whether the broker enforces access rules. A client without the right to see them learns nothing: say nothing."""
     try:
         await admin.describe_acls()
     except KafkaError as error:
