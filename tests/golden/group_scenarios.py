@@ -264,11 +264,11 @@ def plain(value: Any) -> Any:
     """Structs as objects, bytes as hex; what is plain already stays."""
     if isinstance(value, list | tuple):
         return [plain(one) for one in value]
-    if isinstance(value, bytes):
+    if isinstance(value, bytes | bytearray | memoryview):
         return value.hex()
     if isinstance(value, dict):
         return {name: plain(one) for name, one in value.items()}
-    if value is None or isinstance(value, str | int):
+    if value is None or isinstance(value, str | int | float):
         return value
     return {name: plain(getattr(value, name)) for name in value.__slots__ if hasattr(value, name)}
 

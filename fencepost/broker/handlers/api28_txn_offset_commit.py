@@ -6,7 +6,7 @@ verifies it. v6 names topics by id and returns GROUP_ID_NOT_FOUND for an unknown
 groups of KIP-848 (T5).
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from fencepost.broker.handlers.api08_offset_commit import unusable_topic
@@ -55,8 +55,9 @@ async def handle(node: _Broker, request: TxnOffsetCommitRequest, context: Reques
             topic_id=topic.topic_id if version >= TOPIC_ID_SINCE else None,
         )
         for name, topic in zip(names, request.topics, strict=True)
-        if name is not None and name not in refused
+        if name is not None
         for partition in topic.partitions
+        if not _unusable(node, name, partition.partition_index, refused)
     )
     if items:
         error = error or await _check_transaction(node, request, context)
@@ -70,7 +71,8 @@ async def handle(node: _Broker, request: TxnOffsetCommitRequest, context: Reques
                 partitions=[
                     TxnOffsetCommitResponsePartition(
                         partition_index=partition.partition_index,
-                        error_code=unusable_topic(name, refused) or _visible(next(remaining), version),
+                        error_code=_unusable(node, name, partition.partition_index, refused)
+                        or _visible(next(remaining), version),
                     )
                     for partition in topic.partitions
                 ],
@@ -78,6 +80,14 @@ async def handle(node: _Broker, request: TxnOffsetCommitRequest, context: Reques
             for name, topic in zip(names, request.topics, strict=True)
         ]
     )
+
+
+def _unusable(node: _Broker, name: str | None, number: int, refused: Collection[str]) -> ErrorCode:
+    """Why no offset of this partition can be committed, whatever the transaction and the group say."""
+    if error := unusable_topic(name, refused):
+        return error
+    exists = node.metadata.exists(TopicPartition(name or "", number))
+    return ErrorCode.NONE if exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _command(request: TxnOffsetCommitRequest, items: tuple[OffsetCommitItem, ...], version: int) -> Commit:

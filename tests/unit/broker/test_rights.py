@@ -2,6 +2,7 @@
 
 import logging
 from dataclasses import dataclass, field
+from inspect import isawaitable
 from typing import Any
 
 import pytest
@@ -115,6 +116,7 @@ def codes_in(value: Any) -> set[int]:
 
 
 def test_every_served_api_has_its_rights_in_the_table() -> None:
+    """R10."""
     served = {api.key for api in Dispatch().served}
     assert served == RIGHTS.keys(), "a new API needs its rows in fencepost/broker/security/rights.py"
 
@@ -163,7 +165,7 @@ def test_kip_98_write_txn_markers_needs_alter_or_cluster_action() -> None:
 
 
 def test_kip_679_a_producer_id_needs_write_on_any_topic_or_idempotent_write() -> None:
-    """KafkaApis.handleInitProducerIdRequest, for a request without a transactional id."""
+    """P8: KafkaApis.handleInitProducerIdRequest, for a request without a transactional id."""
     asked = message(22, "InitProducerIdRequest", transactional_id=None)
     on_a_topic = Broker(Authorizer([acl(AclOperation.WRITE, AclResourceType.TOPIC, "not-there-yet")]))
     on_cluster = Broker(Authorizer([acl(AclOperation.IDEMPOTENT_WRITE, AclResourceType.CLUSTER, "kafka-cluster")]))
@@ -189,6 +191,7 @@ def test_kip_939_two_phase_commit_is_a_right_of_its_own() -> None:
 
 @pytest.mark.parametrize(("key", "version"), BROKERS_ONLY.items())
 def test_without_an_authorizer_requests_of_brokers_come_from_this_machine_only(key: ApiKey, version: int) -> None:
+    """R12."""
     asked = request_of(key)
     for host, setting, served in (
         ("10.0.0.9", False, False),
@@ -200,6 +203,15 @@ def test_without_an_authorizer_requests_of_brokers_come_from_this_machine_only(k
         answer = brokers_only(Broker(None, Settings(setting)), asked, context(key, version, host))
         assert (answer is None) == served, host
     assert not is_loopback("localhost.example")
+
+
+@pytest.mark.parametrize(("key", "version"), BROKERS_ONLY.items())
+async def test_the_handlers_refuse_requests_of_brokers_from_other_machines(key: ApiKey, version: int) -> None:
+    """R12."""
+    handle = Dispatch().route(key, version).handle
+    reply: Any = handle(Broker(None), request_of(key), context(key, version))
+    answer = await reply if isawaitable(reply) else reply
+    assert codes_in(plain(answer)) - {0} == {ErrorCode.CLUSTER_AUTHORIZATION_FAILED}
 
 
 def test_repeated_denials_are_counted_not_written(caplog: pytest.LogCaptureFixture) -> None:

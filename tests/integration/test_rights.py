@@ -1,0 +1,136 @@
+"""A changed rule counts for the next request: also on fast paths, for cached answers and for fetches that wait."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from fencepost.protocol.errors import ErrorCode
+from tests.golden.group_scenarios import message
+from tests.golden.rights_scenarios import SETTINGS, Stage
+from tests.kit.broker_process import BrokerProcess
+from tests.kit.wire import ConnectionEnded, batch_of, fetch_request, produce_request
+
+pytestmark = pytest.mark.long
+TOPIC, TRANSACTIONAL_ID, DENY, READ, WRITE, DESCRIBE = 2, 5, 2, 3, 4, 8
+PRODUCE, FETCH, METADATA, CREATE_ACLS, DELETE_ACLS, INIT_PRODUCER_ID = 0, 1, 3, 30, 31, 22
+CLIENT = "mine"
+"""A client that may do everything with topics whose names begin so."""
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    with BrokerProcess(tmp_path_factory.mktemp("rights"), settings=SETTINGS) as broker:
+        made = Stage(broker.address)
+        made.prepare()
+        yield made
+        made.close()
+        assert "Traceback" not in broker.log()
+
+
+def deny(stage: Stage, operation: int, name: str, kind: int = TOPIC) -> None:
+    """Deny the client an operation."""
+    acl = message(
+        CREATE_ACLS,
+        "AclCreation",
+        resource_type=kind,
+        resource_name=name,
+        principal="User:ANONYMOUS",
+        host="127.0.0.3",
+        operation=operation,
+        permission_type=DENY,
+    )
+    answer = as_admin(stage, CREATE_ACLS, 3, message(CREATE_ACLS, "CreateAclsRequest", creations=[acl]))
+    assert answer.results[0].error_code == 0
+
+
+def allow_again(stage: Stage) -> None:
+    """Delete every rule that denies."""
+    chosen = message(
+        DELETE_ACLS,
+        "DeleteAclsFilter",
+        resource_type_filter=1,
+        resource_name_filter=None,
+        pattern_type_filter=1,
+        principal_filter=None,
+        host_filter=None,
+        operation=1,
+        permission_type=DENY,
+    )
+    answer = as_admin(stage, DELETE_ACLS, 3, message(DELETE_ACLS, "DeleteAclsRequest", filters=[chosen]))
+    assert answer.filter_results[0].matching_acls
+
+
+def as_admin(stage: Stage, api_key: int, version: int, request: Any) -> Any:
+    stage.client = "all"
+    try:
+        return stage.call(api_key, version, request)
+    finally:
+        stage.client = CLIENT
+
+
+def test_a_repeated_produce_request_obeys_a_new_rule(stage: Stage) -> None:
+    """R11: the second and third request are read by their known bytes (docs/decisions/0049)."""
+    stage.client = CLIENT
+
+    def produce(acks: int = -1) -> Any:
+        asked = produce_request("mine", batch_of(b"a"), acks=acks)
+        return stage.call(PRODUCE, 9, asked).responses[0].partition_responses[0].error_code
+
+    assert [produce(), produce(), produce()] == [0, 0, 0]
+    deny(stage, WRITE, "mine")
+    assert [produce(), produce()] == [ErrorCode.TOPIC_AUTHORIZATION_FAILED] * 2
+    with pytest.raises(ConnectionEnded):  # acks=0: no answer can say it, as in Kafka
+        produce(acks=0)
+    allow_again(stage)
+    assert produce() == 0
+
+
+def test_a_fetch_that_waits_is_answered_by_the_rules_of_its_end(stage: Stage) -> None:
+    """R11."""
+    stage.client = CLIENT
+    asked = produce_request("mine", batch_of(b"a"))
+    end = stage.call(PRODUCE, 9, asked).responses[0].partition_responses[0].base_offset + 1
+    wire = stage.wire(CLIENT)
+    sent = wire.send(FETCH, 11, fetch_request("mine", end, max_wait_ms=60_000, min_bytes=1))
+    deny(stage, READ, "mine")
+    as_admin(stage, PRODUCE, 9, asked)
+    correlation_id, answer = wire.receive(FETCH, 11)
+    [part] = answer.responses[0].partitions
+    allow_again(stage)
+    assert (correlation_id, part.error_code) == (sent, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    assert not part.records
+
+
+def test_a_list_of_all_topics_loses_a_topic_with_its_rule(stage: Stage) -> None:
+    """R11."""
+    stage.client = CLIENT
+
+    def names() -> set[str]:
+        return {
+            topic.name for topic in stage.call(METADATA, 12, message(METADATA, "MetadataRequest", topics=None)).topics
+        }
+
+    assert "mine" in names()
+    assert "theirs" not in names()
+    deny(stage, DESCRIBE, "mine")
+    assert "mine" not in names()
+    allow_again(stage)
+    assert "mine" in names()
+
+
+def test_a_transaction_obeys_a_new_rule(stage: Stage) -> None:
+    """KIP-98: what fences a producer needs WRITE on the transactional id."""
+    stage.client = CLIENT
+
+    def begin() -> int:
+        asked = message(
+            INIT_PRODUCER_ID, "InitProducerIdRequest", transactional_id="mine-pays", transaction_timeout_ms=60_000
+        )
+        return int(stage.call(INIT_PRODUCER_ID, 4, asked).error_code)
+
+    assert begin() == 0
+    deny(stage, WRITE, "mine-pays", TRANSACTIONAL_ID)
+    assert begin() == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    allow_again(stage)
+    assert begin() == 0
