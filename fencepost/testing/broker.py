@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from itertools import count
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from fencepost.broker.config.broker_config import BrokerConfig, load_config
 from fencepost.broker.log.storage.descriptor_pool import DescriptorPool
@@ -23,6 +23,7 @@ from fencepost.testing.journal import Journal
 from fencepost.testing.jumping_clock import JumpingClock
 from fencepost.testing.loop_thread import LoopThread
 from fencepost.testing.reserved_port import reserve_port
+from fencepost.testing.security import Security
 from fencepost.testing.test_clock import Clock
 
 HOST = "127.0.0.1"
@@ -45,17 +46,26 @@ class Broker(Inspection):
     """A broker under test: `with Broker() as broker: client(broker.bootstrap)`.
 
     `settings` are Kafka's names with texts as values; `directory` keeps the data in files there (default: in memory).
+    `tls` makes a certificate for 127.0.0.1. `users` are passwords by name: clients must log in by SCRAM.
     All methods may be called from any thread, also from one that runs asyncio or trio: they block only briefly.
     The broker ends with the process at the latest. It does not run in a fork: create it in the process that uses it.
     """
 
-    def __init__(self, settings: Mapping[str, str] | None = None, *, directory: str | Path | None = None) -> None:
+    def __init__(
+        self,
+        settings: Mapping[str, str] | None = None,
+        *,
+        directory: str | Path | None = None,
+        tls: bool = False,
+        users: Mapping[str, str] | None = None,
+    ) -> None:
         self.settings = {**SETTINGS, **(settings or {})}
         self.directory = Path(directory) if directory is not None else None
         self.port = 0
         """The port where it listens; the system chooses it at the first start, and it does not change afterwards."""
         self.journal = Journal()
         """The log of requests, faults, starts, stops and warnings. Failure reports show its end."""
+        self._security = Security(tls, users or {})
         self._faults = Faults()
         self._time = JumpingClock()
         self._loop = LoopThread(self._make, self._time, self.journal)
@@ -74,6 +84,23 @@ class Broker(Inspection):
     def bootstrap(self) -> str:
         """HOST:PORT, for a client's bootstrap setting."""
         return f"{HOST}:{self.port}"
+
+    @property
+    def ca_file(self) -> Path | None:
+        """The certificate that clients must trust, in PEM; None without TLS. It exists as long as this object."""
+        return self._security.ca_file
+
+    def client_config(self, user: str | None = None) -> dict[str, str]:
+        """The properties of a client: bootstrap.servers, and what TLS and a login need.
+
+        For confluent-kafka and `fencepost.Client.from_config`. `user` None is the first user. Raises ValueError for an
+        unknown user.
+        """
+        return self._security.config(self.bootstrap, user)
+
+    def client_keywords(self, user: str | None = None) -> dict[str, Any]:
+        """The same as keywords of aiokafka and kafka-python."""
+        return self._security.keywords(self.bootstrap, user)
 
     @property
     def running(self) -> bool:
@@ -98,6 +125,8 @@ class Broker(Inspection):
             self._release()
             raise
         self.port = self._loop.call(lambda node: node.endpoint.port)
+        if self._security.users:
+            self._loop.call_async(self._security.add_users)
         return self
 
     def kill(self) -> None:
@@ -157,7 +186,7 @@ class Broker(Inspection):
         fixed = {"storage": "memory", "cluster.id": self._cluster_id}
         if self.directory is not None:
             fixed = {"storage": "files", "log.dirs": str(self.directory)}
-        merged = {**fixed, "listeners": f"PLAINTEXT://{HOST}:{self.port}", **self.settings}
+        merged = {**fixed, **self._security.settings(self.bootstrap), **self.settings}
         return load_config(assignments=[f"{name}={value}" for name, value in merged.items()])
 
     def _store(self) -> Store:

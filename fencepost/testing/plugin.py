@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
@@ -39,8 +39,8 @@ def pytest_configure(config: pytest.Config) -> None:
     _lines(config)
     config.addinivalue_line(
         "markers",
-        "fencepost(settings=None, *, directory=False): settings of the fencepost_broker of this test; with directory"
-        " it keeps its data in files",
+        "fencepost(settings=None, *, directory=False, tls=False, users=None): settings of the fencepost_broker of this"
+        " test; with directory it keeps its data in files, with tls it has a certificate, with users clients log in",
     )
 
 
@@ -49,9 +49,12 @@ def fencepost_broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator
     """An empty Kafka broker for this test only, in this process: see fencepost.testing.Broker."""
     from fencepost.testing.broker import Broker
 
-    settings, directory = _marked(request.node)
+    marked = _marked(request.node)
     with Broker(
-        {**_settings(request.config), **settings}, directory=tmp_path / "fencepost" if directory else None
+        {**_settings(request.config), **marked.settings},
+        directory=tmp_path / "fencepost" if marked.directory else None,
+        tls=marked.tls,
+        users=marked.users,
     ) as broker:
         yield broker
 
@@ -154,20 +157,27 @@ def _settings(config: pytest.Config) -> dict[str, str]:
     return found
 
 
-def _marked(node: Any) -> tuple[dict[str, str], bool]:
-    """The settings and the storage in the test's markers; the nearest marker wins."""
+class _Marked(NamedTuple):
+    """What the markers of a test say of its broker."""
 
-    def read(settings: Mapping[str, str] | None = None, *, directory: bool | None = None) -> None:
-        merged.update(settings or {})
-        if directory is not None:
-            stored.append(directory)
+    settings: Mapping[str, str] = {}
+    directory: bool = False
+    tls: bool = False
+    users: Mapping[str, str] | None = None
 
-    merged: dict[str, str] = {}
-    stored = [False]
+
+def _marked(node: Any) -> _Marked:
+    """The content of the test's markers. Settings are merged; the nearest marker wins."""
+
+    found = _Marked()
     for mark in reversed(list(node.iter_markers("fencepost"))):
         try:
-            read(*mark.args, **mark.kwargs)
+            found = _merged(found, *mark.args, **mark.kwargs)
         except (TypeError, ValueError):
-            wanted = "@pytest.mark.fencepost(settings, directory=...) with settings by name"
+            wanted = "@pytest.mark.fencepost(settings, directory=..., tls=..., users=...) with settings by name"
             raise pytest.UsageError(f"{mark.args} {mark.kwargs} is not {wanted}") from None
-    return merged, stored[-1]
+    return found
+
+
+def _merged(before: _Marked, settings: Mapping[str, str] | None = None, **more: Any) -> _Marked:
+    return before._replace(settings={**before.settings, **(settings or {})}, **more)

@@ -162,7 +162,7 @@ def test_a_setting_without_a_value_is_a_usage_error() -> None:
 
 def test_who_dies_unheard_and_what_is_written_wrong_is_named(run: subprocess.CompletedProcess[str]) -> None:
     assert "OSError('the disk is gone')" in run.stdout
-    assert "is not @pytest.mark.fencepost(settings, directory=...)" in run.stdout
+    assert "is not @pytest.mark.fencepost(settings, directory=..., tls=..., users=...)" in run.stdout
 
 
 def test_a_number_of_lines_that_is_none_ends_the_run_before_it_begins(tmp_path: Path) -> None:
