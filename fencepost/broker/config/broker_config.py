@@ -198,8 +198,11 @@ def _check_together(values: Mapping[str, Value]) -> None:
         raise ConfigError(wrong)
 
 
-def dynamic_problem(name: str, text: str | None) -> str | None:
-    """Why a setting cannot be altered at run time to `text` (None: reset to its default), or None."""
+def dynamic_problem(name: str, text: str | None, *, for_all: bool = False) -> str | None:
+    """Why a setting cannot be altered at run time to `text` (None: reset to its default), or None.
+
+    `for_all`: for all brokers, not for one.
+    """
     from fencepost.broker.config.without_effect import WITHOUT_EFFECT
 
     setting = setting_of(name) or WITHOUT_EFFECT.get(name)
@@ -208,6 +211,8 @@ def dynamic_problem(name: str, text: str | None) -> str | None:
         return f"Unknown broker config {name}" + (f"; the nearest known one is {near}" if near else "")
     if setting.update is Update.READ_ONLY:
         return f"Cannot update these configs dynamically: [{name}]"
+    if setting.update is Update.PER_BROKER and for_all and text is not None:
+        return f"Cannot update these configs at default cluster level, broker id must be specified: [{name}]"
     if text is not None:
         try:
             setting.parse(text)

@@ -33,6 +33,8 @@ class Update(Enum):
 
     READ_ONLY = "read-only"
     CLUSTER_WIDE = "cluster-wide"
+    PER_BROKER = "per-broker"
+    """For one broker, but not for all of them."""
 
 
 class ConfigError(Exception):

@@ -54,13 +54,10 @@ class TopicRules:
 
         return metrics_problem(configs)
 
-    def broker_problem(self, configs: Mapping[str, str | None]) -> str | None:
+    def broker_problem(self, name: str, configs: Mapping[str, str | None]) -> str | None:
         """Why these broker settings cannot be altered at run time, or None."""
-        for name, text in configs.items():
-            problem = dynamic_problem(name, text)
-            if problem is not None:
-                return problem
-        return None
+        problems = (dynamic_problem(setting, text, for_all=not name) for setting, text in configs.items())
+        return next((problem for problem in problems if problem is not None), None)
 
     def is_list(self, kind: ConfigResourceType, name: str) -> bool:
         if kind is ConfigResourceType.TOPIC:

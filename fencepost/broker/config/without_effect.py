@@ -1,9 +1,9 @@
 """Kafka's broker settings that have no effect here, grouped by the reason.
 
 Kafka's tools list and alter them, and a stock server.properties sets some. The broker accepts, stores and lists values
-of the right type, and reports that they have no effect. Settings of security and policies are not among them: a broker
-must not seem to enforce them. Names, types, defaults and dynamic updates are those of Apache Kafka 4.3. The settings of
-4.4 (`assignor.offload`, KIP-1263) are listed only if they are set.
+of the right type, and reports that they have no effect. Settings that protect something, and policies, are not among
+them: a broker must not seem to enforce them. Names, types, defaults and dynamic updates are those of Apache Kafka 4.3.
+The settings of 4.4 (`assignor.offload`, KIP-1263) are listed only if they are set.
 """
 
 from collections.abc import Mapping
@@ -92,11 +92,11 @@ metadata.max.retention.ms LONG 604800000
 process.roles LIST ""
 """,
     "OpenSSL does TLS": """
-ssl.endpoint.identification.algorithm STRING https dynamic
-ssl.keymanager.algorithm STRING SunX509 dynamic
-ssl.provider STRING - dynamic
-ssl.secure.random.implementation STRING - dynamic
-ssl.trustmanager.algorithm STRING PKIX dynamic
+ssl.endpoint.identification.algorithm STRING https per-broker
+ssl.keymanager.algorithm STRING SunX509 per-broker
+ssl.provider STRING - per-broker
+ssl.secure.random.implementation STRING - per-broker
+ssl.trustmanager.algorithm STRING PKIX per-broker
 """,
     "there is no tiered storage": """
 follower.fetch.last.tiered.offset.enable BOOLEAN false dynamic
@@ -174,13 +174,33 @@ group.streams.min.session.timeout.ms INT 45000
 group.streams.num.standby.replicas INT 0
 group.streams.session.timeout.ms INT 45000
 """,
+    "GSSAPI is not supported": """
+sasl.kerberos.kinit.cmd STRING /usr/bin/kinit per-broker
+sasl.kerberos.min.time.before.relogin LONG 60000 per-broker
+sasl.kerberos.principal.to.local.rules LIST DEFAULT per-broker
+sasl.kerberos.service.name STRING - per-broker
+sasl.kerberos.ticket.renew.jitter DOUBLE 0.05 per-broker
+sasl.kerberos.ticket.renew.window.factor DOUBLE 0.8 per-broker
+""",
+    "there is no other broker to log in to": """
+sasl.login.refresh.buffer.seconds SHORT 300 per-broker
+sasl.login.refresh.min.period.seconds SHORT 60 per-broker
+sasl.login.refresh.window.factor DOUBLE 0.8 per-broker
+sasl.login.refresh.window.jitter DOUBLE 0.05 per-broker
+sasl.mechanism.controller.protocol STRING GSSAPI
+sasl.mechanism.inter.broker.protocol STRING GSSAPI per-broker
+""",
     "metrics are those of the Prometheus endpoint": """
+metric.reporters LIST org.apache.kafka.common.metrics.JmxReporter dynamic
 metrics.num.samples INT 2
 metrics.recording.level STRING INFO
 metrics.sample.window.ms LONG 30000
 telemetry.max.bytes INT 1048576
 """,
 }
+
+
+_UPDATES = {"dynamic": Update.CLUSTER_WIDE, "unlisted": Update.CLUSTER_WIDE, "per-broker": Update.PER_BROKER}
 
 
 def _row(line: str, why: str) -> Setting:
@@ -191,7 +211,7 @@ def _row(line: str, why: str) -> Setting:
         None,
         f"{NO_EFFECT}{why}.",
         served=dynamic != ["unlisted"],
-        update=Update.CLUSTER_WIDE if dynamic else Update.READ_ONLY,
+        update=_UPDATES.get(dynamic[0], Update.READ_ONLY) if dynamic else Update.READ_ONLY,
         nullable=default == "-",
     )
     return replace(setting, default=_default(setting, default))

@@ -123,7 +123,8 @@ class ConfigController:
         elif resource.type is ConfigResourceType.GROUP:
             problem, code = self._rules.group_problem(configs), ErrorCode.INVALID_CONFIG
         else:  # Kafka answers INVALID_REQUEST here and knows that it should not (KAFKA-13609)
-            problem, code = self._rules.broker_problem({**dict.fromkeys(unset), **configs}), ErrorCode.INVALID_REQUEST
+            changed = {**dict.fromkeys(unset), **configs}
+            problem, code = self._rules.broker_problem(resource.name, changed), ErrorCode.INVALID_REQUEST
         return None if problem is None else Outcome(code, problem)
 
 

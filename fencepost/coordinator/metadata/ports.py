@@ -92,8 +92,11 @@ class ConfigRules(Protocol):
     def client_metrics_problem(self, configs: Mapping[str, str]) -> Outcome | None:
         """Why a subscription of client metrics cannot have this whole set of settings, or None."""
 
-    def broker_problem(self, configs: Mapping[str, str | None]) -> str | None:
-        """Why this set of run-time broker configurations is invalid, or None; a value of None removes one."""
+    def broker_problem(self, name: str, configs: Mapping[str, str | None]) -> str | None:
+        """Why a broker (an empty name: all brokers) cannot have these run-time configurations, or None.
+
+        A value of None removes one.
+        """
 
     def is_list(self, kind: ConfigResourceType, name: str) -> bool:
         """Whether APPEND and SUBTRACT make sense for a configuration."""

@@ -88,8 +88,10 @@ async def test_d2_what_has_no_effect_says_so(caplog: pytest.LogCaptureFixture) -
 
 async def test_d2_nothing_that_would_guard_something_is_taken_in_vain() -> None:
     guards = ("authorizer.", "sasl.", "ssl.", "security.", "principal.", "delegation.", "connections.", "quota.client")
+    harmless = ("sasl.kerberos.", "sasl.login.", "sasl.mechanism.")  # there is no Kerberos, and no other broker
     guarded = [name for name in WITHOUT_EFFECT if name.startswith(guards) or "policy" in name]
-    assert guarded == [  # Java's implementations of what OpenSSL does here; a broker checks no host names
+    assert [name for name in guarded if not name.startswith(harmless)] == [
+        # Java's implementations of what OpenSSL does here; a broker checks no host names
         "ssl.endpoint.identification.algorithm",
         "ssl.keymanager.algorithm",
         "ssl.provider",
@@ -99,6 +101,29 @@ async def test_d2_nothing_that_would_guard_something_is_taken_in_vain() -> None:
     on = await node()
     code, _ = await alter(on, BROKER, "", ("sasl.enabled.mechanisms", SET, "PLAIN"))
     assert code == ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("sasl.kerberos.min.time.before.relogin", "58000"),  # librdkafka's test 0081 sets it
+        ("sasl.kerberos.kinit.cmd", "/usr/bin/kinit"),
+        ("sasl.kerberos.service.name", "kafka"),
+        ("sasl.kerberos.ticket.renew.window.factor", "0.8"),
+        ("sasl.login.refresh.buffer.seconds", "300"),
+        ("sasl.mechanism.inter.broker.protocol", "PLAIN"),
+        ("ssl.keymanager.algorithm", "SunX509"),
+    ],
+)
+async def test_d2_some_settings_are_of_one_broker_only(name: str, value: str) -> None:
+    """The answers of Apache Kafka 4.3 to the same requests."""
+    on = await node()
+    assert await alter(on, BROKER, "1", (name, SET, value)) == (0, None)
+    assert (await described(on, BROKER, "1"))[name].value == value
+    assert await alter(on, BROKER, "", (name, SET, value)) == (
+        ErrorCode.INVALID_REQUEST,
+        f"Cannot update these configs at default cluster level, broker id must be specified: [{name}]",
+    )
 
 
 async def test_d2_every_setting_is_explained() -> None:
