@@ -5,6 +5,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
+import fencepost
+from fencepost.client.admin import Acl, AclFilter, ItemsFailedError
+from fencepost.protocol.admin_enums import AclOperation, AclPermission, AclResourceType, PatternType
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api29_describe_acls import DescribeAclsRequest
 from fencepost.protocol.messages.api30_create_acls import AclCreation, CreateAclsRequest
@@ -56,6 +61,15 @@ CREATIONS: list[tuple[dict[str, Any], tuple[int, str] | str, tuple[int, str] | N
 ]
 
 Connect = Callable[[], socket.socket]
+PATIENCE_SECONDS = 60.0
+
+
+def eventually(holds: Callable[[], bool]) -> None:
+    """Return once it holds: Kafka's brokers learn of a change a moment after it is answered."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def creation(
@@ -238,3 +252,31 @@ def check_limit(acls: AclWire) -> None:
     too_many = (ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
     assert set(acls.create(*[creation(name=f"many-{number}") for number in range(10_001)])) == {too_many}
     acls.expect(0)
+
+
+async def check_admin(admin: fencepost.Admin) -> None:
+    """The calls of our admin client."""
+
+    async def expect(*rules: Acl) -> None:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while await admin.describe_acls() != sorted(rules):
+            assert time.monotonic() < deadline
+
+    read = Acl(AclResourceType.TOPIC, "acl-a", "User:ann", AclOperation.READ)
+    write = Acl(AclResourceType.TOPIC, "acl-", "User:bob", AclOperation.WRITE, pattern_type=PatternType.PREFIXED)
+    no = Acl(AclResourceType.GROUP, "acl-g", "User:eve", AclOperation.ALL, AclPermission.DENY, host="10.0.0.7")
+    await admin.create_acls([read, write, no])
+    await expect(read, write, no)
+    matching = AclFilter(AclResourceType.TOPIC, "acl-a", pattern_type=PatternType.MATCH)
+    assert await admin.describe_acls(matching) == sorted([read, write])
+    assert await admin.describe_acls(AclFilter(permission=AclPermission.DENY)) == [no]
+    wrong = Acl(AclResourceType.TOPIC, "acl-a", "ann", AclOperation.READ)
+    with pytest.raises(ItemsFailedError) as refused:
+        await admin.create_acls([read, wrong])
+    assert list(refused.value.errors) == [wrong]
+    assert refused.value.errors[wrong].code is ErrorCode.INVALID_REQUEST
+    gone = await admin.delete_acls([AclFilter(*write), AclFilter(principal="User:eve")])
+    assert gone == {AclFilter(*write): [write], AclFilter(principal="User:eve"): [no]}
+    await expect(read)
+    await admin.delete_acls(AclFilter(*read))
+    await expect()

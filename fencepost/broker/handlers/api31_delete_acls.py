@@ -31,12 +31,12 @@ async def handle(node: _Broker, request: DeleteAclsRequest, context: RequestCont
     if node.authorizer is None:
         disabled = Outcome(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
         return DeleteAclsResponse(filter_results=[_result(disabled, ())] * len(filters))
-    acls = set(node.metadata.image.acls.values())
+    acls = list(set(node.metadata.image.acls.values()))
     chosen: set[Acl] = set()
     found: list[tuple[Outcome, list[Acl]]] = []
     for one in filters:
         matching = one.select(acls)
-        problem = _problem(one, len(chosen.union(matching)))
+        problem = _problem(one, len(chosen) + sum(acl not in chosen for acl in matching))
         found.append((DONE, sorted(matching)) if problem is None else (problem, []))
         if problem is None:
             chosen.update(matching)

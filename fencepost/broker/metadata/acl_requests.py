@@ -9,6 +9,9 @@ from fencepost.protocol.admin_enums import AclOperation, AclPermission, AclResou
 
 NO_AUTHORIZER = "No Authorizer is configured."
 WILDCARD = "*"
+_RESOURCE_TYPE, _NAME, _PATTERN_TYPE, _PRINCIPAL, _HOST, _OPERATION, _PERMISSION = range(len(Acl._fields))
+ANY = 1
+"""In each of the four enumerations."""
 
 
 class AclFilter(NamedTuple):
@@ -40,26 +43,36 @@ class AclFilter(NamedTuple):
 
     def select(self, acls: Iterable[Acl]) -> list[Acl]:
         """Those ACLs that match."""
-        return [acl for acl in acls if self._matches_entry(acl) and self._matches_pattern(acl)]
+        wanted = [
+            (field, value)
+            for field, value in (
+                (_NAME, None if self.pattern_type is PatternType.MATCH else self.name),
+                (_RESOURCE_TYPE, _unless_any(self.resource_type)),
+                (_PATTERN_TYPE, None if self.pattern_type is PatternType.MATCH else _unless_any(self.pattern_type)),
+                (_PRINCIPAL, self.principal),
+                (_HOST, self.host),
+                (_OPERATION, _unless_any(self.operation)),
+                (_PERMISSION, _unless_any(self.permission)),
+            )
+            if value is not None
+        ]
+        found = list(acls)
+        for field, value in wanted:
+            found = [acl for acl in found if acl[field] == value]
+        if self.pattern_type is PatternType.MATCH and self.name is not None:
+            found = [acl for acl in found if _is_about(acl, self.name)]
+        return found
 
-    def _matches_entry(self, acl: Acl) -> bool:
-        return (
-            self.resource_type in (AclResourceType.ANY, acl.resource_type)
-            and (self.principal is None or self.principal == acl.principal)
-            and (self.host is None or self.host == acl.host)
-            and self.operation in (AclOperation.ANY, acl.operation)
-            and self.permission in (AclPermission.ANY, acl.permission_type)
-        )
 
-    def _matches_pattern(self, acl: Acl) -> bool:
-        """Kafka's ResourcePatternFilter: MATCH finds the ACLs that apply to a resource of this name (KIP-290)."""
-        if self.pattern_type is not PatternType.MATCH:
-            return self.pattern_type in (PatternType.ANY, acl.pattern_type) and self.name in (None, acl.resource_name)
-        if self.name is None:
-            return True
-        if acl.pattern_type == PatternType.PREFIXED:
-            return self.name.startswith(acl.resource_name)
-        return acl.resource_name in (self.name, WILDCARD)
+def _unless_any(number: int) -> int | None:
+    return None if number == ANY else int(number)
+
+
+def _is_about(acl: Acl, name: str) -> bool:
+    """Whether the ACL applies to a resource of this name: Kafka's ResourcePatternFilter with MATCH (KIP-290)."""
+    if acl.pattern_type == PatternType.PREFIXED:
+        return name.startswith(acl.resource_name)
+    return acl.resource_name in (name, WILDCARD)
 
 
 def refuse_unknown(*numbers: int) -> None:

@@ -15,11 +15,6 @@ from fencepost.client.admin import ItemsFailedError
 from fencepost.client.admin.security_types import (
     ANY,
     DEFAULT,
-    Acl,
-    AclFilter,
-    AclPermission,
-    AclResourceType,
-    PatternType,
     QuotaEntity,
     ScramCredential,
     ScramDeletion,
@@ -27,7 +22,7 @@ from fencepost.client.admin.security_types import (
     ScramUpsertion,
 )
 from fencepost.client.admin.types import NewTopic
-from fencepost.protocol.admin_enums import AclOperation, ConfigSource
+from fencepost.protocol.admin_enums import ConfigSource
 from tests.interop.conftest import started
 from tests.interop.java.real_kafka import RealKafka
 from tests.interop.java.secured_kafka import GUARDED
@@ -308,22 +303,7 @@ def test_kafka_answers_requests_about_acls_as_our_table_says(guarded_kafka: Real
 
 
 async def test_access_rules(admin: fencepost.Admin) -> None:
-    read = Acl(AclResourceType.TOPIC, "acl-a", "User:ann", AclOperation.READ)
-    write = Acl(AclResourceType.TOPIC, "acl-", "User:bob", AclOperation.WRITE, pattern_type=PatternType.PREFIXED)
-    no = Acl(AclResourceType.GROUP, "acl-g", "User:eve", AclOperation.ALL, AclPermission.DENY, host="10.0.0.7")
-    await admin.create_acls([read, write, no])
-    await until(admin.describe_acls, lambda told: len(told) == 3)
-    assert await admin.describe_acls() == sorted([read, write, no])
-    matching = AclFilter(AclResourceType.TOPIC, "acl-a", pattern_type=PatternType.MATCH)
-    assert await admin.describe_acls(matching) == sorted([read, write])
-    assert await admin.describe_acls(AclFilter(permission=AclPermission.DENY)) == [no]
-    wrong = Acl(AclResourceType.TOPIC, "acl-a", "ann", AclOperation.READ)
-    with pytest.raises(ItemsFailedError) as refused:
-        await admin.create_acls([read, wrong])
-    assert list(refused.value.errors) == [wrong]
-    assert refused.value.errors[wrong].code is ErrorCode.INVALID_REQUEST
-    gone = await admin.delete_acls([AclFilter(*write), AclFilter(principal="User:eve")])
-    assert gone == {AclFilter(*write): [write], AclFilter(principal="User:eve"): [no]}
+    await acl_answers.check_admin(admin)
 
 
 async def test_without_an_authorizer_it_is_said(real_kafka: RealKafka) -> None:
