@@ -14,6 +14,7 @@ from fencepost.cli.acl.options import (
     resource_options,
     rules_of,
 )
+from fencepost.cli.acl.why_denied import why_denied
 from fencepost.cli.connect import Broker, broker_options
 from fencepost.cli.plain_text import counted, table
 from fencepost.client.admin.plan_types import shown_rule
@@ -42,10 +43,15 @@ def acl() -> None:
       fencepost acl list --topic orders
     Remove all rules of alice:
       fencepost acl remove --principal User:alice
+    Why was carol refused?
+      fencepost acl why-denied --principal User:carol --operation write --topic orders
 
     All commands speak Kafka's protocol and work with Apache Kafka too. Exit code 0: done; 1: failed or refused; 2:
     wrong usage.
     """
+
+
+acl.add_command(why_denied)
 
 
 @acl.command("list", short_help="Show access rules.")
