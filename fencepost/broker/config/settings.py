@@ -245,6 +245,20 @@ class CoordinatorSettings:
         Kind.BOOLEAN, False, "Whether a transaction may wait without a timeout for an outside coordinator (KIP-939).",
         update=_DYNAMIC,
     )  # fmt: skip
+    principal_max_transactional_ids: int = setting(
+        Kind.INT, -1, "Transactional ids of one principal; more are refused with POLICY_VIOLATION. -1 for no bound.",
+        low=-1, ours=True, update=_DYNAMIC,
+    )  # fmt: skip
+    principal_max_open_transactions: int = setting(
+        Kind.INT, -1, "Open transactions of one principal; more are refused with POLICY_VIOLATION. -1 for no bound.",
+        low=-1, ours=True, update=_DYNAMIC,
+    )  # fmt: skip
+    principal_max_producer_ids: int = setting(
+        Kind.INT, -1,
+        "Producer ids that one principal may get, without a transactional id, within producer.id.expiration.ms; more"
+        " are refused with POLICY_VIOLATION. -1 for no bound.",
+        low=-1, ours=True, update=_DYNAMIC,
+    )  # fmt: skip
     transaction_hanging_check_interval_ms: int = setting(
         Kind.INT, 60_000, "How often partitions are searched for hanging transactions.", low=1, ours=True
     )
@@ -305,6 +319,10 @@ class NodeSettings:
     socket_listen_backlog_size: int = setting(Kind.INT, 1024, "Connections waiting to be accepted.", low=1)
     max_connections: int = setting(Kind.INT, 10_000, "Connections at once; more are closed.", low=1)
     connections_max_idle_ms: int = setting(Kind.LONG, 600_000, "Silence after which a connection is closed.")
+    principal_max_connections: int = setting(
+        Kind.INT, -1, "Connections at once of one principal that has logged in; more are closed. -1 for no bound.",
+        low=-1, ours=True, update=_DYNAMIC,
+    )  # fmt: skip
     quota_window_num: int = setting(
         Kind.INT, 11, "Samples kept of the rates of client quotas; more make a burst longer.", low=1
     )

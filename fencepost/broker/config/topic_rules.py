@@ -163,6 +163,10 @@ def txn_config(config: BrokerConfig, image: MetadataImage = EMPTY_IMAGE) -> "Txn
         transaction_partition_verification_enable=config.transaction_partition_verification_enable,
         transaction_two_phase_commit_enable=config.transaction_two_phase_commit_enable,
         timeout_check_interval_ms=min(sweep_ms, TxnConfig().timeout_check_interval_ms),
+        principal_max_transactional_ids=config.principal_max_transactional_ids,
+        principal_max_open_transactions=config.principal_max_open_transactions,
+        principal_max_producer_ids=config.principal_max_producer_ids,
+        producer_id_expiration_ms=config.producer_id_expiration_ms,
         id_expiration_interval_ms=config.transaction_remove_expired_transaction_cleanup_interval_ms,
     )
 

@@ -33,7 +33,7 @@ def handle(
         for entity, values in node.metadata.image.quotas.items()
         if _matches(entity, request)
     ]
-    return DescribeClientQuotasResponse(error_message=None, entries=entries)
+    return DescribeClientQuotasResponse(entries=entries)
 
 
 def _problem(components: list[ComponentData]) -> Outcome:

@@ -15,7 +15,7 @@ from fencepost.broker.network.decoding import start_decoding
 from fencepost.broker.network.dispatch import Dispatch, RepeatedRequests, Route, UnservedRequest
 from fencepost.broker.network.frames import BadFrame, FrameBuffer
 from fencepost.broker.network.large_requests import LargeRequest, LargeRequests
-from fencepost.broker.network.login import LoginGuard
+from fencepost.broker.network.login import LoginGuard, LoginServer
 from fencepost.broker.network.metering import Meter, meter_of
 from fencepost.broker.network.poller import Poller, Registration, Work, failed, register
 from fencepost.broker.network.reply import READY, Ready, Reply
@@ -42,7 +42,7 @@ class _Broker(HasAuthorizer, HasClock, HasFlusher, HasMetrics, HasQuotas, Protoc
     """What a connection itself needs of the broker."""
 
 
-class _Server(Protocol):
+class _Server(LoginServer, Protocol):
     """What a connection needs of the server that accepted it."""
 
     @property
@@ -51,7 +51,6 @@ class _Server(Protocol):
     dispatch: Dispatch
     large_requests: LargeRequests
     poller: Poller | None
-    request_bytes_max: int
     now: float
     """trio's time at the last sweep, in seconds."""
     draining: bool
@@ -184,6 +183,7 @@ class Connection:
         self._responses.encrypt(self._socket, tls.start_sending)
         if principal is not None:
             self.session.principal = principal
+            self._server.check_principal(principal)
         self._made_progress()
 
     # The path of a frame

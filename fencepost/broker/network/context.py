@@ -92,6 +92,11 @@ class RequestContext:
         return self.session.client_host
 
     @property
+    def principal(self) -> Principal:
+        """Who the client is."""
+        return self.session.principal
+
+    @property
     def listener(self) -> Endpoint:
         """The address that this client should use for this broker."""
         return self.session.listener

@@ -21,13 +21,16 @@ Unfinished = Coroutine[Any, Any, None]
 RECEIVE_LIMIT = "sasl.server.max.receive.size"
 
 
-class _Server(Protocol):
+class LoginServer(Protocol):
     """What a guard needs of the server."""
 
     @property
     def node(self) -> HasClock: ...
 
     request_bytes_max: int
+
+    def check_principal(self, principal: Principal) -> None:
+        """Check a login, which has set the principal already. Raises CloseConnection over the bound."""
 
 
 class LoginGuard:
@@ -39,7 +42,7 @@ class LoginGuard:
 
     __slots__ = ("_frames", "_responses", "_sasl", "_server", "_session")
 
-    def __init__(self, session: Session, server: _Server, frames: FrameBuffer, responses: ResponseQueue) -> None:
+    def __init__(self, session: Session, server: LoginServer, frames: FrameBuffer, responses: ResponseQueue) -> None:
         assert session.sasl is not None
         self._session = session
         self._sasl = session.sasl
@@ -83,6 +86,7 @@ class LoginGuard:
         if self._sasl.state is State.FAILED:
             raise self._refused()
         if self._sasl.state is State.LOGGED_IN:
+            self._server.check_principal(self._session.principal)
             self._frames.limit(self._server.request_bytes_max)
 
     def _refused(self) -> CloseConnection:

@@ -9,12 +9,13 @@ from typing import Protocol
 import trio
 
 from fencepost.broker.network.connection import Connection
-from fencepost.broker.network.context import Endpoint, Session
+from fencepost.broker.network.context import CloseConnection, Endpoint, Session
 from fencepost.broker.network.dispatch import Dispatch
 from fencepost.broker.network.large_requests import LargeRequests
 from fencepost.broker.network.listening import Listening
 from fencepost.broker.network.poller import poller_of_loop
 from fencepost.broker.ports import HasAuthorizer, HasClock, HasConfig, HasFlusher, HasMetrics, HasQuotas
+from fencepost.broker.security.principal import Principal
 from fencepost.broker.ticker import every
 
 logger = logging.getLogger(__name__)
@@ -146,6 +147,15 @@ class Server:
             sock.close()
             return
         nursery.start_soon(self._serve, Connection(self, sock, peer, session, listening.tls))
+
+    def check_principal(self, principal: Principal) -> None:
+        """Check a login, which has set the principal already. Raises CloseConnection over the bound."""
+        most = self.node.config.principal_max_connections
+        if most < 0:
+            return
+        count = sum(connection.session.principal == principal for connection in self.connections)
+        if count > most:
+            raise CloseConnection(f"{principal} has {most} connections already (principal.max.connections)")
 
     async def _serve(self, connection: Connection) -> None:
         self.connections.add(connection)

@@ -53,6 +53,10 @@ class Caller(Protocol):
     def client_host(self) -> str:
         """The client's host, without its port."""
 
+    @property
+    def principal(self) -> object:
+        """Who the client is."""
+
 
 class Reason(Enum):
     """The cause in one word: the `reason` label of the metrics."""

@@ -34,5 +34,14 @@ class TxnConfig:
     marker_retry_backoff_max_ms: int = 1_000
     max_transactional_ids: int = 1_000_000
     """The most ids the coordinator keeps; a further one is refused with POLICY_VIOLATION."""
+    principal_max_transactional_ids: int = -1
+    """`principal.max.transactional.ids`: the most ids of one principal; -1 for no bound."""
+    principal_max_open_transactions: int = -1
+    """`principal.max.open.transactions`: the most open transactions of one principal; -1 for no bound."""
+    principal_max_producer_ids: int = -1
+    """`principal.max.producer.ids`: the most producer ids that one principal may get without a transactional id within
+    `producer_id_expiration_ms`; -1 for no bound."""
+    producer_id_expiration_ms: int = 86_400_000
+    """`producer.id.expiration.ms`."""
     max_partitions_per_transaction: int = 100_000
     """The most partitions of one transaction; more are refused with POLICY_VIOLATION."""

@@ -16,6 +16,7 @@ from fencepost.coordinator.ports import (
 )
 from fencepost.coordinator.runtime.runtime import CoordinatorRuntime
 from fencepost.coordinator.txn import commands, expiry, listing, markers, wire_codes
+from fencepost.coordinator.txn.bounds import TxnBounds
 from fencepost.coordinator.txn.causes import Caller
 from fencepost.coordinator.txn.commands import Answer, Command, NeedsProducerId
 from fencepost.coordinator.txn.completion import Completions
@@ -62,6 +63,7 @@ class TransactionService:
         """Loads and unloads the partitions."""
         self.store = TxnStore(self.runtime, clock, config or TxnConfig(), self._ended)
         """The state of all ids, with the counts for the metrics."""
+        self._bounds = TxnBounds(self.store, clock)
         self.markers = markers
         self._tallies = Tallies()
         self._producer_ids = producer_ids
@@ -172,13 +174,14 @@ class TransactionService:
         if (producer_id == -1) != (producer_epoch == -1) or transactional_id == "":
             return Answer(ErrorCode.INVALID_REQUEST)
         if transactional_id is None:
+            if not self._bounds.may_take_producer_id(caller):
+                return Answer(ErrorCode.POLICY_VIOLATION)
             return Answer(ErrorCode.NONE, await self._producer_ids.next_producer_id(), 0)
         if enable_2pc and not self.config.transaction_two_phase_commit_enable:
             return Answer(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         if not enable_2pc and not 0 < timeout_ms <= self.config.transaction_max_timeout_ms:
             return Answer(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
-        if not self.store.has_room_for(transactional_id):
-            logger.warning("transactional id %r refused: %d ids are known already", transactional_id, len(self.store))
+        if not self._bounds.may_hold(transactional_id, caller):
             return Answer(ErrorCode.POLICY_VIOLATION)
         expected = None if producer_id == -1 else (producer_id, producer_epoch)
         granted_ms = expiry.NO_TIMEOUT_MS if enable_2pc else timeout_ms
@@ -330,7 +333,7 @@ class TransactionService:
         caller: Caller | None,
     ) -> Answer | Waiting:
         """Add existing partitions to the transaction, all of them or none (rows T3, T4, T16)."""
-        if transactional_id and not self.store.may_join(transactional_id, partitions):
+        if transactional_id and not self._bounds.may_join(transactional_id, partitions, caller):
             return Answer(ErrorCode.POLICY_VIOLATION)
         command = commands.AddPartitions(producer_id, producer_epoch, partitions, client_version)
         return self._pipeline.submit(transactional_id, command, caller)
@@ -380,9 +383,7 @@ class TransactionService:
             self.runtime.set_timer(transactional_id, self.config.timeout_check_interval_ms)
             return
         if decision.log:
-            logger.warning(
-                "transactional id %r: aborted after its timeout of %d ms", transactional_id, state.timeout_ms
-            )
+            logger.warning("transactional id %r: aborted after its timeout of %d ms", timer, state.timeout_ms)
 
     async def _expire_idle_ids(self) -> None:
         """Expire ids every `id_expiration_interval_ms`, until cancelled; the next round retries what a log refused."""

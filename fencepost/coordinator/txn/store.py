@@ -164,16 +164,6 @@ class TxnStore:
             if waits.end_offset is not None and waits.end_offset <= ticket.end_offset:
                 del self._unsettled[transactional_id]
 
-    def has_room_for(self, transactional_id: str) -> bool:
-        """Whether the id is known, or one more id may be added."""
-        return len(self) < self.config.max_transactional_ids or not isinstance(self.state_of(transactional_id), Dead)
-
-    def may_join(self, transactional_id: str, partitions: frozenset[TopicPartition]) -> bool:
-        """Whether the transaction stays within `max_partitions_per_transaction` with these `partitions`."""
-        state = self.state_of(transactional_id)
-        joined = state.partitions | partitions if isinstance(state, Ongoing) else partitions
-        return len(joined) <= self.config.max_partitions_per_transaction
-
     def loaded(self, shard: TxnShard) -> None:
         """Start the timers of a shard's open transactions."""
         for name, state in shard.state.open.items():
