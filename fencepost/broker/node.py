@@ -8,6 +8,7 @@ from functools import partial
 
 import trio
 
+from fencepost.broker.byte_budget import ByteBudget
 from fencepost.broker.clock import SystemClock
 from fencepost.broker.config.access_settings import make_authorizer
 from fencepost.broker.config.broker_config import BrokerConfig, group_config
@@ -93,6 +94,7 @@ class Node:
         """The current settings: those of the start, overridden by those altered at run time."""
         self.clock: Clock = clock or SystemClock()
         self.metrics = Metrics()
+        self.response_bytes = ByteBudget(config.queued_max_response_bytes)
         self.purgatory = Purgatory()
         self.dispatch = Dispatch(unstable=config.unstable_api_versions_enable)
         self.markers = Markers(self)

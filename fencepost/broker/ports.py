@@ -11,6 +11,7 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 
 if TYPE_CHECKING:
+    from fencepost.broker.byte_budget import ByteBudget
     from fencepost.broker.config.broker_config import BrokerConfig
     from fencepost.broker.log.directory import LogDirectory
     from fencepost.broker.log.durability.flusher import LogFlusher
@@ -60,6 +61,14 @@ class HasMetrics(Protocol):
     @property
     def metrics(self) -> "Metrics":
         """The counters, as plain numbers."""
+
+
+class HasResponseBytes(Protocol):
+    """The memory for responses."""
+
+    @property
+    def response_bytes(self) -> "ByteBudget":
+        """The bytes of responses that are not sent yet."""
 
 
 class HasQuotas(Protocol):

@@ -6,6 +6,8 @@ import sys
 import time
 from functools import lru_cache
 
+from fencepost.cli.log_limit import LimitedHandler
+
 PEOPLE, MACHINES = "text", "json"
 FORMATS = (PEOPLE, MACHINES)
 LEVELS = ("debug", "info", "warning", "error")
@@ -39,7 +41,7 @@ class JsonFormatter(logging.Formatter):
 
 def configure_logging(level: str, format_name: str) -> None:
     """Send the log of this process to standard error."""
-    handler = logging.StreamHandler(sys.stderr)
+    handler = LimitedHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if format_name == MACHINES else TextFormatter())
     root = logging.getLogger()
     root.handlers[:] = [handler]

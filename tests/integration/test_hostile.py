@@ -3,9 +3,13 @@
 The full program measures the latency of another client. Here a machine may be busy, so only an answer is expected.
 """
 
+import time
+import urllib.request
+
 import pytest
 
-from tests.hostile.attacks import ATTACKS, MIB
+from tests.conftest import StartBroker
+from tests.hostile.attacks import ATTACKS, MIB, half_sent_heads, max_connections, one_byte_a_second
 from tests.kit.broker_process import BrokerProcess
 from tests.kit.wire import Wire, batch_of
 
@@ -20,8 +24,13 @@ SCALES = {
     "OffsetFetch, 50,000 partitions (legal)": 0.5,
     "Produce, 3 M empty partitions, 24 MB": 0.3,
     "ApiVersions, 4 M unknown tags, 20 MB": 0.1,
+    "20 x 60 MB of a frame, then silence": 0.05,
+    "200 fetches of 50 MB never read, --memory": 0.1,
+    "3 flooders connect and reset": 0.1,
+    "1,000 connections with 50 KB each": 0.3,
+    "4,000 bad frames": 0.1,
 }
-GROWTH_BYTES = 48 * MIB
+GROWTH_BYTES = 100 * MIB
 
 
 @pytest.mark.parametrize("name", SCALES)
@@ -42,3 +51,30 @@ def _topics(broker: BrokerProcess) -> set[str]:
 
     with Wire(broker.connect()) as wire:
         return {topic.name for topic in wire.call(3, 9, MetadataRequest(topics=None)).topics}
+
+
+def test_deadlines_and_connection_limits_hold(start_broker: StartBroker) -> None:
+    settings = {"max.connections": "60", "request.arrival.timeout.ms": "1000", "metrics.listen": "127.0.0.1:0"}
+    broker = start_broker(settings=settings)
+    with Wire(broker.connect()) as wire:
+        wire.create_topic("other")
+        max_connections(broker, 0.3)
+        half_sent_heads(broker, 0.3)
+        began = time.monotonic()
+        one_byte_a_second(broker, 0.2)
+        assert time.monotonic() - began < 10
+        assert wire.produce("other", batch_of(b"x")).error_code == 0
+    for _ in range(100):
+        if (open_connections := scraped(broker, "kafka_server_socket_server_metrics_connection_count")) == 0:
+            break
+        time.sleep(0.1)
+    assert open_connections == 0, "refused connections count neither as opened nor as closed"
+    assert "Traceback" not in broker.log()
+
+
+def scraped(broker: BrokerProcess, name: str) -> float:
+    with urllib.request.urlopen(
+        f"http://{broker.facts['metrics'].removeprefix('http://').split('/')[0]}/metrics"
+    ) as page:
+        lines = page.read().decode().splitlines()
+    return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(name))

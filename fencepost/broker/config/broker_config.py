@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from fencepost.broker.config.access_settings import AccessSettings, check_access
 from fencepost.broker.config.consumer_groups import ConsumerGroupSettings, group_bounds, problem
 from fencepost.broker.config.fields import ConfigError, Setting, Update, Value, format_value, nearest, settings_of
+from fencepost.broker.config.limit_settings import LimitSettings
 from fencepost.broker.config.listener_settings import base_of, may_be_secret, names_for
 from fencepost.broker.config.listeners import (
     ClientListener,
@@ -34,6 +35,7 @@ ALIASES = {"broker.id": "node.id", "log.dir": "log.dirs"}
 
 @dataclass(frozen=True, kw_only=True)
 class BrokerConfig(
+    LimitSettings,
     LogSettings,
     MetadataSettings,
     CoordinatorSettings,

@@ -317,7 +317,6 @@ class NodeSettings:
     socket_send_buffer_bytes: int = setting(Kind.INT, -1, "SO_SNDBUF; -1 leaves it to the system.", low=-1)
     socket_receive_buffer_bytes: int = setting(Kind.INT, -1, "SO_RCVBUF; -1 leaves it to the system.", low=-1)
     socket_listen_backlog_size: int = setting(Kind.INT, 1024, "Connections waiting to be accepted.", low=1)
-    max_connections: int = setting(Kind.INT, 10_000, "Connections at once; more are closed.", low=1)
     connections_max_idle_ms: int = setting(Kind.LONG, 600_000, "Silence after which a connection is closed.")
     principal_max_connections: int = setting(
         Kind.INT, -1, "Connections at once of one principal that has logged in; more are closed. -1 for no bound.",

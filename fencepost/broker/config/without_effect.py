@@ -37,7 +37,6 @@ offsets.commit.timeout.ms INT 5000
 offsets.load.buffer.size INT 5242880
 offsets.topic.compression.codec INT 0
 producer.purgatory.purge.interval.requests INT 1000
-queued.max.request.bytes LONG -1
 queued.max.requests INT 500
 request.timeout.ms INT 30000
 socket.connection.setup.timeout.max.ms LONG 30000

@@ -17,7 +17,15 @@ from fencepost.broker.log.storage.store import CorruptLogFile
 from fencepost.broker.network.context import CloseConnection, LargeWork, RequestContext
 from fencepost.broker.network.reply import Ready, Reply, Response
 from fencepost.broker.partitions import Leader
-from fencepost.broker.ports import HasAuthorizer, HasConfig, HasMetadata, HasMetrics, HasPartitions, HasPurgatory
+from fencepost.broker.ports import (
+    HasAuthorizer,
+    HasConfig,
+    HasMetadata,
+    HasMetrics,
+    HasPartitions,
+    HasPurgatory,
+    HasResponseBytes,
+)
 from fencepost.broker.security.checks import denied_topics, is_allowed
 from fencepost.protocol.admin_enums import AclOperation, AclResourceType
 from fencepost.protocol.errors import NO_ERROR, ErrorCode
@@ -43,13 +51,17 @@ TOPIC_ID_SINCE = 13
 ENDPOINTS_SINCE = 16
 WAIT_MS_MAX = 600_000
 """The longest wait of a fetch, whatever the client asks for: the default of `connections.max.idle.ms`."""
+LEAST_BYTES = 64 << 10
+"""What a fetch may return at least, however many bytes of other responses wait to be sent."""
 STEP_PARTITIONS = 200
 """Partitions that a fetch of very many reads between two pauses."""
 NO_SESSION_EPOCHS = (0, -1)
 """Epochs of a session that begins (0) or ends (-1): both are full fetches."""
 
 
-class _Broker(HasAuthorizer, HasConfig, HasMetadata, HasMetrics, HasPartitions, HasPurgatory, Protocol):
+class _Broker(
+    HasAuthorizer, HasConfig, HasMetadata, HasMetrics, HasPartitions, HasPurgatory, HasResponseBytes, Protocol
+):
     """What Fetch needs."""
 
 
@@ -132,7 +144,7 @@ class _Fetch:
     def _begin_read(self) -> None:
         if self._node.authorizer is not self._checked_by:
             self._check_rights()
-        self._left = self._bytes_max
+        self._left = min(self._bytes_max, self._node.response_bytes.left(LEAST_BYTES))
         self.missing = []
         self._read_bytes, self._settled = 0, False
         self._responses = []

@@ -21,12 +21,16 @@ Render = Callable[[], tuple[str, bytes]]
 
 
 class MetricsServer:
-    """Serves scrapes; the number of connections, the size of a request and its time are bounded."""
+    """Serves scrapes; the size of a request and its time are bounded.
+
+    A request that does not arrive holds up no other: if too many are arriving, the oldest is dropped.
+    """
 
     def __init__(self, render: Render) -> None:
         self._render = render
         self._listeners: list[trio.SocketListener] = []
-        self._places = trio.CapacityLimiter(CONNECTIONS_MAX)
+        self._reading: dict[trio.CancelScope, None] = {}
+        """Connections whose request has not arrived, oldest first."""
 
     async def listen(self, host: str, port: int) -> Endpoint:
         """Bind, and return the address. An empty host is the loopback, so that metrics are private by default."""
@@ -43,12 +47,25 @@ class MetricsServer:
         async with stream:
             try:
                 with trio.move_on_after(REQUEST_SECONDS):
-                    async with self._places:
-                        await stream.send_all(self._answer(await _read_head(stream)))
+                    head = await self._read(stream)
+                    if head is not None:
+                        await stream.send_all(self._answer(head))
             except (trio.BrokenResourceError, OSError) as error:
                 logger.debug("metrics connection lost cause=%r", error)
             except Exception:
                 logger.exception("cannot collect the metrics for a scrape")
+
+    async def _read(self, stream: trio.SocketStream) -> bytes | None:
+        """The head of the request; None if newer connections took its place."""
+        if len(self._reading) >= CONNECTIONS_MAX:
+            next(iter(self._reading)).cancel()
+        with trio.CancelScope() as scope:
+            self._reading[scope] = None
+            try:
+                return await _read_head(stream)
+            finally:
+                del self._reading[scope]
+        return None
 
     def _answer(self, head: bytes) -> bytes:
         words = head.split(b"\r\n", 1)[0].split(b" ")

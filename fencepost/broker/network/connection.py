@@ -6,22 +6,23 @@ A frame that repeats an earlier one (`RepeatedRequests`) goes from the frame to 
 import logging
 import socket
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import trio
 
+from fencepost.broker.network.arrivals import Arrival
+from fencepost.broker.network.connection_ports import ConnectionServer
 from fencepost.broker.network.context import CloseConnection, Endpoint, RequestContext, Session
 from fencepost.broker.network.decoding import start_decoding
-from fencepost.broker.network.dispatch import Dispatch, RepeatedRequests, Route, UnservedRequest
-from fencepost.broker.network.frames import BadFrame, FrameBuffer
-from fencepost.broker.network.large_requests import LargeRequest, LargeRequests
-from fencepost.broker.network.login import LoginGuard, LoginServer
+from fencepost.broker.network.dispatch import RepeatedRequests, Route, UnservedRequest
+from fencepost.broker.network.frames import BadFrame, FrameBuffer, NoRoom
+from fencepost.broker.network.large_requests import LargeRequest
+from fencepost.broker.network.login import LoginGuard
 from fencepost.broker.network.metering import Meter, meter_of
-from fencepost.broker.network.poller import Poller, Registration, Work, failed, register
+from fencepost.broker.network.poller import Registration, Work, failed, register
 from fencepost.broker.network.reply import READY, Ready, Reply
 from fencepost.broker.network.request_parts import handle_in_parts
 from fencepost.broker.network.response_queue import ResponseQueue
-from fencepost.broker.ports import HasAuthorizer, HasClock, HasFlusher, HasMetrics, HasQuotas
 from fencepost.broker.security.gate import refusal
 from fencepost.coordinator.deferred import Deferred
 from fencepost.protocol.schema import DecodeError
@@ -36,25 +37,6 @@ PAUSE_AFTER_SECONDS = 0.005
 """How long one connection's frames are served without a pause for other tasks."""
 Unfinished = Coroutine[Any, Any, None]
 """The rest of a plain function's work; the connection's task awaits it before it does anything else."""
-
-
-class _Broker(HasAuthorizer, HasClock, HasFlusher, HasMetrics, HasQuotas, Protocol):
-    """What a connection itself needs of the broker."""
-
-
-class _Server(LoginServer, Protocol):
-    """What a connection needs of the server that accepted it."""
-
-    @property
-    def node(self) -> _Broker: ...
-
-    dispatch: Dispatch
-    large_requests: LargeRequests
-    poller: Poller | None
-    now: float
-    """trio's time at the last sweep, in seconds."""
-    draining: bool
-    """The broker is stopping: connections answer the requests they received, and read no more."""
 
 
 _Pending: TypeAlias = tuple[Route, int, float, Meter | None]
@@ -85,6 +67,7 @@ class Connection:
         "_server",
         "_socket",
         "_tls",
+        "arrival",
         "busy_in_handler",
         "idle",
         "last_active",
@@ -95,7 +78,12 @@ class Connection:
     )
 
     def __init__(
-        self, server: _Server, sock: socket.socket, peer: Endpoint, session: Session, tls: "TlsListener | None" = None
+        self,
+        server: ConnectionServer,
+        sock: socket.socket,
+        peer: Endpoint,
+        session: Session,
+        tls: "TlsListener | None" = None,
     ) -> None:
         self.peer = peer
         self.session = session
@@ -108,7 +96,8 @@ class Connection:
         self._node = server.node
         self._socket = sock
         self._tls = tls
-        self._frames = FrameBuffer(server.request_bytes_max)
+        self._frames = FrameBuffer(server.request_bytes_max, server.request_bytes)
+        self.arrival = Arrival(self._frames, server.request_bytes)
         self._responses = ResponseQueue(server.node, sock)
         if session.sasl is not None:
             self._login_guard = LoginGuard(session, server, self._frames, self._responses)
@@ -130,6 +119,8 @@ class Connection:
                 logger.exception("closing connection after an unexpected error peer=%s", self.peer)
             finally:
                 self._socket.close() if self._tls is None else self._tls.close(self._socket)
+                self._frames.close()
+                self._responses.close()
 
     def cancel(self, why: str) -> None:
         """Close the connection from outside, whatever its task does."""
@@ -197,6 +188,8 @@ class Connection:
                 received = self._tls.receive(self._socket, self._frames)
         except BlockingIOError:
             return None
+        except NoRoom:
+            return self._receive_later()
         if not received:
             return _ended()
         self.last_active = self._server.now
@@ -211,6 +204,12 @@ class Connection:
                 if now > pause_at:
                     return self._for_task(self._finish(None))
         return None
+
+    async def _receive_later(self) -> bool:
+        """Wait for memory, then receive: TLS may hold bytes that the poller does not see."""
+        await self.arrival.wait_for_room()
+        work = self.serve_input() or self.send_responses()
+        return await work if work is not None else True
 
     def send_responses(self) -> Work | None:
         """Send what `serve_input` queued. The caller must await the result before it receives more."""

@@ -2,6 +2,8 @@
 
 import struct
 
+from fencepost.broker.byte_budget import ByteBudget
+
 _LENGTH = struct.Struct(">i")
 LENGTH_BYTES = 4
 START_BYTES = 16 << 10
@@ -17,6 +19,10 @@ class BadFrame(Exception):
     """An invalid frame length; the text says which protocol the client probably speaks."""
 
 
+class NoRoom(Exception):
+    """The buffer must grow, but the budget of all connections is used up."""
+
+
 class FrameBuffer:
     """Received bytes that are not handled yet.
 
@@ -25,9 +31,10 @@ class FrameBuffer:
     bytes were waiting. A frame is a view into the buffer, valid until the next `space`.
     """
 
-    __slots__ = ("_burst_bytes", "_end", "_frame_bytes_max", "_limit_name", "_start", "_view", "_was_full")
+    __slots__ = ("_budget", "_burst_bytes", "_end", "_frame_bytes_max", "_limit_name", "_start", "_view", "_was_full")
 
-    def __init__(self, frame_bytes_max: int) -> None:
+    def __init__(self, frame_bytes_max: int, budget: ByteBudget) -> None:
+        self._budget = budget
         self.limit(frame_bytes_max)
         self._view = memoryview(bytearray(START_BYTES))
         self._start = 0
@@ -51,7 +58,7 @@ class FrameBuffer:
         return len(self._view)
 
     def space(self) -> memoryview:
-        """The free part of the buffer, for the next bytes; never empty."""
+        """The free part of the buffer, for the next bytes; never empty. Raises NoRoom."""
         if self._was_full or len(self._view) - self._end < LEAST_FREE_BYTES:
             self._make_room()
         return self._view[self._end :] if self._end else self._view
@@ -82,22 +89,31 @@ class FrameBuffer:
     def shrink(self) -> None:
         """Release the memory of large frames that were handled."""
         if len(self._view) > KEPT_BYTES and self._start == self._end:
+            self._budget.give(len(self._view) - KEPT_BYTES)
             self._view = memoryview(bytearray(START_BYTES))
             self._start = self._end = 0
             self._was_full = False
+
+    def close(self) -> None:
+        """Release the memory of an ended connection."""
+        self._start = self._end = 0
+        self.shrink()
 
     def _make_room(self) -> None:
         pending = self.pending_bytes
         capacity = len(self._view)
         grows = self._was_full and capacity < self._burst_bytes
-        self._was_full = False
         if pending <= capacity // 2 and not grows:
             self._view[:pending] = self._view[self._start : self._end]
         else:
+            growth = capacity * 2 - max(capacity, KEPT_BYTES)
+            if growth > 0 and not self._budget.try_take(growth):
+                raise NoRoom
             larger = memoryview(bytearray(capacity * 2))
             larger[:pending] = self._view[self._start : self._end]
             self._view = larger
         self._start, self._end = 0, pending
+        self._was_full = False
 
     def _explain(self, size: int) -> str:
         first = bytes(self._view[self._start : self._start + LENGTH_BYTES])

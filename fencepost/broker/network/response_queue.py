@@ -3,7 +3,7 @@
 import socket
 import struct
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from fencepost.broker.log.storage.store import FileRegion
 from fencepost.broker.network.dispatch import Route
@@ -15,7 +15,7 @@ from fencepost.broker.network.transmission import (
     send_parts,
     start_sending,
 )
-from fencepost.broker.ports import HasFlusher
+from fencepost.broker.ports import HasFlusher, HasResponseBytes
 
 if TYPE_CHECKING:
     from fencepost.broker.log.results import Ticket
@@ -24,6 +24,10 @@ FLUSH_BYTES = 1 << 20
 FLUSH_RESPONSES = 128
 CORRELATION_ID_BYTES = 4
 _HEAD = struct.Struct(">ii")
+
+
+class _Broker(HasFlusher, HasResponseBytes, Protocol):
+    """What the queue needs of the broker."""
 
 
 class ResponseQueue:
@@ -35,6 +39,7 @@ class ResponseQueue:
 
     __slots__ = (
         "_acknowledgements",
+        "_held_bytes",
         "_node",
         "_parts",
         "_requester",
@@ -46,7 +51,7 @@ class ResponseQueue:
         "count",
     )
 
-    def __init__(self, node: HasFlusher, sock: socket.socket) -> None:
+    def __init__(self, node: _Broker, sock: socket.socket) -> None:
         self._node = node
         self._socket = sock
         self._start_sending: StartSending | None = None
@@ -56,6 +61,8 @@ class ResponseQueue:
         self.count = 0
         """Number of responses that wait to be sent."""
         self._size_bytes = 0
+        self._held_bytes = 0
+        """Bytes of large responses in memory, which count in the broker's budget."""
         self._acknowledgements: list[tuple[int, int, Route, int, Durable]] = []
         """Responses that wait for tickets: their range in `_parts`, and what is needed to encode them again."""
         self._tickets: list[Ticket] = []
@@ -80,7 +87,12 @@ class ResponseQueue:
             frame = _frame(route, correlation_id, reply)
         self._parts += frame
         self.count += 1
-        self._size_bytes += sum(map(len, frame))
+        size_bytes = sum(map(len, frame))
+        self._size_bytes += size_bytes
+        if size_bytes > JOIN_BYTES_MAX:
+            held_bytes = sum(len(part) for part in frame if type(part) is not FileRegion)
+            self._held_bytes += held_bytes
+            self._node.response_bytes.take(held_bytes)
         return self._size_bytes >= FLUSH_BYTES or self.count >= FLUSH_RESPONSES
 
     def put_token(self, token: bytes) -> None:
@@ -99,10 +111,14 @@ class ResponseQueue:
         if self._start_sending is not None:
             self._clear()
             self._unfinished = self._start_sending(self._socket, parts)
+            if self._unfinished is None:
+                self.close()
             return self._unfinished is None
         if self._size_bytes > JOIN_BYTES_MAX or FileRegion in map(type, parts):
             self._clear()
             self._unfinished = start_sending(self._socket, parts)
+            if self._unfinished is None:
+                self.close()
             return self._unfinished is None
         data = b"".join(parts)
         try:
@@ -123,6 +139,7 @@ class ResponseQueue:
         if self._unfinished is not None:
             unfinished, self._unfinished = self._unfinished, None
             await unfinished.finish(progress)
+            self.close()
             return
         if self._acknowledgements:
             tickets, self._tickets = self._tickets, []
@@ -132,6 +149,13 @@ class ResponseQueue:
         parts = self._parts
         self._clear()
         await send_parts(self._socket, parts, progress, self._start_sending)
+        self.close()
+
+    def close(self) -> None:
+        """All responses are sent, or the connection has ended: their memory is free."""
+        if self._held_bytes:
+            self._node.response_bytes.give(self._held_bytes)
+            self._held_bytes = 0
 
     def _revise(self) -> None:
         """Encode the acknowledgements again: their tickets may have changed."""

@@ -8,13 +8,23 @@ from typing import Protocol
 
 import trio
 
+from fencepost.broker.byte_budget import ByteBudget
 from fencepost.broker.network.connection import Connection
+from fencepost.broker.network.connection_limits import ConnectionLimits
 from fencepost.broker.network.context import CloseConnection, Endpoint, Session
 from fencepost.broker.network.dispatch import Dispatch
 from fencepost.broker.network.large_requests import LargeRequests
 from fencepost.broker.network.listening import Listening
 from fencepost.broker.network.poller import poller_of_loop
-from fencepost.broker.ports import HasAuthorizer, HasClock, HasConfig, HasFlusher, HasMetrics, HasQuotas
+from fencepost.broker.ports import (
+    HasAuthorizer,
+    HasClock,
+    HasConfig,
+    HasFlusher,
+    HasMetrics,
+    HasQuotas,
+    HasResponseBytes,
+)
 from fencepost.broker.security.principal import Principal
 from fencepost.broker.ticker import every
 
@@ -23,12 +33,14 @@ logger = logging.getLogger(__name__)
 SWEEP_SECONDS = 1.0
 FIRST_REQUEST_SECONDS = 30.0
 IDLE_BUFFER_SECONDS = 5.0
+STALLED_SECONDS = 3.0
+"""While the budget of request bytes is used up, a part of a request without new bytes for so long is dropped."""
 OUT_OF_DESCRIPTORS_SECONDS = 0.5
 _ANY_ADDRESS = ("0.0.0.0", "::")
 _NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
-class _Broker(HasAuthorizer, HasClock, HasConfig, HasFlusher, HasMetrics, HasQuotas, Protocol):
+class _Broker(HasAuthorizer, HasClock, HasConfig, HasFlusher, HasMetrics, HasQuotas, HasResponseBytes, Protocol):
     """What the server and its connections need of the broker."""
 
 
@@ -46,7 +58,10 @@ class Server:
         self.draining = False
         self.request_bytes_max = config.socket_request_max_bytes
         self.connections: set[Connection] = set()
-        self._connections_max = config.max_connections
+        most = config.queued_max_request_bytes
+        self.request_bytes = ByteBudget(most if most < 0 else max(most, config.socket_request_max_bytes * 2))
+        self._limits = ConnectionLimits(config)
+        self._arrival_seconds = config.request_arrival_timeout_ms / 1000
         idle_ms = config.connections_max_idle_ms
         self._idle_seconds = idle_ms / 1000 if idle_ms >= 0 else math.inf
         self._nursery: trio.Nursery | None = None
@@ -115,6 +130,7 @@ class Server:
                     await trio.lowlevel.checkpoint()
             else:
                 self._begin(sock, Endpoint(*address[:2]), listening, nursery)
+                await self._limits.next_accept()
 
     def adopt(self, sock: socket.socket, peer: Endpoint, listener: Endpoint) -> None:
         """Serve a connection that did not come from the listening socket, for example one end of a socket pair.
@@ -126,17 +142,26 @@ class Server:
             sock.close()
         elif self._may_begin(sock, peer):
             sock.setblocking(False)
-            self._nursery.start_soon(self._serve, Connection(self, sock, peer, Session(peer.host, listener)))
+            self._start(Connection(self, sock, peer, Session(peer.host, listener)), self._nursery)
 
     def _may_begin(self, sock: socket.socket, peer: Endpoint) -> bool:
         metrics = self.node.metrics
-        metrics.connections_opened += 1
-        if len(self.connections) < self._connections_max:
+        forbidden = self._limits.begin(peer.host)
+        if forbidden is None:
+            metrics.connections_opened += 1
             return True
         metrics.connections_refused += 1
-        logger.warning("closing connection peer=%s cause=max.connections=%d", peer, self._connections_max)
+        logger.warning("closing connection peer=%s cause=%s", peer, forbidden)
         sock.close()
         return False
+
+    def _ended(self, peer: Endpoint) -> None:
+        self._limits.end(peer.host)
+        self.node.metrics.connections_closed += 1
+
+    def _start(self, connection: Connection, nursery: trio.Nursery) -> None:
+        self.connections.add(connection)
+        nursery.start_soon(self._serve, connection)
 
     def _begin(self, sock: socket.socket, peer: Endpoint, listening: Listening, nursery: trio.Nursery) -> None:
         if not self._may_begin(sock, peer):
@@ -145,8 +170,9 @@ class Server:
             session = listening.session(sock, peer)
         except OSError:
             sock.close()
+            self._ended(peer)
             return
-        nursery.start_soon(self._serve, Connection(self, sock, peer, session, listening.tls))
+        self._start(Connection(self, sock, peer, session, listening.tls), nursery)
 
     def check_principal(self, principal: Principal) -> None:
         """Check a login, which has set the principal already. Raises CloseConnection over the bound."""
@@ -158,25 +184,29 @@ class Server:
             raise CloseConnection(f"{principal} has {most} connections already (principal.max.connections)")
 
     async def _serve(self, connection: Connection) -> None:
-        self.connections.add(connection)
         try:
             await connection.run()
         finally:
             self.connections.discard(connection)
-            self.node.metrics.connections_closed += 1
+            self._ended(connection.peer)
 
     def _sweep(self) -> None:
         """Close connections that are silent for too long, and shrink the buffers of connections silent for a while."""
         now = trio.current_time()
         self.node.metrics.loop_lag_seconds = max(0.0, now - self.now - SWEEP_SECONDS)
         self.now = now
+        is_short = self.request_bytes.is_short
         for connection in tuple(self.connections):
             silent = now - connection.last_active
             if connection.requests == 0 and now - connection.opened > FIRST_REQUEST_SECONDS:
                 self._close_silent(connection, f"no request within {FIRST_REQUEST_SECONDS:.0f} s")
             elif silent > self._idle_seconds and not connection.busy_in_handler:
                 self._close_silent(connection, "connections.max.idle.ms")
-            elif silent > IDLE_BUFFER_SECONDS and connection.idle:
+            elif now - connection.arrival.since(now, connection.requests, connection.idle) > self._arrival_seconds:
+                self._close_silent(connection, "request.arrival.timeout.ms: a request did not arrive completely")
+            elif is_short and silent > STALLED_SECONDS and connection.arrival.holds_memory:
+                self._close_silent(connection, "queued.max.request.bytes: a stalled request, and others wait")
+            elif connection.idle and (is_short or silent > IDLE_BUFFER_SECONDS):
                 connection.release_idle_memory()
 
     def _close_silent(self, connection: Connection, why: str) -> None:

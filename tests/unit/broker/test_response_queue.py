@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import trio
 
+from fencepost.broker.byte_budget import ByteBudget
 from fencepost.broker.network.dispatch import Dispatch
 from fencepost.broker.network.reply import Durable, Encoded
 from fencepost.broker.network.response_queue import FLUSH_BYTES, FLUSH_RESPONSES, ResponseQueue
@@ -66,7 +67,7 @@ class Side:
         ours.setblocking(False)
         self.ours = ours
         self.commit = Commit()
-        node: Any = SimpleNamespace(commit=self.commit, commit_all=self.commit.wait)
+        node: Any = SimpleNamespace(response_bytes=ByteBudget(-1), commit=self.commit, commit_all=self.commit.wait)
         self.progress: list[None] = []
         self.queue = ResponseQueue(node, ours)
 
