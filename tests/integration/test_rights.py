@@ -12,7 +12,7 @@ from tests.kit.broker_process import BrokerProcess
 from tests.kit.wire import ConnectionEnded, batch_of, fetch_request, produce_request
 
 pytestmark = pytest.mark.long
-TOPIC, TRANSACTIONAL_ID, DENY, READ, WRITE, DESCRIBE = 2, 5, 2, 3, 4, 8
+TOPIC, TRANSACTIONAL_ID, DENY, READ, WRITE, DELETE, DESCRIBE = 2, 5, 2, 3, 4, 6, 8
 PRODUCE, FETCH, METADATA, CREATE_ACLS, DELETE_ACLS, INIT_PRODUCER_ID = 0, 1, 3, 30, 31, 22
 CLIENT = "mine"
 """A client that may do everything with topics whose names begin so."""
@@ -134,3 +134,44 @@ def test_a_transaction_obeys_a_new_rule(stage: Stage) -> None:
     assert begin() == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     allow_again(stage)
     assert begin() == 0
+
+
+def planned(stage: Stage, topics: tuple[str, ...] = (), *, acl: bool = False, absent: bool = False) -> list[Any]:
+    """The problems of a plan with these topics, and with an ACL, as (kind, name, error)."""
+    wanted = [
+        message(19, "PlannedTopic", name=name, partitions=1, replication_factor=-1, absent=absent) for name in topics
+    ]
+    rule = message(
+        19,
+        "PlannedAcl",
+        resource_type=TOPIC,
+        resource_name="elsewhere",
+        pattern_type=3,
+        principal="User:ANONYMOUS",
+        host="127.0.0.3",
+        operation=READ,
+        permission_type=3,
+    )
+    plan = message(19, "Plan", topics=wanted, resources=[], acls=[rule] if acl else [])
+    answer = stage.call(19, 7, message(19, "CreateTopicsRequest", plan=plan, topics=[], timeout_ms=30_000))
+    return [(one.kind, one.name, one.error_code) for one in answer.plan.problems]
+
+
+def test_a_plan_needs_the_rights_of_each_of_its_changes(stage: Stage) -> None:
+    """All or nothing: one part without a right, and no part is applied."""
+    stage.client = CLIENT
+    refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert planned(stage, ("mine-planned", "theirs-planned")) == [("topic", "theirs-planned", refused)]
+    assert planned(stage, ("mine-planned",), acl=True) == [("acl", "0", ErrorCode.CLUSTER_AUTHORIZATION_FAILED)]
+    topic = message(METADATA, "MetadataRequestTopic", name="mine-planned")
+    asked = message(METADATA, "MetadataRequest", topics=[topic], allow_auto_topic_creation=False)
+    assert stage.call(METADATA, 12, asked).topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert planned(stage, ("mine-planned",)) == []
+    deny(stage, DELETE, "mine-planned")
+    assert planned(stage, ("mine-planned",), absent=True) == [("topic", "mine-planned", refused)]
+    allow_again(stage)
+    assert planned(stage, ("mine-planned",), absent=True) == []
+    stage.client = "describer"
+    assert planned(stage, ("theirs-planned",)) == [("topic", "theirs-planned", refused)]
+    stage.client = "all"
+    assert planned(stage, ("theirs-planned",), acl=True) == []

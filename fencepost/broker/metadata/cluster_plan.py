@@ -5,8 +5,10 @@ The changes are computed from the same image on which the controller decides, so
 
 import logging
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from fencepost.broker.metadata.plan_rights import hidden_parts, refused_edit
+from fencepost.broker.ports import HasAuthorizer, HasMetadata
 from fencepost.coordinator.metadata.commands import ConfigEdit, ConfigEdits, MorePartitions, NewTopic, Outcome, TopicRef
 from fencepost.coordinator.metadata.edits import AppliedEdits, ClusterEdit, CreateAcl, DeleteAcl
 from fencepost.coordinator.metadata.image import NOTHING, Acl, ConfigResource, MetadataImage, TopicImage
@@ -24,7 +26,6 @@ from fencepost.protocol.messages.api19_create_topics import (
 
 if TYPE_CHECKING:
     from fencepost.broker.network.context import RequestContext
-    from fencepost.broker.ports import HasMetadata
 
 logger = logging.getLogger(__name__)
 
@@ -52,16 +53,22 @@ class _Part(NamedTuple):
     edit: ClusterEdit
 
 
-async def apply_plan(node: "HasMetadata", plan: Plan, validate_only: bool, context: "RequestContext") -> PlanOutcome:
+class _Broker(HasAuthorizer, HasMetadata, Protocol):
+    """What a plan needs."""
+
+
+async def apply_plan(node: _Broker, plan: Plan, validate_only: bool, context: "RequestContext") -> PlanOutcome:
     """Apply the plan, or return its problems. Returns when the changes are durable."""
-    problems = _malformed(plan)
+    problems = _malformed(plan) or [Problem(*hidden) for hidden in hidden_parts(node, plan, context)]
     parts: list[_Part] = []
 
     def edits(image: MetadataImage) -> list[ClusterEdit]:
         problems.extend(_impossible(image, plan))
         if not problems:
             parts.extend(_parts(image, plan))
-        return [part.edit for part in parts]
+            refused = [(part, refused_edit(node, part.edit, context)) for part in parts]
+            problems.extend(Problem(part.kind, part.name, outcome) for part, outcome in refused if outcome is not None)
+        return [] if problems else [part.edit for part in parts]
 
     applied = None if problems else await node.metadata.apply(edits, validate_only, "plan")
     if applied is not None:
