@@ -113,7 +113,8 @@ def test_the_compiled_rules_decide_as_a_fold_over_all_rules(
     """Rows R1 to R7: Kafka's StandardAuthorizerData (KIP-801) and Authorizer.authorizeByResourceType (KIP-679)."""
     authorizer = Authorizer(rules, [SUPER], allow_if_no_acl=open_without_rules)
     expected = plain(rules, client, operation, name, open_without_rules=open_without_rules)
-    assert authorizer.allows(client, operation, TOPIC, name) is expected
+    for _ in ("decided", "remembered"):
+        assert authorizer.allows(client, operation, TOPIC, name) is expected
     assert authorizer.allows_any(client, operation, TOPIC) is plain_any(
         rules, client, operation, open_without_rules=open_without_rules
     )

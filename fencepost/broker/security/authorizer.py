@@ -19,6 +19,8 @@ ANY_PRINCIPAL = "User:*"
 PROBE_NAME = "hardcode"
 """The name that Kafka's authorizeByResourceType asks for first: it finds super users, and rules for all names."""
 HOSTS_KEPT = 4096
+DECISIONS_KEPT = 10_000
+NAME_MAX = 249
 _IMPLIED: dict[int, int] = {
     **dict.fromkeys(
         (AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE, AclOperation.ALTER), AclOperation.DESCRIBE
@@ -73,14 +75,25 @@ class Authorizer:
         self._sessions: dict[tuple[Principal, str], tuple[_Table, ...] | None] = {}
         self._any: dict[tuple[Principal, str, int, int], bool] = {}
         self._patterns: dict[int, _Names] | None = None
+        self._allowed: set[tuple[Principal, str, AclOperation, AclResourceType, str]] = set()
+        """Decisions that allowed: most requests repeat one."""
 
     def allows(self, session: HasPrincipalAndHost, operation: AclOperation, kind: AclResourceType, name: str) -> bool:
         """Whether the session may do `operation` on the resource."""
-        who = (session.principal, session.client_host)
+        question = (session.principal, session.client_host, operation, kind, name)
+        if question in self._allowed:
+            return True
+        is_allowed = self._decide(question[:2], (kind, operation), name)
+        if is_allowed and len(name) <= NAME_MAX:  # longer ones could fill the memory
+            if len(self._allowed) >= DECISIONS_KEPT:
+                self._allowed.clear()
+            self._allowed.add(question)
+        return is_allowed
+
+    def _decide(self, who: tuple[Principal, str], key: tuple[int, int], name: str) -> bool:
         tables = self._sessions[who] if who in self._sessions else self._tables_of(who)
         if tables is None:
             return True
-        key = (kind, operation)
         is_allowed = False
         for table in tables:
             denied, allowed = table.names.get(key) or table.compile(key)
@@ -88,9 +101,7 @@ class Authorizer:
                 return False
             if allowed is not None and not is_allowed:
                 is_allowed = allowed.match(name)
-        if is_allowed:
-            return True
-        return self.allow_if_no_acl and not self._has_rules(kind, name)
+        return is_allowed or (self.allow_if_no_acl and not self._has_rules(key[0], name))
 
     def allows_any(self, session: HasPrincipalAndHost, operation: AclOperation, kind: AclResourceType) -> bool:
         """Whether the session may do `operation` on some resource of this type, which need not exist.
@@ -139,7 +150,7 @@ class Authorizer:
             self._tables[key] = _Table(self._groups[key])
         return self._tables[key]
 
-    def _has_rules(self, kind: AclResourceType, name: str) -> bool:
+    def _has_rules(self, kind: int, name: str) -> bool:
         """Whether any rule is about the resource, for whatever principal and operation."""
         if self._patterns is None:
             by_kind: dict[int, list[Acl]] = {}
