@@ -201,6 +201,12 @@ def test_a_login_by_sasl_within_tls(broker: BrokerProcess, authority: Authority)
         assert wire.call(METADATA, 9, MetadataRequest(topics=[])).brokers
 
 
+def test_a_certificate_is_logged_as_a_login(broker: BrokerProcess, authority: Authority, alice: Signed) -> None:
+    with connect(broker, authority, "MUTUAL", alice):
+        line = "LOGIN principal=User:CN=alice,OU=ServiceUsers host=127.0.0.1 listener=MUTUAL mechanism=certificate"
+        until(broker.log, lambda log: line in log)
+
+
 def test_a_client_without_a_certificate_is_refused(broker: BrokerProcess, authority: Authority) -> None:
     with connect(broker, authority, "MUTUAL") as sock, pytest.raises(OSError, match=r"certificate required|reset"):
         sock.recv(1)

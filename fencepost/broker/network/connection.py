@@ -173,7 +173,7 @@ class Connection:
         self._socket, principal = await tls.handshake(self._socket)
         self._responses.encrypt(self._socket, tls.start_sending)
         if principal is not None:
-            self.session.principal = principal
+            self.session.log_in(principal, "certificate")
             self._server.check_principal(principal)
         self._made_progress()
 

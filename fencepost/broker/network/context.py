@@ -3,6 +3,7 @@
 from collections.abc import Generator
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+from fencepost.broker.security.audit import log_login
 from fencepost.broker.security.principal import ANONYMOUS, Principal
 from fencepost.broker.security.sasl.session import SaslSession
 from fencepost.broker.security.security_protocol import SecurityProtocol
@@ -49,6 +50,11 @@ class Session:
         """The login of this connection; None on a listener without SASL."""
         self.guarded = sasl is not None
         """Whether requests have to be checked before they are decoded: there is no login, or the session has an end."""
+
+    def log_in(self, principal: Principal, mechanism: str) -> None:
+        """The client has proved who it is, by a mechanism of SASL or by a certificate."""
+        self.principal = principal
+        log_login(self, mechanism)
 
 
 class LargeWork(Protocol):

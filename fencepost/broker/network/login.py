@@ -9,7 +9,7 @@ from fencepost.broker.network.context import CloseConnection, Session
 from fencepost.broker.network.frames import KEPT_BYTES, FrameBuffer
 from fencepost.broker.network.response_queue import ResponseQueue
 from fencepost.broker.ports import HasClock
-from fencepost.broker.security.audit import log_failed_login, log_login
+from fencepost.broker.security.audit import log_failed_login
 from fencepost.broker.security.principal import Principal
 from fencepost.broker.security.sasl.exchange import LoginRefused
 from fencepost.broker.security.sasl.session import NotAdmitted, SaslSession, State, Step
@@ -106,10 +106,9 @@ async def authenticate(session: Session, message: bytes, clock: Clock) -> Step:
     except LoginRefused:
         await delay(sasl)
         raise
-    if sasl.user is not None:
-        session.principal = Principal("User", sasl.user)
     if sasl.state is State.LOGGED_IN:
-        log_login(session, sasl.mechanism)
+        assert sasl.user is not None
+        session.log_in(Principal("User", sasl.user), sasl.mechanism)
     session.guarded = sasl.needs_guard
     return step
 

@@ -1,0 +1,91 @@
+"""The ten commands of docs/security.md, run as a reader runs them: by bash, in an empty directory."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from fencepost.cli.main import cli
+from fencepost.testing import Broker
+from tests.architecture.project_files import ROOT
+
+pytestmark = pytest.mark.long
+DOCUMENT = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+SECTION = DOCUMENT.partition("\n## A broker that only alice may write to\n")[2].partition("\n## ")[0]
+BLOCKS: list[tuple[str, str]] = re.findall(r"^```(\w+)\n(.*?)^```", SECTION, re.MULTILINE | re.DOTALL)
+
+
+def blocks(language: str) -> list[str]:
+    return [text for name, text in BLOCKS if name == language]
+
+
+@contextmanager
+def shell(directory: Path) -> Iterator[subprocess.Popen[str]]:
+    """A bash that finds the installed `fencepost` and `python`. At the end its children are killed, too."""
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "FENCEPOST_DURABILITY": "os"}
+    with subprocess.Popen(
+        ["bash"], cwd=directory, env=environment, stdin=-1, stdout=-1, stderr=-2, text=True, start_new_session=True
+    ) as process:
+        try:
+            yield process
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def run(bash: subprocess.Popen[str], script: str) -> str:
+    """Run a block of commands, and return their output."""
+    assert bash.stdin is not None
+    assert bash.stdout is not None
+    bash.stdin.write(f"{script}\necho; echo END\n")
+    bash.stdin.flush()
+    lines = iter(bash.stdout.readline, "END\n")
+    return "".join(lines).removesuffix("\n")
+
+
+def test_the_ten_commands_work_as_printed(tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    prepare, start, write, explain = (text.replace("9093", port) for text in blocks("sh"))
+    (settings,), (program,), (printed, explained) = blocks("properties"), blocks("python"), blocks("text")
+    (tmp_path / "broker.properties").write_text(settings.replace("9093", port))
+    (tmp_path / "write.py").write_text(program)
+    with shell(tmp_path) as bash:
+        before = run(bash, prepare)
+        started = run(bash, start)
+        assert run(bash, write) == printed, before + started + (tmp_path / "broker.log").read_text()
+        assert run(bash, explain) == explained.replace("9093", port)
+        passwords = [path.read_bytes().strip() for path in tmp_path.glob("*.password")]
+        stored = b"".join(path.read_bytes() for path in (tmp_path / "data").rglob("*") if path.is_file())
+        assert len(passwords) == 3
+        assert b"alice" in stored
+        assert not any(password in stored for password in passwords)
+
+
+def test_other_users_of_the_machine_cannot_read_the_files(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        with Broker(directory=tmp_path / "data") as broker:
+            broker.create_topic("orders")
+    finally:
+        os.umask(before)
+    found = {path for path in (tmp_path / "data").rglob("*") if path.is_file() and path.stat().st_mode & 0o077}
+    assert {path.name for path in found} == {"meta.properties", "meta.properties.twin"}
+
+
+def test_a_secret_that_is_set_at_run_time_is_in_the_metadata_log_as_it_is(tmp_path: Path) -> None:
+    """What docs/security.md warns of."""
+    with Broker(directory=tmp_path) as broker:
+        words = ["config", "set", "broker", "1", "ssl.key.password=a-secret", "--bootstrap", broker.bootstrap]
+        shown = CliRunner().invoke(cli, words)
+        assert (shown.exit_code, "a-secret" in shown.output) == (0, False), shown.output
+    assert any(b"a-secret" in path.read_bytes() for path in (tmp_path / "__cluster_metadata-0").glob("*.log"))
