@@ -51,6 +51,10 @@ class OwnBroker(Target):
 
     def __init__(self, name: str, directory: Path, durability: str) -> None:
         super().__init__(name, "", None, durability)
+        self.arguments: list[str] = []
+        """More options of `fencepost serve`."""
+        self.facts: dict[str, str] = {}
+        """The key=value pairs of the ready line."""
         self._directory = directory
         self._process: subprocess.Popen[str] | None = None
         self._log = (directory / f"{name}.log").open("a")
@@ -64,7 +68,7 @@ class OwnBroker(Target):
         command = [sys.executable, "-m", "fencepost", "serve", "--data", str(data), "--listen", "127.0.0.1:0"]
         command += ["--set", f"durability={self.durability}", "--set", "group.initial.rebalance.delay.ms=0"]
         self._process = subprocess.Popen(
-            command,
+            command + self.arguments,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=self._log,
@@ -76,7 +80,8 @@ class OwnBroker(Target):
         if not line.startswith(READY_PREFIX):
             self.stop()
             raise RuntimeError(f"{self.name} did not start; see {self._log.name}")
-        self.address = line.removeprefix(READY_PREFIX).split()[0]
+        self.address, *facts = line.removeprefix(READY_PREFIX).split()
+        self.facts = {name: value for name, _, value in (fact.partition("=") for fact in facts)}
         self.pid = self._process.pid
 
     def stop(self) -> None:

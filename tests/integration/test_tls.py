@@ -15,7 +15,7 @@ import kafka
 import pytest
 import trio
 from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
 import fencepost
 from fencepost.protocol.messages.api01_fetch import FetchPartition, FetchRequest, FetchTopic
@@ -281,9 +281,9 @@ def test_a_slow_and_large_fetch_takes_little_memory(broker: BrokerProcess, autho
     assert peak - before < 12 * MIB
 
 
-def serial(broker: BrokerProcess, authority: Authority) -> int:
-    """The serial number of the certificate of listener SSL."""
-    with connect(broker, authority) as sock:
+def serial(broker: BrokerProcess, authority: Authority, listener: str = "SSL") -> int:
+    """The serial number of a listener's certificate."""
+    with connect(broker, authority, listener) as sock:
         return int(sock.getpeercert()["serialNumber"], 16)
 
 
@@ -309,6 +309,40 @@ def test_a_renewed_certificate_serves_new_handshakes_within_5_s(
         assert wire.call(METADATA, 9, MetadataRequest(topics=[])).brokers
     keystore.write_text(authority.sign("third", addresses=["127.0.0.1"]).both)
     until(lambda: serial(broker, authority), lambda found: found != new)
+
+
+def test_a_certificate_altered_at_run_time(broker: BrokerProcess, authority: Authority) -> None:
+    """As Kafka's dynamic settings: `config set` for one listener. The value of a password is not listed."""
+    store = as_pkcs12(authority.sign("altered", addresses=["127.0.0.1"]), "for-altered")
+    name = "listener.name.sasl_ssl.ssl.keystore"
+    changes = {f"{name}.location": str(store), f"{name}.type": "PKCS12", f"{name}.password": "for-altered"}
+    before = serial(broker, authority, "SASL_SSL")
+    admin = AdminClient({"bootstrap.servers": broker.address})
+    entries = [ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET) for key, value in changes.items()]
+    resource = ConfigResource(ConfigResource.Type.BROKER, "1", incremental_configs=entries)
+    for future in admin.incremental_alter_configs([resource]).values():
+        future.result(30)
+    until(lambda: serial(broker, authority, "SASL_SSL"), lambda found: found != before)
+    [described] = [one.result(30) for one in admin.describe_configs([resource]).values()]
+    assert described[f"{name}.location"].value == str(store)
+    assert described[f"{name}.password"].value is None
+    assert described[f"{name}.password"].is_sensitive
+    assert "for-altered" not in broker.log()
+
+
+def test_only_a_plaintext_listener_that_others_can_reach_is_warned_of(broker: BrokerProcess, tmp_path: Path) -> None:
+    """Once, at the start, if no authorizer is set."""
+    warning = "every client that reaches this address may do everything"
+    assert warning not in broker.log()
+    options: dict[str, Any] = {"arguments": ["--listen", "LAN://0.0.0.0:0"]}
+    names = {"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,LAN:PLAINTEXT"}
+    with BrokerProcess(tmp_path / "open", settings=names, **options) as opened:
+        assert opened.log().count(warning) == 1
+        assert "listener=LAN://0.0.0.0:0" in opened.log()
+    with BrokerProcess(
+        tmp_path / "closed", settings=names | {"authorizer.class.name": "standard"}, **options
+    ) as closed:
+        assert warning not in closed.log()
 
 
 def test_a_keystore_that_cannot_be_used_ends_the_start(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ connections share one buffer for that. A connection keeps a piece of its own onl
 """
 
 import os
+import socket
 import ssl
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,7 +13,10 @@ from typing import Any
 import trio
 
 from fencepost.broker.log.storage.store import FileRegion
+from fencepost.broker.network.transmission import INTERNET
 
+RECORD_BYTES = 16 << 10
+"""The most that one record of TLS holds."""
 PIECE_BYTES = 64 << 10
 """How many bytes OpenSSL takes with one call: four records of TLS."""
 ENCRYPTED_BEFORE_WAIT = 1 << 20
@@ -23,10 +27,11 @@ _FILE_PIECE = memoryview(bytearray(PIECE_BYTES))
 class EncryptedTransmission:
     """The unsent part of a response, like `transmission.Transmission`."""
 
-    __slots__ = ("_at", "_next", "_parts", "_piece", "_sock")
+    __slots__ = ("_at", "_corked", "_next", "_parts", "_piece", "_sock")
 
-    def __init__(self, sock: ssl.SSLSocket, parts: Sequence[Any]) -> None:
+    def __init__(self, sock: ssl.SSLSocket, parts: Sequence[Any], corked: bool) -> None:
         self._sock = sock
+        self._corked = corked
         self._parts = parts
         self._next = 0
         """Index of the part to send next; its first `_at` bytes are sent, or are in `_piece`."""
@@ -41,6 +46,12 @@ class EncryptedTransmission:
             progress()
             await trio.lowlevel.wait_writable(self._sock)
             done = self.send()
+        self.uncork()
+
+    def uncork(self) -> None:
+        """Send the last packet now, however small it is: nothing follows."""
+        if self._corked:
+            self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, False)
 
     def send(self) -> bool:
         """Send what the socket accepts, up to a bound. Returns True if nothing is left. Raises OSError."""
@@ -102,5 +113,11 @@ class EncryptedTransmission:
 
 def start_encrypting(sock: Any, parts: Sequence[Any]) -> EncryptedTransmission | None:
     """Send what the socket accepts, up to a bound. Returns what the caller must `finish`, or None. Raises OSError."""
-    transmission = EncryptedTransmission(sock, parts)
-    return None if transmission.send() else transmission
+    corked = sock.family in INTERNET and sum(map(len, parts)) > RECORD_BYTES
+    if corked:  # otherwise each record travels in packets of its own, and wakes the client
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, True)
+    transmission = EncryptedTransmission(sock, parts, corked)
+    if not transmission.send():
+        return transmission
+    transmission.uncork()
+    return None

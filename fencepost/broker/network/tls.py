@@ -21,8 +21,6 @@ HANDSHAKE_SECONDS = 10.0
 HANDSHAKE_STEPS_PER_PASS = 4
 """Steps of handshakes of one listener in one pass of trio's loop. A step with an RSA key takes 1 to 5 ms, and the
 requests of all other clients wait for the pass."""
-RECORD_BYTES = 16 << 10
-"""The most that one record of TLS holds."""
 _HANDSHAKE_RECORD = 0x16
 _PEEKED_BYTES = 5
 

@@ -17,7 +17,7 @@ BYTES_BEFORE_WAIT = 8 << 20
 UNPACED = b"reno"
 """A congestion control without pacing; every Linux has it and lets every user choose it."""
 _NAME_BYTES = 16
-_INTERNET = (socket.AF_INET, socket.AF_INET6)
+INTERNET = (socket.AF_INET, socket.AF_INET6)
 
 
 def listen_unpaced(listening: socket.socket) -> bytes | None:
@@ -70,7 +70,7 @@ async def send_parts(
 
 def start_sending(sock: socket.socket, parts: Sequence[Any]) -> "Transmission | None":
     """Send what the socket accepts, up to a bound. Returns what the caller must `finish`, or None. Raises OSError."""
-    corked = FileRegion in map(type, parts) and sock.family in _INTERNET
+    corked = FileRegion in map(type, parts) and sock.family in INTERNET
     if corked:  # otherwise each region's last bytes travel in their own packet, which wakes the client
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, True)
     transmission = Transmission(sock, parts, corked)
