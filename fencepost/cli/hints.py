@@ -7,7 +7,9 @@ from fencepost.client import AuthenticationError, KafkaError
 from fencepost.client.admin import ItemsFailedError
 from fencepost.protocol.errors import ErrorCode
 
-_RIGHTS = "your user is not authorized for this request"
+_RIGHTS = (
+    "your user is not authorized for this request; `fencepost acl why-denied --help` shows how to find the missing rule"
+)
 _LOADING = "the coordinator is loading, or its log is damaged (the broker's log names it); try with --timeout 60"
 _HINTS: Final = {
     ErrorCode.NETWORK_EXCEPTION: "is a broker running at {bootstrap}? Name another with --bootstrap HOST:PORT;"

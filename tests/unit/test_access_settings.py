@@ -22,6 +22,12 @@ def test_the_authorizer_has_the_super_users_of_the_settings(name: str) -> None:
     assert not verdict.allowed
 
 
+@pytest.mark.parametrize("given", ["super.users=User:root", "allow.everyone.if.no.acl.found=true", "num.partitions=1"])
+def test_a_broker_that_no_client_can_use_warns(given: str, caplog: pytest.LogCaptureFixture) -> None:
+    make_authorizer(load_config(assignments=["authorizer.class.name=standard", given]), EMPTY_IMAGE)
+    assert ("no client has any right" in caplog.text) is given.startswith("num")
+
+
 def test_there_is_no_authorizer_unless_a_setting_names_one() -> None:
     assert make_authorizer(load_config(), EMPTY_IMAGE) is None
 

@@ -1,5 +1,6 @@
 """The settings of the authorizer, under Kafka's names, and the authorizer that they describe."""
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -9,6 +10,8 @@ from fencepost.broker.security.authorizer import Authorizer
 
 if TYPE_CHECKING:
     from fencepost.coordinator.metadata.image import MetadataImage
+
+logger = logging.getLogger(__name__)
 
 STANDARD = ("standard", "org.apache.kafka.metadata.authorizer.StandardAuthorizer")
 NEED_AUTHORIZER = ("super.users", "allow.everyone.if.no.acl.found")
@@ -78,8 +81,7 @@ def make_authorizer(config: AccessSettings, image: "MetadataImage") -> Authorize
     """The authorizer of these settings with the ACLs of `image`; None if the settings name no authorizer."""
     if not config.authorizer_class_name:
         return None
-    return Authorizer(
-        image.acls.values(),
-        parse_super_users(config.super_users),
-        allow_if_no_acl=config.allow_everyone_if_no_acl_found,
-    )
+    super_users, is_open = parse_super_users(config.super_users), config.allow_everyone_if_no_acl_found
+    if not (super_users or is_open or image.acls):
+        logger.warning("no client has any right: there is no ACL and no super user; set super.users and start again")
+    return Authorizer(image.acls.values(), super_users, allow_if_no_acl=is_open)
