@@ -64,7 +64,10 @@ async def _apply(
         refused = [CreatedTopic(one.name, Outcome(ErrorCode.INVALID_REQUEST, both)) for one in request.topics]
         topics = [_answer(node, one, context.api_version, {}) for one in refused]
         return CreateTopicsResponse(topics=topics, plan=refused_plan(both))
-    return CreateTopicsResponse(topics=[], plan=await apply_plan(node, plan, request.validate_only, context))
+    return CreateTopicsResponse(
+        topics=[],
+        plan=await apply_plan(node, plan, request.validate_only, context, limit_mutations(context, STRICT_QUOTA_SINCE)),
+    )
 
 
 def _wanted(topic: CreatableTopic) -> NewTopic:

@@ -26,6 +26,7 @@ from fencepost.protocol.messages.api19_create_topics import (
 
 if TYPE_CHECKING:
     from fencepost.broker.network.context import RequestContext
+    from fencepost.coordinator.metadata.ports import MutationQuota
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +58,9 @@ class _Broker(HasAuthorizer, HasMetadata, Protocol):
     """What a plan needs."""
 
 
-async def apply_plan(node: _Broker, plan: Plan, validate_only: bool, context: "RequestContext") -> PlanOutcome:
+async def apply_plan(
+    node: _Broker, plan: Plan, validate_only: bool, context: "RequestContext", mutations: "MutationQuota | None" = None
+) -> PlanOutcome:
     """Apply the plan, or return its problems. Returns when the changes are durable."""
     problems = _malformed(plan) or [Problem(*hidden) for hidden in hidden_parts(node, plan, context)]
     parts: list[_Part] = []
@@ -70,7 +73,7 @@ async def apply_plan(node: _Broker, plan: Plan, validate_only: bool, context: "R
             problems.extend(Problem(part.kind, part.name, outcome) for part, outcome in refused if outcome is not None)
         return [] if problems else [part.edit for part in parts]
 
-    applied = None if problems else await node.metadata.apply(edits, validate_only, "plan")
+    applied = None if problems else await node.metadata.apply(edits, validate_only, "plan", mutations)
     if applied is not None:
         problems += _problems(parts, applied)
     by = f"client {context.client_id!r} at {context.client_host}"

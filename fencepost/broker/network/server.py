@@ -166,6 +166,12 @@ class Server:
     def _begin(self, sock: socket.socket, peer: Endpoint, listening: Listening, nursery: trio.Nursery) -> None:
         if not self._may_begin(sock, peer):
             return
+        quotas = self.node.quotas
+        if quotas is not None and (
+            wait_ms := quotas.record_connection(peer.host, round(self.node.clock.monotonic() * 1000))
+        ):
+            nursery.start_soon(self._close_throttled, sock, peer, wait_ms / 1000)
+            return
         try:
             session = listening.session(sock, peer)
         except OSError:
@@ -173,6 +179,16 @@ class Server:
             self._ended(peer)
             return
         self._start(Connection(self, sock, peer, session, listening.tls), nursery)
+
+    async def _close_throttled(self, sock: socket.socket, peer: Endpoint, seconds: float) -> None:
+        """Close a connection beyond the quota of its address, and not at once: the client connects again (KIP-612)."""
+        self.node.metrics.connections_refused += 1
+        logger.warning("closing connection peer=%s cause=connection_creation_rate of its address", peer)
+        try:
+            await trio.sleep(seconds)
+        finally:
+            sock.close()
+            self._ended(peer)
 
     def check_principal(self, principal: Principal) -> None:
         """Check a login, which has set the principal already. Raises CloseConnection over the bound."""

@@ -57,6 +57,7 @@ class RepeatLimit(logging.Filter):
 
 
 audit.addFilter(RepeatLimit())
+logging.getLogger("fencepost.coordinator.txn.bounds").addFilter(RepeatLimit())
 
 
 class _Session(Protocol):

@@ -132,15 +132,17 @@ class ClientUsages(NamedTuple):
 
 
 class ClientQuotas:
-    """The limits of clients, and what clients have used of them. It exists only while there is such a limit."""
+    """The limits of clients, and what clients have used of them. It exists only while there is a limit."""
 
     def __init__(self, windows: Windows, controller_windows: Windows) -> None:
         self._windows = dict.fromkeys(QuotaType, windows) | {QuotaType.CONTROLLER_MUTATION: controller_windows}
         self.limits: Limits = {}
-        """All limits that were set, also those of addresses."""
+        """All limits, also those of addresses."""
         self._limits: dict[QuotaType, dict[QuotaEntity, float]] = {kind: {} for kind in QuotaType}
         self._usages: dict[QuotaType, dict[tuple[str, str], Usage]] = {kind: {} for kind in QuotaType}
         self._clients: dict[tuple[str, str], ClientUsages | None] = {}
+        self._connections: dict[str, Rate] = {}
+        """By address, if it has a connection_creation_rate."""
         self.muted = dict.fromkeys(QuotaType, 0)
         """The number of connections that are throttled now, by the quota that did it."""
 
@@ -162,6 +164,22 @@ class ClientQuotas:
             found = ClientUsages(*(self._usage(kind, user, client_id) for kind in QuotaType))
             usages = self._clients[client] = found if any(found) else None
             return usages
+
+    def record_connection(self, address: str, now_ms: int) -> int:
+        """Count a new connection. Returns 0, or after how many ms to close it, because it is one too many (KIP-612)."""
+        limit = connection_creation_rate(self.limits, address)
+        if limit is None:
+            return 0
+        rate = self._connections.get(address)
+        if rate is None:
+            if len(self._connections) >= CLIENTS_MAX:
+                self._connections = {who: one for who, one in self._connections.items() if not one.is_unused(now_ms)}
+            rate = self._connections[address] = Rate(self._windows[QuotaType.REQUEST])
+        rate.record(1, now_ms)
+        throttle_ms = rate.throttle_ms(limit, now_ms)
+        if throttle_ms:
+            rate.record(-1, now_ms)
+        return min(throttle_ms, rate.windows.ms)
 
     def usages(self, kind: QuotaType) -> Iterator[Usage]:
         """Every usage of a kind, for the metrics."""
@@ -189,11 +207,10 @@ class ClientQuotas:
 def updated_quotas(
     quotas: ClientQuotas | None, limits: Limits, windows: tuple[Windows, Windows]
 ) -> ClientQuotas | None:
-    """The quotas with these limits; None if they limit no user and no client id. `windows`: see `ClientQuotas`."""
+    """The quotas with these limits; None if there are none. `windows`: see `ClientQuotas`."""
     if quotas is not None and quotas.limits is limits:
         return quotas
-    names = {kind.value for kind in QuotaType}
-    if not any(names & one.keys() for one in limits.values()):
+    if not limits:
         return None
     quotas = quotas or ClientQuotas(*windows)
     quotas.set_limits(limits)

@@ -18,7 +18,7 @@ class Outcome(NamedTuple):
 
 
 DONE = Outcome()
-OVER_QUOTA = Outcome(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The throttling quota has been exceeded.")
+OVER_QUOTA = Outcome(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
 """A controller_mutation_rate refuses the change for now (KIP-599)."""
 
 

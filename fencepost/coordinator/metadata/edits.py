@@ -18,6 +18,7 @@ from fencepost.coordinator.metadata.controller import TopicController
 from fencepost.coordinator.metadata.delta import MetadataDelta
 from fencepost.coordinator.metadata.image import Acl, MetadataImage
 from fencepost.coordinator.metadata.image_fold import ImageFold
+from fencepost.coordinator.metadata.ports import MutationQuota
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.metadata_entries import MetadataEntry, record_count
 
@@ -75,14 +76,16 @@ class EditsController:
         self._acls = acls
         self._records_max = records_max
 
-    def decide(self, image: MetadataImage, edits: Sequence[ClusterEdit]) -> DecidedEdits:
+    def decide(
+        self, image: MetadataImage, edits: Sequence[ClusterEdit], mutations: MutationQuota | None = None
+    ) -> DecidedEdits:
         """Decide all of `edits` on `image`, or an error for the first invalid one."""
         fold, now = ImageFold(image), image
         records: list[MetadataEntry] = []
         place = count = 0
         while place < len(edits):
             alike = _alike(edits, place)
-            outcomes, found = self._decide_alike(now, edits[place : place + alike])
+            outcomes, found = self._decide_alike(now, edits[place : place + alike], mutations)
             count += record_count(found)
             if count > self._records_max:
                 text = f"The request needs more than the {self._records_max} metadata records it may have"
@@ -101,21 +104,22 @@ class EditsController:
         return DecidedEdits(AppliedEdits([DONE] * len(edits), fold.apply(image.offset)), tuple(records))
 
     def _decide_alike(
-        self, image: MetadataImage, edits: Sequence[ClusterEdit]
+        self, image: MetadataImage, edits: Sequence[ClusterEdit], mutations: MutationQuota | None
     ) -> tuple[list[Outcome], list[MetadataEntry]]:
         """Decide on edits of one kind that are about different topics, resources or ACLs."""
         match edits[0]:
             case NewTopic():
-                created = self._topics.create_topics(image, [edit for edit in edits if isinstance(edit, NewTopic)])
+                topics = [edit for edit in edits if isinstance(edit, NewTopic)]
+                created = self._topics.create_topics(image, topics, mutations=mutations)
                 return [reply.outcome for reply in created.reply], list(created.log)
             case TopicRef():
                 refs = [edit for edit in edits if isinstance(edit, TopicRef)]
-                deleted = self._topics.delete_topics(image, refs)
+                deleted = self._topics.delete_topics(image, refs, mutations)
                 wrong = {TopicRef(r.name, r.topic_id): r.outcome for r in deleted.reply if r.outcome.code}
                 return [wrong.get(ref, DONE) for ref in refs], list(deleted.log)
             case MorePartitions():
                 grown = self._topics.create_partitions(
-                    image, [edit for edit in edits if isinstance(edit, MorePartitions)]
+                    image, [edit for edit in edits if isinstance(edit, MorePartitions)], mutations=mutations
                 )
                 return [outcome for _, outcome in grown.reply], list(grown.log)
             case ConfigEdits():

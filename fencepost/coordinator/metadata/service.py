@@ -298,7 +298,11 @@ class MetadataService:
             logger.error("metadata.version was lowered, but no snapshot could be written: %s", error)
 
     async def apply(
-        self, edits: Edits | Sequence[ClusterEdit], validate_only: bool = False, name: str | None = "apply"
+        self,
+        edits: Edits | Sequence[ClusterEdit],
+        validate_only: bool = False,
+        name: str | None = "apply",
+        mutations: MutationQuota | None = None,
     ) -> AppliedEdits:
         """Make many changes as one metadata transaction of that name: all of them, or none and an error for the first.
 
@@ -312,7 +316,7 @@ class MetadataService:
             nonlocal count
             wanted = edits(image) if callable(edits) else edits
             count = len(wanted)
-            applied, records = self._edits.decide(image, wanted)
+            applied, records = self._edits.decide(image, wanted, mutations)
             return Decision(applied, () if validate_only else records)
 
         reply = await self._change(decide, name)

@@ -100,5 +100,6 @@ class TxnBounds:
 
 def _refuse(caller: Caller, what: str, setting: str) -> bool:
     """Log which bound refuses a request. Always False."""
-    logger.warning("%s refused at %s: %s (%s)", caller.principal, caller.client_host, what, setting)
+    cause = {"cause": (setting, caller.principal)}  # the broker logs some lines of a cause, and counts the others
+    logger.warning("%s refused at %s: %s (%s)", caller.principal, caller.client_host, what, setting, extra=cause)
     return False

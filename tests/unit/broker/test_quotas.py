@@ -228,12 +228,35 @@ def test_client_ids_that_are_used_no_more_are_forgotten() -> None:
 def test_a_broker_without_quotas_has_no_object_for_them() -> None:
     assert updated_quotas(None, {}, (WINDOWS, WINDOWS)) is None
     addresses = {(("ip", "10.0.0.1"),): {"connection_creation_rate": 5.0}}
-    assert updated_quotas(None, addresses, (WINDOWS, WINDOWS)) is None
+    assert updated_quotas(None, addresses, (WINDOWS, WINDOWS)) is not None
     limits = {entity("alice"): {"request_percentage": 5.0}}
     quotas = updated_quotas(None, limits, (WINDOWS, WINDOWS))
     assert quotas is not None
     assert updated_quotas(quotas, limits, (WINDOWS, WINDOWS)) is quotas
     assert updated_quotas(quotas, {}, (WINDOWS, WINDOWS)) is None
+
+
+def test_a_greedy_client_gets_its_limit_over_a_minute() -> None:
+    """It sends 100 KB whenever it may. After the first burst, a minute has within 10 % of the limit."""
+    manager = Manager()
+    manager.set(1e6, "greedy")
+    sent: list[int] = []
+    while manager.now_ms < 121_000:
+        sent.append(manager.now_ms)
+        manager.now_ms += 1 + manager.record(100_000, "greedy")
+    later = 100_000 * sum(at >= 61_000 for at in sent)
+    assert 0.9 * 60e6 <= later <= 1.1 * 60e6
+    first = 100_000 * len(sent) - later
+    assert 60e6 <= first <= 75e6, "a burst of ten seconds' worth passes at the start, as in Kafka"
+
+
+def test_connections_of_an_address_are_created_at_a_rate() -> None:
+    """KIP-612: a connection too many is closed after at most a window, and does not count."""
+    quotas = updated_quotas(None, {(("ip", "10.0.0.1"),): {"connection_creation_rate": 2.0}}, (WINDOWS, WINDOWS))
+    assert quotas is not None
+    assert [quotas.record_connection("10.0.0.1", 1000) for _ in range(22)] == [0] * 20 + [500, 500]
+    assert quotas.record_connection("10.0.0.2", 1000) == 0
+    assert quotas.record_connection("10.0.0.1", 12_000) == 0
 
 
 def test_the_rate_of_an_address_has_a_default() -> None:
