@@ -24,7 +24,7 @@ from fencepost.protocol.messages.api17_sasl_handshake import SaslHandshakeReques
 from tests.kit.broker_process import BrokerFailed, BrokerProcess
 from tests.kit.certificates import Authority, Signed, as_pkcs12, as_pkcs12_truststore
 from tests.kit.waiting import until
-from tests.kit.wire import FETCH, Wire, batch_of, values_in
+from tests.kit.wire import FETCH, PRODUCE, Wire, batch_of, produce_request, values_in
 
 pytestmark = pytest.mark.long
 METADATA, SASL_HANDSHAKE = 3, 17
@@ -279,6 +279,26 @@ def test_a_slow_and_large_fetch_takes_little_memory(broker: BrokerProcess, autho
     assert len(found) > 60
     assert set(found) == {value}
     assert peak - before < 12 * MIB
+
+
+def test_many_and_large_requests_in_flight(broker: BrokerProcess, authority: Authority) -> None:
+    """Records of TLS end anywhere in frames, and one record holds many frames: none waits for the next bytes."""
+    topic = f"pipelined-{uuid.uuid4().hex[:6]}"
+    values = [bytes([number]) * size for number, size in enumerate([1, 900_000, 3, 20_000, 16_384, 70_000, 5] * 3)]
+    with Wire(connect(broker, authority)) as wire:
+        wire.create_topic(topic)
+        frames = [wire.frame(PRODUCE, 9, produce_request(topic, batch_of(value))) for value in values]
+        wire.socket.sendall(b"".join(frame for _, frame in frames))
+        assert [wire.receive(PRODUCE, 9)[0] for _ in frames] == [correlation_id for correlation_id, _ in frames]
+        small = [wire.frame(METADATA, 9, MetadataRequest(topics=[])) for _ in range(300)]
+        wire.socket.sendall(b"".join(frame for _, frame in small))
+        assert [wire.receive(METADATA, 9)[0] for _ in small] == [correlation_id for correlation_id, _ in small]
+        found, offset = [], 0
+        while offset < len(values):
+            read = values_in(wire.fetch(topic, offset))
+            found += read
+            offset += len(read)
+    assert found == values
 
 
 def serial(broker: BrokerProcess, authority: Authority, listener: str = "SSL") -> int:

@@ -110,6 +110,14 @@ def test_a_setting_of_one_listener_overrides_that_of_all(pem: Path) -> None:
         load_config(assignments=["listeners=LAN://:1", names, *own[:2], "listener.name.vpn.ssl.client.auth=none"])
 
 
+def test_with_sasl_only_the_listeners_own_client_auth_counts(pem: Path) -> None:
+    """Kafka's ChannelBuilders: a certificate that all listeners ask for is not asked for beside a login."""
+    given = [f"ssl.keystore.location={pem}", "ssl.client.auth=required", "sasl.enabled.mechanisms=SCRAM-SHA-512"]
+    assert settings_of(*given, listener="SASL_SSL").client_auth == "none"
+    own = "listener.name.sasl_ssl.ssl.client.auth=requested"
+    assert settings_of(*given, own, listener="SASL_SSL").client_auth == "requested"
+
+
 def test_versions_and_suites(pem: Path) -> None:
     keystore = f"ssl.keystore.location={pem}"
     base = settings_of(keystore)
