@@ -3,7 +3,7 @@
 import time
 from typing import NamedTuple
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fencepost.broker.security.authorizer import Authorizer, Reason, java_address
@@ -104,7 +104,6 @@ def plain_any(rules: list[Acl], client: Client, operation: AclOperation, *, open
 RULE = Acl(TOPIC, "hard", PatternType.PREFIXED, "User:a", "*", AclOperation.READ, AclPermission.ALLOW)
 
 
-@settings(max_examples=400)
 @given(st.lists(acls, max_size=12), clients, st.sampled_from(OPERATIONS), st.sampled_from(NAMES), st.booleans())
 @example([RULE], Client(Principal("User", "a"), "10.0.0.1"), AclOperation.DESCRIBE, "hardcode", False)
 def test_the_compiled_rules_decide_as_a_fold_over_all_rules(
