@@ -11,6 +11,7 @@ from fencepost.protocol.compression import Compression, compress
 from fencepost.protocol.headers import write_request_header
 from fencepost.protocol.registry import API_BY_KEY, Api
 from fencepost.protocol.schema import ArrayOf, StructType
+from fencepost.protocol.varints import put_signed_varint
 from tests.kit.frames import framed
 
 PRODUCE, FETCH, METADATA, OFFSET_FETCH = 0, 1, 3, 9
@@ -70,11 +71,13 @@ def many_tags(count: int) -> bytes:
     return frame(18, 3, b"\2a\2b", size, bytes(tags))
 
 
-def bomb(count: int, *, ahead: bool, codec: Compression = Compression.ZSTD) -> bytearray:
-    """A batch of `count` records of 8 bytes each; some random bytes keep its ratio below the limit of 256."""
-    records = np.tile(np.frombuffer(b"\x0e\0\0\0\0\2x\0", dtype=np.uint8), (count, 1))
+def bomb(count: int, *, ahead: bool, codec: Compression = Compression.ZSTD, size: int = 1) -> bytearray:
+    """A batch of `count` records with `size` bytes each; some random bytes keep its ratio below the limit of 256."""
+    value = put_signed_varint(size) + b"x" * size
+    record = put_signed_varint(5 + len(value)) + b"\0\0\0\0" + value + b"\0"
+    records = np.tile(np.frombuffer(record, dtype=np.uint8), (count, 1))
     spread = records[:: max(1, count // 330_000)]
-    spread[:, 6] = np.random.default_rng(5).integers(0, 256, len(spread), dtype=np.uint8)
+    spread[:, len(record) - 2] = np.random.default_rng(5).integers(0, 256, len(spread), dtype=np.uint8)
     packed = compress(codec, records.tobytes())
     now_ms = int(time.time() * 1000) + (7_200_000 if ahead else 0)
     batch = bytearray(HEADER_SIZE) + packed

@@ -5,12 +5,17 @@ The full program measures the latency of another client. Here a machine may be b
 
 import time
 import urllib.request
+from pathlib import Path
 
 import pytest
 
+from fencepost.protocol.batch_header import pack_header, read_header
+from fencepost.protocol.errors import ErrorCode
 from tests.conftest import StartBroker
 from tests.hostile.attacks import ATTACKS, MIB, half_sent_heads, max_connections, one_byte_a_second
+from tests.hostile.requests import bomb
 from tests.kit.broker_process import BrokerProcess
+from tests.kit.command_line import verify
 from tests.kit.wire import Wire, batch_of
 
 pytestmark = pytest.mark.long
@@ -78,3 +83,31 @@ def scraped(broker: BrokerProcess, name: str) -> float:
     ) as page:
         lines = page.read().decode().splitlines()
     return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(name))
+
+
+def test_a_batch_that_a_plain_topic_accepted_is_never_called_damage(tmp_path: Path) -> None:
+    """Kafka reads no record of a plain topic either; what it stored must not fail a search or `verify` later."""
+    garbage = batch_of(*[b"value %d" % number for number in range(100)])
+    header = read_header(garbage)
+    garbage[-200:] = b"\xff" * 200
+    pack_header(garbage, 0, header)
+    with BrokerProcess(tmp_path / "work", data_dir=tmp_path / "data") as broker, Wire(broker.connect()) as wire:
+        for name, batch in {"garbage": garbage, "bomb": bomb(2_000_000, ahead=False)}.items():
+            wire.create_topic(name)
+            before = broker.rss_bytes()
+            assert wire.produce(name, batch).error_code == ErrorCode.NONE
+            found = wire.offset_of(name, header.max_timestamp - 60_000)
+            assert (found.error_code, found.offset) == (ErrorCode.NONE, 0), name
+            assert wire.offset_of(name, -3).error_code == ErrorCode.NONE, name
+            assert broker.rss_bytes() - before < 48 * MIB, name
+        wire.create_topic("compacted", cleanup_policy="compact", min_cleanable_dirty_ratio="0")
+        before = broker.rss_bytes()
+        assert wire.produce("compacted", bomb(2_000_000, ahead=False)).error_code == ErrorCode.MESSAGE_TOO_LARGE
+        assert wire.produce("garbage", bomb(40_000, ahead=True, size=1000)).error_code == ErrorCode.MESSAGE_TOO_LARGE
+        assert broker.rss_bytes() - before < 48 * MIB
+        assert broker.stop() == 0
+        assert "Traceback" not in broker.log()
+        assert "KAFKA_STORAGE_ERROR" not in broker.log()
+    told = verify(tmp_path / "data")
+    assert told.returncode == 0, told.stdout
+    assert "The checksum matches, so the producer sent it like this" in told.stdout

