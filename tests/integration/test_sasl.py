@@ -188,7 +188,7 @@ def test_a_session_that_ended_closes_the_connection_at_the_next_request(broker: 
 
 
 def test_another_user_cannot_take_over_the_connection(broker: BrokerProcess) -> None:
-    with connect(broker) as wire:
+    with connect(broker, "RENEWED") as wire:
         log_in(wire)
         answer = log_in(wire, "bob")
         assert (answer.error_code, answer.error_message) == (
@@ -199,7 +199,7 @@ def test_another_user_cannot_take_over_the_connection(broker: BrokerProcess) -> 
 
 
 def test_another_mechanism_cannot_log_in_again(broker: BrokerProcess) -> None:
-    with connect(broker) as wire:
+    with connect(broker, "RENEWED") as wire:
         log_in(wire)
         assert handshake(wire, "SCRAM-SHA-256").error_code == 0
         with pytest.raises(ConnectionEnded):
@@ -209,6 +209,7 @@ def test_another_mechanism_cannot_log_in_again(broker: BrokerProcess) -> None:
 def test_saslauthenticate_after_the_login_is_out_of_place(broker: BrokerProcess) -> None:
     with connect(broker) as wire:
         log_in(wire)
+        assert handshake(wire).error_code == ErrorCode.ILLEGAL_SASL_STATE  # the session has no end
         assert authenticate(wire, b"\0alice\0alice-secret").error_code == ErrorCode.ILLEGAL_SASL_STATE
         assert wire.call(METADATA, 9, ALL_TOPICS).cluster_id
 

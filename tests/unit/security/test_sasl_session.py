@@ -129,7 +129,7 @@ def test_after_its_end_a_session_admits_only_a_new_login() -> None:
 
 
 def test_another_principal_cannot_log_in_again() -> None:
-    sasl = session()
+    sasl = session(60_000)
     log_in(sasl)
     with pytest.raises(LoginRefused) as caught:
         log_in(sasl, b"\0bob\0b")
@@ -139,7 +139,7 @@ def test_another_principal_cannot_log_in_again() -> None:
 
 def test_another_mechanism_cannot_log_in_again() -> None:
     """Kafka answers the handshake, and closes the connection at the next request."""
-    sasl = session()
+    sasl = session(60_000)
     log_in(sasl)
     assert sasl.handshake("OAUTHBEARER", True, 0) is ErrorCode.NONE
     with pytest.raises(NotAdmitted, match=r"requested by client is not supported for re-auth.* 'PLAIN'"):
@@ -147,7 +147,7 @@ def test_another_mechanism_cannot_log_in_again() -> None:
 
 
 def test_a_failed_re_authentication_ends_the_session() -> None:
-    sasl = session()
+    sasl = session(60_000)
     log_in(sasl)
     with pytest.raises(LoginRefused) as caught:
         log_in(sasl, b"\xff")
@@ -158,9 +158,18 @@ def test_a_failed_re_authentication_ends_the_session() -> None:
 
 def test_one_re_authentication_a_second() -> None:
     """KafkaChannel.maybeBeginServerReauthentication; the session stays as it is."""
-    sasl = session()
+    sasl = session(60_000)
     log_in(sasl)
     log_in(sasl, now=10.0)
     assert sasl.handshake("PLAIN", True, 10.5) is ErrorCode.ILLEGAL_SASL_STATE
     assert sasl.state is State.LOGGED_IN
     log_in(sasl, now=11.0)
+
+
+def test_a_session_without_an_end_is_not_renewed() -> None:
+    """KafkaChannel.maybeBeginServerReauthentication: the handshake fails, and the session stays as it is."""
+    sasl = session()
+    log_in(sasl)
+    assert sasl.handshake("PLAIN", True, 5.0) is ErrorCode.ILLEGAL_SASL_STATE
+    assert sasl.state is State.LOGGED_IN
+    assert not sasl.needs_guard

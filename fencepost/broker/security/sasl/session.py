@@ -121,10 +121,13 @@ class SaslSession:
             self.state = State.HANDSHAKE
 
     def handshake(self, mechanism: str, with_headers: bool, now: float) -> ErrorCode:
-        """Begin an exchange. After a login it is a re-authentication, which must use the same mechanism."""
+        """Begin an exchange. After a login it is a re-authentication, which must use the same mechanism.
+
+        As in Kafka, only a session with an end can be renewed.
+        """
         if self.state is State.LOGGED_IN:
             last = self._last_reauthentication
-            if last is not None and now - last < MIN_REAUTHENTICATION_S:
+            if self.ends is None or (last is not None and now - last < MIN_REAUTHENTICATION_S):
                 return ErrorCode.ILLEGAL_SASL_STATE
             self._last_reauthentication = now
         if mechanism not in self._mechanisms:
