@@ -1,4 +1,4 @@
-"""The source reaches a real Kafka by every kind of listener, and says at once what is wrong where it cannot."""
+"""Source and sink reach a real Kafka and our broker by every kind of listener, and say at once what is wrong."""
 
 import pickle
 from collections.abc import Iterator
@@ -24,6 +24,7 @@ from tests.interop.conftest import started
 from tests.interop.java.real_kafka import RealKafka
 from tests.interop.java.secured_kafka import LISTENERS, OTHER_PASSWORD, PASSWORD, USER, settings
 from tests.kit.certificates import Authority, Signed
+from tests.kit.secured_broker import FORBIDDEN, SHA_256_PASSWORD, SecuredBroker
 from tests.kit.waiting import until
 from tests.spark.sink_kills import committed
 from tests.spark.source_world import Topic, World, numbered, values
@@ -32,9 +33,9 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 
 class Secure(NamedTuple):
-    """A Kafka with a listener of each kind, and a topic that was written through its plain one."""
+    """A broker with a listener of each kind, and a topic that was written through its plain one."""
 
-    kafka: RealKafka
+    kafka: RealKafka | SecuredBroker
     authority: Authority
     own: Signed
     topic: Topic
@@ -61,26 +62,36 @@ class FirstAttempt:
         return None
 
 
-@pytest.fixture(scope="module")
-def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secure]:
+@pytest.fixture(scope="module", params=["kafka", "fencepost"])
+def secure(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secure]:
     where = tmp_path_factory.mktemp("secure")
     authority = Authority(where / "pki")
     broker = authority.sign("broker", hosts=["localhost"], addresses=["127.0.0.1"])
+    if request.param == "fencepost":
+        with SecuredBroker(where / "fencepost", authority, broker) as ours:
+            ours.add_users_and_rules()
+            yield filled(ours, authority)
+        return
     scram = [
         word
-        for mechanism, password in (("SCRAM-SHA-256", "of-the-sha-256-user"), ("SCRAM-SHA-512", OTHER_PASSWORD))
+        for mechanism, password in (("SCRAM-SHA-256", SHA_256_PASSWORD), ("SCRAM-SHA-512", OTHER_PASSWORD))
         for word in ("--add-scram", f"{mechanism}=[name={USER},password={password}]")
     ]
     kafka = RealKafka(
         where / "kafka", settings=settings(authority, broker), listeners=LISTENERS, format_arguments=scram
     )
     with started(kafka):
-        topic = World(kafka.address).topic(1)
-        topic.commit([(0, bytes(50_000))] * 40)
-        topic.abort(numbered(0, 1))
-        topic.commit(numbered(0, 2))
-        topic.settled()
-        yield Secure(kafka, authority, authority.sign("client", password="key-secret"), topic)
+        yield filled(kafka, authority)
+
+
+def filled(kafka: RealKafka | SecuredBroker, authority: Authority) -> Secure:
+    """A topic with committed and aborted records."""
+    topic = World(kafka.address).topic(1)
+    topic.commit([(0, bytes(50_000))] * 40)
+    topic.abort(numbered(0, 1))
+    topic.commit(numbered(0, 2))
+    topic.settled()
+    return Secure(kafka, authority, authority.sign("client", password="key-secret"), topic)
 
 
 def token() -> str:
@@ -109,7 +120,7 @@ WAYS: dict[str, tuple[str, str, dict[str, str]]] = {
         "SASL_SSL",
         {
             "sasl_mechanism": "SCRAM-SHA-256",
-            "sasl_jaas_config": f'x.ScramLoginModule required username="{USER}" password="of-the-sha-256-user";',
+            "sasl_jaas_config": f'x.ScramLoginModule required username="{USER}" password="{SHA_256_PASSWORD}";',
         },
     ),
     "token": (
@@ -204,3 +215,16 @@ def test_a_password_that_is_wrong_is_told_by_the_sink(secure: Secure) -> None:
     rows = pa.RecordBatch.from_pydict({"value": ["one"]})
     with pytest.raises(SinkError, match=r"Authentication failed.*check kafka\.security\.protocol, kafka\.sasl"):
         Task(parse_sink_options(given, streaming=False), {"value": 0}, None, FirstAttempt()).run([rows])
+
+
+def test_a_topic_that_a_rule_forbids_is_neither_read_nor_written(secure: Secure) -> None:
+    if isinstance(secure.kafka, RealKafka):
+        pytest.skip("this Kafka has no authorizer; its errors are those of golden/test_rights_answers.py")
+    said = {"sasl_mechanism": "SCRAM-SHA-512", "sasl_username": USER, "sasl_password": OTHER_PASSWORD}
+    options = secure.options("SASL", "SASL_SSL", **said)
+    with pytest.raises(BrokerError, match="TOPIC_AUTHORIZATION_FAILED"):
+        Topic(World(secure.kafka.address), FORBIDDEN).batch(**options)
+    rows = pa.RecordBatch.from_pydict({"value": ["one"]})
+    sink = parse_sink_options({**options, "topic": FORBIDDEN}, streaming=False)
+    with pytest.raises(SinkError, match="TOPIC_AUTHORIZATION_FAILED"):
+        Task(sink, {"value": 0}, None, FirstAttempt()).run([rows])

@@ -23,6 +23,9 @@ HANDSHAKE_STEPS_PER_PASS = 4
 requests of all other clients wait for the pass."""
 _HANDSHAKE_RECORD = 0x16
 _PEEKED_BYTES = 5
+_ALERT = b"\x15\x03\x03\x00\x02\x02\x0a"
+"""unexpected_message, fatal. By this alert, which Kafka sends too, clients know that the listener uses TLS."""
+_DRAINED_BYTES = 64 << 10
 
 
 class TlsListener:
@@ -47,7 +50,7 @@ class TlsListener:
         """
         with trio.move_on_after(HANDSHAKE_SECONDS):
             await trio.lowlevel.wait_readable(sock)  # an idle connection needs no state of OpenSSL
-            _check_first_bytes(sock.recv(_PEEKED_BYTES, socket.MSG_PEEK))
+            _check_first_bytes(sock)
             encrypted = self.context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
             try:
                 await self._make_steps(encrypted)
@@ -106,12 +109,15 @@ class TlsListener:
         sock.close()
 
 
-def _check_first_bytes(first: bytes) -> None:
+def _check_first_bytes(sock: socket.socket) -> None:
     """Raise CloseConnection if a client does not begin with TLS, and ConnectionResetError if it is gone."""
+    first = sock.recv(_PEEKED_BYTES, socket.MSG_PEEK)
     if not first:
         raise ConnectionResetError("the client closed the connection before the TLS handshake")
     if first[0] == _HANDSHAKE_RECORD:
         return
+    sock.recv(_DRAINED_BYTES)  # else the close would reset the connection, and the client might not get the alert
+    sock.send(_ALERT)
     if first[:4] in HTTP_METHODS:
         raise CloseConnection("the client speaks HTTP, but this listener uses TLS and Kafka's protocol")
     raise CloseConnection(

@@ -166,12 +166,16 @@ def partitions_of(kafka: Any, options: SinkOptions, topic: str) -> int:
         with kafka.admin() as admin:
             return len(admin.describe_topics(topic)[topic].partitions)
     except KafkaError as error:
-        codes: Collection[Any] = [one.code for one in getattr(error, "errors", {}).values()] or [error.code]
+        failed: Collection[KafkaError] = getattr(error, "errors", {}).values() or [error]
+        codes = [one.code for one in failed]
         if ErrorCode.UNKNOWN_TOPIC_OR_PARTITION in codes:
             command = shlex.join(["fencepost", "topic", "create", topic, "--bootstrap", options.bootstrap])
             raise SinkError(f"topic {topic} does not exist: create the topic first, by `{command}`") from None
         if ErrorCode.INVALID_TOPIC_EXCEPTION in codes:
             raise SinkError(f"{topic!r} is not a valid topic name") from None
+        for one in failed:
+            if isinstance(one, AuthorizationError):
+                raise one from None
         raise
 
 
