@@ -2,7 +2,8 @@
 
 import pytest
 
-from fencepost.broker.network.metering import MutationQuota
+from fencepost.broker.network.metering import MutationQuota, _stamp
+from fencepost.broker.network.reply import Encoded
 from fencepost.broker.security.quotas import (
     CLIENTS_MAX,
     Applicable,
@@ -15,6 +16,11 @@ from fencepost.broker.security.quotas import (
     updated_quotas,
 )
 from fencepost.broker.security.rates import Rate, TokenBucket, Windows, java_round
+from fencepost.protocol.messages.api03_metadata import MetadataResponse
+from fencepost.protocol.messages.api11_join_group import JoinGroupResponse
+from fencepost.protocol.messages.api14_sync_group import SyncGroupResponse
+from fencepost.protocol.registry import API_BY_KEY
+from fencepost.protocol.schema import ResponseValue
 
 WINDOWS = Windows()
 DEFAULT = "<default>"
@@ -213,6 +219,18 @@ def test_a_strict_quota_refuses_where_a_permissive_one_throttles(
     assert [quota(90) for _ in range(3)] == accepted
     assert quota.throttle_ms(0) == throttle_ms
     assert quota.throttle_ms(5000) == throttle_ms - 5000, "the throttle time is adjusted with time"
+
+
+@pytest.mark.parametrize("response", [MetadataResponse, JoinGroupResponse, SyncGroupResponse])
+def test_an_encoded_response_begins_with_its_throttle_time(response: type[ResponseValue]) -> None:
+    """Handlers encode these responses themselves; the throttle time is written over the first field."""
+    field = response.fields["throttle_time_ms"]
+    _, highest = response.versions
+    for version in range(field.since, highest + 1):
+        if API_BY_KEY[response.api_key].serves(version):
+            empty = Encoded([response.encode(response(), version)])
+            expected = response.encode(response(throttle_time_ms=1234), version)  # type: ignore[call-arg]
+            assert _stamp(empty, 1234).parts == [expected]
 
 
 def test_client_ids_that_are_used_no_more_are_forgotten() -> None:
