@@ -295,7 +295,7 @@ ATTACKS: dict[str, Attack] = {
     "zstd bomb, 8 M records, compacted topic": Attack(bomb_compacted, 32),
     "zstd, gzip, lz4 bombs, timestamps ahead": Attack(bomb_ahead, 32),
     "zstd bomb stored, then ListOffsets by time": Attack(bomb_stored, 32),
-    "20 x 60 MB of a frame, then silence": Attack(silent_frames, 300),
+    "20 x 60 MB of a frame, then silence": Attack(silent_frames, 350),
     "200 fetches of 50 MB never read, --memory": Attack(unread_fetches, 400, memory=True),
     "200 fetches of 50 MB never read": Attack(unread_fetches, 120),
     "3 flooders connect and reset": Attack(flood_of_connections, 40),

@@ -3,6 +3,7 @@
 The full program measures the latency of another client. Here a machine may be busy, so only an answer is expected.
 """
 
+import os
 import time
 import urllib.request
 from pathlib import Path
@@ -13,6 +14,7 @@ from fencepost.protocol.batch_header import pack_header, read_header
 from fencepost.protocol.errors import ErrorCode
 from tests.conftest import StartBroker
 from tests.hostile.attacks import ATTACKS, MIB, half_sent_heads, max_connections, one_byte_a_second
+from tests.hostile.fuzz import fuzz
 from tests.hostile.requests import bomb
 from tests.kit.broker_process import BrokerProcess
 from tests.kit.command_line import verify
@@ -35,6 +37,7 @@ SCALES = {
     "1,000 connections with 50 KB each": 0.3,
     "4,000 bad frames": 0.1,
 }
+FUZZ_FRAMES = int(os.environ.get("FENCEPOST_FUZZ_FRAMES", "20000"))
 GROWTH_BYTES = 100 * MIB
 
 
@@ -111,3 +114,16 @@ def test_a_batch_that_a_plain_topic_accepted_is_never_called_damage(tmp_path: Pa
     told = verify(tmp_path / "data")
     assert told.returncode == 0, told.stdout
     assert "The checksum matches, so the producer sent it like this" in told.stdout
+
+
+def test_fuzzed_frames_leave_no_traceback_and_no_hung_request(start_broker: StartBroker) -> None:
+    """Mutated golden requests of four clients, and frames made for every API and version."""
+    broker = start_broker(settings={"auto.create.topics.enable": "false"})
+    fuzz(broker, FUZZ_FRAMES // 10, seed=0)
+    before = broker.rss_bytes()
+    outcome = fuzz(broker, FUZZ_FRAMES, seed=1)
+    assert outcome.hung == []
+    assert outcome.answered > FUZZ_FRAMES // 4
+    assert outcome.closed > FUZZ_FRAMES // 4
+    assert broker.rss_bytes() - before < 16 * MIB
+    assert "Traceback" not in broker.log()
