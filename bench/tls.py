@@ -26,6 +26,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 
 from bench.target import OwnBroker, Target
 
@@ -45,7 +46,7 @@ class Way:
 def make_certificate(directory: Path) -> tuple[Path, Path]:
     """A self-signed certificate for 127.0.0.1: the broker's keystore, and the file that trusts it."""
     key = ec.generate_private_key(ec.SECP256R1())
-    name, now = x509.Name([]), datetime.datetime.now(datetime.UTC)
+    name, now = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "bench")]), datetime.datetime.now(datetime.UTC)
     own_address = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
     builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
     builder = builder.serial_number(x509.random_serial_number()).add_extension(own_address, critical=True)
