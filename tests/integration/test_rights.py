@@ -1,5 +1,6 @@
 """A changed rule counts for the next request: also on fast paths, for cached answers and for fetches that wait."""
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -175,3 +176,23 @@ def test_a_plan_needs_the_rights_of_each_of_its_changes(stage: Stage) -> None:
     assert planned(stage, ("theirs-planned",)) == [("topic", "theirs-planned", refused)]
     stage.client = "all"
     assert planned(stage, ("theirs-planned",), acl=True) == []
+
+
+def test_a_regular_expression_matches_only_topics_that_the_member_may_see(stage: Stage) -> None:
+    """KIP-848: GroupMetadataManager leaves out the topics that the requesting member may not describe."""
+    stage.client = CLIENT
+
+    def heartbeat(epoch: int, **fields: Any) -> Any:
+        asked = message(
+            68, "ConsumerGroupHeartbeatRequest", group_id="mine-watch", member_id="A" * 22, member_epoch=epoch, **fields
+        )
+        answer = stage.call(68, 1, asked)
+        assert answer.error_code == 0, answer.error_message
+        return answer
+
+    joined = heartbeat(0, subscribed_topic_regex="(mine|theirs)", topic_partitions=[], rebalance_timeout_ms=60_000)
+    deadline = time.monotonic() + 60
+    while not joined.assignment or not joined.assignment.topic_partitions:
+        assert time.monotonic() < deadline
+        joined = heartbeat(joined.member_epoch)
+    assert [one.topic_id for one in joined.assignment.topic_partitions] == [stage.ids["mine"]]

@@ -5,10 +5,15 @@ consumer protocol is disabled (`group.version` 0, or not among `group.coordinato
 UNSUPPORTED_VERSION.
 """
 
+from functools import partial
+from typing import Protocol
+
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.network.reply import Reply, reply_with
-from fencepost.broker.ports import HasGroups
+from fencepost.broker.ports import HasAuthorizer, HasGroups
+from fencepost.broker.security.checks import is_allowed
 from fencepost.coordinator.group.consumer.requests import Heartbeat, HeartbeatReply
+from fencepost.protocol.admin_enums import AclOperation, AclResourceType
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api68_consumer_group_heartbeat import (
     Assignment,
@@ -20,10 +25,15 @@ from fencepost.protocol.messages.api68_consumer_group_heartbeat import (
 OWN_MEMBER_ID_SINCE = 1
 
 
-def handle(node: HasGroups, request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> Reply:
+class _Broker(HasAuthorizer, HasGroups, Protocol):
+    """What ConsumerGroupHeartbeat needs."""
+
+
+def handle(node: _Broker, request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> Reply:
     """Submit the heartbeat to the group coordinator."""
     if not node.consumer_protocol:
         return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    may_see = partial(is_allowed, node, context, AclOperation.DESCRIBE, AclResourceType.TOPIC, log_denial=False)
     owned = request.topic_partitions
     asked = node.groups.consumers.ask_heartbeat(
         Heartbeat(
@@ -40,6 +50,7 @@ def handle(node: HasGroups, request: ConsumerGroupHeartbeatRequest, context: Req
             client_id=context.client_id or "",
             client_host=f"/{context.client_host}",
             member_id_required=context.api_version >= OWN_MEMBER_ID_SINCE,
+            may_see=None if node.authorizer is None or request.subscribed_topic_regex is None else may_see,
         )
     )
     return reply_with(_response, asked)

@@ -3,10 +3,12 @@
 Every function answers at once if no authorizer is set. Every denial is logged (`denials`).
 """
 
+import logging
 from collections.abc import Iterable
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
+from fencepost.broker.security.audit import audit
 from fencepost.broker.security.authorizer import CLUSTER_NAME
 from fencepost.broker.security.denials import log_allowed, log_denied
 from fencepost.broker.security.ports import Asking, HasRights, HasRightsAndConfig
@@ -75,7 +77,8 @@ def is_allowed(
     if authorizer is None:
         return True
     if authorizer.allows(context.session, operation, kind, name):
-        log_allowed(context, operation, kind, name)
+        if audit.isEnabledFor(logging.DEBUG):
+            log_allowed(context, operation, kind, name)
         return True
     if log_denial:
         log_denied(context, operation, kind, name)

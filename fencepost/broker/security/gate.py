@@ -7,6 +7,7 @@ from fencepost.broker.security.authorizer import CLUSTER_NAME
 from fencepost.broker.security.checks import is_allowed
 from fencepost.broker.security.refusals import refuse
 from fencepost.broker.security.rights import ANY_NAME, RIGHTS, Effect, Right
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.schema import ResponseValue
 
 if TYPE_CHECKING:
@@ -18,34 +19,45 @@ class _Need(NamedTuple):
 
     right: Right
     instead: tuple[Right, ...]
+    field: str | None
+    """The field with the resource's name, if this name alone decides: the usual case, which must be quick."""
 
 
-def _needs(rights: Iterable[Right]) -> tuple[_Need, ...]:
+def _needs(rights: Iterable[Right], version: int) -> tuple[_Need, ...]:
     found, instead = [], []
     for right in rights:
         if right.effect is Effect.OTHER:
             instead.append(right)
             continue
-        if right.effect is Effect.REQUEST:
-            found.append(_Need(right, tuple(instead)))
+        if right.effect is Effect.REQUEST and right.since <= version <= right.until:
+            is_usual = right.of in _NAMES and not (instead or right.if_set or right.if_null)
+            found.append(_Need(right, tuple(instead), right.of if is_usual else None))
         instead = []
     return tuple(found)
 
 
-_NEEDS: dict[int, tuple[_Need, ...]] = {key: needs for key, rights in RIGHTS.items() if (needs := _needs(rights))}
+_NAMES = ("group_id", "transactional_id")
+_NEEDS: dict[tuple[int, int], tuple[_Need, ...]] = {}
+"""By API and version; filled on first use."""
 
 
 def refusal(node: "HasRights", request: Any, context: "Asking") -> ResponseValue | None:
     """The response to a request that lacks a right; None if its handler may run."""
-    needs = _NEEDS.get(context.api_key)
+    key = context.api_key, context.api_version
+    needs = _NEEDS.get(key)
     if needs is None:
-        return None
-    for right, instead in needs:
-        if not right.since <= context.api_version <= right.until or not _is_needed(right, request):
-            continue
-        if any(_has(node, request, context, other, log_denial=False) for other in instead):
-            continue
-        if not _has(node, request, context, right, log_denial=True):
+        needs = _NEEDS[key] = _needs(RIGHTS[ApiKey(context.api_key)], context.api_version)
+    for right, instead, field in needs:
+        name = None if field is None else getattr(request, field)
+        if name is not None:
+            allowed = is_allowed(node, context, right.operation, right.kind, name)
+        else:
+            allowed = (
+                not _is_needed(right, request)
+                or any(_has(node, request, context, other, log_denial=False) for other in instead)
+                or _has(node, request, context, right, log_denial=True)
+            )
+        if not allowed:
             return refuse(request, context, right.error)
     return None
 

@@ -222,6 +222,7 @@ RIGHTS: dict[ApiKey, tuple[Right, ...]] = {
     ApiKey.CONSUMER_GROUP_HEARTBEAT: (
         _GROUP_READ,
         _right(Op.DESCRIBE, Kind.TOPIC, "subscribed_topic_names", Effect.REQUEST, note="every one of them"),
+        _right(Op.DESCRIBE, Kind.TOPIC, "every topic that matches the regex", Effect.HIDDEN, since=1),
     ),
     ApiKey.CONSUMER_GROUP_DESCRIBE: (
         _right(Op.DESCRIBE, Kind.GROUP, "group_ids", Effect.ENTRY),

@@ -123,7 +123,8 @@ class ConsumerGroups:
                 reply = heartbeat.leave(context, request)
             else:
                 reply = heartbeat.heartbeat(context, request, request.member_id or self._new_id())
-            ticket = self._carry_out(shard, context.decided(reply), _why(context, request), context.group)
+            decision = context.decided(reply)
+            ticket = self._carry_out(shard, decision, _why(context, request), context.group, request.may_see)
         except Refused as refusal:
             logger.debug("group %s: member %s: %s", request.group_id, request.member_id, refusal)
             return HeartbeatReply(error=refusal.code, text=str(refusal))
@@ -252,7 +253,14 @@ class ConsumerGroups:
         migration.drop_or_downgrade(context, [member])
         self._carry_out(shard, context.decided(None), _expired(key.kind, member), group)
 
-    def _carry_out(self, shard: GroupShard, decision: GroupDecision[Any], why: str, looked_at: ConsumerGroup) -> Ticket:
+    def _carry_out(
+        self,
+        shard: GroupShard,
+        decision: GroupDecision[Any],
+        why: str,
+        looked_at: ConsumerGroup,
+        may_see: Callable[[str], bool] | None = None,
+    ) -> Ticket:
         """Carry out a decision about the group `looked_at`; return the ticket that answers wait for.
 
         Raises LogWriteFailed.
@@ -269,14 +277,20 @@ class ConsumerGroups:
             if group.epoch != before or why.startswith("member"):
                 logger.info("group %s: epoch %d, %s: %s", group_id, group.epoch, counted_members(group.members), why)
         if group is not None and change.resolve:
-            self._resolve(shard, group, change.resolve)
+            self._resolve(shard, group, change.resolve, may_see)
         return shard.log.newest
 
-    def _resolve(self, shard: GroupShard, group: ConsumerGroup, expressions: frozenset[str]) -> None:
+    def _resolve(
+        self,
+        shard: GroupShard,
+        group: ConsumerGroup,
+        expressions: frozenset[str],
+        may_see: Callable[[str], bool] | None,
+    ) -> None:
         """Match the group's regular expressions against the existing topics, and write the result."""
         seen = self._view(group.group_id)
         try:
-            records = regexes.note_resolved(group, regexes.resolve(expressions, seen), seen)
+            records = regexes.note_resolved(group, regexes.resolve(expressions, seen, may_see), seen)
             if records:
                 shard.write(records)
         except (Refused, LogWriteFailed) as error:

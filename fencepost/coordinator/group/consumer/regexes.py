@@ -1,6 +1,6 @@
 """Subscriptions by regular expression: RE2's syntax, matched against whole topic names (KIP-848)."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
@@ -41,13 +41,15 @@ def _compiled(regex: str) -> Regex:
         raise Refused(ErrorCode.INVALID_REGULAR_EXPRESSION, f"SubscribedTopicRegex {error}.") from error
 
 
-def resolve(expressions: Iterable[str], view: "View") -> dict[str, ResolvedRegex]:
-    """The topics that each expression matches as a whole."""
+def resolve(
+    expressions: Iterable[str], view: "View", may_see: Callable[[str], bool] | None = None
+) -> dict[str, ResolvedRegex]:
+    """The topics that each expression matches as a whole; only those that the requesting member may see."""
     names = view.image.topics_by_name
     found = {}
     for regex in expressions:
         matcher = _compiled(regex)
-        topics = frozenset(name for name in names if matcher.fullmatch(name))
+        topics = frozenset(name for name in names if matcher.fullmatch(name) and (may_see is None or may_see(name)))
         found[regex] = ResolvedRegex(topics, view.image.offset, view.now_ms)
     return found
 

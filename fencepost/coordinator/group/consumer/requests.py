@@ -1,6 +1,6 @@
 """The requests of a consumer group's members, and the replies."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from fencepost.coordinator.group.consumer.member import (
@@ -35,6 +35,8 @@ class Heartbeat(NamedTuple):
     client_host: str = ""
     member_id_required: bool = True
     """v1+: the client chooses its own member id (KIP-1082); before, an empty one requests one."""
+    may_see: Callable[[str], bool] | None = None
+    """Whether the client may see a topic; None if it may see all. A regular expression matches no other topics."""
 
     @property
     def leaves(self) -> bool:
