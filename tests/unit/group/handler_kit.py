@@ -75,6 +75,7 @@ class Node:
     def __init__(self, config: GroupConfig) -> None:
         self.world = World(config)
         self.groups = self.world.service
+        self.authorizer = None
         self.metadata = Metadata()
         self.transactions = Transactions()
         self._dispatch = Dispatch()
