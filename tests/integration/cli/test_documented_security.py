@@ -14,8 +14,10 @@ import pytest
 from click.testing import CliRunner
 
 from fencepost.cli.main import cli
+from fencepost.protocol.errors import ErrorCode
 from fencepost.testing import Broker
 from tests.architecture.project_files import ROOT
+from tests.kit.wire import Wire, batch_of
 
 pytestmark = pytest.mark.long
 DOCUMENT = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
@@ -89,3 +91,18 @@ def test_a_secret_that_is_set_at_run_time_is_in_the_metadata_log_as_it_is(tmp_pa
         shown = CliRunner().invoke(cli, words)
         assert (shown.exit_code, "a-secret" in shown.output) == (0, False), shown.output
     assert any(b"a-secret" in path.read_bytes() for path in (tmp_path / "__cluster_metadata-0").glob("*.log"))
+
+
+def test_a_producer_id_belongs_to_no_user() -> None:
+    """What docs/security.md warns of: another client can write with it, and its producer is refused."""
+    with Broker() as broker:
+        broker.create_topic("orders")
+        with (
+            Wire(socket.create_connection(("127.0.0.1", broker.port))) as own,
+            Wire(socket.create_connection(("127.0.0.1", broker.port))) as other,
+        ):
+            batches = [batch_of(b"1", producer_id=7, producer_epoch=epoch, base_sequence=0) for epoch in (0, 1, 0)]
+            codes = [
+                wire.produce("orders", batch).error_code for wire, batch in zip((own, other, own), batches, strict=True)
+            ]
+    assert codes == [ErrorCode.NONE, ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH]
