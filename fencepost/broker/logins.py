@@ -11,7 +11,7 @@ from fencepost.broker.first_user import create_first_user
 from fencepost.broker.security.sasl.exchange import OAUTHBEARER, PLAIN, Exchange
 from fencepost.broker.security.sasl.oauthbearer import OAuthExchange, Validator
 from fencepost.broker.security.sasl.plain import PlainExchange, PlainUsers
-from fencepost.broker.security.sasl.scram import Credential, ScramCredentials, ScramExchange
+from fencepost.broker.security.sasl.scram import Credential, Form, ScramCredentials, ScramExchange, usual_form
 from fencepost.broker.security.sasl.session import Mechanism, SaslSession
 from fencepost.broker.security.sasl.unsecured import UnsecuredValidator
 from fencepost.coordinator.metadata.image import ScramUser
@@ -76,7 +76,16 @@ class Logins:
         def find(user: str) -> Credential | None:
             return self._metadata.image.scram.get(ScramUser(user, number))
 
-        credentials = ScramCredentials(mechanism, find, self._secret)
+        seen: list[tuple[object, Form]] = []
+
+        def form() -> Form:
+            """Of the users at this moment; computed when they change."""
+            users = self._metadata.image.scram
+            if not seen or seen[0][0] is not users:
+                seen[:] = [(users, usual_form(one for user, one in users.items() if user.mechanism == number))]
+            return seen[0][1]
+
+        credentials = ScramCredentials(mechanism, find, self._secret, form)
         return lambda: ScramExchange(credentials, secrets.token_urlsafe(NONCE_BYTES))
 
     def _validator(self, listener: str) -> Validator:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from fencepost.broker.security.sasl.exchange import Exchange, Login, LoginRefused
 from fencepost.broker.security.sasl.oauthbearer import OAuthExchange, Token, TokenRejected
 from fencepost.broker.security.sasl.plain import PlainExchange, PlainUsers
-from fencepost.broker.security.sasl.scram import ScramCredentials, ScramExchange
+from fencepost.broker.security.sasl.scram import ScramCredentials, ScramExchange, usual_form
 from fencepost.client.core.sasl import OAuthToken, exchange_for
 from fencepost.client.core.scram import Scram, ScramError
 from fencepost.coordinator.metadata.image import ScramCredential
@@ -128,6 +128,17 @@ def test_an_unknown_user_and_a_wrong_password_take_the_same_steps() -> None:
     challenges = [scram(nonce="same").step(b"n,,n=%b,r=c" % name) for name in (b"mallory", b"mallory", b"eve")]
     assert challenges[0] == challenges[1] != challenges[2]
     assert scram(nonce="same", key=bytes(32)).step(b"n,,n=mallory,r=c") != challenges[0]
+
+
+def test_an_unknown_users_credential_has_the_form_of_most_others() -> None:
+    """Else the iterations, or the length of the salt, would show that the user does not exist."""
+    users = {name: credential("SCRAM-SHA-256", "pencil", salt, rounds) for name, salt, rounds in (
+        ("a", b"salt of 18 bytes..", 4096), ("b", b"another 18 bytes..", 4096), ("c", b"short", 16_384))}  # fmt: skip
+    form = usual_form(users.values())
+    assert form == (4096, 18)
+    decoy, _ = ScramCredentials("SCRAM-SHA-256", users.get, KEY, lambda: form).of("mallory")
+    assert (decoy.iterations, len(decoy.salt)) == form
+    assert usual_form([]) == (8192, 32)
 
 
 def test_the_right_password_of_no_user_is_refused() -> None:

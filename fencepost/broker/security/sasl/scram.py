@@ -3,14 +3,13 @@
 import base64
 import hmac
 import re
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from typing import NamedTuple, Protocol
 
 from fencepost.broker.security.sasl.exchange import Login, LoginRefused, text_of
 from fencepost.protocol.scram import HASHES, MIN_ITERATIONS, sign, stored_key_of, xor
 
-UNKNOWN_USER_ITERATIONS, UNKNOWN_USER_SALT_BYTES = 8192, 32
-"""What unknown users seem to have: the form of credentials that `fencepost user` makes."""
 _SASL_NAME = r"(?:[^\x00=,]|=2C|=3D)+"
 _PRINTABLE = r"[\x21-\x2b\x2d-\x7e]+"
 _BASE64 = r"(?:[A-Za-z0-9/+]{4})*(?:[A-Za-z0-9/+]{3}=|[A-Za-z0-9/+]{2}==)?"
@@ -46,17 +45,37 @@ class _Decoy(NamedTuple):
     iterations: int
 
 
+class Form(NamedTuple):
+    """What a client sees of a credential. The default is that of credentials that `fencepost user` makes."""
+
+    iterations: int = 8192
+    salt_bytes: int = 32
+
+
+def usual_form(credentials: Iterable[Credential]) -> Form:
+    """The most frequent form of credentials."""
+    forms = Counter(Form(one.iterations, len(one.salt)) for one in credentials)
+    return max(forms, key=lambda form: (forms[form], form), default=Form())
+
+
 class ScramCredentials:
     """The credentials of one mechanism.
 
-    An unknown user gets a credential, too: the same one for the same name as long as `key` is the same. So neither the
-    steps of a login nor their time show whether a user exists.
+    An unknown user gets a credential, too, of the usual `form`. It is the same one for a name as long as `key` is
+    the same. So neither the steps of a login nor their time show whether a user exists.
     """
 
-    def __init__(self, mechanism: str, find: Callable[[str], Credential | None], key: bytes) -> None:
+    def __init__(
+        self,
+        mechanism: str,
+        find: Callable[[str], Credential | None],
+        key: bytes,
+        form: Callable[[], Form] = Form,
+    ) -> None:
         self.mechanism = mechanism
         self._find = find
         self._key = key
+        self._form = form
 
     def of(self, name: str) -> tuple[Credential, bool]:
         """A credential, and whether the user exists."""
@@ -70,7 +89,8 @@ class ScramCredentials:
             hmac.digest(self._key, f"{purpose} {self.mechanism} {name}".encode(), hashed)
             for purpose in ("salt", "stored", "server")
         )
-        return _Decoy(salt[:UNKNOWN_USER_SALT_BYTES], stored, server, UNKNOWN_USER_ITERATIONS)
+        form = self._form()
+        return _Decoy((salt * 8)[: form.salt_bytes], stored, server, form.iterations)
 
 
 class ScramExchange:
