@@ -51,6 +51,11 @@ class Session:
         self.guarded = sasl is not None
         """Whether requests have to be checked before they are decoded: there is no login, or the session has an end."""
 
+    @property
+    def awaits_login(self) -> bool:
+        """Whether the client must log in by SASL and has not done so yet."""
+        return self.sasl is not None and self.sasl.user is None
+
     def log_in(self, principal: Principal, mechanism: str) -> None:
         """The client has proved who it is, by a mechanism of SASL or by a certificate."""
         self.principal = principal

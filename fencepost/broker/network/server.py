@@ -214,8 +214,9 @@ class Server:
         is_short = self.request_bytes.is_short
         for connection in tuple(self.connections):
             silent = now - connection.last_active
-            if connection.requests == 0 and now - connection.opened > FIRST_REQUEST_SECONDS:
-                self._close_silent(connection, f"no request within {FIRST_REQUEST_SECONDS:.0f} s")
+            is_new = connection.requests == 0 or connection.session.awaits_login
+            if is_new and now - connection.opened > FIRST_REQUEST_SECONDS:
+                self._close_silent(connection, f"no request, or no login, within {FIRST_REQUEST_SECONDS:.0f} s")
             elif silent > self._idle_seconds and not connection.busy_in_handler:
                 self._close_silent(connection, "connections.max.idle.ms")
             elif now - connection.arrival.since(now, connection.requests, connection.idle) > self._arrival_seconds:
