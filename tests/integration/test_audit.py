@@ -12,6 +12,7 @@ from fencepost.client.admin import (
     AclFilter,
     AclOperation,
     AclResourceType,
+    ClusterPlan,
     QuotaEntity,
     ScramDeletion,
     ScramMechanism,
@@ -125,6 +126,15 @@ def test_a_change_of_acls_is_logged(kafka: sync.Client, audit: Audit) -> None:
     with kafka.admin() as admin:
         admin.create_acls(acl)
         admin.delete_acls(AclFilter(*acl))
+    what = "permission=ALLOW user='User:alice' from='*' operation=WRITE resource=TOPIC:'orders' pattern=LITERAL"
+    assert audit.lines == [f"ACL_CREATED {ANONYMOUS} {what}", f"ACL_DELETED {ANONYMOUS} {what}"]
+
+
+def test_rules_that_a_plan_changes_are_logged(kafka: sync.Client, audit: Audit) -> None:
+    rule = {"principal": "User:alice", "operations": ["write"], "topic": "orders"}
+    with kafka.admin() as admin:
+        for state in ("present", "absent"):
+            admin.apply(ClusterPlan.from_mapping({"acls": [{**rule, "state": state}]}))
     what = "permission=ALLOW user='User:alice' from='*' operation=WRITE resource=TOPIC:'orders' pattern=LITERAL"
     assert audit.lines == [f"ACL_CREATED {ANONYMOUS} {what}", f"ACL_DELETED {ANONYMOUS} {what}"]
 

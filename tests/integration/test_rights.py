@@ -137,6 +137,16 @@ def test_a_transaction_obeys_a_new_rule(stage: Stage) -> None:
     assert begin() == 0
 
 
+def test_the_history_of_a_transaction_needs_describe_on_the_cluster(stage: Stage) -> None:
+    """It may name topics and groups that the client may not see."""
+    asked = message(65, "DescribeTransactionsRequest", transactional_ids=["mine-pays"], explain=True)
+    stage.client = CLIENT
+    [state] = stage.call(65, 0, asked).transaction_states
+    assert (state.error_code, state.history) == (0, None)
+    [state] = as_admin(stage, 65, 0, asked).transaction_states
+    assert state.history is not None
+
+
 def planned(stage: Stage, topics: tuple[str, ...] = (), *, acl: bool = False, absent: bool = False) -> list[Any]:
     """The problems of a plan with these topics, and with an ACL, as (kind, name, error)."""
     wanted = [

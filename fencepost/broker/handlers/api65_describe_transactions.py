@@ -10,7 +10,7 @@ from typing import Protocol
 
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.ports import HasAuthorizer, HasTransactions
-from fencepost.broker.security.checks import denied, denied_topics
+from fencepost.broker.security.checks import denied, denied_topics, is_allowed
 from fencepost.coordinator.txn.causes import Caller, Change, IdHistory, Refusal, describe
 from fencepost.protocol.admin_enums import AclOperation, AclResourceType
 from fencepost.protocol.errors import ErrorCode
@@ -49,6 +49,8 @@ async def handle(
 async def _describe(node: _Broker, transactional_id: str, explain: bool, context: RequestContext) -> TransactionState:
     """One transaction, without the topics that the client may not see."""
     described = await node.transactions.describe(transactional_id)
+    # The history may name topics and groups that the client may not see.
+    explain = explain and is_allowed(node, context, AclOperation.DESCRIBE, AclResourceType.CLUSTER, log_denial=False)
     hidden = denied_topics(node, context, AclOperation.DESCRIBE, (tp.topic for tp in described.partitions))
     return TransactionState(
         error_code=described.error,

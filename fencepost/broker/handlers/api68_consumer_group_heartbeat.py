@@ -50,7 +50,7 @@ def handle(node: _Broker, request: ConsumerGroupHeartbeatRequest, context: Reque
             client_id=context.client_id or "",
             client_host=f"/{context.client_host}",
             member_id_required=context.api_version >= OWN_MEMBER_ID_SINCE,
-            may_see=None if node.authorizer is None or request.subscribed_topic_regex is None else may_see,
+            may_see=None if node.authorizer is None else may_see,
         )
     )
     return reply_with(_response, asked)

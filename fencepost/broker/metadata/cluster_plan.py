@@ -7,8 +7,10 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from fencepost.broker.metadata.acl_requests import audit_text
 from fencepost.broker.metadata.plan_rights import hidden_parts, refused_edit
 from fencepost.broker.ports import HasAuthorizer, HasMetadata
+from fencepost.broker.security.audit import log_change
 from fencepost.coordinator.metadata.commands import ConfigEdit, ConfigEdits, MorePartitions, NewTopic, Outcome, TopicRef
 from fencepost.coordinator.metadata.edits import AppliedEdits, ClusterEdit, CreateAcl, DeleteAcl
 from fencepost.coordinator.metadata.image import NOTHING, Acl, ConfigResource, MetadataImage, TopicImage
@@ -91,6 +93,10 @@ async def apply_plan(
     changes = list(_changes(plan, applied.delta.before, applied.delta.image))
     if changes and not validate_only:
         logger.info("plan applied by=%s: %d change(s)", by, len(changes))
+        for part in parts:
+            if isinstance(part.edit, CreateAcl | DeleteAcl):
+                event = "ACL_CREATED" if isinstance(part.edit, CreateAcl) else "ACL_DELETED"
+                log_change(context, event, audit_text(part.edit.acl))
     return PlanOutcome(changes=changes)
 
 

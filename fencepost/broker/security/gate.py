@@ -63,8 +63,8 @@ def refusal(node: "HasRights", request: Any, context: "Asking") -> ResponseValue
 
 
 def _is_needed(right: Right, request: Any) -> bool:
-    if right.if_set:
-        return bool(getattr(request, right.if_set))
+    if right.if_set and not getattr(request, right.if_set):
+        return False
     if right.if_null:
         return getattr(request, right.if_null) is None
     return not right.of or getattr(request, right.of) is not None

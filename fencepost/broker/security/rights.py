@@ -217,6 +217,7 @@ RIGHTS: dict[ApiKey, tuple[Right, ...]] = {
     ApiKey.DESCRIBE_TRANSACTIONS: (
         _right(Op.DESCRIBE, Kind.TRANSACTIONAL_ID, "transactional_ids", Effect.ENTRY),
         _right(Op.DESCRIBE, Kind.TOPIC, "every topic of the transaction", Effect.HIDDEN),
+        _cluster(Op.DESCRIBE, Effect.HIDDEN, note="fencepost's history of the transactional id (tag 1000)"),
     ),
     ApiKey.LIST_TRANSACTIONS: (_right(Op.DESCRIBE, Kind.TRANSACTIONAL_ID, "every transaction", Effect.HIDDEN),),
     ApiKey.CONSUMER_GROUP_HEARTBEAT: (

@@ -187,6 +187,9 @@ def test_kip_939_two_phase_commit_is_a_right_of_its_own() -> None:
     assert answer.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     asked = message(22, "InitProducerIdRequest", transactional_id="pay", enable2_pc=False)
     assert refusal(writer, asked, context(ApiKey.INIT_PRODUCER_ID, 6)) is None
+    asked = message(22, "InitProducerIdRequest", transactional_id=None, enable2_pc=True)
+    answer = refusal(writer, asked, context(ApiKey.INIT_PRODUCER_ID, 6))
+    assert answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "without an id there is nothing to prepare"
 
 
 @pytest.mark.parametrize(("key", "version"), BROKERS_ONLY.items())

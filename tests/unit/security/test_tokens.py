@@ -14,7 +14,7 @@ from joserfc.jwk import ECKey, KeySet, OctKey, RSAKey
 
 from fencepost.broker.security.sasl.oauthbearer import Token, TokenRejected
 from fencepost.broker.security.sasl.signed import Expected, SignedValidator
-from fencepost.broker.security.sasl.unsecured import UnsecuredValidator, options_problem
+from fencepost.broker.security.sasl.unsecured import UnsecuredValidator, claimed, options_problem
 from fencepost.broker.token_keys import read_key_set
 
 NOW_S = 1_000_000
@@ -160,3 +160,9 @@ HEADERS = st.dictionaries(st.sampled_from(["alg", "kid", "crit", "b64", "typ", "
 def test_any_token_is_rejected(token: str) -> None:
     with pytest.raises(TokenRejected):
         validator()(token)
+
+
+def test_half_of_a_surrogate_pair_is_no_name() -> None:
+    """JSON may hold one, but no message can name such a user."""
+    with pytest.raises(TokenRejected, match="the claim sub does not name a user"):
+        claimed({"sub": "\ud800", "exp": 10}, "sub", "scope", frozenset(), now_ms=0, skew_ms=0)

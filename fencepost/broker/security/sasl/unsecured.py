@@ -55,7 +55,7 @@ def claimed(
 ) -> Token:
     """The token's user and end. Raises TokenRejected for a token without them, or at another time."""
     principal = claims.get(principal_claim)
-    if not isinstance(principal, str) or not principal.strip():
+    if not isinstance(principal, str) or not principal.strip() or not _is_unicode(principal):
         raise TokenRejected(f"the claim {principal_claim} does not name a user")
     expires_ms = _milliseconds(claims, "exp")
     if expires_ms is None:
@@ -96,3 +96,8 @@ def _parts(token: str) -> tuple[dict[str, Any], dict[str, Any], str]:
     if not (isinstance(header, dict) and isinstance(claims, dict)):
         raise TokenRejected("the token has no claims")
     return header, claims, parts[2]
+
+
+def _is_unicode(text: str) -> bool:
+    """Whether the text has no half of a surrogate pair, which JSON may hold and UTF-8 may not."""
+    return not any("\ud800" <= character <= "\udfff" for character in text)
