@@ -165,18 +165,26 @@ def _end_idle_tv2(transactional_id: str, state: Idle, command: EndTxn, is_retry:
             return refuse(ErrorCode.PRODUCER_FENCED)
         if command.commit:
             return refuse(ErrorCode.INVALID_TXN_STATE)
-        nothing = Ongoing(producer, state.timeout_ms, frozenset(), now_ms, now_ms)
-        return _end_ongoing_tv2(transactional_id, nothing, command, now_ms)
+        return _end_ongoing_tv2(transactional_id, _nothing(state, now_ms), command, now_ms)
     stored = Answer(NO_ERROR, producer.producer_id, producer.epoch)
     match state:
         case Empty():
             return refuse(ErrorCode.PRODUCER_FENCED)
         case CompleteAbort():
-            return refuse(ErrorCode.PRODUCER_FENCED) if command.commit else Decision(stored)
+            if command.commit:
+                return refuse(ErrorCode.PRODUCER_FENCED)
+            if producer.epoch == epochs.MAX_EPOCH:  # of a timeout's marker: no client may receive it (row P12)
+                return _end_ongoing_tv2(transactional_id, _nothing(state, now_ms), command, now_ms)
+            return Decision(stored)
         case CompleteCommit():
             return Decision(stored) if command.commit else refuse(ErrorCode.INVALID_TXN_STATE)
         case _:
             assert_never(state)
+
+
+def _nothing(state: Idle, now_ms: int) -> Ongoing:
+    """A transaction without partitions: to end it bumps the epoch, or changes the producer id."""
+    return Ongoing(state.producer, state.timeout_ms, frozenset(), now_ms, now_ms)
 
 
 def _end_ongoing_tv2(transactional_id: str, state: Ongoing, command: EndTxn, now_ms: int) -> TxnDecision:

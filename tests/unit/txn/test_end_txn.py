@@ -184,6 +184,18 @@ def test_the_last_epoch_hands_over_to_a_fresh_producer_id(commit: bool) -> None:
     assert refused(opposite) is (ErrorCode.INVALID_TXN_STATE if commit else ErrorCode.PRODUCER_FENCED)
 
 
+def test_an_abort_after_a_timeout_in_the_last_epoch_gets_a_fresh_producer_id() -> None:
+    """Row P12: under TV1 a timeout's marker takes 32767. A client that then speaks TV2 must not continue with it: the
+    marker of its next transaction would have no epoch left, and the transaction would never end."""
+    timed_out = with_producer(ABORTED, Producer(PID, 32767, PID, -1))
+    assert end(timed_out, 32766, ABORT, 2).reply is NEEDS_PRODUCER_ID
+    first = end(timed_out, 32766, ABORT, 2, FRESH)
+    assert granted(first) == (FRESH, 0)
+    done = after(machine.decide(TX, after(first), Complete(), NOW, 2))
+    assert granted(end(done, 32766, ABORT, 2)) == (FRESH, 0)
+    assert refused(end(timed_out, 32766, COMMIT, 2, FRESH)) is PF
+
+
 def test_tv1_leaves_the_last_epoch_alone() -> None:
     worn = with_producer(ONGOING, Producer(PID, 32766, PID, -1))
     assert granted(end(worn, 32766, COMMIT, 0)) == (PID, 32766)
