@@ -5,15 +5,12 @@ connections share one buffer for that. A connection keeps a piece of its own onl
 """
 
 import os
-import socket
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import trio
-
 from fencepost.broker.log.storage.store import FileRegion
-from fencepost.broker.network.transmission import INTERNET
+from fencepost.broker.network.transmission import INTERNET, Transmission
 
 RECORD_BYTES = 16 << 10
 """The most that one record of TLS holds."""
@@ -24,34 +21,17 @@ ENCRYPTED_BEFORE_WAIT = 1 << 20
 _FILE_PIECE = memoryview(bytearray(PIECE_BYTES))
 
 
-class EncryptedTransmission:
-    """The unsent part of a response, like `transmission.Transmission`."""
+class EncryptedTransmission(Transmission):
+    """The unsent part of a response that is encrypted."""
 
-    __slots__ = ("_at", "_corked", "_next", "_parts", "_piece", "_sock")
+    __slots__ = ("_at", "_piece")
 
     def __init__(self, sock: ssl.SSLSocket, parts: Sequence[Any], corked: bool) -> None:
-        self._sock = sock
-        self._corked = corked
-        self._parts = parts
-        self._next = 0
-        """Index of the part to send next; its first `_at` bytes are sent, or are in `_piece`."""
+        super().__init__(sock, parts, corked)
         self._at = 0
+        """So many bytes of the part at `_next` are sent, or are in `_piece`."""
         self._piece: Any = None
         """What OpenSSL began to send. It must receive the same bytes again."""
-
-    async def finish(self, progress: Callable[[], None]) -> None:
-        """Send the rest; `progress` is called before each wait. Raises OSError."""
-        done = False
-        while not done:
-            progress()
-            await trio.lowlevel.wait_writable(self._sock)
-            done = self.send()
-        self.uncork()
-
-    def uncork(self) -> None:
-        """Send the last packet now, however small it is: nothing follows."""
-        if self._corked:
-            self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, False)
 
     def send(self) -> bool:
         """Send what the socket accepts, up to a bound. Returns True if nothing is left. Raises OSError."""
@@ -113,11 +93,6 @@ class EncryptedTransmission:
 
 def start_encrypting(sock: Any, parts: Sequence[Any]) -> EncryptedTransmission | None:
     """Send what the socket accepts, up to a bound. Returns what the caller must `finish`, or None. Raises OSError."""
-    corked = sock.family in INTERNET and sum(map(len, parts)) > RECORD_BYTES
-    if corked:  # otherwise each record travels in packets of its own, and wakes the client
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, True)
-    transmission = EncryptedTransmission(sock, parts, corked)
-    if not transmission.send():
-        return transmission
-    transmission.uncork()
-    return None
+    # without a cork each record travels in packets of its own, and wakes the client
+    transmission = EncryptedTransmission(sock, parts, sock.family in INTERNET and sum(map(len, parts)) > RECORD_BYTES)
+    return None if transmission.start() else transmission

@@ -11,7 +11,7 @@ from fencepost.broker.network.reply import Durable, Encoded, Response
 from fencepost.broker.network.transmission import (
     JOIN_BYTES_MAX,
     StartSending,
-    Unsent,
+    Transmission,
     send_parts,
     start_sending,
 )
@@ -69,7 +69,7 @@ class ResponseQueue:
         """The tickets of `_acknowledgements`."""
         self._requester = object()
         """Identifies this connection for the flusher, which keeps it longer than the connection may live."""
-        self._unfinished: Unsent | None = None
+        self._unfinished: Transmission | None = None
         """What `try_send` began to send and `send` has to finish."""
 
     def encrypt(self, sock: socket.socket, start_sending: StartSending) -> None:

@@ -1,10 +1,11 @@
 """Sending a list of buffers and file regions over a non-blocking socket, with few calls and few copies."""
 
+import abc
 import contextlib
 import os
 import socket
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import trio
 
@@ -44,14 +45,47 @@ def pace(sock: socket.socket, peer_host: str, usual: bytes | None) -> None:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, usual)
 
 
-class Unsent(Protocol):
-    """The unsent part of a response."""
+class Transmission(abc.ABC):
+    """The unsent part of a response. No coroutine runs between its system calls: one would cost more than they do."""
+
+    __slots__ = ("_corked", "_next", "_parts", "_sock")
+
+    def __init__(self, sock: socket.socket, parts: Sequence[Any], corked: bool) -> None:
+        self._sock = sock
+        self._corked = corked
+        self._parts = parts
+        self._next = 0
+        """Index of the part to send next."""
+
+    @abc.abstractmethod
+    def send(self) -> bool:
+        """Send what the socket accepts, up to a bound. Returns True if nothing is left. Raises OSError."""
+
+    def start(self) -> bool:
+        """Send for the first time. Corked, small pieces wait until the rest fills their packet."""
+        if self._corked:
+            self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, True)
+        done = self.send()
+        if done:
+            self._uncork()
+        return done
 
     async def finish(self, progress: Callable[[], None]) -> None:
         """Send the rest; `progress` is called before each wait. Raises OSError."""
+        done = False
+        while not done:
+            progress()
+            await trio.lowlevel.wait_writable(self._sock)
+            done = self.send()
+        self._uncork()
+
+    def _uncork(self) -> None:
+        """Send the last packet now, however small it is: nothing follows."""
+        if self._corked:
+            self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, False)
 
 
-StartSending = Callable[[Any, Sequence[Any]], Unsent | None]
+StartSending = Callable[[Any, Sequence[Any]], Transmission | None]
 """Sends what a socket accepts; `start_sending` without TLS."""
 
 
@@ -68,48 +102,26 @@ async def send_parts(
     progress()
 
 
-def start_sending(sock: socket.socket, parts: Sequence[Any]) -> "Transmission | None":
+def start_sending(sock: socket.socket, parts: Sequence[Any]) -> Transmission | None:
     """Send what the socket accepts, up to a bound. Returns what the caller must `finish`, or None. Raises OSError."""
-    corked = FileRegion in map(type, parts) and sock.family in INTERNET
-    if corked:  # otherwise each region's last bytes travel in their own packet, which wakes the client
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, True)
-    transmission = Transmission(sock, parts, corked)
-    if not transmission.send():
-        return transmission
-    transmission.uncork()
-    return None
+    # without a cork each region's last bytes travel in their own packet, which wakes the client
+    transmission = PlainTransmission(sock, parts, FileRegion in map(type, parts) and sock.family in INTERNET)
+    return None if transmission.start() else transmission
 
 
-class Transmission:
-    """The unsent part of a response. No coroutine runs between its system calls: one would cost more than they do."""
+class PlainTransmission(Transmission):
+    """The unsent part of a response that is not encrypted. The kernel sends file regions."""
 
-    __slots__ = ("_budget", "_buffers", "_corked", "_next", "_offset", "_parts", "_region", "_sock")
+    __slots__ = ("_budget", "_buffers", "_offset", "_region")
 
     def __init__(self, sock: socket.socket, parts: Sequence[Any], corked: bool) -> None:
-        self._sock = sock
-        self._corked = corked
-        self._parts = parts
-        self._next = 0
-        """Index of the first part that is in neither `_buffers` nor `_region` yet."""
+        super().__init__(sock, parts, corked)
         self._buffers: list[Any] = []
+        """The buffers before the part at `_next` that are not sent yet."""
         self._region: FileRegion | None = None
         """The file region after the buffers; its first `_offset` bytes are sent."""
         self._offset = 0
         self._budget = 0
-
-    async def finish(self, progress: Callable[[], None]) -> None:
-        """Send the rest; `progress` is called before each wait. Raises OSError."""
-        done = False
-        while not done:
-            progress()
-            await trio.lowlevel.wait_writable(self._sock)
-            done = self.send()
-        self.uncork()
-
-    def uncork(self) -> None:
-        """Send the last packet now, however small it is: nothing follows."""
-        if self._corked:
-            self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, False)
 
     def send(self) -> bool:
         """Send what the socket accepts, up to `BYTES_BEFORE_WAIT`. Returns True if nothing is left. Raises OSError."""
