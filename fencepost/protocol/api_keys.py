@@ -74,7 +74,7 @@ class Versions:
     """The known versions of one API; each range includes both ends."""
 
     served: tuple[int, int]
-    """The versions that can be decoded and answered; for the APIs in `ASKED`, those of fencepost's client."""
+    """The versions that can be decoded and answered."""
     flexible_since: int | None
     """The first version with compact lengths and tagged fields (KIP-482); None if there is none."""
     advertised: tuple[int, int] | None = None
@@ -146,8 +146,3 @@ SERVED: dict[ApiKey, Versions] = {
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: Versions((0, 0), 0),
 }
 """The APIs that the broker serves."""
-
-ASKED: dict[ApiKey, Versions] = {}
-"""The APIs that the client uses and the broker does not serve: none now (docs/decisions/0023-asked-but-not-served.md).
-
-To serve one of these, move its row above and add a handler."""

@@ -6,7 +6,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from fencepost.protocol.api_keys import ASKED, SERVED, ApiKey, Versions
+from fencepost.protocol.api_keys import SERVED, ApiKey, Versions
 from fencepost.protocol.schema import NO_VERSION, RequestValue, ResponseValue
 
 
@@ -94,8 +94,5 @@ class Api:
 
 API_BY_KEY: dict[int, Api] = {key: Api.of(key, versions) for key, versions in SERVED.items()}
 """Every API that the broker serves."""
-
-KNOWN_BY_KEY: dict[int, Api] = API_BY_KEY | {key: Api.of(key, versions) for key, versions in ASKED.items()}
-"""Every API whose messages are declared."""
 
 API_BY_NAME: dict[str, Api] = {api.name: api for api in API_BY_KEY.values()}

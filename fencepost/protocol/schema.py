@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, Self, TypeVa
 
 from construct import Construct, ConstructError, Renamed
 
-from fencepost.protocol.api_keys import ASKED, SERVED, ApiKey, Versions
+from fencepost.protocol.api_keys import SERVED, ApiKey, Versions
 from fencepost.protocol.primitives import (
     ArrayOf,
     Bool,
@@ -358,7 +358,7 @@ def Response(key: ApiKey, *fields: Renamed) -> "type[LooseValue]":
 
 
 def _of_api(key: ApiKey, role: str, base: type[MessageValue], fields: tuple[Renamed, ...]) -> "type[LooseValue]":
-    return _message(base, key.api_name + role, SERVED.get(key) or ASKED[key], fields, api_key=key)
+    return _message(base, key.api_name + role, SERVED[key], fields, api_key=key)
 
 
 def _message(base: type[Value], name: str, versions: Versions, fields: Any, **own: Any) -> "type[LooseValue]":

@@ -7,7 +7,7 @@ import trio
 
 import fencepost
 from fencepost import AbortableError, ErrorCode, TopicPartition
-from fencepost.protocol.registry import KNOWN_BY_KEY
+from fencepost.protocol.registry import API_BY_KEY
 from tests.kit.old_kafka import KAFKA_2_1, OldKafka
 
 SECONDS = 100
@@ -47,7 +47,7 @@ async def old(each_bootstrap: str, nursery: trio.Nursery) -> AsyncIterator[OldKa
 
 
 def test_every_api_of_ours_has_a_version_for_kafka_2_1() -> None:
-    for key, api in KNOWN_BY_KEY.items():
+    for key, api in API_BY_KEY.items():
         if key not in KAFKA_2_1:
             assert api.name in SINCE_2_1
             continue

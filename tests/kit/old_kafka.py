@@ -8,7 +8,7 @@ import trio
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.headers import read_request_header, read_response_header, write_response_header
 from fencepost.protocol.messages.api18_api_versions import ApiVersionsResponse
-from fencepost.protocol.registry import KNOWN_BY_KEY
+from fencepost.protocol.registry import API_BY_KEY
 from tests.kit.frames import FrameReader, framed
 
 KAFKA_2_1: dict[int, tuple[int, int]] = {
@@ -102,11 +102,11 @@ class OldKafka:
         header = read_request_header(frame)
         key, version = header.api_key, header.api_version
         if key == _API_VERSIONS and version >= _TOLD_IN_FULL:
-            api = KNOWN_BY_KEY[key]
+            api = API_BY_KEY[key]
             body = api.response.encode(ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[]), 0)
             await client.send_all(framed(write_response_header(api, 0, header.correlation_id), body))
             return
-        named = (KNOWN_BY_KEY[key].name if key in KNOWN_BY_KEY else str(key), version)
+        named = (API_BY_KEY[key].name if key in API_BY_KEY else str(key), version)
         self.asked.add(named)
         low, high = KAFKA_2_1.get(key, (0, -1))
         if not low <= version <= high:
@@ -125,7 +125,7 @@ class OldKafka:
         while (frame := await frames.next()) is not None:
             key, version = asked.popleft()
             if key in (_METADATA, _FIND_COORDINATOR, _API_VERSIONS):
-                api = KNOWN_BY_KEY[key]
+                api = API_BY_KEY[key]
                 correlation, start = read_response_header(api, version, frame)
                 answer = api.response.decode(frame, version, start)
                 self._change(key, answer)

@@ -10,13 +10,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kio.serial import entity_reader, entity_writer
 
-from fencepost.protocol.registry import KNOWN_BY_KEY, Api
+from fencepost.protocol.registry import API_BY_KEY, Api
 from fencepost.protocol.schema import DecodeError, MessageValue, StructType
 from tests.kit.examples import examples
 from tests.kit.message_values import plain, values
 
 SETTINGS = settings(max_examples=examples(25), deadline=None, suppress_health_check=list(HealthCheck))
-SIDES = [(api, side) for api in KNOWN_BY_KEY.values() for side in ("request", "response")]
+SIDES = [(api, side) for api in API_BY_KEY.values() for side in ("request", "response")]
 
 
 def message_of(api: Api, side: str) -> MessageValue:
@@ -125,7 +125,7 @@ def test_damaged_bytes_are_named(api: Api, side: str, data: st.DataObject) -> No
 @given(data=st.data(), tag=st.integers(10_000, 2**32 - 1), body=st.binary(max_size=200))
 def test_unknown_tags_are_kept(data: st.DataObject, tag: int, body: bytes) -> None:
     """A tagged field from a newer peer survives a round trip (KIP-482)."""
-    message = KNOWN_BY_KEY[1].response
+    message = API_BY_KEY[1].response
     value = data.draw(values(message, 16))
     value.unknown_tags = {tag: body}
     again = message.decode(message.encode(value, 16), 16)

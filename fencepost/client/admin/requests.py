@@ -7,7 +7,7 @@ from fencepost.client.admin.item_errors import ItemsFailedError
 from fencepost.client.errors import FatalError, KafkaError, RetriableError, code_of, error_for
 from fencepost.client.network.cluster import Cluster
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.registry import KNOWN_BY_KEY
+from fencepost.protocol.registry import API_BY_KEY
 from fencepost.protocol.schema import EncodeError, RequestValue, ResponseValue
 from fencepost.protocol.topics import TopicPartition
 
@@ -111,7 +111,7 @@ class AdminRequests:
         except EncodeError as error:
             field, _, _ = str(error).partition(" = ")  # the value may be a secret
             raise KafkaError(
-                f"{field}: the protocol cannot encode the value", api=KNOWN_BY_KEY[request.api_key].name, node=node
+                f"{field}: the protocol cannot encode the value", api=API_BY_KEY[request.api_key].name, node=node
             ) from error
         whole = failure(response, what, request.api_key, node) if what else None
         if whole is not None:
@@ -249,7 +249,7 @@ def failure(
         return None
     words = getattr(part, "error_message", None) or None
     message = what if words is None else f"{what}: {words}"
-    api = KNOWN_BY_KEY[api_key].name
+    api = API_BY_KEY[api_key].name
     subject = next((found for field in _NAMES if (found := getattr(part, field, None))), None)
     error = error_for(code, message, api=api, node=node, broker_message=words, subject=subject)
     if code in final and isinstance(error, RetriableError):

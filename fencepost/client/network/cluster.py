@@ -21,7 +21,7 @@ from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api03_metadata import MetadataRequest, MetadataRequestTopic
 from fencepost.protocol.messages.api10_find_coordinator import FindCoordinatorRequest
-from fencepost.protocol.registry import KNOWN_BY_KEY
+from fencepost.protocol.registry import API_BY_KEY
 from fencepost.protocol.schema import RequestValue, ResponseValue
 from fencepost.protocol.topics import TopicPartition
 
@@ -385,6 +385,6 @@ class Cluster:
         if code in LOST_COORDINATOR:
             self.forget_coordinator(kind, key)
         if code in LOST_COORDINATOR or code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-            api = KNOWN_BY_KEY[request.api_key].name
+            api = API_BY_KEY[request.api_key].name
             raise RetriableError(f"the coordinator of {key!r} is not ready", code=code, api=api, node=node)
         return response

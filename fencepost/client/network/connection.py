@@ -24,7 +24,7 @@ from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.headers import read_response_header, write_request_header
 from fencepost.protocol.messages.api18_api_versions import ApiVersionsRequest, ApiVersionsResponse
-from fencepost.protocol.registry import KNOWN_BY_KEY
+from fencepost.protocol.registry import API_BY_KEY
 from fencepost.protocol.schema import DecodeError, RequestValue, ResponseValue
 from fencepost.version import __version__
 
@@ -112,7 +112,7 @@ class Connection:
 
         A version that Kafka may still change is used only if `at_least` requires it.
         """
-        api = KNOWN_BY_KEY[key]
+        api = API_BY_KEY[key]
         low, high = self.versions.get(key, (0, -1))
         if at_least > api.served[1]:
             api = api.with_unstable()
@@ -134,7 +134,7 @@ class Connection:
 
         Raises RetriableError if too many requests are unanswered already. `urgent` overtakes those that are held back.
         """
-        api = KNOWN_BY_KEY[request.api_key]
+        api = API_BY_KEY[request.api_key]
         if self.closed_because is not None:
             raise self.failure or ConnectionLostError(self.closed_because, sent=False, api=api.name, node=self.node)
         now = anyio.current_time()

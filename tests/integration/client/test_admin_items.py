@@ -208,7 +208,7 @@ def _asked(admin: fencepost.Admin, name: str) -> list[tuple[str, Callable[[], Aw
 
 
 async def _served(kafka: fencepost.Client) -> set[str]:
-    from fencepost.protocol.registry import KNOWN_BY_KEY
+    from fencepost.protocol.registry import API_BY_KEY
 
     connection = await kafka._cluster.any_connection()
-    return {KNOWN_BY_KEY[key].name for key in connection.versions if key in KNOWN_BY_KEY}
+    return {API_BY_KEY[key].name for key in connection.versions if key in API_BY_KEY}
