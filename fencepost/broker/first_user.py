@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 from fencepost.broker.security.audit import audit
 from fencepost.coordinator.metadata.user_controller import CredentialUpsertion
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.scram import MECHANISM_NUMBERS, salted_password
+from fencepost.protocol.scram import ITERATIONS, MECHANISM_NUMBERS, SALT_BYTES, salted_password
 
 if TYPE_CHECKING:
     from fencepost.broker.config.broker_config import BrokerConfig
     from fencepost.coordinator.metadata.service import MetadataService
 
 logger = logging.getLogger(__name__)
-ITERATIONS, SALT_BYTES = 8192, 32
 
 
 async def create_first_user(config: "BrokerConfig", metadata: "MetadataService") -> None:

@@ -9,6 +9,8 @@ MECHANISM_NUMBERS: dict[str, int] = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
 """Kafka's numbers of the mechanisms, in requests and in metadata records (KIP-554)."""
 MIN_ITERATIONS, MAX_ITERATIONS = 4096, 16_384
 """The iterations that Kafka's brokers accept for a stored credential."""
+ITERATIONS, SALT_BYTES = 8192, 32
+"""The form of credentials that fencepost makes."""
 
 
 def salted_password(mechanism: str, password: bytes, salt: bytes, iterations: int) -> bytes:

@@ -1,20 +1,21 @@
 """`fencepost user`: who can log in by SCRAM, and with which password."""
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from fencepost.cli.connect import Broker, broker_options, fail, print_json
 from fencepost.cli.plain_text import cell, counted, table
+from fencepost.protocol.scram import ITERATIONS, MAX_ITERATIONS, MECHANISM_NUMBERS, MIN_ITERATIONS
 
 if TYPE_CHECKING:
     from fencepost.client.admin import Admin, ScramCredential, ScramMechanism
 
-MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
-ITERATIONS_MIN, ITERATIONS_MAX, ITERATIONS = 4096, 16_384, 8192
 STANDARD_INPUT = "-"
+Command = TypeVar("Command", bound=Callable[..., Any])
 
 _password_file = click.option(
     "--password-file",
@@ -24,11 +25,17 @@ _password_file = click.option(
 )
 _iterations = click.option(
     "--iterations",
-    type=click.IntRange(ITERATIONS_MIN, ITERATIONS_MAX),
+    type=click.IntRange(MIN_ITERATIONS, MAX_ITERATIONS),
     default=ITERATIONS,
     show_default=True,
     help="How often the password is hashed: more iterations make guessing slower, and logins too.",
 )
+
+
+def _mechanisms(text: str, default: tuple[str, ...] = ()) -> Callable[[Command], Command]:
+    """The option that chooses mechanisms."""
+    choice = click.Choice(tuple(MECHANISM_NUMBERS))
+    return click.option("--mechanism", "mechanisms", type=choice, multiple=True, default=default, help=text)
 
 
 @click.group()
@@ -81,14 +88,7 @@ def _credentials_json(found: "tuple[ScramCredential, ...]") -> list[dict[str, An
 
 @user.command("add", short_help="Add a user.")
 @click.argument("name", metavar="USER")
-@click.option(
-    "--mechanism",
-    "mechanisms",
-    type=click.Choice(MECHANISMS),
-    multiple=True,
-    default=MECHANISMS,
-    help="Let the user log in by this mechanism; repeatable. [default: both]",
-)
+@_mechanisms("Let the user log in by this mechanism; repeatable. [default: both]", tuple(MECHANISM_NUMBERS))
 @_password_file
 @_iterations
 @broker_options
@@ -132,13 +132,7 @@ def set_password_command(name: str, password_file: Path | None, iterations: int,
 
 @user.command("delete", short_help="Delete a user.")
 @click.argument("name", metavar="USER")
-@click.option(
-    "--mechanism",
-    "mechanisms",
-    type=click.Choice(MECHANISMS),
-    multiple=True,
-    help="Delete the credential of this mechanism only; repeatable. [default: all]",
-)
+@_mechanisms("Delete the credential of this mechanism only; repeatable. [default: all]")
 @broker_options
 def delete_command(name: str, mechanisms: tuple[str, ...], broker: Broker) -> None:
     """Delete a user, who cannot log in any more. Connections that are open stay open until their session ends.

@@ -40,12 +40,11 @@ from fencepost.protocol.messages.api51_alter_user_scram_credentials import (
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
-from fencepost.protocol.scram import salted_password
+from fencepost.protocol.scram import SALT_BYTES, salted_password
 
 EXACT, IS_DEFAULT, ANY_NAME = 0, 1, 2
 _ENTITY_TYPES: Final = {"user": "user", "client_id": "client-id", "ip": "ip"}
 _NAMES: Final = {ScramMechanism.SCRAM_SHA_256: "SCRAM-SHA-256", ScramMechanism.SCRAM_SHA_512: "SCRAM-SHA-512"}
-SALT_BYTES = 32
 EVERYTHING: Final = AclFilter()
 EVERYBODY: Final = QuotaEntity()
 

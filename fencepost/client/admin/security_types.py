@@ -4,6 +4,7 @@ from enum import Enum, IntEnum
 from typing import Any, Final, NamedTuple
 
 from fencepost.protocol.admin_enums import AclOperation, AclPermission, AclResourceType, PatternType, named
+from fencepost.protocol.scram import ITERATIONS
 
 
 class Acl(NamedTuple):
@@ -88,7 +89,7 @@ class ScramUpsertion(NamedTuple):
     user: str
     password: str | bytes
     mechanism: ScramMechanism = ScramMechanism.SCRAM_SHA_512
-    iterations: int = 8192
+    iterations: int = ITERATIONS
     salt: bytes | None = None
 
     def __repr__(self) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple, Protocol
 
 from fencepost.broker.security.sasl.exchange import Login, LoginRefused, text_of
-from fencepost.protocol.scram import HASHES, MIN_ITERATIONS, sign, stored_key_of, xor
+from fencepost.protocol.scram import HASHES, ITERATIONS, MIN_ITERATIONS, SALT_BYTES, sign, stored_key_of, xor
 
 _SASL_NAME = r"(?:[^\x00=,]|=2C|=3D)+"
 _PRINTABLE = r"[\x21-\x2b\x2d-\x7e]+"
@@ -48,8 +48,8 @@ class _Decoy(NamedTuple):
 class Form(NamedTuple):
     """What a client sees of a credential. The default is that of credentials that `fencepost user` makes."""
 
-    iterations: int = 8192
-    salt_bytes: int = 32
+    iterations: int = ITERATIONS
+    salt_bytes: int = SALT_BYTES
 
 
 def usual_form(credentials: Iterable[Credential]) -> Form:
