@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import trio
 
+from fencepost.broker.config.listeners import EVERY_INTERFACE
 from fencepost.broker.logins import Logins
 from fencepost.broker.network.context import Endpoint
 from fencepost.broker.network.listening import Listening
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
 
 class _Broker(HasClock, HasConfig, HasMetadata, Protocol):
     """What listeners need of the broker."""
-
-
-_EVERY_INTERFACE = ("", "0.0.0.0", "::")
 
 
 async def open_listeners(server: "Server", node: _Broker, services: trio.Nursery) -> dict[str, Endpoint]:
@@ -60,6 +58,6 @@ def end_points(config: "BrokerConfig", bound: Mapping[str, Endpoint]) -> tuple[B
     for one in config.client_listeners:
         host, port = (one.advertised.host, one.advertised.port) if one.advertised else bound[one.name]
         found.append(
-            BrokerEndpoint(one.name, socket.gethostname() if host in _EVERY_INTERFACE else host, port, one.protocol)
+            BrokerEndpoint(one.name, socket.gethostname() if host in EVERY_INTERFACE else host, port, one.protocol)
         )
     return tuple(found)

@@ -12,7 +12,8 @@ _PREFIX = "listener.name."
 _FORM = re.compile(
     r"(?P<name>[\w-]+)://(\[(?P<ipv6>[0-9A-Fa-f:.%\w]+)\]|(?P<host>[^\s:/@?#\[\]]*)):(?P<port>[0-9]{1,5})"
 )
-_EVERY_INTERFACE = ("", "0.0.0.0", "::")
+EVERY_INTERFACE = ("", "0.0.0.0", "::")
+"""Hosts on which a listener is bound to all addresses: clients cannot connect to them."""
 _PROTOCOLS = ", ".join(SecurityProtocol.__members__)
 
 
@@ -117,7 +118,7 @@ def listeners_problem(get: Callable[[str], Any], is_given: Callable[[str], bool]
     for one in advertised:
         if one.name not in names:
             return f"advertised.listeners = '{one}': listeners has no {one.name}"
-        if one.host in _EVERY_INTERFACE:
+        if one.host in EVERY_INTERFACE:
             return f"advertised.listeners = '{one}' is no address that a client can connect to"
         if one.port == 0:
             return f"advertised.listeners = '{one}' needs a port that a client can connect to"

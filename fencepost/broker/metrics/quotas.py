@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from fencepost.broker.ports import HasClock, HasQuotas
-from fencepost.broker.security.quotas import QuotaType
+from fencepost.broker.security.quotas import QuotaType, quota_ms
 
 if TYPE_CHECKING:
     from fencepost.broker.security.quotas import Usage
@@ -36,7 +36,7 @@ def quota_metrics(node: _Scraped) -> Iterator[Metric]:
     quotas = node.quotas
     if quotas is None:
         return
-    now_ms = round(node.clock.monotonic() * 1000)
+    now_ms = quota_ms(node.clock)
     for kind, name in _KINDS.items():
         prefix = f"kafka_server_{name}"
         yield GaugeMetricFamily(f"{prefix}_queue_size", "Connections that are throttled now", value=quotas.muted[kind])

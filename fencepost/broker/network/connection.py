@@ -12,13 +12,13 @@ import trio
 
 from fencepost.broker.network.arrivals import Arrival
 from fencepost.broker.network.connection_ports import ConnectionServer
-from fencepost.broker.network.context import CloseConnection, Endpoint, RequestContext, Session
+from fencepost.broker.network.context import CloseConnection, Endpoint, RequestContext, RequestMeter, Session
 from fencepost.broker.network.decoding import start_decoding
 from fencepost.broker.network.dispatch import RepeatedRequests, Route, UnservedRequest
 from fencepost.broker.network.frames import BadFrame, FrameBuffer, NoRoom
 from fencepost.broker.network.large_requests import LargeRequest
 from fencepost.broker.network.login import LoginGuard
-from fencepost.broker.network.metering import Meter, meter_of
+from fencepost.broker.network.metering import meter_of
 from fencepost.broker.network.poller import Registration, Work, failed, register
 from fencepost.broker.network.reply import READY, Ready, Reply
 from fencepost.broker.network.request_parts import handle_in_parts
@@ -39,9 +39,8 @@ Unfinished = Coroutine[Any, Any, None]
 """The rest of a plain function's work; the connection's task awaits it before it does anything else."""
 
 
-_Pending: TypeAlias = tuple[Route, int, float, Meter | None]
-"""A request whose response is not there yet: its route, its correlation id, when it began by the broker's clock, and
-its meter if a quota applies to the client."""
+_Pending: TypeAlias = tuple[Route, RequestContext, float]
+"""A request whose response is not there yet: its route, its context, and when it began by the broker's clock."""
 
 
 class Connection:
@@ -259,12 +258,11 @@ class Connection:
 
     def _serve_request(self, route: Route, request: Any, context: RequestContext, size: int) -> Unfinished | None:
         """Handle a decoded request of `size` bytes, after the queued responses if its handler may wait."""
-        quotas, meter = self._node.quotas, None
-        if quotas is not None:
-            meter = meter_of(self._node, quotas, route, request, context, size)
+        quotas = self._node.quotas
+        context.meter = None if quotas is None else meter_of(self._node, quotas, route, request, context, size)
         if self._responses.count and not route.non_blocking and not self._responses.try_send():
-            return self._handle_after_send(route, request, context, meter)
-        return self._handle(route, request, context, meter)
+            return self._handle_after_send(route, request, context)
+        return self._handle(route, request, context)
 
     def _decode(self, frame: memoryview) -> Unfinished | None:
         """Decode a frame, and serve its request. Raises DecodeError and UnservedRequest."""
@@ -287,13 +285,13 @@ class Connection:
         if (unfinished := self._serve_request(route, request, context, size)) is not None:
             await unfinished
 
-    def _handle(self, route: Route, request: Any, context: RequestContext, meter: Meter | None) -> Unfinished | None:
+    def _handle(self, route: Route, request: Any, context: RequestContext) -> Unfinished | None:
         """Check the rights, call the handler, and queue the response when it is ready.
 
         Every request passes here once, whatever its API. A check before every handler belongs here.
         """
-        node = self._node
-        pending = route, context.correlation_id, node.clock.monotonic(), meter
+        node, meter = self._node, context.meter
+        pending = route, context, node.clock.monotonic()
         refused = refusal(node, request, context) if node.authorizer is not None else None
         reply: Reply
         if refused is not None:
@@ -314,17 +312,17 @@ class Connection:
 
     def _respond(self, pending: _Pending, reply: Ready) -> Unfinished | None:
         """Count the request, and queue its response."""
-        route, correlation_id, began, meter = pending
+        route, context, began = pending
         self._node.metrics.count_request(route.api.key, self._node.clock.monotonic() - began)
-        throttle_ms = 0
+        throttle_ms, meter = 0, context.meter
         if meter is not None:
             reply, throttle_ms = meter.finish(reply)
-        is_full = reply is not None and self._responses.put(route, correlation_id, reply)
+        is_full = reply is not None and self._responses.put(route, context.correlation_id, reply)
         if meter is not None and throttle_ms:
             return self._mute(meter, throttle_ms)
         return self._send() if is_full else None
 
-    async def _mute(self, meter: Meter, throttle_ms: int) -> None:
+    async def _mute(self, meter: RequestMeter, throttle_ms: int) -> None:
         """Send the response, and read nothing from this client for the throttle time (KIP-219)."""
         until = trio.current_time() + throttle_ms / 1000
         meter.muted(1)
@@ -337,12 +335,10 @@ class Connection:
         finally:
             meter.muted(-1)
 
-    async def _handle_after_send(
-        self, route: Route, request: Any, context: RequestContext, meter: Meter | None
-    ) -> None:
+    async def _handle_after_send(self, route: Route, request: Any, context: RequestContext) -> None:
         """Send the queued responses first: this handler may wait for other clients or for time."""
         await self._send()
-        if (unfinished := self._handle(route, request, context, meter)) is not None:
+        if (unfinished := self._handle(route, request, context)) is not None:
             await unfinished
 
     async def _respond_later(self, pending: _Pending, waiting: Coroutine[Any, Any, Ready]) -> None:
@@ -351,7 +347,7 @@ class Connection:
         try:
             reply = await waiting
         except BaseException:
-            route, _, began, _ = pending
+            route, _, began = pending
             self._node.metrics.count_request(route.api.key, self._node.clock.monotonic() - began)
             raise
         finally:

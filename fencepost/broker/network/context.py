@@ -1,8 +1,9 @@
 """A handler's second argument: the request's header and its connection; and the error that closes the connection."""
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+from fencepost.broker.network.reply import Ready, Reply
 from fencepost.broker.security.audit import log_login
 from fencepost.broker.security.principal import ANONYMOUS, Principal
 from fencepost.broker.security.sasl.session import SaslSession
@@ -74,6 +75,22 @@ class LargeWork(Protocol):
         """Do all steps, and return their result."""
 
 
+class RequestMeter(Protocol):
+    """Measures what a request uses of its client's quotas (`metering.Meter`)."""
+
+    def limit_mutations(self, strict: bool) -> Callable[[int], bool] | None:
+        """The quota for the partitions that this request creates or deletes; None if there is none."""
+
+    def handled(self, reply: Reply) -> Reply:
+        """The handler has returned."""
+
+    def finish(self, reply: Ready) -> tuple[Ready, int]:
+        """Record what the request used. Returns its reply, and for how many ms its client is throttled."""
+
+    def muted(self, change: int) -> None:
+        """The connection begins (1) or ends (-1) to be muted."""
+
+
 class RequestContext:
     """One request's header, and the session of its connection.
 
@@ -92,8 +109,8 @@ class RequestContext:
         self.client_id = client_id
         self.session = session
         self.repeated: object | None = None
-        self.meter: object | None = None
-        """The `metering.Meter` of the request; None if no quota applies to the client."""
+        self.meter: RequestMeter | None = None
+        """Measures what the request uses; None if no quota applies to the client."""
         self.large: LargeWork | None = None
         """Runs the handler's work in steps; None: the request has few elements."""
 

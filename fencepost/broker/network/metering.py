@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from fencepost.broker.network.reply import Durable, Encoded, Ready, Reply, Response
 from fencepost.broker.ports import HasClock, HasMetrics
-from fencepost.broker.security.quotas import ClientQuotas, ClientUsages, QuotaType, Usage
+from fencepost.broker.security.quotas import ClientQuotas, ClientUsages, QuotaType, Usage, quota_ms
 from fencepost.protocol.api_keys import ApiKey
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class Meter:
 
     def now_ms(self) -> int:
         """The time of the quotas, in ms."""
-        return round(self._node.clock.monotonic() * 1000)
+        return quota_ms(self._node.clock)
 
     def limit_mutations(self, strict: bool) -> MutationQuota | None:
         """The quota for the partitions that this request creates or deletes; None if there is none."""
@@ -229,18 +229,16 @@ def meter_of(
     request_bytes: int,
 ) -> Meter | None:
     """The meter of a request; None if no quota applies to its client."""
-    now_ms = round(node.clock.monotonic() * 1000)
-    usages = quotas.of(context.session.principal.name, context.client_id or "", now_ms)
+    usages = quotas.of(context.session.principal.name, context.client_id or "", quota_ms(node.clock))
     if usages is None:
         return None
-    meter = context.meter = Meter(node, quotas, usages, route, request_bytes)
     context.repeated = None  # its response is encoded without a throttle time
     if usages.fetch is not None and route.api.key == ApiKey.FETCH:
         request.max_bytes = min(request.max_bytes, usages.fetch.window_bytes)
-    return meter
+    return Meter(node, quotas, usages, route, request_bytes)
 
 
-def limit_mutations(context: "RequestContext", strict_since: int) -> MutationQuota | None:
+def limit_mutations(context: "RequestContext", strict_since: int) -> Callable[[int], bool] | None:
     """The quota for partitions that a request creates or deletes, strict from an API version on (KIP-599)."""
     meter = context.meter
-    return meter.limit_mutations(context.api_version >= strict_since) if isinstance(meter, Meter) else None
+    return None if meter is None else meter.limit_mutations(context.api_version >= strict_since)

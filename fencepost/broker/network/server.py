@@ -26,6 +26,7 @@ from fencepost.broker.ports import (
     HasResponseBytes,
 )
 from fencepost.broker.security.principal import Principal
+from fencepost.broker.security.quotas import quota_ms
 from fencepost.broker.ticker import every
 
 logger = logging.getLogger(__name__)
@@ -36,7 +37,6 @@ IDLE_BUFFER_SECONDS = 5.0
 STALLED_SECONDS = 3.0
 """While the budget of request bytes is used up, a part of a request without new bytes for so long is dropped."""
 OUT_OF_DESCRIPTORS_SECONDS = 0.5
-_ANY_ADDRESS = ("0.0.0.0", "::")
 _NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
@@ -167,9 +167,7 @@ class Server:
         if not self._may_begin(sock, peer):
             return
         quotas = self.node.quotas
-        if quotas is not None and (
-            wait_ms := quotas.record_connection(peer.host, round(self.node.clock.monotonic() * 1000))
-        ):
+        if quotas is not None and (wait_ms := quotas.record_connection(peer.host, quota_ms(self.node.clock))):
             nursery.start_soon(self._close_throttled, sock, peer, wait_ms / 1000)
             return
         try:

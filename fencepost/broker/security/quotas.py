@@ -9,6 +9,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from fencepost.broker.security.rates import Rate, TokenBucket, WindowedSum, Windows
+from fencepost.coordinator.ports import Clock
 
 QuotaEntity = tuple[tuple[str, str | None], ...]
 """(type, name) pairs by type; a name of None is the default of its type."""
@@ -28,6 +29,11 @@ class QuotaType(Enum):
     FETCH = "consumer_byte_rate"
     REQUEST = "request_percentage"
     CONTROLLER_MUTATION = "controller_mutation_rate"
+
+
+def quota_ms(clock: Clock) -> int:
+    """The time of the quotas, in ms."""
+    return round(clock.monotonic() * 1000)
 
 
 class Applicable(NamedTuple):

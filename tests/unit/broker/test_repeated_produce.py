@@ -238,10 +238,10 @@ def test_every_repetition_passes_the_place_for_checks(broker: Broker, monkeypatc
     seen: list[tuple[Any, ...]] = []
     handle = Connection._handle
 
-    def check(self: Connection, route: Any, request: Any, context: RequestContext, meter: Any) -> Any:
+    def check(self: Connection, route: Any, request: Any, context: RequestContext) -> Any:
         if context.api_key == 0:
             seen.append((request.topic_data[0].name, request.transactional_id, context.correlation_id))
-        return handle(self, route, request, context, meter)
+        return handle(self, route, request, context)
 
     monkeypatch.setattr(Connection, "_handle", check)
     with Asking(socket.create_connection(("127.0.0.1", broker.port), 30)) as wire:
