@@ -73,6 +73,12 @@ def metadata_distinct(broker: BrokerProcess, scale: float) -> str:
     return seen
 
 
+def create_acls(broker: BrokerProcess, scale: float) -> str:
+    seen = ask(broker, requests.create_acls(int(10_000 * scale)))
+    assert "answered" in seen, seen
+    return seen
+
+
 def offset_fetch(broker: BrokerProcess, scale: float) -> str:
     ask(broker, requests.frame(10, 1, requests.text("group"), b"\0"))
     seen = ask(broker, requests.offset_fetch(int(50_000 * scale)))
@@ -281,6 +287,10 @@ def names(attacks: Iterable[str], wanted: str) -> list[str]:
     return [name for name in attacks if wanted in name]
 
 
+GUARDED = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
+}
 ATTACKS: dict[str, Attack] = {
     "no attack": Attack(quiet, 5),
     "Metadata, 2.1 M empty names in 4 MB": Attack(metadata_names, 28),
@@ -289,6 +299,7 @@ ATTACKS: dict[str, Attack] = {
     "Fetch, one partition repeated, 24 MB": Attack(fetch_repeated, 88),
     "Fetch, 20,000 partitions (legal)": Attack(fetch_distinct, 40),
     "OffsetFetch, 50,000 partitions (legal)": Attack(offset_fetch, 60),
+    "CreateAcls, 10,000 rules (legal)": Attack(create_acls, 40, GUARDED),
     "Produce, 3 M empty partitions, 24 MB": Attack(produce_empty, 88),
     "ApiVersions, 4 M unknown tags, 20 MB": Attack(tags, 76),
     "every API, 4 MB of the smallest elements": Attack(every_array, 60),

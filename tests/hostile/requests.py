@@ -14,7 +14,7 @@ from fencepost.protocol.schema import ArrayOf, StructType
 from fencepost.protocol.varints import put_signed_varint
 from tests.kit.frames import framed
 
-PRODUCE, FETCH, METADATA, OFFSET_FETCH = 0, 1, 3, 9
+PRODUCE, FETCH, METADATA, OFFSET_FETCH, CREATE_ACLS = 0, 1, 3, 9, 30
 INT, SHORT = struct.Struct(">i"), struct.Struct(">h")
 
 
@@ -34,6 +34,13 @@ def metadata_of_empty_names(count: int) -> bytes:
 def metadata_of_names(count: int) -> bytes:
     """Metadata of `count` topics that do not exist, as a client with many topics sends it; none is created."""
     return frame(METADATA, 4, INT.pack(count), *(text(f"a-topic-with-a-name-{n}") for n in range(count)), b"\0")
+
+
+def create_acls(count: int) -> bytes:
+    """CreateAcls of `count` rules, each for a topic of its own."""
+    fixed = b"".join((b"\x03", text("User:alice"), text("*"), b"\x03\x03"))
+    rules = (b"".join((b"\x02", text(f"a-topic-with-a-name-{n}"), fixed)) for n in range(count))
+    return frame(CREATE_ACLS, 1, INT.pack(count), *rules)
 
 
 def fetch(topic: str, count: int, *, distinct: bool) -> bytes:

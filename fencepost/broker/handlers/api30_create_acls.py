@@ -5,7 +5,7 @@ from typing import Protocol
 from fencepost.broker.metadata.acl_requests import NO_AUTHORIZER, audit_text, refuse_unknown
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.ports import HasAuthorizer, HasMetadata
-from fencepost.broker.security.audit import log_change
+from fencepost.broker.security.audit import log_changes
 from fencepost.coordinator.metadata.commands import Outcome
 from fencepost.coordinator.metadata.image import Acl
 from fencepost.protocol.errors import ErrorCode
@@ -40,9 +40,8 @@ async def handle(node: _Broker, request: CreateAclsRequest, context: RequestCont
             for one in request.creations
         ]
         outcomes = await node.metadata.create_acls(acls)
-        for acl, outcome in zip(acls, outcomes, strict=True):
-            if outcome.code is ErrorCode.NONE:
-                log_change(context, "ACL_CREATED", audit_text(acl))
+        created = (acl for acl, outcome in zip(acls, outcomes, strict=True) if outcome.code is ErrorCode.NONE)
+        await log_changes(context, "ACL_CREATED", map(audit_text, created))
     return CreateAclsResponse(
         results=[AclCreationResult(error_code=code, error_message=message or "") for code, message in outcomes]
     )

@@ -8,7 +8,7 @@ import trio
 from fencepost.broker.metadata.acl_requests import NO_AUTHORIZER, AclFilter, audit_text
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.ports import HasAuthorizer, HasMetadata
-from fencepost.broker.security.audit import log_change
+from fencepost.broker.security.audit import log_changes
 from fencepost.coordinator.metadata.acl_controller import ACL_CHANGES_MAX
 from fencepost.coordinator.metadata.commands import DONE, Outcome
 from fencepost.coordinator.metadata.image import Acl
@@ -45,8 +45,7 @@ async def handle(node: _Broker, request: DeleteAclsRequest, context: RequestCont
     if deleted.code is not ErrorCode.NONE:
         found = [(deleted, [])] * len(filters)
     else:
-        for acl in sorted(chosen):
-            log_change(context, "ACL_DELETED", audit_text(acl))
+        await log_changes(context, "ACL_DELETED", map(audit_text, sorted(chosen)))
     return DeleteAclsResponse(filter_results=[_result(outcome, matching) for outcome, matching in found])
 
 
