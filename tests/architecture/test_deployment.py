@@ -10,8 +10,11 @@ from click.testing import CliRunner
 
 from fencepost.cli.main import cli
 from tests.architecture.project_files import ROOT
+from tests.kit.compose import compose
 
 METRICS_PORT, BROKER_PORT = 9404, 9092
+PLAIN = ("docker-compose.yml",)
+SECURE = ("docker-compose.yml", "docker-compose.secure.yml")
 
 
 def instructions() -> list[tuple[str, str]]:
@@ -32,13 +35,6 @@ def stages() -> dict[str, list[tuple[str, str]]]:
             found[rest.split()[-1]] = current = []
         current.append((word, rest))
     return found
-
-
-def compose() -> dict[str, Any]:
-    """docker-compose.yml."""
-    loaded = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
-    assert isinstance(loaded, dict)
-    return loaded
 
 
 def words_of(service: dict[str, Any]) -> list[str]:
@@ -83,11 +79,11 @@ def test_every_file_that_is_copied_is_there_and_not_ignored() -> None:
                 assert source.strip("./").split("/")[0] not in ignored, source
 
 
-@pytest.mark.parametrize("command", ["dockerfile", "compose"])
-def test_the_broker_is_started_with_options_that_exist(command: str) -> None:
-    """`--help` behind the words makes click check the names of all options before it."""
-    if command == "compose":
-        words = words_of(compose()["services"]["broker"])
+@pytest.mark.parametrize("files", [(), PLAIN, SECURE])
+def test_the_broker_is_started_with_options_that_exist(files: tuple[str, ...]) -> None:
+    """By the Dockerfile, and by Compose."""
+    if files:
+        words = words_of(compose(*files)["services"]["broker"])
     else:
         words = re.findall(r'"([^"]+)"', dict(stages()["broker"])["CMD"])
     known = CliRunner().invoke(cli, ["serve", "--help"]).output
@@ -97,7 +93,7 @@ def test_the_broker_is_started_with_options_that_exist(command: str) -> None:
 
 
 def test_compose_has_a_broker_prometheus_and_a_spark_job() -> None:
-    services = compose()["services"]
+    services = compose(*PLAIN)["services"]
     assert set(services) == {"broker", "prometheus", "spark"}
     for name, service in services.items():
         image = service["image"]
@@ -110,7 +106,7 @@ def test_compose_has_a_broker_prometheus_and_a_spark_job() -> None:
 
 
 def test_compose_mounts_what_is_there_and_publishes_to_this_machine_only() -> None:
-    loaded = compose()
+    loaded = compose(*PLAIN)
     for service in loaded["services"].values():
         for mount in service.get("volumes", []):
             source = mount.split(":")[0]
@@ -119,10 +115,32 @@ def test_compose_mounts_what_is_there_and_publishes_to_this_machine_only() -> No
             assert port.startswith("127.0.0.1:"), f"{port}: PLAINTEXT has no business on other interfaces"
 
 
+def test_the_secure_compose_publishes_a_listener_with_logins_and_nothing_else_to_other_machines() -> None:
+    loaded = compose(*SECURE)
+    ports = {port for service in loaded["services"].values() for port in service.get("ports", [])}
+    assert {port for port in ports if not port.startswith("127.0.0.1:")} == {"9093:9093"}
+    words = words_of(loaded["services"]["broker"])
+    assert "SASL_SSL://0.0.0.0:9093" in words
+    assert "authorizer.class.name=standard" in words
+
+
+def test_the_secure_compose_has_each_secret_that_it_names() -> None:
+    loaded = compose(*SECURE)
+    given = {name: set(service.get("secrets", [])) for name, service in loaded["services"].items()}
+    assert set().union(*given.values()) == set(loaded["secrets"])
+    for name, service in loaded["services"].items():
+        words = [*service.get("command", []), *service.get("environment", {}).values()]
+        assert set(re.findall(r"/run/secrets/(\S+)", " ".join(words))) <= given[name]
+    for name, secret in loaded["secrets"].items():
+        assert secret["file"] == f"./secrets/{name}"
+    assert "/secrets/" in (ROOT / ".gitignore").read_text(encoding="utf-8").split()
+    assert "secrets" in (ROOT / ".dockerignore").read_text(encoding="utf-8").split()
+
+
 def test_the_spark_job_is_told_what_it_reads_from_the_environment() -> None:
     job = (ROOT / "deploy/spark_job.py").read_text(encoding="utf-8")
-    asked = set(re.findall(r'environ\["(\w+)"\]', job))
-    spark = compose()["services"]["spark"]
+    asked = set(re.findall(r"environ\[\"(\w+)\"\]", job))
+    spark = compose(*SECURE)["services"]["spark"]
     assert asked == set(spark["environment"])
     assert spark["environment"]["BOOTSTRAP_SERVERS"] == f"broker:{BROKER_PORT}"
 
@@ -131,7 +149,7 @@ def test_prometheus_asks_where_the_broker_answers() -> None:
     config = yaml.safe_load((ROOT / "deploy/prometheus.yml").read_text(encoding="utf-8"))
     targets = [target for job in config["scrape_configs"] for one in job["static_configs"] for target in one["targets"]]
     assert targets == [f"broker:{METRICS_PORT}"]
-    words = words_of(compose()["services"]["broker"])
+    words = words_of(compose(*PLAIN)["services"]["broker"])
     assert words[words.index("--metrics") + 1] == f"0.0.0.0:{METRICS_PORT}"
 
 

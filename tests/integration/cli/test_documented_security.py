@@ -2,12 +2,7 @@
 
 import os
 import re
-import signal
 import socket
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,6 +12,7 @@ from fencepost.cli.main import cli
 from fencepost.protocol.errors import ErrorCode
 from fencepost.testing import Broker
 from tests.architecture.project_files import ROOT
+from tests.kit.shell import run, shell
 from tests.kit.wire import Wire, batch_of
 
 pytestmark = pytest.mark.long
@@ -27,30 +23,6 @@ BLOCKS: list[tuple[str, str]] = re.findall(r"^```(\w+)\n(.*?)^```", SECTION, re.
 
 def blocks(language: str) -> list[str]:
     return [text for name, text in BLOCKS if name == language]
-
-
-@contextmanager
-def shell(directory: Path) -> Iterator[subprocess.Popen[str]]:
-    """A bash that finds the installed `fencepost` and `python`. At the end its children are killed, too."""
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": path, "FENCEPOST_DURABILITY": "os"}
-    with subprocess.Popen(
-        ["bash"], cwd=directory, env=environment, stdin=-1, stdout=-1, stderr=-2, text=True, start_new_session=True
-    ) as process:
-        try:
-            yield process
-        finally:
-            os.killpg(process.pid, signal.SIGKILL)
-
-
-def run(bash: subprocess.Popen[str], script: str) -> str:
-    """Run a block of commands, and return their output."""
-    assert bash.stdin is not None
-    assert bash.stdout is not None
-    bash.stdin.write(f"{script}\necho; echo END\n")
-    bash.stdin.flush()
-    lines = iter(bash.stdout.readline, "END\n")
-    return "".join(lines).removesuffix("\n")
 
 
 def test_the_ten_commands_work_as_printed(tmp_path: Path) -> None:
