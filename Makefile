@@ -67,6 +67,6 @@ pins: ## Renew constraints.txt and the images' pins from pyproject.toml (needs u
 	sh deploy/pins.sh
 
 clean: ## Remove what the other targets made
-	rm -rf $(VENV) .demo bench/out tests/interop/java/.jars tests/interop/members/node_modules build dist site *.egg-info spark-warehouse
+	rm -rf $(VENV) .demo bench/out tests/interop/java/.jars tests/interop/members/node_modules tests/interop/members/.built build dist site *.egg-info spark-warehouse
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .coverage
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

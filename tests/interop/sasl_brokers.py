@@ -1,4 +1,4 @@
-"""A fencepost and a Kafka with the same SASL settings and the same users."""
+"""A fencepost and a Kafka with the same settings of SASL and TLS, and the same users."""
 
 import base64
 import json
@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import fencepost.sync
-from fencepost.client.admin import ScramMechanism, ScramUpsertion
+from fencepost.client.admin import NewTopic, ScramMechanism, ScramUpsertion
 from tests.interop.conftest import started
 from tests.interop.java.real_kafka import RealKafka
-from tests.interop.java.secured_kafka import OAUTH_MODULE, PLAIN_MODULE, SCRAM_MODULE, UNSECURED
+from tests.interop.java.secured_kafka import OAUTH_MODULE, PLAIN_MODULE, SCRAM_MODULE, UNSECURED, escaped
 from tests.kit.broker_process import BrokerProcess
+from tests.kit.certificates import Authority, Signed
 
 USER, PASSWORD = "alice", "alice-secret"
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
@@ -29,20 +30,50 @@ REFUSALS = {
 """What a client reads that is refused, by mechanism."""
 
 
+TOPIC = "logins"
+"""Each broker has it, with one partition."""
+LISTENERS = {
+    "SASL": "SASL_PLAINTEXT",
+    "RENEWED": "SASL_PLAINTEXT",
+    "TLS": "SSL",
+    "MUTUAL": "SSL",
+    "BOTH": "SASL_SSL",
+}
+
+
 class Addresses(NamedTuple):
-    """HOST:PORT of each listener."""
+    """HOST:PORT of each listener, and the files that clients need for TLS."""
 
     plaintext: str
     sasl: str
     renewed: str
     """Its sessions last for SESSION_MS."""
+    tls: str
+    mutual: str
+    """TLS, and clients need a certificate."""
+    both: str
+    """SASL over TLS."""
+    authority: Authority
+    own: Signed
+    """A certificate for a client."""
 
 
-def settings() -> dict[str, str]:
+def settings(authority: Authority) -> dict[str, str]:
     """Kafka's names, for both brokers."""
     plain = f'{PLAIN_MODULE} username="admin" password="admin" user_{USER}="{PASSWORD}" user_bob="bob-secret";'
-    found = {"sasl.enabled.mechanisms": ",".join(MECHANISMS), "connection.failed.authentication.delay.ms": "20"}
-    for listener in ("sasl", "renewed"):
+    own = authority.sign("broker", addresses=["127.0.0.1"])
+    found = {
+        "sasl.enabled.mechanisms": ",".join(MECHANISMS),
+        "connection.failed.authentication.delay.ms": "20",
+        "group.initial.rebalance.delay.ms": "0",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.key": escaped(own.key.read_text()),
+        "ssl.keystore.certificate.chain": escaped(own.certificate.read_text()),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.certificates": escaped(authority.ca.read_text()),
+        "listener.name.mutual.ssl.client.auth": "required",
+    }
+    for listener in ("sasl", "renewed", "both"):
         name = f"listener.name.{listener}"
         found[f"{name}.plain.sasl.jaas.config"] = plain
         found[f"{name}.scram-sha-256.sasl.jaas.config"] = SCRAM_MODULE
@@ -57,27 +88,33 @@ def settings() -> dict[str, str]:
 @contextmanager
 def broker(kind: str, work_dir: Path) -> Iterator[Addresses]:
     """A broker that runs: "fencepost" or "kafka"."""
+    authority = Authority(work_dir / "pki")
+    own = authority.sign("client")
     if kind == "kafka":
-        listeners = {"SASL": "SASL_PLAINTEXT", "RENEWED": "SASL_PLAINTEXT"}
-        with started(RealKafka(work_dir, settings=settings(), listeners=listeners)) as kafka:
-            found = Addresses(kafka.address, kafka.address_of("SASL"), kafka.address_of("RENEWED"))
-            add_users(found.plaintext)
-            yield found
+        with started(RealKafka(work_dir, settings=settings(authority), listeners=LISTENERS)) as kafka:
+            add_users(kafka.address)
+            yield Addresses(kafka.address, *map(kafka.address_of, LISTENERS), authority, own)
         return
-    names = {"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL:SASL_PLAINTEXT,RENEWED:SASL_PLAINTEXT"}
-    listen = ["--listen", "SASL://127.0.0.1:0", "--listen", "RENEWED://127.0.0.1:0"]
-    with BrokerProcess(work_dir, settings={**settings(), **names}, arguments=listen) as process:
-        sasl, renewed = (f"{host}:{port}" for host, port in list(process.listeners.values())[1:])
+    names = {"PLAINTEXT": "PLAINTEXT", **LISTENERS}
+    protocols = ",".join(f"{name}:{protocol}" for name, protocol in names.items())
+    properties = {**settings(authority), "listener.security.protocol.map": protocols}
+    file = work_dir / "server.properties"
+    file.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
+    listen = [word for name in LISTENERS for word in ("--listen", f"{name}://127.0.0.1:0")]
+    with BrokerProcess(work_dir, arguments=["--config", str(file), *listen]) as process:
         add_users(process.address)
-        yield Addresses(process.address, sasl, renewed)
+        addresses = (f"{host}:{port}" for host, port in (process.listeners[name] for name in LISTENERS))
+        yield Addresses(process.address, *addresses, authority, own)
         assert "Traceback" not in process.log()
         assert PASSWORD not in process.log()
 
 
 def add_users(address: str) -> None:
+    """And the topic."""
     with fencepost.sync.Client(address, default_api_timeout=100) as kafka, kafka.admin() as admin:
         for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
             admin.alter_user_scram_credentials(upsert=ScramUpsertion(USER, PASSWORD, mechanism, 4096))
+        admin.create_topics(NewTopic(TOPIC, partitions=1))
 
 
 def token(seconds: float = 60, **claims: Any) -> str:

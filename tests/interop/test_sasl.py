@@ -1,33 +1,33 @@
-"""Logins by SASL with each client that has them, and frame by frame: the same on fencepost and on Apache Kafka."""
+"""Logins by SASL and by TLS with each client, and frame by frame: the same on fencepost and on Apache Kafka."""
 
-import asyncio
+import re
 import socket
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
 
-import aiokafka
-import aiokafka.abc
-import aiokafka.errors
-import kafka.errors
-import kafka.net.sasl.oauth
 import pytest
-from confluent_kafka import KafkaException, Producer
 
-import fencepost.sync
-from fencepost import AuthenticationError
 from fencepost.client.core.scram import Scram
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api03_metadata import MetadataRequest
 from fencepost.protocol.messages.api18_api_versions import ApiVersionsRequest
-from tests.interop.sasl_brokers import MECHANISMS, PASSWORD, REFUSALS, SESSION_MS, USER, Addresses, broker, token
+from tests.interop.login_clients import (
+    WAIT_S,
+    Login,
+    with_aiokafka,
+    with_confluent,
+    with_fencepost,
+    with_franz_go,
+    with_kafka_python,
+    with_kafkajs,
+)
+from tests.interop.sasl_brokers import MECHANISMS, PASSWORD, REFUSALS, SESSION_MS, USER, Addresses, broker
 from tests.kit.sasl_broker import authenticate, handshake, log_in
 from tests.kit.wire import ConnectionEnded, Wire
 
 pytestmark = pytest.mark.interop
 METADATA, API_VERSIONS = 3, 18
 ALL_TOPICS = MetadataRequest(topics=[])
-WAIT_S = 100.0
 
 
 @pytest.fixture(scope="module", params=["fencepost", "kafka"])
@@ -36,131 +36,83 @@ def addresses(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
         yield found
 
 
-# Each client: it logs in and asks for metadata, or raises an error with the broker's words
+CLIENTS = [with_confluent, with_aiokafka, with_kafka_python, with_kafkajs, with_franz_go, with_fencepost]
+Client = Callable[[Login, str], None]
 
 
-def with_confluent(address: str, mechanism: str, password: str) -> None:
-    """confluent-kafka: librdkafka tries again and again, and reports each refusal."""
-    reported: list[str] = []
-    config = {
-        "bootstrap.servers": address,
-        "security.protocol": "SASL_PLAINTEXT",
-        "sasl.mechanisms": mechanism,
-        "error_cb": lambda error: reported.append(error.str()),
-        "log_level": 0,
-    }
-    if mechanism == "OAUTHBEARER":
-        seconds = 60 if password == PASSWORD else -30
-        config["oauth_cb"] = lambda _config: (token(seconds), time.time() + 60)
-    else:
-        config |= {"sasl.username": USER, "sasl.password": password}
-    producer = Producer(config)
-    deadline = time.monotonic() + WAIT_S
-    while time.monotonic() < deadline:
-        producer.poll(0.05)
-        refused = [one for one in reported if "uthentication" in one]
-        if refused:
-            raise PermissionError(refused[0])
-        try:
-            producer.list_topics(timeout=0.5)
-        except KafkaException:
-            continue
-        return
-    raise TimeoutError(reported)
-
-
-def with_aiokafka(address: str, mechanism: str, password: str) -> None:
-    class Tokens(aiokafka.abc.AbstractTokenProvider):
-        async def token(self) -> str:
-            return token(60 if password == PASSWORD else -30)
-
-    async def main() -> None:
-        producer = aiokafka.AIOKafkaProducer(
-            bootstrap_servers=address,
-            security_protocol="SASL_PLAINTEXT",
-            sasl_mechanism=mechanism,
-            sasl_plain_username=USER,
-            sasl_plain_password=password,
-            sasl_oauth_token_provider=Tokens() if mechanism == "OAUTHBEARER" else None,
-        )
-        try:
-            await producer.start()
-        finally:
-            await producer.stop()
-
-    try:
-        asyncio.run(main())
-    except aiokafka.errors.KafkaError as error:
-        raise PermissionError(str(error)) from error
-
-
-def with_kafka_python(address: str, mechanism: str, password: str) -> None:
-    class Tokens(kafka.net.sasl.oauth.AbstractTokenProvider):
-        def token(self) -> str:
-            return token(60 if password == PASSWORD else -30)
-
-    try:
-        admin = kafka.KafkaAdminClient(
-            bootstrap_servers=address,
-            security_protocol="SASL_PLAINTEXT",
-            sasl_mechanism=mechanism,
-            sasl_plain_username=USER,
-            sasl_plain_password=password,
-            sasl_oauth_token_provider=Tokens() if mechanism == "OAUTHBEARER" else None,
-            bootstrap_timeout_ms=30_000 if password == PASSWORD else 500,
-        )
-        try:
-            admin.list_topics()
-        finally:
-            admin.close()
-    except kafka.errors.KafkaError as error:
-        raise PermissionError(str(error)) from error
-
-
-def with_fencepost(address: str, mechanism: str, password: str) -> None:
-    options: dict[str, Any] = {"sasl_username": USER, "sasl_password": password}
-    if mechanism == "OAUTHBEARER":
-        options = {"sasl_oauth_token_provider": lambda: token(60 if password == PASSWORD else -30)}
-    try:
-        with (
-            fencepost.sync.Client(
-                address, security_protocol="sasl_plaintext", sasl_mechanism=mechanism, **options
-            ) as client,
-            client.admin() as admin,
-        ):
-            admin.list_topics()
-    except AuthenticationError as error:
-        raise PermissionError(str(error)) from error
-
-
-CLIENTS = [with_confluent, with_aiokafka, with_kafka_python, with_fencepost]
-Client = Callable[[str, str, str], None]
+@pytest.fixture
+def value(request: pytest.FixtureRequest) -> str:
+    """What the client is to write and read: another value for each test."""
+    return str(request.node.name)
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("client", CLIENTS)
-def test_a_client_logs_in(addresses: Addresses, client: Client, mechanism: str) -> None:
-    client(addresses.sasl, mechanism, PASSWORD)
+def test_a_client_logs_in(addresses: Addresses, client: Client, mechanism: str, value: str) -> None:
+    client(Login(addresses.sasl, mechanism=mechanism), value)
 
 
-REFUSED = [
-    (client, mechanism)
-    for client in CLIENTS
-    for mechanism in MECHANISMS
-    if mechanism != "OAUTHBEARER" or client not in (with_aiokafka, with_kafka_python)
-]
-"""These two do not acknowledge why their token was rejected (RFC 7628), so they never get the error."""
+REFUSED = [(client, mechanism) for client in CLIENTS for mechanism in MECHANISMS if mechanism != "OAUTHBEARER"]
+REFUSED += [(client, "OAUTHBEARER") for client in (with_confluent, with_fencepost)]
+"""The other clients do not acknowledge why their token was rejected (RFC 7628), so they never get the error."""
 
 
 @pytest.mark.parametrize(("client", "mechanism"), REFUSED)
 def test_a_client_is_refused_in_kafkas_words(
-    addresses: Addresses, client: Client, mechanism: str, caplog: pytest.LogCaptureFixture
+    addresses: Addresses, client: Client, mechanism: str, value: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """aiokafka writes them to its log only. kafka-python loses them if the end of the connection comes with them."""
     with pytest.raises(PermissionError) as refused:
-        client(addresses.sasl, mechanism, "wrong")
+        client(Login(addresses.sasl, mechanism=mechanism, refused=True), value)
     if client is not with_kafka_python:
         assert REFUSALS[mechanism] in f"{refused.value} {caplog.text}"
+
+
+@pytest.mark.parametrize(
+    ("client", "says"),
+    [
+        (with_kafkajs, "Request is not valid given the current SASL state|Closed connection"),
+        (with_franz_go, "unexpected data in oauth response"),
+    ],
+)
+def test_a_client_that_does_not_acknowledge_is_refused(
+    addresses: Addresses, client: Client, says: str, value: str
+) -> None:
+    with pytest.raises(PermissionError, match=says):
+        client(Login(addresses.sasl, mechanism="OAUTHBEARER", refused=True), value)
+
+
+# TLS
+
+
+@pytest.mark.parametrize("listener", ["tls", "mutual", "both"])
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_client_uses_tls(addresses: Addresses, client: Client, listener: str, value: str) -> None:
+    """TLS; TLS with a certificate of the client; and SCRAM over TLS."""
+    login = Login(getattr(addresses, listener), "SSL", ca=addresses.authority.ca)
+    if listener == "mutual":
+        login = login._replace(own=addresses.own)
+    if listener == "both":
+        login = login._replace(protocol="SASL_SSL", mechanism="SCRAM-SHA-512")
+    client(login, value)
+
+
+@pytest.mark.parametrize("client", [with_confluent, with_kafkajs, with_franz_go, with_fencepost])
+def test_a_client_does_not_trust_an_unknown_authority(addresses: Addresses, client: Client, value: str) -> None:
+    """The two others trust what Python's `ssl` trusts."""
+    with pytest.raises(PermissionError, match=r"verify failed|unable to verify|unknown authority|not trusted"):
+        client(Login(addresses.tls, "SSL", refused=True), value)
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_client_without_a_certificate_is_refused(
+    addresses: Addresses, client: Client, value: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """OpenSSL's alert is "certificate required", Java's "bad certificate". aiokafka finds the connection closed."""
+    with pytest.raises(PermissionError) as refused:
+        client(Login(addresses.mutual, "SSL", ca=addresses.authority.ca, refused=True), value)
+    said = f"{refused.value} {caplog.text}"
+    assert re.search("certificate required|bad certificate" if client is not with_aiokafka else " closed$", said)
 
 
 # Frame by frame
