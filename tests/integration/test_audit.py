@@ -77,6 +77,31 @@ def test_a_login_is_logged(broker: BrokerProcess, audit: Audit) -> None:
     assert audit.lines == ["LOGIN principal=User:alice host=127.0.0.1 listener=SASL mechanism=PLAIN"]
 
 
+def test_a_name_does_not_look_like_other_pairs_of_the_line(
+    broker: BrokerProcess, kafka: sync.Client, audit: Audit
+) -> None:
+    name = "eve host=10.0.0.1"
+    with kafka.admin() as admin:
+        admin.alter_user_scram_credentials(upsert=ScramUpsertion(name, "pencil", SHA_256))
+    host, port = broker.listeners["SASL"]
+    login = {"sasl_mechanism": "SCRAM-SHA-256", "sasl_username": name, "sasl_password": "pencil"}
+    with (
+        sync.Client(f"{host}:{port}", security_protocol="sasl_plaintext", **login) as eve,
+        eve.admin() as admin,
+        pytest.raises(ItemsFailedError),
+    ):
+        admin.create_topics("orders")
+    principal = f"principal='User:{name}' host=127.0.0.1"
+    assert f"LOGIN {principal} listener=SASL mechanism=SCRAM-SHA-256" in audit.lines
+    assert [line for line in audit.lines if line.startswith(f"DENIED {principal} operation=CREATE ")]
+
+
+def test_a_long_name_is_cut(broker: BrokerProcess, audit: Audit) -> None:
+    with connect(broker) as wire:
+        assert log_in(wire, "m" * 5000, "hunter2").error_code
+    assert audit.lines[0].endswith(f" user='{'m' * 250}'...")
+
+
 @pytest.mark.parametrize(("user", "password"), [("alice", "hunter2"), ("mallory", "hunter2")])
 def test_a_refused_login_is_logged(broker: BrokerProcess, audit: Audit, user: str, password: str) -> None:
     with connect(broker) as wire:

@@ -203,7 +203,7 @@ def test_a_login_by_sasl_within_tls(broker: BrokerProcess, authority: Authority)
 
 def test_a_certificate_is_logged_as_a_login(broker: BrokerProcess, authority: Authority, alice: Signed) -> None:
     with connect(broker, authority, "MUTUAL", alice):
-        line = "LOGIN principal=User:CN=alice,OU=ServiceUsers host=127.0.0.1 listener=MUTUAL mechanism=certificate"
+        line = "LOGIN principal='User:CN=alice,OU=ServiceUsers' host=127.0.0.1 listener=MUTUAL mechanism=certificate"
         until(broker.log, lambda log: line in log)
 
 

@@ -12,6 +12,7 @@ from fencepost.broker.network.reply import Response
 from fencepost.broker.ports import HasAuthorizer, HasConfig, HasTransactions
 from fencepost.broker.security.audit import audit
 from fencepost.broker.security.checks import brokers_only
+from fencepost.broker.security.log_names import principal_text, quoted
 from fencepost.coordinator.ports import Marker
 from fencepost.coordinator.txn.causes import EXPLAINED, Cause, Reason
 from fencepost.protocol.errors import ErrorCode
@@ -64,10 +65,10 @@ async def _write(node: _Broker, marker: WritableTxnMarker, context: RequestConte
     answers = {**codes, **dict.fromkeys(owned, ErrorCode.INVALID_TXN_STATE)}
     _explain(node, marker, answers, owned, context)
     audit.warning(
-        "MARKERS_WRITTEN principal=%s host=%s client_id=%r verdict=%s producer_id=%d epoch=%d partitions=%s",
-        context.session.principal,
+        "MARKERS_WRITTEN principal=%s host=%s client_id=%s verdict=%s producer_id=%d epoch=%d partitions=%s",
+        principal_text(context.session.principal),
         context.client_host,
-        context.client_id or "",
+        quoted(context.client_id or ""),
         "COMMIT" if marker.transaction_result else "ABORT",
         marker.producer_id,
         marker.producer_epoch,

@@ -3,6 +3,7 @@
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.ports import HasMetadata
 from fencepost.broker.security.audit import log_change
+from fencepost.broker.security.log_names import quoted
 from fencepost.coordinator.metadata.quota_controller import QuotaEdits, quota_entity
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api49_alter_client_quotas import (
@@ -43,6 +44,6 @@ async def handle(
 
 def _text(change: QuotaEdits) -> str:
     """A change as the audit log shows it: the entity, then each quota with its new value."""
-    entity = [f"{kind}={'default' if name is None else repr(name)}" for kind, name in change.entity]
+    entity = [f"{kind}={'default' if name is None else quoted(name)}" for kind, name in change.entity]
     quotas = [f"{key}={'removed' if value is None else f'{value:.15g}'}" for key, value in change.values]
     return " ".join(entity + quotas)

@@ -3,6 +3,7 @@
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.ports import HasMetadata
 from fencepost.broker.security.audit import log_change
+from fencepost.broker.security.log_names import quoted
 from fencepost.coordinator.metadata.user_controller import CredentialChange, CredentialDeletion, CredentialUpsertion
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api51_alter_user_scram_credentials import (
@@ -27,10 +28,10 @@ async def handle(
     outcomes = await node.metadata.alter_credentials(deletions, upsertions)
     for deletion in deletions:
         if outcomes[deletion.user].code is ErrorCode.NONE:
-            log_change(context, "USER_DELETED", f"user={deletion.user!r} mechanism={_name(deletion)}")
+            log_change(context, "USER_DELETED", f"user={quoted(deletion.user)} mechanism={_name(deletion)}")
     for upsertion in upsertions:
         if outcomes[upsertion.user].code is ErrorCode.NONE:
-            what = f"user={upsertion.user!r} mechanism={_name(upsertion)} iterations={upsertion.iterations}"
+            what = f"user={quoted(upsertion.user)} mechanism={_name(upsertion)} iterations={upsertion.iterations}"
             log_change(context, "USER_CHANGED", what)
     return AlterUserScramCredentialsResponse(
         results=[

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from fencepost.broker.network.context import CloseConnection
+from fencepost.broker.security.log_names import quoted
 from fencepost.coordinator.metadata.image import Acl
 from fencepost.protocol.admin_enums import AclOperation, AclPermission, AclResourceType, PatternType, named
 
@@ -84,8 +85,9 @@ def refuse_unknown(*numbers: int) -> None:
 def audit_text(acl: Acl) -> str:
     """An ACL as the audit log shows it."""
     return (
-        f"permission={named(AclPermission, acl.permission_type).name} user={acl.principal!r} from={acl.host!r}"
+        f"permission={named(AclPermission, acl.permission_type).name}"
+        f" user={quoted(acl.principal)} from={quoted(acl.host)}"
         f" operation={named(AclOperation, acl.operation).name}"
-        f" resource={named(AclResourceType, acl.resource_type).name}:{acl.resource_name!r}"
+        f" resource={named(AclResourceType, acl.resource_type).name}:{quoted(acl.resource_name)}"
         f" pattern={named(PatternType, acl.pattern_type).name}"
     )

@@ -1,8 +1,8 @@
 """The audit log: a line for each login, refused login and change of ACLs, users and quotas. It has no secrets.
 
-The logger is `fencepost.audit`. A line is an event and `key=value` pairs; names that clients choose are quoted. A
-client that repeats a denied request or a login must not fill the log: each cause gets `LINES_PER_SECOND`, and the next
-line says how many were left out. `denials` logs denied operations.
+The logger is `fencepost.audit`. A line is an event and `key=value` pairs; names that clients choose are quoted
+(`log_names`). A client that repeats a denied request or a login must not fill the log: each cause gets
+`LINES_PER_SECOND`, and the next line says how many were left out. `denials` logs denied operations.
 """
 
 import logging
@@ -11,6 +11,7 @@ from typing import Protocol
 
 import trio
 
+from fencepost.broker.security.log_names import principal_text, quoted
 from fencepost.broker.security.principal import Principal
 
 audit = logging.getLogger("fencepost.audit")
@@ -82,7 +83,7 @@ def log_login(session: _Session, mechanism: str) -> None:
     """A client has logged in, for the first time or again (KIP-368)."""
     audit.info(
         "LOGIN principal=%s host=%s listener=%s mechanism=%s",
-        session.principal,
+        principal_text(session.principal),
         session.client_host,
         session.listener_name,
         mechanism,
@@ -105,11 +106,11 @@ def log_change(context: _Request, event: str, what: str) -> None:
     """A request has changed an ACL, a user or a quota: `what` holds the `key=value` pairs of the change."""
     session = context.session
     audit.info(
-        "%s principal=%s host=%s client_id=%r %s",
+        "%s principal=%s host=%s client_id=%s %s",
         event,
-        session.principal,
+        principal_text(session.principal),
         session.client_host,
-        context.client_id or "",
+        quoted(context.client_id or ""),
         what,
     )
 

@@ -4,6 +4,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from fencepost.broker.security.audit import audit
+from fencepost.broker.security.log_names import principal_text, quoted
 from fencepost.protocol.api_keys import ApiKey
 
 if TYPE_CHECKING:
@@ -27,15 +28,15 @@ def _log(
     session = context.session
     audit.log(
         level,
-        "%s principal=%s host=%s operation=%s resource=%s:%r api=%s version=%d client_id=%r",
+        "%s principal=%s host=%s operation=%s resource=%s:%s api=%s version=%d client_id=%s",
         verdict,
-        session.principal,
+        principal_text(session.principal),
         session.client_host,
         operation.name,
         kind.name,
-        name,
+        quoted(name),
         ApiKey(context.api_key).api_name,
         context.api_version,
-        context.client_id or "",
+        quoted(context.client_id or ""),
         extra={"cause": (verdict, session.principal, session.client_host, operation, kind)},
     )

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
+from fencepost.broker.security.log_names import quoted
 from fencepost.broker.security.sasl.exchange import OAUTHBEARER, Login, LoginRefused, text_of
 
 _ACKNOWLEDGEMENT = b"\x01"
@@ -68,10 +69,10 @@ class OAuthExchange:
             return answer.encode()
         authorization_id = found["authorization_id"]
         if authorization_id is not None and authorization_id != token.principal:
-            why = (
+            raise LoginRefused(
+                f"the authorization id {quoted(authorization_id)} is not the user user={quoted(token.principal)}",
                 f"Authentication failed: Client requested an authorization id ({authorization_id}) that is different "
-                f"from the token's principal name ({token.principal})"
+                f"from the token's principal name ({token.principal})",
             )
-            raise LoginRefused(why, why)
         self.login = Login(token.principal, token.expires_ms)
         return b""

@@ -4,6 +4,7 @@ import hmac
 from collections.abc import Mapping
 from secrets import token_bytes
 
+from fencepost.broker.security.log_names import quoted
 from fencepost.broker.security.sasl.exchange import PLAIN, Login, LoginRefused, text_of
 
 _TOKENS = 3
@@ -50,7 +51,7 @@ class PlainExchange:
             if not value:
                 raise _refused(f"{what} not specified")
         if not self._users.accepts(name, password):
-            raise _refused("Invalid username or password", f" user={name!r}")
+            raise _refused("Invalid username or password", f" user={quoted(name)}")
         if authorization_id not in ("", name):
             raise _refused("Client requested an authorization id that is different from username")
         self.login = Login(name)

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, Protocol
 
+from fencepost.broker.security.log_names import quoted
 from fencepost.broker.security.sasl.exchange import Login, LoginRefused, text_of
 from fencepost.protocol.scram import HASHES, ITERATIONS, MIN_ITERATIONS, SALT_BYTES, sign, stored_key_of, xor
 
@@ -114,13 +115,13 @@ class ScramExchange:
             raise LoginRefused(f"the client's first {self._mechanism} message is malformed")
         name = found["name"].replace("=2C", ",").replace("=3D", "=")
         if ",tokenauth=true" in f"{found['extensions']},".lower():
-            raise LoginRefused(f"delegation tokens are not supported user={name!r}")
+            raise LoginRefused(f"delegation tokens are not supported user={quoted(name)}")
         if found["authorization_id"] not in (None, found["name"]):
             why = "Client requested an authorization id that is different from username"
-            raise LoginRefused(f"{why} user={name!r}", f"Authentication failed: {why}")
+            raise LoginRefused(f"{why} user={quoted(name)}", f"Authentication failed: {why}")
         self._credential, self._exists = self._credentials.of(name)
         if self._credential.iterations < MIN_ITERATIONS:
-            raise LoginRefused(f"the credential has fewer than {MIN_ITERATIONS} iterations user={name!r}")
+            raise LoginRefused(f"the credential has fewer than {MIN_ITERATIONS} iterations user={quoted(name)}")
         self._name = name
         self._header = found["header"].encode()
         self._both_nonces = found["nonce"] + self._nonce
@@ -134,20 +135,20 @@ class ScramExchange:
         """Check the client's proof. Unknown users and wrong passwords take the same steps."""
         found = _FINAL.fullmatch(message)
         if found is None:
-            raise LoginRefused(f"the client's final {self._mechanism} message is malformed user={self._name!r}")
+            raise LoginRefused(f"the client's final {self._mechanism} message is malformed user={quoted(self._name)}")
         if found["nonce"] != self._both_nonces or base64.b64decode(found["binding"]) != self._header:
-            raise LoginRefused(f"the final {self._mechanism} message is of another exchange user={self._name!r}")
+            raise LoginRefused(f"the final {self._mechanism} message is of another exchange user={quoted(self._name)}")
         mechanism, credential = self._mechanism, self._credential
         exchanged = self._exchanged + found["without_proof"].encode()
         signature = sign(mechanism, credential.stored_key, exchanged)
         proof = base64.b64decode(found["proof"])
         if len(proof) != len(signature):
-            raise LoginRefused(f"the {mechanism} proof has a wrong length user={self._name!r}")
+            raise LoginRefused(f"the {mechanism} proof has a wrong length user={quoted(self._name)}")
         stored_key = stored_key_of(mechanism, xor(proof, signature))
         is_right = hmac.compare_digest(stored_key, credential.stored_key)
         answer = b"v=" + base64.b64encode(sign(mechanism, credential.server_key, exchanged))
         if not (is_right and self._exists):
-            raise LoginRefused(f"unknown user or wrong password user={self._name!r}")
+            raise LoginRefused(f"unknown user or wrong password user={quoted(self._name)}")
         self.login = Login(self._name)
         return answer
 

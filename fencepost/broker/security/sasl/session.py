@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum, auto
 from typing import NamedTuple
 
+from fencepost.broker.security.log_names import quoted
 from fencepost.broker.security.sasl.exchange import Exchange, LoginRefused
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.errors import ErrorCode
@@ -99,7 +100,9 @@ class SaslSession:
             case State.LOGGED_IN:
                 if self.ends is None or now <= self.ends or api_key == ApiKey.SASL_HANDSHAKE:
                     return
-                raise self._failed(f"the session has ended, and the client did not log in again user={self.user!r}")
+                raise self._failed(
+                    f"the session has ended, and the client did not log in again user={quoted(self.user or '')}"
+                )
             case State.FAILED:
                 admitted = False
         if admitted:
@@ -107,7 +110,7 @@ class SaslSession:
         if self.state is State.EXCHANGE and self._exchange is None:
             raise self._failed(
                 f"SASL mechanism '{self._mechanism}' requested by client is not supported for re-authentication of "
-                f"mechanism '{self._first_mechanism}' user={self.user!r}"
+                f"mechanism '{self._first_mechanism}' user={quoted(self.user or '')}"
             )
         raise self._failed(f"API key {api_key} is not served before the login")
 
@@ -131,7 +134,7 @@ class SaslSession:
                 return ErrorCode.ILLEGAL_SASL_STATE
             self._last_reauthentication = now
         if mechanism not in self._mechanisms:
-            self._failed(f"the SASL mechanism {mechanism[:100]!r} is not enabled")
+            self._failed(f"the SASL mechanism {quoted(mechanism)} is not enabled")
             return ErrorCode.UNSUPPORTED_SASL_MECHANISM
         self._mechanism, self._with_headers = mechanism, with_headers or self.user is not None
         is_same = self._first_mechanism in (None, mechanism)

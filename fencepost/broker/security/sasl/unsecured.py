@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from fencepost.broker.security.log_names import quoted
 from fencepost.broker.security.sasl.oauthbearer import Token, TokenRejected
 
 _PREFIX = "unsecuredValidator"
@@ -61,17 +62,17 @@ def claimed(
     if expires_ms is None:
         raise TokenRejected("the claim exp is missing")
     if now_ms - skew_ms >= expires_ms:
-        raise TokenRejected(f"the token of {principal!r} has expired")
+        raise TokenRejected(f"the token of {quoted(principal)} has expired")
     issued_ms, starts_ms = _milliseconds(claims, "iat"), _milliseconds(claims, "nbf")
     for name, value in (("iat", issued_ms), ("nbf", starts_ms)):
         if value is not None and value > now_ms + skew_ms:
-            raise TokenRejected(f"the claim {name} of {principal!r} is in the future")
+            raise TokenRejected(f"the claim {name} of {quoted(principal)} is in the future")
     scopes = claims.get(scope_claim, "")
     words = scopes.split() if isinstance(scopes, str) else scopes if isinstance(scopes, list) else []
     found = frozenset(one for one in words if isinstance(one, str))
     if not required <= found:
         raise TokenRejected(
-            f"the token of {principal!r} lacks a scope", "insufficient_scope", " ".join(sorted(required))
+            f"the token of {quoted(principal)} lacks a scope", "insufficient_scope", " ".join(sorted(required))
         )
     return Token(principal, expires_ms)
 
