@@ -20,7 +20,8 @@ DOCUMENTS = (
     "docs/consumer-groups.md",
     "docs/metadata.md",
 )
-LINES = [line for name in DOCUMENTS for line in LINE.findall((ROOT / name).read_text(encoding="utf-8"))]
+PAGES = {name: (ROOT / name).read_text(encoding="utf-8") for name in DOCUMENTS}
+LINES = [line for page in PAGES.values() for line in LINE.findall(page)]
 
 
 def rows_of(block: str, count: int) -> set[str]:
@@ -79,3 +80,13 @@ def test_what_a_line_names_exists_and_its_tests_cite_the_row(row: str, cells: st
         assert name in texts, f"{file} has no {name}"
         if not row.isdigit():
             assert row in cited_in(texts[name]), f"{file}::{name} does not cite {row}"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_what_a_page_names_exists(document: str) -> None:
+    """Also in rows without a number."""
+    missing = [name for name in CODE.findall(PAGES[document]) if not (ROOT / "fencepost" / name).exists()]
+    missing += [
+        f"{file}::{name}" for file, name in TEST.findall(PAGES[document]) if name not in texts_of(file_of(file))
+    ]
+    assert missing == []

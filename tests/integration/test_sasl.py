@@ -83,7 +83,7 @@ def test_scram_refuses_a_wrong_password_and_an_unknown_user_alike(broker: Broker
 
 @pytest.mark.parametrize("before", [[], ["versions"], ["handshake"], ["versions", "handshake"]])
 def test_before_the_login_nothing_else_is_served(broker: BrokerProcess, before: list[str]) -> None:
-    """SaslServerAuthenticator closes the connection without an answer; what came before is answered."""
+    """The connection is closed without an answer; what came before is answered."""
     with connect(broker) as wire:
         if "versions" in before:
             wire.call(API_VERSIONS, 3, VERSIONS)

@@ -11,6 +11,11 @@ from fencepost.client.core.scram import Scram
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api03_metadata import MetadataRequest
 from fencepost.protocol.messages.api18_api_versions import ApiVersionsRequest
+from fencepost.protocol.messages.api51_alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
 from tests.interop.login_clients import (
     WAIT_S,
     Login,
@@ -21,8 +26,8 @@ from tests.interop.login_clients import (
     with_kafka_python,
     with_kafkajs,
 )
-from tests.interop.sasl_brokers import MECHANISMS, PASSWORD, REFUSALS, SESSION_MS, USER, Addresses, broker
-from tests.kit.sasl_broker import authenticate, handshake, log_in
+from tests.interop.sasl_brokers import MECHANISMS, PASSWORD, REFUSALS, SESSION_MS, USER, Addresses, broker, token
+from tests.kit.sasl_broker import ALTER_SCRAM, authenticate, handshake, log_in
 from tests.kit.wire import ConnectionEnded, Wire
 
 pytestmark = pytest.mark.interop
@@ -108,11 +113,12 @@ def test_a_client_does_not_trust_an_unknown_authority(addresses: Addresses, clie
 def test_a_client_without_a_certificate_is_refused(
     addresses: Addresses, client: Client, value: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """OpenSSL's alert is "certificate required", Java's "bad certificate". aiokafka finds the connection closed."""
+    """OpenSSL's alert is "certificate required", Java's "bad certificate". These two may find the connection closed."""
     with pytest.raises(PermissionError) as refused:
         client(Login(addresses.mutual, "SSL", ca=addresses.authority.ca, refused=True), value)
     said = f"{refused.value} {caplog.text}"
-    assert re.search("certificate required|bad certificate" if client is not with_aiokafka else " closed$", said)
+    closed = "| closed$|EOF occurred" if client in (with_aiokafka, with_kafka_python) else ""
+    assert re.search(f"certificate required|bad certificate{closed}", said)
 
 
 # Frame by frame
@@ -138,6 +144,41 @@ def test_a_mechanism_that_is_not_enabled(addresses: Addresses) -> None:
         answer = handshake(wire, "GSSAPI")
         assert answer.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM
         assert sorted(answer.mechanisms) == sorted(MECHANISMS)
+        wire.expect_end()
+
+
+def test_an_unknown_user_of_scram_is_refused_in_the_same_words(addresses: Addresses) -> None:
+    """Kafka refuses the first message, so that its length shows who exists; fencepost the second, as with a user."""
+    client = Scram("SCRAM-SHA-256", "mallory", PASSWORD, "nonce")
+    with connect(addresses.sasl) as wire:
+        handshake(wire, "SCRAM-SHA-256")
+        answer = authenticate(wire, client.first())
+        if not answer.error_code:
+            answer = authenticate(wire, client.step(answer.auth_bytes))
+        assert (answer.error_code, answer.error_message) == (
+            ErrorCode.SASL_AUTHENTICATION_FAILED,
+            REFUSALS["SCRAM-SHA-256"],
+        )
+        wire.expect_end()
+
+
+@pytest.mark.parametrize(
+    ("reply", "says"),
+    [
+        (b"\1", REFUSALS["OAUTHBEARER"]),
+        (
+            b"n,,\1",
+            "Authentication failed during authentication due to invalid credentials with SASL mechanism OAUTHBEARER",
+        ),
+    ],
+)
+def test_a_rejected_token_is_explained_before_the_refusal(addresses: Addresses, reply: bytes, says: str) -> None:
+    with connect(addresses.sasl) as wire:
+        handshake(wire, "OAUTHBEARER")
+        answer = authenticate(wire, f"n,,\1auth=Bearer {token(-30)}\1\1".encode())
+        assert (answer.error_code, answer.auth_bytes) == (0, REFUSALS["OAUTHBEARER"].encode())
+        answer = authenticate(wire, reply)
+        assert (answer.error_code, answer.error_message) == (ErrorCode.SASL_AUTHENTICATION_FAILED, says)
         wire.expect_end()
 
 
@@ -180,6 +221,14 @@ def test_another_user_or_mechanism_cannot_log_in_again(addresses: Addresses) -> 
             authenticate(wire, Scram("SCRAM-SHA-256", USER, PASSWORD, "nonce").first())
 
 
+def test_one_re_authentication_a_second(addresses: Addresses) -> None:
+    with connect(addresses.renewed) as wire:
+        log_in(wire)
+        assert log_in(wire).session_lifetime_ms == SESSION_MS
+        assert handshake(wire).error_code == ErrorCode.ILLEGAL_SASL_STATE
+        assert wire.call(METADATA, 9, ALL_TOPICS).cluster_id
+
+
 def test_a_session_without_an_end_is_not_renewed(addresses: Addresses) -> None:
     with connect(addresses.sasl) as wire:
         log_in(wire)
@@ -213,3 +262,30 @@ def test_messages_of_plain_are_refused_in_kafkas_words(addresses: Addresses, mes
         refused = authenticate(wire, message)
         assert (refused.error_code, refused.error_message) == (ErrorCode.SASL_AUTHENTICATION_FAILED, answer)
         wire.expect_end()
+
+
+def test_credentials_that_are_refused(addresses: Addresses) -> None:
+    """KIP-554: one result for each user, and one change of a user in a request."""
+    upserted = [("few", 1, 4095), ("many", 1, 16_385), ("", 1, 4096), ("other", 3, 4096), ("twice", 1, 4096)]
+    request = AlterUserScramCredentialsRequest(
+        deletions=[ScramCredentialDeletion(name="nobody", mechanism=1)],
+        upsertions=[
+            ScramCredentialUpsertion(
+                name=name, mechanism=number, iterations=count, salt=b"s" * 16, salted_password=b"x"
+            )
+            for name, number, count in [*upserted, ("twice", 2, 4096)]
+        ],
+    )
+    with connect(addresses.plaintext) as wire:
+        results = wire.call(ALTER_SCRAM, 0, request).results
+    assert {one.user: (one.error_code, one.error_message) for one in results} == {
+        "few": (ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations"),
+        "many": (ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations"),
+        "": (ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty"),
+        "other": (ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism"),
+        "nobody": (ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist"),
+        "twice": (
+            ErrorCode.DUPLICATE_RESOURCE,
+            "A user credential cannot be altered twice in the same request",
+        ),
+    }
