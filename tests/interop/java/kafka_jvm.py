@@ -14,10 +14,12 @@ MINUTE_MS = 60_000
 STOP_TIMEOUT_SECONDS = 100
 COMMANDS = {
     "ConfigCommand": "kafka.admin",
+    "ConsoleConsumer": "org.apache.kafka.tools.consumer",
     "ConsumerGroupCommand": "org.apache.kafka.tools.consumer.group",
     "ReassignPartitionsCommand": "org.apache.kafka.tools.reassign",
 }
 """The packages of those commands that are not where the others are."""
+HOOK_ARGUMENTS = ("java.lang.String", "java.lang.Runnable")
 
 
 class ToolFailed(Exception):
@@ -116,25 +118,38 @@ class KafkaJvm:
 
     @contextlib.contextmanager
     def _exits(self) -> Iterator[Any]:
-        """The codes with which a tool would end the JVM: none of them does, by the hook that Kafka's own tests use."""
+        """The codes with which a tool would end the JVM: none of them does, by the hooks that Kafka's own tests use.
+
+        What a tool wants to be done at the end of its process, such as to close a producer, is done at the end of this.
+        """
         jvm, kind = self._jvm, self._jvm.java.lang.Class.forName
-        handles, types = jvm.java.lang.invoke.MethodHandles, jvm.java.lang.invoke.MethodType
-        number, nothing, truth = (
-            kind(f"java.lang.{name}").getField("TYPE").get(None) for name in ("Integer", "Void", "Boolean")
-        )
-        codes = jvm.java.util.ArrayList()
-        add = types.methodType(truth, kind("java.lang.Object"))
-        kept = handles.publicLookup().findVirtual(kind("java.util.ArrayList"), "add", add).bindTo(codes)
-        hook = handles.dropArguments(
-            kept.asType(types.methodType(nothing, number)), 1, self.array("Class", [kind("java.lang.String")])
-        )
-        procedure = kind("org.apache.kafka.common.utils.Exit$Procedure")
+        number, text, runnable = kind("java.lang.Integer").getField("TYPE").get(None), *map(kind, HOOK_ARGUMENTS)
+        codes, tasks = jvm.java.util.ArrayList(), jvm.java.util.ArrayList()
         exits = jvm.org.apache.kafka.common.utils.Exit
-        exits.setExitProcedure(jvm.java.lang.invoke.MethodHandleProxies.asInterfaceInstance(procedure, hook))
+        exits.setExitProcedure(self._appending(codes, "Exit$Procedure", (number, text), 0))
+        exits.setShutdownHookAdder(self._appending(tasks, "Exit$ShutdownHookAdder", (text, runnable), 1))
         try:
             yield codes
         finally:
             exits.resetExitProcedure()
+            exits.resetShutdownHookAdder()
+            for task in tasks:
+                thread = jvm.java.lang.Thread(task)
+                thread.start()
+                thread.join()
+
+    def _appending(self, values: Any, interface: str, arguments: tuple[Any, Any], kept: int) -> Any:
+        """An implementation of an interface of Kafka's with one method of two arguments: it appends one to a list."""
+        jvm, kind = self._jvm, self._jvm.java.lang.Class.forName
+        handles, types = jvm.java.lang.invoke.MethodHandles, jvm.java.lang.invoke.MethodType
+        nothing, truth = (kind(f"java.lang.{name}").getField("TYPE").get(None) for name in ("Void", "Boolean"))
+        add = types.methodType(truth, kind("java.lang.Object"))
+        append = handles.publicLookup().findVirtual(kind("java.util.ArrayList"), "add", add).bindTo(values)
+        append = append.asType(types.methodType(nothing, arguments[kept]))
+        other = self.array("Class", [arguments[1 - kept]])
+        implemented = kind(f"org.apache.kafka.common.utils.{interface}")
+        with_both = handles.dropArguments(append, 1 - kept, other)
+        return jvm.java.lang.invoke.MethodHandleProxies.asInterfaceInstance(implemented, with_both)
 
     def groups(self, bootstrap: str, *words: str) -> str:
         """What ConsumerGroupCommand (kafka-consumer-groups.sh) prints on standard output. Raises ToolFailed."""

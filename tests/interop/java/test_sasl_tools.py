@@ -1,4 +1,4 @@
-"""Java's tools log in by SASL, on fencepost and on Apache Kafka alike."""
+"""Java's tools log in by SASL and use TLS, on fencepost and on Apache Kafka alike."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -46,3 +46,56 @@ def test_kafka_topics_is_refused(kafka: KafkaJvm, addresses: Addresses, mechanis
     with pytest.raises(ToolFailed, match="Error while executing topic command") as refused:
         topics(kafka, addresses.sasl, mechanism, "wrong", tmp_path / "client.properties")
     assert REFUSALS[mechanism] in str(refused.value)
+
+
+def tls_options(addresses: Addresses, listener: str, file: Path) -> tuple[str, str]:
+    """The address of a listener, and the file with what the tools need there."""
+    lines = [
+        "security.protocol=SSL",
+        "default.api.timeout.ms=60000",
+        "ssl.truststore.type=PEM",
+        f"ssl.truststore.location={addresses.authority.ca}",
+    ]
+    if listener == "mutual":
+        own = file.with_suffix(".pem")
+        own.write_text(addresses.own.both)
+        lines += ["ssl.keystore.type=PEM", f"ssl.keystore.location={own}"]
+    if listener == "both":
+        jaas = f'{SCRAM_MODULE} username="{USER}" password="{PASSWORD}";'
+        lines += ["security.protocol=SASL_SSL", "sasl.mechanism=SCRAM-SHA-512", f"sasl.jaas.config={jaas}"]
+    file.write_text("\n".join(lines))
+    return getattr(addresses, listener), str(file)
+
+
+@pytest.mark.parametrize("listener", ["tls", "mutual", "both"])
+def test_the_console_tools_use_tls(kafka: KafkaJvm, addresses: Addresses, listener: str, tmp_path: Path) -> None:
+    """One record by the producer, and the same by the consumer."""
+    address, file = tls_options(addresses, listener, tmp_path / "client.properties")
+    where = ("--bootstrap-server", address, "--topic", f"console-{listener}", "--command-config", file)
+    system, streams = kafka.jvm.java.lang.System, kafka.jvm.java.io
+    before = getattr(system, "in")
+    system.setIn(streams.ByteArrayInputStream(f"through {listener}\n".encode()))
+    try:
+        kafka.tool("ConsoleProducer", *where)
+    finally:
+        system.setIn(before)
+    printed = kafka.tool("ConsoleConsumer", *where, "--from-beginning", "--max-messages", "1", errors_too=False)
+    assert f"through {listener}" in printed
+
+
+@pytest.mark.parametrize(
+    ("listener", "left_out", "says"),
+    [
+        ("mutual", "ssl.keystore", "post-handshake messages|SSL handshake failed"),
+        ("tls", "ssl.truststore", "SSL handshake failed"),
+    ],
+)
+def test_kafka_topics_is_refused_by_tls(
+    kafka: KafkaJvm, addresses: Addresses, listener: str, left_out: str, says: str, tmp_path: Path
+) -> None:
+    """Without a certificate of its own, and without trust in the broker's."""
+    file = tmp_path / "client.properties"
+    address, _ = tls_options(addresses, listener, file)
+    file.write_text("\n".join(line for line in file.read_text().splitlines() if not line.startswith(left_out)))
+    with pytest.raises(ToolFailed, match=f"Error while executing topic command : .*({says})"):
+        kafka.tool("TopicCommand", "--bootstrap-server", address, "--command-config", str(file), "--list")
