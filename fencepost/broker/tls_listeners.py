@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from fencepost.broker.config.tls_settings import tls_settings
-from fencepost.broker.network.context import CloseConnection
-from fencepost.broker.network.tls import TlsListener
+from fencepost.broker.network.tls import CertificateRefused, TlsListener
 from fencepost.broker.security.distinguished_name import subject_name
 from fencepost.broker.security.keystores import StoreError
 from fencepost.broker.security.principal import Principal
@@ -74,4 +73,4 @@ def _principal(mapper: PrincipalMapper, certificate: bytes) -> Principal:
     try:
         return Principal("User", mapper.name(subject_name(certificate)))
     except NoMatchingRule as error:
-        raise CloseConnection(str(error)) from None
+        raise CertificateRefused(str(error)) from None

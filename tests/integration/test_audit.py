@@ -1,6 +1,5 @@
 """The audit log of a real broker: a line for each kind of event, by one logger, without secrets."""
 
-import json
 from collections.abc import Iterator
 
 import pytest
@@ -24,6 +23,7 @@ from fencepost.protocol.messages.api27_write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
+from tests.kit.audit_log import Audit
 from tests.kit.broker_process import BrokerProcess
 from tests.kit.sasl_broker import LISTEN, LISTENERS, connect, handshake, log_in
 from tests.kit.wire import Wire
@@ -42,22 +42,6 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     with BrokerProcess(tmp_path_factory.mktemp("audit"), settings={**LISTENERS, **access}, arguments=arguments) as one:
         yield one
         assert not any(secret in one.log() for secret in ("alice-secret", "hunter2", "pencil"))
-
-
-class Audit:
-    """The lines of the audit log since this object was made."""
-
-    def __init__(self, broker: BrokerProcess) -> None:
-        self._broker = broker
-        self._before = len(self._all())
-
-    def _all(self) -> list[str]:
-        entries = [json.loads(line) for line in self._broker.log().splitlines()]
-        return [entry["message"] for entry in entries if entry["logger"] == "fencepost.audit"]
-
-    @property
-    def lines(self) -> list[str]:
-        return self._all()[self._before :]
 
 
 @pytest.fixture

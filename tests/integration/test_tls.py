@@ -210,7 +210,10 @@ def test_a_certificate_is_logged_as_a_login(broker: BrokerProcess, authority: Au
 def test_a_client_without_a_certificate_is_refused(broker: BrokerProcess, authority: Authority) -> None:
     with connect(broker, authority, "MUTUAL") as sock, pytest.raises(OSError, match=r"certificate required|reset"):
         sock.recv(1)
-    until(broker.log, lambda log: "the TLS handshake failed: peer did not return a certificate" in log)
+    until(
+        broker.log,
+        lambda log: "cause=login refused mechanism=certificate reason=peer did not return a certificate" in log,
+    )
 
 
 def test_a_plaintext_client_on_a_listener_with_tls_is_closed_with_one_line(broker: BrokerProcess) -> None:

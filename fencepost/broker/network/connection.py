@@ -6,7 +6,7 @@ A frame that repeats an earlier one (`RepeatedRequests`) goes from the frame to 
 import logging
 import socket
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import trio
 
@@ -23,13 +23,12 @@ from fencepost.broker.network.poller import Registration, Work, failed, register
 from fencepost.broker.network.reply import READY, Ready, Reply
 from fencepost.broker.network.request_parts import handle_in_parts
 from fencepost.broker.network.response_queue import ResponseQueue
+from fencepost.broker.network.tls import CertificateRefused, TlsListener
+from fencepost.broker.security.audit import log_failed_login
 from fencepost.broker.security.gate import refusal
 from fencepost.coordinator.deferred import Deferred
 from fencepost.protocol.schema import DecodeError
 from fencepost.protocol.stepwise import Steps
-
-if TYPE_CHECKING:
-    from fencepost.broker.network.tls import TlsListener
 
 logger = logging.getLogger(__name__)
 
@@ -82,7 +81,7 @@ class Connection:
         sock: socket.socket,
         peer: Endpoint,
         session: Session,
-        tls: "TlsListener | None" = None,
+        tls: TlsListener | None = None,
     ) -> None:
         self.peer = peer
         self.session = session
@@ -167,9 +166,13 @@ class Connection:
                 self._parked[1].abandon()
                 self._parked = None
 
-    async def _encrypt(self, tls: "TlsListener") -> None:
+    async def _encrypt(self, tls: TlsListener) -> None:
         """Make the TLS handshake. A client's certificate is its login, unless a login by SASL follows."""
-        self._socket, principal = await tls.handshake(self._socket)
+        try:
+            self._socket, principal = await tls.handshake(self._socket)
+        except CertificateRefused as error:
+            log_failed_login(self.session, str(error))
+            raise
         self._responses.encrypt(self._socket, tls.start_sending)
         if principal is not None:
             self.session.log_in(principal, "certificate")

@@ -26,13 +26,21 @@ _PEEKED_BYTES = 5
 _ALERT = b"\x15\x03\x03\x00\x02\x02\x0a"
 """unexpected_message, fatal. By this alert, which Kafka sends too, clients know that the listener uses TLS."""
 _DRAINED_BYTES = 64 << 10
+_NO_CERTIFICATE = "PEER_DID_NOT_RETURN_A_CERTIFICATE"
+
+
+class CertificateRefused(CloseConnection):
+    """The client's certificate is no login: it is missing, or not valid, or maps to no principal."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"login refused mechanism=certificate reason={reason}")
 
 
 class TlsListener:
     """What the connections of one listener with TLS have in common.
 
     `context` may be replaced at any time: later handshakes use the new one, connections keep theirs. `principal_of`
-    maps the certificate of a client (DER) to its principal, and raises CloseConnection if it has none.
+    maps the certificate of a client (DER) to its principal, and raises CertificateRefused if it has none.
     """
 
     start_sending = staticmethod(start_encrypting)
@@ -45,8 +53,8 @@ class TlsListener:
     async def handshake(self, sock: socket.socket) -> tuple[ssl.SSLSocket, Principal | None]:
         """Returns the socket to use in place of `sock`, and the principal of the client's certificate if it has one.
 
-        Raises OSError if the client closes the connection, and CloseConnection if it does not speak TLS as this
-        listener wants it. Then `sock` is closed.
+        Raises OSError if the client closes the connection, CloseConnection if it does not speak TLS as this listener
+        wants it, and CertificateRefused. Then `sock` is closed.
         """
         with trio.move_on_after(HANDSHAKE_SECONDS):
             await trio.lowlevel.wait_readable(sock)  # an idle connection needs no state of OpenSSL
@@ -73,6 +81,8 @@ class TlsListener:
                 except ssl.SSLEOFError as error:
                     raise ConnectionResetError(str(error)) from None
                 except ssl.SSLError as error:
+                    if isinstance(error, ssl.SSLCertVerificationError) or error.reason == _NO_CERTIFICATE:
+                        raise CertificateRefused(_reason(error)) from None
                     raise CloseConnection(f"the TLS handshake failed: {_reason(error)}") from None
                 await trio.lowlevel.checkpoint()  # before the next step, of whichever connection
             if wait is None:
