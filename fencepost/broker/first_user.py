@@ -19,7 +19,10 @@ logger = logging.getLogger(__name__)
 async def create_first_user(config: "BrokerConfig", metadata: "MetadataService") -> None:
     """Create the user of `first.user` if there is no SCRAM user yet, for both mechanisms."""
     name, password = config.first_user, config.first_password
-    if name is None or password is None or metadata.image.scram:
+    if name is None or password is None:
+        return
+    if metadata.image.scram:
+        logger.info("first.user has no effect: there are users already, whose passwords stay")
         return
     for mechanism, number in MECHANISM_NUMBERS.items():
         salt = secrets.token_bytes(SALT_BYTES)

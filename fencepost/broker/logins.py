@@ -1,5 +1,6 @@
 """The SASL mechanisms of each listener: from the settings, the users in the metadata, and the keys of token issuers."""
 
+import logging
 import secrets
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 NONCE_BYTES = 24
 NewSession = Callable[[], SaslSession]
 
+logger = logging.getLogger(__name__)
+
 
 class Logins:
     """Makes the SASL sessions of connections."""
@@ -47,8 +50,21 @@ class Logins:
     async def start(self, nursery: trio.Nursery) -> None:
         """Create the first user if it is time to, and begin to read the keys of token issuers."""
         await create_first_user(self._config, self._metadata)
+        self._warn_of_missing_users()
         for keys in self._keys.values():
             nursery.start_soon(keys.run)
+
+    def _warn_of_missing_users(self) -> None:
+        """Name the listeners on which nobody can log in: their logins need SCRAM users, and there are none."""
+        if self._metadata.image.scram:
+            return
+        for listener in self.by_listener:
+            if MECHANISM_NUMBERS.keys() >= set(self._config.of_listener(listener, "sasl.enabled.mechanisms")):
+                logger.warning(
+                    "no client can log in: there is no SCRAM user; set first.user and first.password"
+                    " (FENCEPOST_FIRST_USER, FENCEPOST_FIRST_PASSWORD) and start again listener=%s",
+                    listener,
+                )
 
     def _sessions(self, listener: str) -> NewSession:
         config = self._config

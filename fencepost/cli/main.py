@@ -40,6 +40,23 @@ class LazyGroup(click.Group):
         assert isinstance(command, click.Command), f"{place} is not a command"
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does; the error also names the groups that have a command of this name."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            groups = [(name, self.get_command(ctx, name)) for name in COMMANDS]
+            found = [
+                f"`fencepost {name} {args[0]}`"
+                for name, group in groups
+                if isinstance(group, click.Group) and args[0] in group.list_commands(ctx)
+            ]
+            if not found:
+                raise
+            raise click.UsageError(f"{error.format_message()} There is {', '.join(found)}.", ctx) from None
+
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="fencepost", message=f"%(prog)s %(version)s (records: {record_code()})")

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,7 +50,8 @@ _START_TIME_FIELD = 19
     "advertise",
     metavar="[NAME://]HOST:PORT",
     multiple=True,
-    help="Advertised address of a listener; repeatable. [default: the address the client connected to]",
+    help="Advertised address of a listener, of the first one without NAME; repeatable. [default: the address the client"
+    " connected to]",
 )
 @click.option(
     "--set", "assignments", metavar="NAME=VALUE", multiple=True, help="Set a setting by Kafka's name; repeatable."
@@ -99,15 +101,18 @@ def serve(
         "log.dirs": None if data is None else str(data),
         "storage": "memory" if memory else None,
         "listeners": [_named(address) for address in listen] or None,
-        "advertised.listeners": [_named(address, listen) for address in advertise] or None,
         "durability": durability,
         "metrics.listen": metrics,
     }
     try:
-        config = load_config(file=config_file, environ=os.environ, assignments=assignments, flags=flags)
+        load = partial(load_config, file=config_file, environ=os.environ, assignments=assignments)
+        config = load(flags=flags)
         if "listeners" not in config.given:
             flags["listeners"] = [_named(DEFAULT_LISTEN)]
-            config = load_config(file=config_file, environ=os.environ, assignments=assignments, flags=flags)
+            config = load(flags=flags)
+        if advertise:  # an address without a name is that of the first listener, wherever the listeners were set
+            flags["advertised.listeners"] = [_named(address, config.listeners) for address in advertise]
+            config = load(flags=flags)
     except ConfigError as error:
         click.echo(f"fencepost: {error}", err=True)
         sys.exit(EXIT_USAGE)

@@ -222,7 +222,10 @@ def test_a_plaintext_client_on_a_listener_with_tls_is_closed_with_one_line(broke
         sock.sendall(b"\0\0\0\x10" + bytes(16))
         assert sock.recv(100).startswith(b"\x15\x03")  # TLS's alert, which clients understand
         assert ends(sock)
-    line = "cause=the client does not speak TLS, but this listener uses it (security.protocol=SSL on the client?)"
+    line = (
+        "cause=the client does not speak TLS, but this listener uses it;"
+        " set the client's security.protocol to SSL or SASL_SSL"
+    )
     until(broker.log, lambda log: line in log)
     assert broker.log().count("does not speak TLS") == before + 1
 

@@ -71,7 +71,7 @@ def test_a_value_of_the_wrong_type_is_refused_with_name_origin_value_and_type() 
         ("listeners=INSIDE://:1", "INSIDE is not in listener.security.protocol.map"),
         ("listener.security.protocol.map=A:TLS", "one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
         ("listener.security.protocol.map=A:SSL,a:PLAINTEXT", "A has two protocols"),
-        ("advertised.listeners=SSL://broker:9092", "listeners has no SSL"),
+        ("advertised.listeners=SSL://broker:9092", "listeners has no SSL, only PLAINTEXT"),
         ("inter.broker.listener.name=INSIDE", "is not the name of a listener; listeners has PLAINTEXT"),
         ("security.inter.broker.protocol=SSL", "is not the name of a listener; listeners has PLAINTEXT"),
         ("log.dirs=/a,/b", "exactly one directory"),

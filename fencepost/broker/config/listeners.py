@@ -117,7 +117,7 @@ def listeners_problem(get: Callable[[str], Any], is_given: Callable[[str], bool]
             return f"listeners = '{one}': another listener has the same port"
     for one in advertised:
         if one.name not in names:
-            return f"advertised.listeners = '{one}': listeners has no {one.name}"
+            return f"advertised.listeners = '{one}': listeners has no {one.name}, only {', '.join(names)}"
         if one.host in EVERY_INTERFACE:
             return f"advertised.listeners = '{one}' is no address that a client can connect to"
         if one.port == 0:

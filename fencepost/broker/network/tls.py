@@ -131,7 +131,8 @@ def _check_first_bytes(sock: socket.socket) -> None:
     if first[:4] in HTTP_METHODS:
         raise CloseConnection("the client speaks HTTP, but this listener uses TLS and Kafka's protocol")
     raise CloseConnection(
-        "the client does not speak TLS, but this listener uses it (security.protocol=SSL on the client?)"
+        "the client does not speak TLS, but this listener uses it;"
+        " set the client's security.protocol to SSL or SASL_SSL"
     )
 
 

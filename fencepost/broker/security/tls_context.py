@@ -89,7 +89,7 @@ def _load_keystore(context: ssl.SSLContext, settings: TlsSettings) -> None:
         return settings.key_password
 
     store = settings.keystore
-    what = f"{store.prefix}.{'location ' + store.location if store.location else 'key'}"
+    what = f"{store.prefix}.{_location(store) or 'key'}"
     with _explained(settings, what), as_file(pem_of(store)) as path:
         context.load_cert_chain(path, None, password)
 
@@ -99,8 +99,13 @@ def _load_truststore(context: ssl.SSLContext, settings: TlsSettings) -> None:
     if not store.is_given:
         context.load_default_certs(ssl.Purpose.CLIENT_AUTH)
         return
-    with _explained(settings, f"{store.prefix}.{'location ' + store.location if store.location else 'certificates'}"):
+    with _explained(settings, f"{store.prefix}.{_location(store) or 'certificates'}"):
         context.load_verify_locations(cadata=pem_of(store))
+
+
+def _location(store: Store) -> str:
+    """The setting's name and the file, absolute because the reader may expect another directory; '' without a file."""
+    return f"location {os.path.abspath(store.location)}" if store.location else ""
 
 
 @contextmanager

@@ -129,7 +129,9 @@ def rules_of(
     if producer and _TOPIC not in named:
         raise click.UsageError("--producer needs a --topic")
     if consumer and not {_TOPIC, _GROUP} <= named:
-        raise click.UsageError("--consumer needs a --topic and a --group")
+        raise click.UsageError(
+            "--consumer needs a --topic and a --group; for readers without a group use --topic with --operation read"
+        )
     pattern = PatternType.PREFIXED if prefixed else PatternType.LITERAL
     if prefixed and any(kind is AclResourceType.CLUSTER for kind, _ in resources):
         raise click.UsageError("--prefixed needs names; the cluster has one name")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from fencepost.cli.connect import Broker, broker_options, fail, print_json
+from fencepost.cli.connect import Broker, broker_options, command_for, fail, print_json
 from fencepost.cli.plain_text import cell, counted, table
 from fencepost.protocol.scram import ITERATIONS, MAX_ITERATIONS, MECHANISM_NUMBERS, MIN_ITERATIONS
 
@@ -152,6 +152,9 @@ def delete_command(name: str, mechanisms: tuple[str, ...], broker: Broker) -> No
 
     broker.ask(delete)
     _done(broker, name, wanted, f"Deleted {cell(name)} ({', '.join(wanted)}).")
+    if set(wanted) == set(found) and not broker.as_json:
+        remove = command_for(broker.bootstrap, "acl", "remove", "--principal", f"User:{name}")
+        click.echo(f"Open connections and access rules of the user stay. Remove the rules:\n  {remove}", err=True)
 
 
 def mechanism_name(mechanism: "ScramMechanism") -> str:

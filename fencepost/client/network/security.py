@@ -93,9 +93,11 @@ class SecurityConfig:
             elif self.sasl_username is None or self.sasl_password is None:
                 raise ConfigError(f"{self.sasl_mechanism} needs sasl_username and sasl_password")
         elif self.sasl_mechanism is not None or self.sasl_username is not None:
-            raise ConfigError("SASL options need security_protocol 'sasl_ssl' or 'sasl_plaintext'")
+            raise ConfigError(
+                f"SASL options need security_protocol 'sasl_ssl' or 'sasl_plaintext', not {self.security_protocol!r}"
+            )
         if not self.tls and (self.ssl_context or self.ssl_cafile or self.ssl_ca_pem or self.ssl_certfile):
-            raise ConfigError("ssl options need security_protocol 'ssl' or 'sasl_ssl'")
+            raise ConfigError(f"ssl options need security_protocol 'ssl' or 'sasl_ssl', not {self.security_protocol!r}")
         if (self.ssl_keyfile or self.ssl_key_pem) and not (self.ssl_certfile or self.ssl_certificate_pem):
             raise ConfigError("a client's key needs its certificate: give ssl_certfile or ssl_certificate_pem")
 
@@ -119,7 +121,7 @@ def ssl_context(config: SecurityConfig) -> ssl.SSLContext | None:
     if config.ssl_cafile is None and config.ssl_ca_pem is None:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
     else:
-        with _as_config_error("ssl_cafile or ssl_ca_pem"):
+        with _as_config_error(_named("ssl_cafile", config.ssl_cafile) or "ssl_ca_pem"):
             context.load_verify_locations(cafile=config.ssl_cafile, cadata=config.ssl_ca_pem)
     _load_own_certificate(context, config)
     return context
@@ -134,7 +136,8 @@ def _load_own_certificate(context: ssl.SSLContext, config: SecurityConfig) -> No
             raise ConfigError("the client's key is encrypted: give ssl_key_password")
         return str(config.ssl_key_password)
 
-    with _as_config_error("ssl_certfile and ssl_keyfile, or their PEM strings"):
+    files = _named("ssl_certfile", config.ssl_certfile), _named("ssl_keyfile", config.ssl_keyfile)
+    with _as_config_error(" with ".join(filter(None, files)) or "ssl_certificate_pem"):
         if config.ssl_certificate_pem is None and config.ssl_key_pem is None:
             context.load_cert_chain(config.ssl_certfile or "", config.ssl_keyfile, password)
             return
@@ -142,6 +145,11 @@ def _load_own_certificate(context: ssl.SSLContext, config: SecurityConfig) -> No
         key = config.ssl_key_pem or _content(config.ssl_keyfile)
         with _as_file(f"{certificate}\n{key}\n") as path:
             context.load_cert_chain(path, None, password)
+
+
+def _named(option: str, path: str | None) -> str:
+    """The option with its file, absolute because the reader may expect another directory; '' without a file."""
+    return f"{option} {os.path.abspath(path)}" if path is not None else ""
 
 
 @contextmanager

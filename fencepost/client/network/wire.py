@@ -191,7 +191,12 @@ def refusal(error: ssl.SSLError) -> Exception:
     """The error for a failure of TLS: a wrong certificate, a wrong kind of listener, or a broken connection."""
     reason = error.reason or ""
     if isinstance(error, ssl.SSLCertVerificationError):
-        return AuthenticationError(f"the broker's certificate is not trusted: {error.verify_message}")
+        what_to_do = _UNTRUSTED.get(
+            error.verify_code, "ssl_cafile (ssl.ca.location) must name its authority's certificate"
+        )
+        return AuthenticationError(
+            f"the broker's certificate is not trusted: {error.verify_message.rstrip('.')}; {what_to_do}"
+        )
     if reason in _NOT_TLS:
         return AuthenticationError(
             "this listener does not use TLS: set security_protocol to 'plaintext' or 'sasl_plaintext'"
@@ -204,6 +209,9 @@ def refusal(error: ssl.SSLError) -> Exception:
     return OSError(error.errno or 0, f"TLS failed: {reason or error}")
 
 
+_OTHER_HOST = "connect to a name or address of its subjectAltName"
+_UNTRUSTED = {10: "the broker needs a new one", 62: _OTHER_HOST, 64: _OTHER_HOST}
+"""What to do, by OpenSSL's X509_V_ERR_CERT_HAS_EXPIRED, _HOSTNAME_MISMATCH and _IP_ADDRESS_MISMATCH."""
 _ALERTS = {
     "CERTIFICATE_REQUIRED": "; the broker requires a client certificate: give ssl_certfile and ssl_keyfile",
     "BAD_CERTIFICATE": "; the broker rejected the client certificate, or requires one: see ssl_certfile, ssl_keyfile",

@@ -109,7 +109,10 @@ def test_a_dry_run_changes_nothing(broker: BrokerProcess) -> None:
         (["add", "--principal", "User:a", "--operation", "read"], "name a resource: --topic"),
         (["add", "--principal", "User:a", "--topic", "t"], "--operation, --producer or --consumer"),
         (["add", "--principal", "User:a", "--producer", "--group", "g"], "--producer needs a --topic"),
-        (["add", "--principal", "User:a", "--consumer", "--topic", "t"], "--consumer needs a --topic and a --group"),
+        (
+            ["add", "--principal", "User:a", "--consumer", "--topic", "t"],
+            "--consumer needs a --topic and a --group; for readers without a group",
+        ),
         (
             ["add", "--principal", "User:a", "--consumer", "--topic", "t", "--group", "g", "--deny"],
             "name each --operation",

@@ -89,6 +89,7 @@ def test_a_wrong_password_is_refused(broker: Broker, tmp_path: Path) -> None:
     refused = CliRunner().invoke(cli, ["topic", "list", "--command-config", str(tmp_path / "wrong")])
     assert refused.exit_code == 1
     assert "Authentication failed" in refused.stderr
+    assert f"the security settings come from {tmp_path / 'wrong'}" in refused.stderr
 
 
 def test_without_tls_the_error_says_what_is_missing(broker: Broker) -> None:

@@ -68,10 +68,12 @@ def test_a_user_is_added_changed_and_deleted(broker: BrokerProcess, tmp_path: Pa
     assert (changed.exit_code, changed.stdout[:31]) == (0, "Changed the password of alice ("), changed.output
     assert can_log_in(broker, "alice", "two-hunter2")
     assert not can_log_in(broker, "alice", "one-hunter2")
-    assert command(broker, "user", "delete", "alice", "--mechanism", BOTH[0]).exit_code == 0
+    partly = command_json(broker, "user", "delete", "alice", "--mechanism", BOTH[0])
+    assert partly == {"user": "alice", "mechanisms": BOTH[:1]}
     assert [one["mechanism"] for one in listed(broker, "alice")] == BOTH[1:]
-    deleted = command_json(broker, "user", "delete", "alice")
-    assert deleted == {"user": "alice", "mechanisms": BOTH[1:]}
+    deleted = command(broker, "user", "delete", "alice")
+    assert deleted.stdout == "Deleted alice (SCRAM-SHA-512).\n"
+    assert "acl remove --principal User:alice" in deleted.stderr
     assert listed(broker, "alice") is None
     assert not can_log_in(broker, "alice", "two-hunter2")
 
@@ -137,5 +139,13 @@ def test_the_first_user_comes_from_the_environment_once(broker: BrokerProcess) -
     broker.restart()
     assert can_log_in(broker, "root", "changed-hunter2")
     assert not can_log_in(broker, "root", "first-hunter2")
+    assert broker.log().count("first.user has no effect: there are users already") == 1
+    assert "no client can log in" not in broker.log()
     [setting] = command_json(broker, "config", "get", "broker", "1", "first.password")
     assert setting["value"] is None
+
+
+def test_a_broker_without_users_says_that_no_client_can_log_in(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path, settings=SETTINGS, arguments=["--listen", "SASL://127.0.0.1:0"]) as running:
+        assert "WARNING no client can log in: there is no SCRAM user" in running.log()
+        assert "start again listener=SASL\n" in running.log()

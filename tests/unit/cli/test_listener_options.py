@@ -36,6 +36,10 @@ def shown(config: BrokerConfig) -> list[tuple[Any, ...]]:
             "--listen SSL://h:1 --listen k:2 --advertise b:3 --set ssl.keystore.location=x",
             [("SSL", "h", 1, ("b", 3)), ("PLAINTEXT", "k", 2, None)],
         ),
+        (
+            "--set listeners=SSL://h:1,PLAINTEXT://k:2 --advertise b:3 --set ssl.keystore.location=x",
+            [("SSL", "h", 1, ("b", 3)), ("PLAINTEXT", "k", 2, None)],
+        ),
     ],
 )
 def test_an_address_without_a_name(started: list[BrokerConfig], options: str, listeners: list[tuple[Any, ...]]) -> None:

@@ -25,8 +25,8 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
         ({"security_protocol": "sasl_ssl", "sasl_mechanism": "GSSAPI"}, "must be one of PLAIN"),
         ({"security_protocol": "sasl_ssl", "sasl_mechanism": "PLAIN", "sasl_username": "a"}, "sasl_password"),
         ({"security_protocol": "sasl_ssl", "sasl_mechanism": "OAUTHBEARER"}, "sasl_oauth_token_provider"),
-        ({"sasl_mechanism": "PLAIN", "sasl_username": "a", "sasl_password": "b"}, "security_protocol"),
-        ({"ssl_cafile": "x"}, "security_protocol 'ssl'"),
+        ({"sasl_mechanism": "PLAIN", "sasl_username": "a", "sasl_password": "b"}, "'sasl_plaintext', not 'plaintext'"),
+        ({"ssl_cafile": "x"}, "security_protocol 'ssl' or 'sasl_ssl', not 'plaintext'"),
         ({"security_protocol": "ssl", "ssl_keyfile": "x"}, "needs its certificate"),
         ({"security_protocol": "ssl", "ssl_enabled_protocols": "TLSv1"}, "must name some of TLSv1.2"),
         ({"security_protocol": "ssl", "sasl_password": ""}, "'sasl_password': the value must be a string"),
@@ -40,10 +40,11 @@ def test_options_that_do_not_fit_together(options: dict[str, Any], why: str) -> 
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({"ssl_cafile": "/nowhere/ca.pem"}, "ssl_cafile or ssl_ca_pem cannot be used: No such file"),
-        ({"ssl_ca_pem": "nonsense"}, "ssl_cafile or ssl_ca_pem cannot be used"),
+        ({"ssl_cafile": "/nowhere/ca.pem"}, "ssl_cafile /nowhere/ca.pem cannot be used: No such file"),
+        ({"ssl_cafile": "ca.pem"}, "ssl_cafile /.*/ca.pem cannot be used: No such file"),
+        ({"ssl_ca_pem": "nonsense"}, "ssl_ca_pem cannot be used"),
         ({"ssl_ciphers": "nonsense"}, "ssl_ciphers cannot be used"),
-        ({"ssl_certfile": "/nowhere", "ssl_keyfile": "/nowhere"}, "ssl_certfile and ssl_keyfile.*No such file"),
+        ({"ssl_certfile": "/no", "ssl_keyfile": "/key"}, "ssl_certfile /no with ssl_keyfile /key cannot.*No such file"),
     ],
 )
 def test_what_openssl_does_not_take(options: dict[str, Any], why: str) -> None:

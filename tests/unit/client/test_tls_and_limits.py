@@ -39,7 +39,7 @@ async def tls_broker(authority: Authority, nursery: trio.Nursery) -> ScriptedBro
 
 def secure(broker: ScriptedBroker, authority: Authority, **options: Any) -> fencepost.Client:
     options = {"security_protocol": "ssl", "ssl_cafile": str(authority.ca), **options}
-    return fencepost.Client(broker.address, **options)
+    return fencepost.Client(options.pop("bootstrap_servers", broker.address), **options)
 
 
 async def test_large_and_many_frames_both_ways(tls_broker: ScriptedBroker, authority: Authority) -> None:
@@ -53,6 +53,25 @@ async def test_large_and_many_frames_both_ways(tls_broker: ScriptedBroker, autho
             for value in values:
                 await batch.send("t", value, partition=0)
     assert tls_broker.logs[0] == values
+
+
+@pytest.mark.parametrize(
+    ("host", "options", "what_to_do"),
+    [
+        ("localhost", {}, "; connect to a name or address of its subjectAltName"),
+        (
+            "127.0.0.1",
+            {"ssl_cafile": None},
+            r"; ssl_cafile \(ssl\.ca\.location\) must name its authority's certificate",
+        ),
+    ],
+)
+async def test_a_certificate_that_is_not_trusted(
+    tls_broker: ScriptedBroker, authority: Authority, host: str, options: dict[str, Any], what_to_do: str
+) -> None:
+    with pytest.raises(AuthenticationError, match=f"certificate is not trusted: .*[^.]{what_to_do}$"):
+        async with secure(tls_broker, authority, bootstrap_servers=f"{host}:{tls_broker.port}", **options) as kafka:
+            await kafka._cluster.refresh(["t"])
 
 
 async def test_the_good_bye_of_tls_is_an_end_like_any_other(tls_broker: ScriptedBroker, authority: Authority) -> None:

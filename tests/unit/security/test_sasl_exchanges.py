@@ -190,6 +190,16 @@ def test_scram_refuses_a_changed_final_message(old: bytes, new: bytes) -> None:
     assert refusal(exchange, final), "an exchange that failed stays failed"
 
 
+def test_a_nonce_of_an_old_librdkafka_is_named_in_the_log() -> None:
+    """It repeats the client's nonce (librdkafka's issue 4895), which Apache Kafka 4 refuses, too."""
+    exchange = scram(alice="pencil")
+    client = Scram("SCRAM-SHA-256", "alice", "pencil", "client")
+    final = client.step(exchange.step(client.first()))
+    refused = refusal(exchange, final.replace(b"r=client", b"r=clientclient"))
+    assert "update librdkafka if it is older than 2.6.1" in str(refused)
+    assert refused.message is GENERIC
+
+
 def test_a_broker_without_the_credential_cannot_pose_as_the_broker() -> None:
     client = Scram("SCRAM-SHA-256", "alice", "pencil", "client")
     client.step(scram(alice="pencil").step(client.first()))

@@ -91,6 +91,8 @@ def test_stores_that_are_not_what_the_type_says(pem: Path, tmp_path: Path) -> No
         make_context(settings_of(f"ssl.keystore.location={tmp_path / 'half'}"))
     with pytest.raises(StoreError, match=r"/absent cannot be used: No such file or directory"):
         make_context(settings_of(f"ssl.keystore.location={tmp_path}/absent"))
+    with pytest.raises(StoreError, match=rf"ssl\.keystore\.location {Path.cwd()}/absent cannot be used"):
+        make_context(settings_of("ssl.keystore.location=absent"))
 
 
 def test_a_listener_with_tls_needs_a_certificate() -> None:

@@ -137,7 +137,10 @@ class ScramExchange:
         if found is None:
             raise LoginRefused(f"the client's final {self._mechanism} message is malformed user={quoted(self._name)}")
         if found["nonce"] != self._both_nonces or base64.b64decode(found["binding"]) != self._header:
-            raise LoginRefused(f"the final {self._mechanism} message is of another exchange user={quoted(self._name)}")
+            raise LoginRefused(
+                f"the nonce in the final {self._mechanism} message is of another exchange; update librdkafka if it is"
+                f" older than 2.6.1 user={quoted(self._name)}"
+            )
         mechanism, credential = self._mechanism, self._credential
         exchanged = self._exchanged + found["without_proof"].encode()
         signature = sign(mechanism, credential.stored_key, exchanged)

@@ -112,7 +112,10 @@ class SaslSession:
                 f"SASL mechanism '{self._mechanism}' requested by client is not supported for re-authentication of "
                 f"mechanism '{self._first_mechanism}' user={quoted(self.user or '')}"
             )
-        raise self._failed(f"API key {api_key} is not served before the login")
+        raise self._failed(
+            f"API key {api_key} is not served before the login; a client that does not log in needs security.protocol"
+            " SASL_SSL or SASL_PLAINTEXT"
+        )
 
     def _failed(self, why: str) -> NotAdmitted:
         self.state, self.why_failed = State.FAILED, why
