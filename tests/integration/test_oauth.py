@@ -61,7 +61,7 @@ class Issuer(BaseHTTPRequestHandler):
         """Keep standard error clean."""
 
 
-def answer(broker: BrokerProcess, listener: str, key: ECKey = KEY, **changed: Any) -> Any:
+def answer(broker: BrokerProcess, listener: str, key: ECKey = KEY, *, acknowledge: bool = True, **changed: Any) -> Any:
     """The last answer to a login with such a token."""
     now = int(time.time())
     claims = {"sub": "alice", "iat": now, "exp": now + 60, "aud": "kafka", **changed}
@@ -69,7 +69,7 @@ def answer(broker: BrokerProcess, listener: str, key: ECKey = KEY, **changed: An
     with connect(broker, listener) as wire:
         assert handshake(wire, "OAUTHBEARER").error_code == 0
         found = authenticate(wire, exchange.first())
-        if (more := exchange.step(found.auth_bytes)) is not None:
+        if acknowledge and (more := exchange.step(found.auth_bytes)) is not None:
             found = authenticate(wire, more)
         return found
 
@@ -93,6 +93,13 @@ def test_other_tokens_are_refused(broker: BrokerProcess, listener: str) -> None:
         assert refused.error_message == '{"status":"invalid_token"}'
 
 
-def test_the_log_says_why_a_token_was_refused(broker: BrokerProcess) -> None:
-    answer(broker, "SASL", aud="somebody")
-    assert "the token is for another audience" in broker.log()
+@pytest.mark.parametrize("acknowledged", [True, False])
+def test_the_log_says_once_why_a_token_was_refused(broker: BrokerProcess, acknowledged: bool) -> None:
+    """Also if the client closes the connection, or continues as if it had logged in: most clients do."""
+    line = "LOGIN_FAILED host=127.0.0.1 listener=SASL cause=login refused mechanism=OAUTHBEARER reason="
+    line += "the token was rejected: the token is for another audience"
+    before = broker.log().count(line)
+    answer(broker, "SASL", acknowledge=acknowledged, aud="somebody")
+    until(broker.log, lambda log: log.count(line) > before)
+    time.sleep(0.1)
+    assert broker.log().count(line) == before + 1

@@ -90,7 +90,7 @@ class LoginGuard:
             self._frames.limit(self._server.request_bytes_max)
 
     def _refused(self) -> CloseConnection:
-        log_failed_login(self._session, self._sasl.why_failed)
+        log_refusal(self._session)
         return CloseConnection(self._sasl.why_failed)
 
 
@@ -106,11 +106,22 @@ async def authenticate(session: Session, message: bytes, clock: Clock) -> Step:
     except LoginRefused:
         await delay(sasl)
         raise
+    if sasl.why_failed:
+        log_refusal(session)  # here, because many clients close the connection now
     if sasl.state is State.LOGGED_IN:
         assert sasl.user is not None
         session.log_in(Principal("User", sasl.user), sasl.mechanism)
     session.guarded = sasl.needs_guard
     return step
+
+
+def log_refusal(session: Session) -> None:
+    """Log that the login was refused, once."""
+    sasl = session.sasl
+    assert sasl is not None, "only a listener with SASL has logins"
+    if not sasl.failure_logged:
+        sasl.failure_logged = True
+        log_failed_login(session, sasl.why_failed)
 
 
 async def delay(sasl: SaslSession) -> None:

@@ -29,7 +29,7 @@ def franz_go() -> str:
     program, failed = BUILT / f"franz_go_login-{key}", BUILT / f"failed-{key}"
     go = shutil.which("go")
     if go is None:
-        raise Unavailable("franz-go needs Go: install golang")
+        raise Unavailable("franz-go needs Go 1.26 or newer: install golang")
     with one_at_a_time(BUILT / "lock"):
         if program.exists():
             return str(program)

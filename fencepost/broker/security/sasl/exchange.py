@@ -32,6 +32,8 @@ class Exchange(Protocol):
 
     login: Login | None
     """The login, once the exchange is complete."""
+    rejected: LoginRefused | None
+    """The refusal that `step` raises next: the client knows it by now, and may close the connection."""
 
     def step(self, message: bytes) -> bytes:
         """The response to the client's next message. Raises LoginRefused; then the exchange has failed for good."""

@@ -44,15 +44,15 @@ class OAuthExchange:
     def __init__(self, validate: Validator) -> None:
         self.login: Login | None = None
         self._validate = validate
-        self._rejected: LoginRefused | None = None
+        self.rejected: LoginRefused | None = None
 
     def step(self, message: bytes) -> bytes:
         """Empty if the token is accepted. Else the reason as JSON, and the refusal after the client's answer."""
         if self.login is not None:
             raise LoginRefused("an OAUTHBEARER message after the login")
-        if self._rejected is not None:
+        if self.rejected is not None:
             if message == _ACKNOWLEDGEMENT:
-                raise self._rejected
+                raise self.rejected
             raise LoginRefused("the client did not acknowledge that its token was rejected")
         found = _INITIAL.fullmatch(text_of(message, OAUTHBEARER))
         if found is None:
@@ -65,7 +65,7 @@ class OAuthExchange:
             token = self._validate(bearer["token"])
         except TokenRejected as error:
             answer = f'{{"status":"{error.status}"' + (f', "scope":"{error.scope}"' if error.scope else "") + "}"
-            self._rejected = LoginRefused(f"the token was rejected: {error}", answer)
+            self.rejected = LoginRefused(f"the token was rejected: {error}", answer)
             return answer.encode()
         authorization_id = found["authorization_id"]
         if authorization_id is not None and authorization_id != token.principal:

@@ -36,6 +36,7 @@ class PlainExchange:
     def __init__(self, users: PlainUsers) -> None:
         self._users = users
         self.login: Login | None = None
+        self.rejected: LoginRefused | None = None
 
     def step(self, message: bytes) -> bytes:
         """Check the only message, `[authorization id] NUL user NUL password`."""

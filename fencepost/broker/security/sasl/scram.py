@@ -99,6 +99,7 @@ class ScramExchange:
 
     def __init__(self, credentials: ScramCredentials, nonce: str) -> None:
         self.login: Login | None = None
+        self.rejected: LoginRefused | None = None
         self._mechanism = credentials.mechanism
         self._credentials = credentials
         self._nonce = nonce

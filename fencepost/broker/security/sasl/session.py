@@ -58,7 +58,9 @@ class SaslSession:
         self.user: str | None = None
         """The user of the first login. It never changes."""
         self.why_failed = ""
-        """For the log."""
+        """For the log. In the state EXCHANGE: the client has been told, and the exchange cannot succeed any more."""
+        self.failure_logged = False
+        """Whether the audit log has it."""
         self.ends: float | None = None
         """The end of the session, by the monotonic clock."""
         self._mechanisms = mechanisms
@@ -151,7 +153,7 @@ class SaslSession:
             return self._authenticate(message, now_ms, now)
         except LoginRefused as refused:
             again = "authentication" if self.user is None else "re-authentication"
-            self._failed(f"login refused mechanism={self._mechanism} reason={refused}")
+            self._failed(self._why_refused(refused))
             if refused.message is None:
                 refused.message = (
                     f"Authentication failed during {again} due to invalid credentials with SASL mechanism "
@@ -159,11 +161,16 @@ class SaslSession:
                 )
             raise
 
+    def _why_refused(self, refused: LoginRefused) -> str:
+        return f"login refused mechanism={self._mechanism} reason={refused}"
+
     def _authenticate(self, message: bytes, now_ms: int, now: float) -> Step:
         assert self._exchange is not None, "`admit` lets no other request pass"
         challenge = self._exchange.step(message)
         login = self._exchange.login
         if login is None:
+            if self._exchange.rejected is not None:
+                self.why_failed = self._why_refused(self._exchange.rejected)
             return Step(challenge)
         if self.user is not None and login.name != self.user:
             why = f"Cannot change principals during re-authentication from User.{self.user}: User.{login.name}"
