@@ -19,6 +19,7 @@ from fencepost.client.producer.appender import BATCH_LINGER_S, Appender
 from fencepost.client.producer.deliveries import Delivery, RecordMetadata, Tracker
 from fencepost.client.producer.record_serializer import Headers
 from fencepost.client.producer.sender import Sender
+from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api22_init_producer_id import InitProducerIdRequest
 
 NO_LIMIT = 1 << 15
@@ -63,7 +64,9 @@ class OwnIdentity:
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=2**31 - 1)
         response = await self._cluster.ask(None, request)
         if response.error_code:
-            raise error_for(code_of(response.error_code), "getting a producer id failed", api="InitProducerId")
+            code = code_of(response.error_code)
+            why = ": the user may write to no topic" if code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED else ""
+            raise error_for(code, f"getting a producer id failed{why}", api="InitProducerId")
         return response.producer_id, response.producer_epoch
 
     def bump(self) -> bool:

@@ -13,6 +13,7 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.testing import Broker
 from tests.architecture.project_files import ROOT
 from tests.kit.shell import run, shell
+from tests.kit.waiting import until
 from tests.kit.wire import Wire, batch_of
 
 pytestmark = pytest.mark.long
@@ -25,19 +26,51 @@ def blocks(language: str) -> list[str]:
     return [text for name, text in BLOCKS if name == language]
 
 
-def test_the_ten_commands_work_as_printed(tmp_path: Path) -> None:
+READ = """
+from confluent_kafka import Consumer
+
+config = dict(line.strip().split("=", 1) for line in open("bob.properties"))
+consumer = Consumer({**config, "group.id": "billing", "auto.offset.reset": "earliest"})
+consumer.subscribe(["orders"])
+print(*(one.error() or one.value() for one in consumer.consume(1, 60)))
+consumer.close()
+"""
+
+
+@pytest.mark.parametrize(
+    ("host", "san", "interface"),
+    [("localhost", "DNS:localhost", "127.0.0.1"), ("127.0.0.2", "IP:127.0.0.2", "0.0.0.0")],
+)
+def test_the_ten_commands_work_as_printed(tmp_path: Path, host: str, san: str, interface: str) -> None:
+    """For this machine, and for clients on others: with the two changes that the page names."""
     with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
+        free.bind((interface, 0))
         port = str(free.getsockname()[1])
-    prepare, start, write, explain = (text.replace("9093", port) for text in blocks("sh"))
+
+    def adapted(text: str) -> str:
+        named = text.replace("host=localhost san=DNS:localhost", f"host={host} san={san}")
+        return (
+            named.replace("localhost:9093", f"{host}:9093").replace("127.0.0.1:", f"{interface}:").replace("9093", port)
+        )
+
+    prepare, start, write, explain, later = map(adapted, blocks("sh"))
     (settings,), (program,), (printed, explained) = blocks("properties"), blocks("python"), blocks("text")
-    (tmp_path / "broker.properties").write_text(settings.replace("9093", port))
+    (tmp_path / "broker.properties").write_text(adapted(settings))
     (tmp_path / "write.py").write_text(program)
+    (tmp_path / "read.py").write_text(READ)
     with shell(tmp_path) as bash:
         before = run(bash, prepare)
         started = run(bash, start)
         assert run(bash, write) == printed, before + started + (tmp_path / "broker.log").read_text()
-        assert run(bash, explain) == explained.replace("9093", port)
+        assert run(bash, explain) == adapted(explained)
+        assert run(bash, "python read.py") == "b'one order'\n"
+        changed = run(bash, later)
+        until(lambda: (tmp_path / "broker.log").read_text(), lambda log: "new certificate in use" in log)
+        assert run(bash, "python write.py alice.properties") == "alice wrote to orders\n", changed
+        assert "SASL_AUTHENTICATION_FAILED" in run(bash, "python write.py bob.properties")
+        assert "User:bob" not in run(bash, "fencepost acl list")
+        certificate = f"openssl s_client -connect {host}:{port} -CAfile new-ca.pem < /dev/null 2>&1"
+        assert "Verify return code: 0 (ok)" in run(bash, certificate)
         passwords = [path.read_bytes().strip() for path in tmp_path.glob("*.password")]
         stored = b"".join(path.read_bytes() for path in (tmp_path / "data").rglob("*") if path.is_file())
         assert len(passwords) == 3
