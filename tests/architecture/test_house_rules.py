@@ -15,7 +15,7 @@ ROOMS = ("broker", "client", "coordinator", "protocol", "spark_connector")
 FILE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 70
 SHAPELESS_NAMES = {"util", "utils", "helper", "helpers", "manager", "managers", "common", "misc"}
-HEAVY_MODULES = ("pyspark", "pyarrow", "numpy", "pandas", "matplotlib", "rich", "starlette", "hypercorn")
+HEAVY_MODULES = ("pyspark", "pyarrow", "numpy", "pandas", "matplotlib", "rich", "starlette", "hypercorn", "psycopg")
 
 
 class Facts(NamedTuple):

@@ -1,0 +1,1 @@
+"""A broker without a disk of its own: PostgreSQL keeps the order of all logs, an object store keeps their bytes."""

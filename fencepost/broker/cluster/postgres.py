@@ -1,0 +1,311 @@
+"""The database of a cluster in PostgreSQL: every method is one statement, and one round trip.
+
+The transactions are functions of the schema (migrations/*.sql). This module imports psycopg.
+"""
+
+import json
+import struct
+import threading
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
+
+import psycopg
+from psycopg import pq, sql
+from psycopg.abc import Buffer
+from psycopg.adapt import Dumper
+
+from fencepost.broker.cluster import connection, schema
+from fencepost.broker.cluster.engine import (
+    SLOTS,
+    Changed,
+    ClaimLost,
+    Commit,
+    Conflict,
+    Fenced,
+    Head,
+    Identity,
+    LogIdTaken,
+    Member,
+    Placement,
+    Replacement,
+    Row,
+    RowKind,
+    SchemaMismatch,
+    Session,
+    Slot,
+    Snapshot,
+    StillAlive,
+)
+
+BYTEA_OID = 17
+BYTEA_ARRAY_OID = 1001
+
+
+class Blobs(list[bytes | None]):
+    """An array of bytes for PostgreSQL."""
+
+
+class _BlobsDumper(Dumper):
+    """In PostgreSQL's binary format: the number of dimensions, of nulls, the type, the length, the first index."""
+
+    format = pq.Format.BINARY
+    oid = BYTEA_ARRAY_OID
+
+    def dump(self, obj: Blobs) -> Buffer:
+        parts = [struct.pack("!iiIii", 1, 1, BYTEA_OID, len(obj), 1)]
+        for blob in obj:
+            parts += (struct.pack("!i", len(blob)), blob) if blob is not None else (struct.pack("!i", -1),)
+        return b"".join(parts) if obj else struct.pack("!iiI", 0, 0, BYTEA_OID)
+
+
+class PostgresEngine:
+    """`Engine` on one connection, which is opened when it is needed, and opened anew after it broke. No transaction is
+    tried again. An instance may be used by several threads; they wait for one another.
+
+    Methods raise SchemaMismatch, too. Raises ValueError if the address is none.
+    """
+
+    def __init__(self, conninfo: str, schema: str = "fencepost") -> None:
+        self._parameters = connection.parse(conninfo)
+        self._schema = schema
+        self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
+        self._statements: dict[str, bytes] = {}
+        self._lock = threading.Lock()
+
+    def close(self) -> None:
+        """Close the connection. The engine may be used again."""
+        with self._lock:
+            self._close()
+
+    # Brokers and slots
+
+    def cluster_id(self, wanted: str) -> str:
+        ((identifier,),) = self._run("UPDATE {}.cluster SET id = coalesce(id, %s) RETURNING id", wanted)
+        return str(identifier)
+
+    def join(self, broker: int, addresses: str, lease_ms: int) -> Session:
+        ((incarnation, *rest),) = self._run("SELECT * FROM {}.fp_join(%s, %s, %s)", broker, addresses, lease_ms)
+        return _session(broker, incarnation, *rest)
+
+    def open_session(self, identity: Identity) -> Session:
+        found = self._run(
+            "UPDATE {}.broker SET session = session + 1, seen = clock_timestamp() WHERE id = %s AND incarnation = %s"
+            " RETURNING session, commit_seq, bases",
+            *identity[:2],
+        )
+        if not found:
+            raise Fenced(f"broker {identity.broker} with incarnation {identity.incarnation} is fenced")
+        return _session(identity.broker, identity.incarnation, *found[0])
+
+    def renew(self, identity: Identity) -> None:
+        self._run("SELECT {}.fp_renew(%s, %s, %s)", *identity)
+
+    def take_over(self, identity: Identity, slots: Collection[int], lease_ms: int) -> list[Slot]:
+        taken = self._run("SELECT * FROM {}.fp_take_over(%s, %s, %s, %s, %s)", *identity, _array(slots), lease_ms)
+        return [Slot(*slot) for slot in taken]
+
+    def release(self, identity: Identity) -> None:
+        self._run("SELECT {}.fp_release(%s, %s, %s)", *identity)
+
+    def members(self) -> list[Member]:
+        found = self._run(
+            "SELECT id, incarnation, (extract(epoch FROM clock_timestamp() - seen) * 1000)::bigint, has_left, addresses"
+            " FROM {}.broker ORDER BY id"
+        )
+        return [Member(*member) for member in found]
+
+    def slots(self) -> list[Slot]:
+        return [Slot(*slot) for slot in self._run("SELECT slot, broker, epoch FROM {}.slot ORDER BY slot")]
+
+    # Order
+
+    def commit(self, commit: Commit) -> tuple[int, ...]:
+        appends = commit.appends
+        new_logs = [append.new_log for append in appends]
+        ((bases,),) = self._run(
+            "SELECT {}.fp_append(%s, %s, %s, %s, %s" + ", %s" * 17 + ")",
+            *commit.identity,
+            commit.seq,
+            _array(commit.objects),
+            _array(append.log for append in appends),
+            _array(append.expected for append in appends),
+            _array("t" if append.fixed else "f" for append in appends),
+            [None if new is None else new.name for new in new_logs] if any(new_logs) else "{}",
+            Blobs(None if new is None else new.topic_id for new in new_logs),
+            *_columns([append.row for append in appends]),
+        )
+        return tuple(bases)
+
+    # Reading
+
+    def heads(self, slots: Collection[int] | None = None) -> list[Head]:
+        chosen = _array(range(SLOTS) if slots is None else slots)
+        found = self._run(
+            "SELECT log, name, topic_id, next, start, size_bytes FROM {}.head"
+            " WHERE log %% " + str(SLOTS) + " = ANY (%s::bigint[]) ORDER BY log",
+            chosen,
+        )
+        return [Head(*head) for head in found]
+
+    def rows(self, log: int, start: int, end: int, inline: bool = False, limit: int = 1000) -> list[Row]:
+        found = self._run(
+            "SELECT base, count, kind, leader_epoch, object, position, size_bytes, max_timestamp, batches,"
+            " producer_ids, heads, aborted, " + ("inline" if inline else "NULL::bytea") + " FROM {}.entry"
+            " WHERE log = %s::bigint AND base < %s::bigint AND base + count > greatest(%s::bigint, base)"
+            " AND base >= coalesce((SELECT max(base) FROM {}.entry WHERE log = %s::bigint AND base <= %s::bigint), 0)"
+            " ORDER BY base LIMIT %s",
+            log,
+            end,
+            start,
+            log,
+            start,
+            limit if start < end else 0,
+        )
+        return [_row(*columns) for columns in found]
+
+    def snapshots(self, logs: Collection[int], kind: str) -> list[Snapshot]:
+        found = self._run(
+            "SELECT log, base, kind, value FROM {}.snapshot WHERE log = ANY (%s::bigint[]) AND kind = %s ORDER BY log",
+            _array(logs),
+            kind,
+        )
+        return [Snapshot(*snapshot) for snapshot in found]
+
+    # Growth
+
+    def raise_start(self, identity: Identity, starts: Sequence[tuple[int, int]]) -> None:
+        logs, offsets = _array(log for log, _ in starts), _array(start for _, start in starts)
+        self._run("SELECT {}.fp_raise_start(%s, %s, %s, %s, %s)", *identity, logs, offsets)
+
+    def replace(self, identity: Identity, replacement: Replacement) -> None:
+        log, start, end, bases, rows, objects, snapshots = replacement
+        self._run(
+            "SELECT {}.fp_replace(%s, %s, %s, %s, %s, %s, %s, %s, %s" + ", %s" * 16 + ")",
+            *identity,
+            _array(objects),
+            log,
+            start,
+            end,
+            _array(sorted(bases)),
+            _array(row.base for row in rows),
+            *_columns(rows),
+            _array(snapshot.log for snapshot in snapshots),
+            [snapshot.kind for snapshot in snapshots],
+            _array(snapshot.base for snapshot in snapshots),
+            Blobs(snapshot.value for snapshot in snapshots),
+        )
+
+    def drop(self, identity: Identity, logs: Collection[int]) -> None:
+        self._run("SELECT {}.fp_drop(%s, %s, %s, %s)", *identity, _array(logs))
+
+    # Objects
+
+    def claim(self, count: int) -> list[int]:
+        found = self._run("INSERT INTO {}.object (state) SELECT 0 FROM generate_series(1, %s) RETURNING id", count)
+        return [object_id for (object_id,) in found]
+
+    def doomed(self, idle_ms: int, limit: int = 1000) -> list[int]:
+        return [object_id for (object_id,) in self._run("SELECT {}.fp_doomed(%s, %s)", idle_ms, limit)]
+
+    def forget(self, objects: Collection[int]) -> None:
+        self._run("SELECT {}.fp_forget(%s)", _array(objects))
+
+    def known(self, objects: Collection[int]) -> set[int]:
+        found = self._run("SELECT id FROM {}.object WHERE id = ANY (%s::bigint[])", _array(objects))
+        return {object_id for (object_id,) in found}
+
+    # The connection
+
+    def _run(self, statement: str, *parameters: Any) -> list[tuple[Any, ...]]:
+        """One statement, with the schema for each `{}`; its rows."""
+        with self._lock:
+            try:
+                return (
+                    self._opened().execute(self._prepared(statement), parameters, prepare=True, binary=True).fetchall()
+                )
+            except psycopg.Error as error:
+                raise self._translated(error) from error
+
+    def _opened(self) -> "psycopg.Connection[tuple[Any, ...]]":
+        if self._connection is None or self._connection.closed:
+            opened = connection.connect(self._parameters)
+            try:
+                schema.check_version(opened, self._schema)
+            except BaseException:
+                opened.close()
+                raise
+            opened.adapters.register_dumper(Blobs, _BlobsDumper)
+            self._connection = opened
+        return self._connection
+
+    def _close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _prepared(self, statement: str) -> bytes:
+        if statement not in self._statements:
+            quoted = sql.Identifier(self._schema).as_string(None)
+            self._statements[statement] = statement.replace("{}", quoted.replace("%", "%%")).encode()
+        return self._statements[statement]
+
+    def _translated(self, error: psycopg.Error) -> Exception:
+        message = error.diag.message_primary or str(error)
+        detail = error.diag.message_detail or "[]"
+        match error.sqlstate:
+            case "FP001":
+                return Fenced(message)
+            case "FP002":
+                return Conflict(json.loads(detail))
+            case "FP003":
+                return ClaimLost(message)
+            case "FP004":
+                return LogIdTaken(*json.loads(detail))
+            case "FP005":
+                return StillAlive(*json.loads(detail))
+            case "FP006":
+                return Changed(message)
+            case "42P01" | "42883" | "3F000":  # undefined table, function, schema
+                return SchemaMismatch(f"{message}: run `fencepost store check`")
+        if connection.is_unavailability(error):
+            self._close()
+            return connection.unavailable(self._parameters, error)
+        return error
+
+
+def _array(values: Iterable[int | str | None]) -> str:
+    """PostgreSQL's text of an array. The function that takes it knows the type, so one prepared statement serves all
+    values; psycopg would choose a type for each list.
+    """
+    return "{" + ",".join("NULL" if value is None else str(value) for value in values) + "}"
+
+
+def _columns(rows: Sequence[Row]) -> tuple[Any, ...]:
+    """An array for each column of the rows, as fp_append and fp_replace take them; their bases are not among them."""
+    return (
+        _array(row.count for row in rows),
+        _array(int(row.kind) for row in rows),
+        _array(row.leader_epoch for row in rows),
+        _array(row.placement.object_id for row in rows),
+        _array(row.placement.position for row in rows),
+        _array(row.placement.size_bytes for row in rows),
+        _array(row.max_timestamp_ms for row in rows),
+        _array(row.batches for row in rows),
+        [_array(row.producer_ids) for row in rows],
+        Blobs(row.heads for row in rows),
+        Blobs(row.aborted for row in rows),
+        Blobs(row.inline for row in rows),
+    )
+
+
+def _row(
+    base: int, count: int, kind: int, leader_epoch: int, object_id: int, position: int, size_bytes: int, *rest: Any
+) -> Row:
+    max_timestamp_ms, batches, producer_ids, heads, aborted, inline = rest
+    placement = Placement(object_id, position, size_bytes)
+    facts = (RowKind(kind), leader_epoch, placement, max_timestamp_ms, batches, tuple(producer_ids))
+    return Row(base, count, *facts, heads, aborted, inline)
+
+
+def _session(broker: int, incarnation: int, session: int, commit_seq: int, bases: Sequence[int]) -> Session:
+    return Session(Identity(broker, incarnation, session), commit_seq, tuple(bases))
