@@ -1,0 +1,65 @@
+"""Garbage collection: objects that no row refers to, and claims that no commit has used, are deleted.
+
+Any broker may collect, also several at once. The database marks an object first, so that no commit can refer to it any
+more; then the object is deleted; then the database forgets it. After a failure the next run repeats the rest.
+
+A put may still complete after its claim was forgotten: its broker was paused, or the request was. The commit of that
+object fails, but the object stays. `sweep` finds such objects, because the database does not know their ids.
+"""
+
+from collections.abc import Collection
+from typing import Protocol
+
+from fencepost.broker.cluster.claims import CLAIM_IDLE_MS
+from fencepost.broker.cluster.objects import Objects
+
+PAGE = 1000
+
+
+class ObjectTable(Protocol):
+    """The part of an `Engine` that knows objects."""
+
+    def claim(self, count: int) -> list[int]: ...
+
+    def doomed(self, idle_ms: int, limit: int = 1000) -> list[int]: ...
+
+    def forget(self, objects: Collection[int]) -> None: ...
+
+    def known(self, objects: Collection[int]) -> set[int]: ...
+
+
+def collect(engine: ObjectTable, objects: Objects, idle_ms: int = CLAIM_IDLE_MS) -> int:
+    """Delete claims that are older than `idle_ms`, and unused objects; return their number. Blocks.
+
+    Raises StoreUnavailable.
+    """
+    count = 0
+    while doomed := engine.doomed(idle_ms, PAGE):
+        objects.delete(doomed)
+        engine.forget(doomed)
+        count += len(doomed)
+    return count
+
+
+def sweep(engine: ObjectTable, objects: Objects) -> int:
+    """Delete objects that the database does not know; return their number. Lists all objects. Blocks.
+
+    Ids from the newest claim on are left alone: the database may be a restored backup, whose next claims they are.
+    Raises StoreUnavailable.
+    """
+    count, page = 0, list[int]()
+    newest = engine.claim(1)[0]
+    for object_id in objects.ids():
+        if object_id < newest:
+            page.append(object_id)
+        if len(page) == PAGE:
+            count += _delete_unknown(engine, objects, page)
+            page = []
+    return count + _delete_unknown(engine, objects, page)
+
+
+def _delete_unknown(engine: ObjectTable, objects: Objects, page: Collection[int]) -> int:
+    """The objects were put before this asks, and claimed before they were put."""
+    unknown = set(page) - engine.known(page)
+    objects.delete(unknown)
+    return len(unknown)

@@ -1,0 +1,195 @@
+"""The bytes of a cluster's logs: immutable objects in a bucket, or in a directory that all brokers share.
+
+A broker puts an object once, whole, under an id that it claimed in the database; brokers get ranges of it. So there is
+no checksum of a whole object. Damage is detected where a row's bytes enter a broker: `get` returns all bytes of the
+range or raises, each batch has its CRC-32C, and the row in the database names the number of offsets.
+
+All methods block; a broker calls them in threads.
+"""
+
+import hashlib
+import secrets
+import threading
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import unquote, urlsplit
+
+from fencepost.broker.cluster.engine import StoreUnavailable
+from fencepost.broker.log.storage.store import Bytes, CorruptLogFile
+
+LIST_PAGE = 1000
+CHECKED = b"fencepost"
+REQUEST_TIMEOUT_S = 20.0
+RETRY_S = 20.0
+
+
+class ObjectMissing(CorruptLogFile):
+    """The object does not exist. If a row in the database still refers to it, its records are lost."""
+
+
+class Backend(Protocol):
+    """Named bytes. Every method raises StoreUnavailable when its retries are used up."""
+
+    def write(self, name: str, parts: Sequence[Bytes]) -> None:
+        """Make the object durable, whole or not at all."""
+
+    def read(self, name: str, position: int, size: int) -> bytes:
+        """The range; fewer bytes if the object is shorter. Raises FileNotFoundError."""
+
+    def remove(self, names: Sequence[str]) -> None:
+        """Delete objects; a missing one is not an error."""
+
+    def names(self) -> Iterator[str]:
+        """Every object; also what an interrupted `write` left, under the object's name."""
+
+
+class ObjectCounters:
+    """Totals since the start. Threads add to them."""
+
+    def __init__(self) -> None:
+        self.puts = 0
+        self.put_bytes = 0
+        self.put_seconds = 0.0
+        self.gets = 0
+        self.get_bytes = 0
+        self.get_seconds = 0.0
+        self.failures = 0
+        """Requests that raised an error after all retries."""
+        self._lock = threading.Lock()
+
+    def add_put(self, size_bytes: int, seconds: float) -> None:
+        """Count one object."""
+        with self._lock:
+            self.puts += 1
+            self.put_bytes += size_bytes
+            self.put_seconds += seconds
+
+    def add_get(self, size_bytes: int, seconds: float) -> None:
+        """Count one range."""
+        with self._lock:
+            self.gets += 1
+            self.get_bytes += size_bytes
+            self.get_seconds += seconds
+
+    def add_failure(self) -> None:
+        """Count one failed request."""
+        with self._lock:
+            self.failures += 1
+
+
+class Objects:
+    """The objects of one cluster, by the ids that `Engine.claim` returned."""
+
+    def __init__(self, backend: Backend, place: str) -> None:
+        self._backend = backend
+        self.place = place
+        """For messages."""
+        self.counters = ObjectCounters()
+
+    def check(self) -> None:
+        """Write, read and delete a small object, to find a wrong setting before the first record.
+
+        Raises StoreUnavailable with the reason, for example refused credentials.
+        """
+        name = f"check/{secrets.token_hex(8)}"
+        self._backend.write(name, [CHECKED])
+        try:
+            found = self._backend.read(name, 0, len(CHECKED))
+        except FileNotFoundError as error:
+            raise StoreUnavailable(f"{self.place}/{name} was written, but it does not exist") from error
+        if found != CHECKED:
+            raise StoreUnavailable(f"{self.place}/{name} was written, but it has other bytes")
+        self._backend.remove([name])
+
+    def put(self, object_id: int, parts: Sequence[Bytes]) -> None:
+        """Write an object; it is durable on return. Raises StoreUnavailable.
+
+        After an error the object may exist, or appear later. Other bytes need another id then.
+        """
+        begun = time.monotonic()
+        try:
+            self._backend.write(object_name(object_id), parts)
+        except StoreUnavailable:
+            self.counters.add_failure()
+            raise
+        self.counters.add_put(sum(map(len, parts)), time.monotonic() - begun)
+
+    def get(self, object_id: int, position: int, size: int) -> bytes:
+        """`size` bytes of an object from `position` on. Raises StoreUnavailable, ObjectMissing, and CorruptLogFile if
+        the object is shorter.
+        """
+        name = object_name(object_id)
+        begun = time.monotonic()
+        try:
+            data = self._backend.read(name, position, size)
+        except FileNotFoundError as error:
+            self.counters.add_failure()
+            raise ObjectMissing(f"{self.place}/{name}", position, "the object does not exist") from error
+        except StoreUnavailable:
+            self.counters.add_failure()
+            raise
+        if len(data) != size:
+            self.counters.add_failure()
+            why = f"the object has {len(data)} bytes there, but the database names {size}"
+            raise CorruptLogFile(f"{self.place}/{name}", position, why)
+        self.counters.add_get(size, time.monotonic() - begun)
+        return data
+
+    def delete(self, object_ids: Collection[int]) -> None:
+        """Delete objects; a missing one is not an error. Raises StoreUnavailable."""
+        names = [object_name(object_id) for object_id in sorted(object_ids)]
+        for start in range(0, len(names), LIST_PAGE):
+            self._backend.remove(names[start : start + LIST_PAGE])
+
+    def ids(self) -> Iterator[int]:
+        """Every object of this cluster, in no order. Names that are not those of objects are skipped.
+
+        Raises StoreUnavailable.
+        """
+        for name in self._backend.names():
+            number = name.rpartition("/")[2]
+            if number.isascii() and number.isdecimal() and name == object_name(int(number)):
+                yield int(number)
+
+
+def object_name(object_id: int) -> str:
+    """The id, below two digits of its hash: object stores divide their load by the first characters of a name."""
+    digest = hashlib.blake2b(object_id.to_bytes(8, "big"), digest_size=1).hexdigest()
+    return f"{digest}/{object_id}"
+
+
+def open_objects(
+    url: str,
+    cluster_id: str,
+    options: Mapping[str, str] | None = None,
+    *,
+    request_timeout_s: float = REQUEST_TIMEOUT_S,
+    retry_s: float = RETRY_S,
+) -> Objects:
+    """The objects of a cluster at `url`, in a folder with its id: clusters may share a bucket.
+
+    `s3://BUCKET/PREFIX`, `gs://BUCKET/PREFIX` and `az://CONTAINER/PREFIX` need obstore (the extra `cluster`). It reads
+    the usual variables of the environment (AWS_ACCESS_KEY_ID, AWS_REGION, AWS_ENDPOINT_URL, ...), or asks the machine
+    for the credentials of its role; it reads no files of the AWS command line. `options` has precedence, and has
+    obstore's names: `endpoint`, `region`. `file:///DIRECTORY` is a directory that exists and that all brokers see.
+    `memory://` holds everything in this process.
+
+    A request to a bucket is given up after `request_timeout_s`. Failed ones are repeated for at most `retry_s` seconds.
+    Raises ValueError if the URL or an option is wrong, and StoreUnavailable if the directory cannot be used.
+    """
+    parts = urlsplit(url)
+    if parts.scheme == "file":
+        if parts.netloc or options:
+            raise ValueError(f"{url}: a directory is given as file:///DIRECTORY, without options")
+        from fencepost.broker.cluster.shared_directory import SharedDirectory
+
+        directory = Path(unquote(parts.path)) / cluster_id
+        return Objects(SharedDirectory(directory), str(directory))
+    try:
+        from fencepost.broker.cluster.bucket import Bucket
+    except ImportError as error:
+        raise ValueError(f"{url} needs obstore, which is not installed: run pip install obstore") from error
+    place = f"{url.rstrip('/')}/{cluster_id}"
+    return Objects(Bucket.open(place, options or {}, request_timeout_s, retry_s), place)

@@ -1,0 +1,45 @@
+"""Where a row's bytes enter a broker: they are checked, and get the offsets and the leader epoch of the row."""
+
+from fencepost.broker.cluster.engine import Row, RowKind
+from fencepost.broker.log.storage.store import CorruptLogFile
+from fencepost.protocol.batch_header import BatchHeader, CorruptBatch, assign_offset, crc_fits, iter_headers
+
+Stamped = list[tuple[int, int, BatchHeader]]
+"""The position, the base offset and the header of each batch. The offset and epoch in the header are the old ones."""
+
+
+def stamp(row: Row, data: bytearray | memoryview, place: str) -> Stamped:
+    """Check all batches of a row, and set their offsets and leader epoch in place.
+
+    The batches of a segment have these already. Raises CorruptLogFile if `data` is not the row's batches: a CRC-32C is
+    wrong, or the bytes, the batches or the offsets are not as many as the row names.
+    """
+    start = row.placement.position
+    if len(data) != row.placement.size_bytes:
+        raise CorruptLogFile(place, start, f"{len(data)} bytes, but the row has {row.placement.size_bytes}")
+    found: Stamped = []
+    offset, end = row.base, 0
+    try:
+        with memoryview(data) as view:
+            for position, header in iter_headers(data):
+                if not crc_fits(view, position, header):
+                    raise CorruptLogFile(place, start + position, "the batch's CRC-32C does not match its bytes")
+                if row.kind is RowKind.RUN:
+                    assign_offset(view, position, offset, row.leader_epoch)
+                elif header.base_offset < offset:
+                    why = f"the batch begins at offset {header.base_offset}, but the one before it ends at {offset}"
+                    raise CorruptLogFile(place, start + position, why)
+                else:
+                    offset = header.base_offset  # compaction removed batches before it
+                found.append((position, offset, header))
+                offset += header.last_offset_delta + 1
+                end = position + header.size_bytes
+    except CorruptBatch as error:
+        raise CorruptLogFile(place, start, str(error)) from error
+    if end != len(data):
+        raise CorruptLogFile(place, start + end, "the last batch is not whole")
+    if len(found) != row.batches:
+        raise CorruptLogFile(place, start, f"{len(found)} batches, but the row has {row.batches}")
+    if offset > row.end or (row.kind is RowKind.RUN and offset != row.end):
+        raise CorruptLogFile(place, start, f"the batches end at offset {offset}, but the row ends at {row.end}")
+    return found

@@ -1,0 +1,256 @@
+"""Garbage collection next to brokers that are paused at any step: every committed row keeps its bytes."""
+
+import random
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+
+import pytest
+
+from fencepost.broker.cluster.claims import CLAIM_IDLE_MS, ClaimPool
+from fencepost.broker.cluster.engine import ClaimLost, Placement, StoreUnavailable
+from fencepost.broker.cluster.gc import collect, sweep
+from fencepost.broker.cluster.objects import ObjectMissing, Objects
+from fencepost.broker.log.storage.store import Bytes
+from tests.kit.engine_worlds import Broker, SimWorld, append, joined, row
+from tests.kit.sim_engine import ObjectState, SimEngine
+
+HOUR_MS = 60 * 60 * 1000
+LOG = 7
+
+
+class Shelf:
+    """A `Backend` in a dictionary; `before` is called first by every method."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, bytes] = {}
+        self.before: Callable[[str], None] = lambda method: None
+
+    def write(self, name: str, parts: Collection[Bytes]) -> None:
+        self.before("write")
+        self.held[name] = b"".join(parts)
+
+    def read(self, name: str, position: int, size: int) -> bytes:
+        if name not in self.held:
+            raise FileNotFoundError(name)
+        return self.held[name][position : position + size]
+
+    def remove(self, names: Collection[str]) -> None:
+        self.before("remove")
+        for name in names:
+            self.held.pop(name, None)
+
+    def names(self) -> Iterator[str]:
+        self.before("names")
+        yield from list(self.held)
+
+
+class Place:
+    """A database, a store, and brokers with one log each."""
+
+    def __init__(self) -> None:
+        self.world = SimWorld()
+        self.shelf = Shelf()
+        self.objects = Objects(self.shelf, "shelf")
+        self.written: dict[tuple[int, int], bytes] = {}
+        """What was committed, by log and offset."""
+
+    def missing(self) -> list[tuple[int, int]]:
+        """Committed rows whose bytes are gone or wrong."""
+        engine, lost = self.world.engine(), []
+        for head in engine.heads():
+            for found in engine.rows(head.log, head.start, head.next):
+                place = found.placement
+                try:
+                    data = self.objects.get(place.object_id, place.position, place.size_bytes)
+                except ObjectMissing:
+                    data = b""
+                if data != self.written[head.log, found.base]:
+                    lost.append((head.log, found.base))
+        return lost
+
+    def writes(self, broker: Broker, log: int, count: int) -> Iterator[None]:
+        """The steps of a broker that writes `count` rows: it may be paused at every `yield`."""
+        pool, seq = ClaimPool(broker.engine, lambda: self.world.database.now_ms() / 1000), 0
+        for number in range(count):
+            while True:
+                object_id, data = pool.take(), b"%d of %d" % (number, log)
+                yield
+                self.objects.put(object_id, [data])
+                yield
+                try:
+                    seq += 1
+                    used = row(object_id=object_id)._replace(placement=Placement(object_id, 0, len(data)))
+                    (base,) = broker.commit(seq, append(log, number, used), objects=[object_id])
+                except ClaimLost:
+                    seq -= 1
+                    continue
+                self.written[log, base] = data
+                break
+            yield
+
+    def put_row(self, broker: Broker, seq: int) -> int:
+        """Write one row to LOG; return its object."""
+        object_id = broker.engine.claim(1)[0]
+        self.objects.put(object_id, [b"12345"])
+        (base,) = broker.commit(seq, append(LOG, seq - 1, row(object_id=object_id)), objects=[object_id])
+        self.written[LOG, base] = b"12345"
+        return object_id
+
+
+def test_a_broker_that_was_paused_before_its_commit_writes_the_object_again() -> None:
+    place = Place()
+    broker = joined(place.world, 1)
+    steps = place.writes(broker, LOG, 1)
+    next(steps)
+    next(steps)
+    assert list(place.objects.ids()) == [1]
+    place.world.age(2 * HOUR_MS)
+    assert collect(place.world.engine(), place.objects) == 100
+    assert list(place.objects.ids()) == []
+    assert list(steps) == [None, None, None]
+    assert [found.placement.object_id for found in broker.engine.rows(LOG, 0, 1)] == [101]
+    assert place.missing() == []
+
+
+def test_a_put_that_completes_after_its_claim_was_forgotten_is_swept() -> None:
+    place = Place()
+    steps = place.writes(joined(place.world, 1), LOG, 1)
+    next(steps)
+    place.world.age(2 * HOUR_MS)
+    collect(place.world.engine(), place.objects)
+    next(steps)
+    assert list(place.objects.ids()) == [1]
+    assert collect(place.world.engine(), place.objects) == 0
+    assert sweep(place.world.engine(), place.objects) == 1
+    assert list(place.objects.ids()) == []
+    list(steps)
+    assert place.missing() == []
+
+
+def test_young_claims_and_live_objects_stay() -> None:
+    place = Place()
+    broker = joined(place.world, 1)
+    place.put_row(broker, 1)
+    place.world.age(10 * HOUR_MS)
+    young = broker.engine.claim(1)[0]
+    place.objects.put(young, [b"x"])
+    assert collect(place.world.engine(), place.objects) == 0
+    assert sweep(place.world.engine(), place.objects) == 0
+    assert set(place.objects.ids()) == {1, young}
+    place.world.age(CLAIM_IDLE_MS)
+    assert collect(place.world.engine(), place.objects) == 2  # the sweep's own claim, too
+    assert place.missing() == []
+
+
+def test_objects_whose_rows_are_deleted_are_deleted() -> None:
+    place = Place()
+    broker = joined(place.world, 1)
+    for seq in range(1, 6):
+        place.put_row(broker, seq)
+    broker.engine.raise_start(broker.identity, [(LOG, 3)])
+    assert collect(place.world.engine(), place.objects) == 3
+    assert set(place.objects.ids()) == {4, 5}
+    assert place.missing() == []
+
+
+def test_more_garbage_than_one_page() -> None:
+    place = Place()
+    engine = place.world.engine()
+    for object_id in engine.claim(2500):
+        place.objects.put(object_id, [b"x"])
+    place.world.age(HOUR_MS)
+    assert collect(engine, place.objects) == 2500
+    assert place.shelf.held == {}
+
+
+def test_more_orphans_than_one_page() -> None:
+    place = Place()
+    engine = place.world.engine()
+    kept = place.put_row(joined(place.world, 1), 1)
+    engine.claim(3000)
+    place.world.database.objects = {kept: place.world.database.objects[kept]}
+    for object_id in range(2, 2502):
+        place.objects.put(object_id, [b"x"])
+    assert sweep(engine, place.objects) == 2500
+    assert list(place.objects.ids()) == [kept]
+
+
+def test_objects_newer_than_the_database_are_kept() -> None:
+    """The database is a restored backup: what it does not know may be all that is left of the records."""
+    place = Place()
+    place.objects.put(12345, [b"x"])
+    assert sweep(place.world.engine(), place.objects) == 0
+    assert list(place.objects.ids()) == [12345]
+
+
+def test_a_failed_delete_is_repeated_by_the_next_run(tmp_path: Path) -> None:
+    place = Place()
+    engine = place.world.engine()
+    place.objects.put(engine.claim(1)[0], [b"x"])
+    place.world.age(HOUR_MS)
+
+    def down(method: str) -> None:
+        raise StoreUnavailable("the store is down")
+
+    place.shelf.before = down
+    with pytest.raises(StoreUnavailable):
+        collect(engine, place.objects)
+    place.shelf.before = lambda method: None
+    assert collect(engine, place.objects) == 1
+    assert place.shelf.held == {}
+
+
+class ByAgeAlone(SimEngine):
+    """The fault that claims exist against: old claims are deleted without a mark."""
+
+    def doomed(self, idle_ms: int, limit: int = 1000) -> list[int]:
+        found, objects = super().doomed(idle_ms, limit), self.database.objects
+        for number in found:
+            if objects[number].live == 0:
+                objects[number] = objects[number]._replace(state=ObjectState.CLAIMED)
+        return found
+
+    def forget(self, objects: Collection[int]) -> None:
+        for number in objects:
+            if number in self.database.objects and self.database.objects[number].live == 0:
+                del self.database.objects[number]
+
+
+def interleave(seed: int, collector: type[SimEngine]) -> Place:
+    """Three writers, two collectors that another's steps interrupt at each of their calls, and hours that pass."""
+    chance, place = random.Random(seed), Place()
+    writers = {number: place.writes(joined(place.world, number), number, 4) for number in range(1, 4)}
+
+    def others(method: str) -> None:
+        if method == "write":
+            return  # a writer's own step
+        for _ in range(chance.randrange(4)):
+            number = chance.choice(list(writers or [0]))
+            if number and next(writers[number], "done") == "done":
+                del writers[number]
+        if chance.random() < 0.3:
+            place.world.age(chance.choice([1000, HOUR_MS // 4, HOUR_MS + 1]))
+
+    engine = collector(place.world.database)
+    engine.before = engine.after = place.shelf.before = others
+    while writers:
+        others("")
+        chance.choice([collect, sweep])(engine, place.objects)
+    return place
+
+
+def test_no_interleaving_deletes_the_bytes_of_a_committed_row() -> None:
+    for seed in range(200):
+        place = interleave(seed, SimEngine)
+        assert len(place.written) == 12
+        assert place.missing() == [], f"seed {seed}"
+        place.shelf.before = lambda method: None
+        place.world.age(2 * HOUR_MS)
+        collect(place.world.engine(), place.objects)
+        sweep(place.world.engine(), place.objects)
+        live = {row.placement.object_id for log in (1, 2, 3) for row in place.world.engine().rows(log, 0, 99)}
+        assert set(place.objects.ids()) == live, f"seed {seed}: and nothing else is left"
+
+
+def test_the_check_finds_a_collector_that_goes_by_age_alone() -> None:
+    assert any(interleave(seed, ByAgeAlone).missing() for seed in range(50))

@@ -1,0 +1,203 @@
+"""Objects in every kind of store: durable or an error, the right bytes or an error."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fencepost.broker.cluster.engine import StoreUnavailable
+from fencepost.broker.cluster.objects import ObjectMissing, Objects, object_name, open_objects
+from fencepost.broker.log.storage.store import CorruptLogFile
+from tests.kit.s3_server import S3Server
+
+CLUSTER = "RkNQY2x1c3Rlcl9pZF8xMQ"
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[S3Server]:
+    with S3Server() as server:
+        yield server
+
+
+@pytest.fixture(params=["file", "memory", "s3"])
+def objects(request: pytest.FixtureRequest, tmp_path: Path) -> Objects:
+    if request.param == "file":
+        return open_objects(f"file://{tmp_path}", CLUSTER)
+    if request.param == "memory":
+        return open_objects("memory://", CLUSTER)
+    server: S3Server = request.getfixturevalue("s3")
+    return open_objects(f"{server.url}/{tmp_path.name}", CLUSTER, server.options())
+
+
+def test_an_object_is_put_in_parts_and_read_in_ranges(objects: Objects) -> None:
+    objects.put(17, [b"first ", bytearray(b"second "), memoryview(b"third")])
+    assert objects.get(17, 0, 18) == b"first second third"
+    assert objects.get(17, 6, 6) == b"second"
+    assert objects.counters.puts == 1
+    assert objects.counters.put_bytes == 18
+    assert (objects.counters.gets, objects.counters.get_bytes) == (2, 24)
+    assert objects.counters.put_seconds > 0
+
+
+def test_a_large_object_of_many_parts_comes_back_whole(objects: Objects) -> None:
+    parts = [os.urandom(3001) for _ in range(3000)]
+    objects.put(1, parts)
+    whole = b"".join(parts)
+    assert objects.get(1, 0, len(whole)) == whole
+    assert objects.get(1, 5_000_000, 4000) == whole[5_000_000:5_004_000]
+
+
+def test_what_does_not_exist_is_reported_with_its_name(objects: Objects) -> None:
+    with pytest.raises(ObjectMissing, match=f"{CLUSTER}/{object_name(404)} at byte 7: the object does not exist"):
+        objects.get(404, 7, 1)
+    assert objects.counters.failures == 1
+
+
+@pytest.mark.parametrize(("position", "size"), [(0, 11), (8, 3), (10, 1), (50, 5)])
+def test_a_range_behind_the_end_raises_and_returns_no_bytes(objects: Objects, position: int, size: int) -> None:
+    objects.put(3, [b"0123456789"])
+    with pytest.raises(CorruptLogFile, match="but the database names") as caught:
+        objects.get(3, position, size)
+    assert not isinstance(caught.value, ObjectMissing)
+
+
+def test_an_empty_object_cannot_be_read(objects: Objects) -> None:
+    objects.put(3, [])
+    with pytest.raises(CorruptLogFile):
+        objects.get(3, 0, 1)
+
+
+def test_a_second_put_under_an_id_replaces_the_first(objects: Objects) -> None:
+    """A repeated request has the same bytes; that it is whole is all that counts."""
+    objects.put(3, [b"a longer one"])
+    objects.put(3, [b"shorter"])
+    assert objects.get(3, 0, 7) == b"shorter"
+    with pytest.raises(CorruptLogFile):
+        objects.get(3, 0, 8)
+
+
+def test_objects_are_listed_and_deleted_by_id(objects: Objects) -> None:
+    ids = {*range(1, 40), 2**62}
+    for object_id in ids:
+        objects.put(object_id, [b"x"])
+    assert set(objects.ids()) == ids
+    objects.delete([2**62, 5, 6, 404])
+    objects.delete([5])
+    objects.delete([])
+    assert set(objects.ids()) == ids - {2**62, 5, 6}
+    with pytest.raises(ObjectMissing):
+        objects.get(5, 0, 1)
+
+
+def test_more_objects_than_one_request_lists_or_deletes(tmp_path: Path, s3: S3Server) -> None:
+    """S3 lists and deletes at most 1000 in one request."""
+    objects = open_objects(f"{s3.url}/many", CLUSTER, s3.options())
+    for object_id in range(1, 1103):
+        objects.put(object_id, [b"x"])
+    assert sum(objects.ids()) == sum(range(1, 1103))
+    objects.delete(range(1, 1102))
+    assert list(objects.ids()) == [1102]
+
+
+def test_a_store_is_checked_with_an_object_that_does_not_stay(objects: Objects) -> None:
+    objects.put(1, [b"x"])
+    objects.check()
+    assert list(objects.ids()) == [1]
+    assert list(objects._backend.names()) == [object_name(1)]
+
+
+def test_names_spread_over_prefixes() -> None:
+    assert object_name(1) == "5a/1"
+    assert len({object_name(object_id)[:2] for object_id in range(5000)}) == 256
+
+
+def test_clusters_in_one_bucket_do_not_see_each_other(tmp_path: Path) -> None:
+    one, other = (open_objects(f"file://{tmp_path}", name) for name in ("one", "other"))
+    one.put(1, [b"of one"])
+    assert list(other.ids()) == []
+    other.delete([1])
+    assert one.get(1, 0, 6) == b"of one"
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "reason"),
+    [
+        ("file://host/directory", {}, "a directory is given as file:///DIRECTORY"),
+        ("file:///tmp", {"region": "eu"}, "without options"),
+        ("ftp://bucket", {}, "Unable to recognise URL"),
+        ("s3://bucket", {"colour": "blue"}, "'colour' is not valid"),
+        ("no url", {}, "no url"),
+    ],
+)
+def test_a_wrong_setting_is_refused_with_its_reason(url: str, options: dict[str, str], reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        open_objects(url, CLUSTER, options)
+
+
+def test_a_directory_that_does_not_exist_is_not_created(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnavailable, match=r"cannot create .*/absent/.*: No such file or directory"):
+        open_objects(f"file://{tmp_path}/absent", CLUSTER)
+
+
+def test_a_directory_that_is_no_longer_mounted_is_unavailable_not_damaged(tmp_path: Path) -> None:
+    objects = open_objects(f"file://{tmp_path}", CLUSTER)
+    objects.put(1, [b"x"])
+    (tmp_path / CLUSTER).rename(tmp_path / "elsewhere")
+    with pytest.raises(StoreUnavailable, match=r"cannot read .*: No such file or directory"):
+        objects.get(1, 0, 1)
+    with pytest.raises(StoreUnavailable, match="cannot write"):
+        objects.put(1, [b"x"])
+    with pytest.raises(StoreUnavailable, match="cannot list"):
+        list(objects.ids())
+    assert not (tmp_path / CLUSTER).exists()
+
+
+def test_a_file_is_synced_before_it_has_its_name_and_then_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+    fsync, replace = os.fsync, os.replace
+
+    def traced_fsync(fd: int) -> None:
+        calls.append(f"sync {Path(os.readlink(f'/proc/self/fd/{fd}')).name}")
+        fsync(fd)
+
+    def traced_replace(path: str, to: Path) -> None:
+        calls.append(f"rename {Path(path).name} {to.name}")
+        replace(path, to)
+
+    objects = open_objects(f"file://{tmp_path}", CLUSTER)
+    monkeypatch.setattr(os, "fsync", traced_fsync)
+    monkeypatch.setattr(os, "replace", traced_replace)
+    objects.put(1, [b"x"])
+    assert calls == [f"sync {CLUSTER}", "sync 1.part", "rename 1.part 1", "sync 5a"]
+    calls.clear()
+    objects.put(1, [b"x"])
+    assert calls == ["sync 1.part", "rename 1.part 1", "sync 5a"]
+
+
+def test_an_interrupted_write_is_invisible_until_it_is_deleted(tmp_path: Path) -> None:
+    objects = open_objects(f"file://{tmp_path}", CLUSTER)
+    objects.put(1, [b"x"])
+    part = tmp_path / CLUSTER / "5a" / "1.part"
+    (tmp_path / CLUSTER / "5a" / "1").rename(part)
+    with pytest.raises(ObjectMissing):
+        objects.get(1, 0, 1)
+    (tmp_path / CLUSTER / "5a" / "notes.txt").touch()
+    assert list(objects.ids()) == [1]
+    objects.delete([1])
+    assert not part.exists()
+    assert (tmp_path / CLUSTER / "5a" / "notes.txt").exists()
+
+
+def test_a_full_disk_is_an_error_and_leaves_no_object(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(fd: int, views: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    objects = open_objects(f"file://{tmp_path}", CLUSTER)
+    monkeypatch.setattr(os, "writev", full)
+    with pytest.raises(StoreUnavailable, match=r"cannot write .*/5a/1 .*: No space left on device"):
+        objects.put(1, [b"x"])
+    with pytest.raises(ObjectMissing):
+        objects.get(1, 0, 1)
