@@ -5,11 +5,13 @@ import os
 import uuid
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 import trio
 
 from fencepost.broker.byte_budget import ByteBudget
 from fencepost.broker.clock import SystemClock
+from fencepost.broker.cluster.standby import stand_by
 from fencepost.broker.config.access_settings import make_authorizer
 from fencepost.broker.config.broker_config import BrokerConfig, group_config
 from fencepost.broker.config.topic_rules import (
@@ -21,6 +23,7 @@ from fencepost.broker.config.topic_rules import (
     txn_config,
 )
 from fencepost.broker.coordinator_logs import InternalTopicLogs
+from fencepost.broker.deleted_topics import DeletedTopics
 from fencepost.broker.listeners import configured_addresses, end_points, open_listeners
 from fencepost.broker.log.compaction.cleaner import LogCleaner
 from fencepost.broker.log.config import LogConfig
@@ -63,12 +66,14 @@ from fencepost.coordinator.txn.service import TransactionService
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import GROUP_TOPIC, METADATA_TOPIC, TRANSACTION_TOPIC, TopicPartition
 
+if TYPE_CHECKING:
+    from fencepost.broker.cluster.membership import Membership
+
 logger = logging.getLogger(__name__)
 
 DRAIN_SECONDS = 5.0
 HOUSEKEEPING_SECONDS_MAX = 60.0
 SNAPSHOT_CHECK_SECONDS = 10.0
-MANY_PARTITIONS = 1000
 
 
 class Node:
@@ -89,6 +94,7 @@ class Node:
         store: Store | None = None,
         threads: FlushThreads | None = None,
         listening: bool = True,
+        cluster: "Membership | None" = None,
     ) -> None:
         self.config = config
         """The current settings: those of the start, overridden by those altered at run time."""
@@ -99,6 +105,7 @@ class Node:
         self.dispatch = Dispatch(unstable=config.unstable_api_versions_enable)
         self.markers = Markers(self)
         self.hanging = HangingCheck(self)
+        self._deleted_topics = DeletedTopics(self)
         self.metadata_answers = MetadataAnswers()
         self.endpoints: dict[str, Endpoint] = {}
         """The bound address of each listener by its name, in the order of the setting, once the broker listens."""
@@ -114,25 +121,14 @@ class Node:
         self._rules = TopicRules(config)
         self.quotas: ClientQuotas | None = None
         """The quotas of users and client ids; None if there are none."""
-        durability: Durability = "os" if config.durability == "os" else "fsync"
-        self._has_files = store is not None or config.data_directory is not None
+        self._has_files = cluster is None and (store is not None or config.data_directory is not None)
         self.upkeep_threads: FlushThreads = threads or SyncThreads(helpers_max=0)
         """Threads for disk work that no request waits for, or rarely."""
         self._listening = listening
-        if store is not None:
-            self.logs = LogDirectory.over(store, durability, self._default_log_config)
-        else:
-            self.logs = LogDirectory.open(
-                config.data_directory, durability=durability, default_config=self._default_log_config
-            )
-        only_that_log = config.log_failure_policy == "offline"
-        unflushed_max = config.log_unflushed_max_bytes
-        self.commit = LogFlusher(
-            durability,
-            self._log_lost if only_that_log else None,
-            threads,
-            None if unflushed_max < 0 else unflushed_max,
-        )
+        self.cluster = cluster
+        """This broker's place in its cluster; None for a broker with files, which is alone."""
+        self.standby = cluster is not None and not cluster.active
+        self.logs, self.commit = self._open_logs(store, threads)
         self.large_writes = LargeWrites(
             config.log_write_thread_min_bytes if self._has_files else None,
             lambda log: self.commit.is_flushing(log) or self.upkeep_threads.is_busy,
@@ -144,6 +140,27 @@ class Node:
         except BaseException:
             self._close_after_failure()
             raise
+
+    def _open_logs(self, store: Store | None, threads: FlushThreads | None) -> tuple[LogDirectory, LogFlusher]:
+        config, cluster = self.config, self.cluster
+        # The stores of a cluster decide about durability.
+        durability: Durability = "os" if config.durability == "os" and cluster is None else "fsync"
+        if cluster is not None:
+            logs = cluster.open_logs(self._default_log_config)
+        elif store is not None:
+            logs = LogDirectory.over(store, durability, self._default_log_config)
+        else:
+            logs = LogDirectory.open(
+                config.data_directory, durability=durability, default_config=self._default_log_config
+            )
+        only_that_log = config.log_failure_policy == "offline"
+        unflushed_max = config.log_unflushed_max_bytes
+        return logs, LogFlusher(
+            durability,
+            self._log_lost if only_that_log else None,
+            threads,
+            None if unflushed_max < 0 else unflushed_max,
+        )
 
     def _close_after_failure(self) -> None:
         """Close the logs; an error here must not hide why the start failed."""
@@ -157,7 +174,12 @@ class Node:
         cluster_id = cluster_id_of(config.data_directory, config.node_id, config.cluster_id, self._entropy)
         self._metadata_log = open_metadata_log(self.logs, self.commit, metadata_log_config(config))
         self._snapshots = MetadataSnapshots(
-            self._metadata_log, self.commit, self.upkeep_threads, self.clock, lambda: self.config, self._lingering_ids
+            self._metadata_log,
+            self.commit,
+            self.upkeep_threads,
+            self.clock,
+            lambda: self.config,
+            self._deleted_topics.lingering_ids,
         )
         self.metadata = MetadataService(
             MetadataPartitionLog(self._metadata_log, self.commit),
@@ -170,7 +192,7 @@ class Node:
         )
         self.metadata.deleted_topic_ids.update(self._snapshots.deleted_topic_ids())
         self.logs.deleted_topic_ids = self.metadata.deleted_topic_ids
-        self.partitions = Partitions(self.logs, self.metadata)
+        self.partitions = Partitions(self.logs, self.metadata, standby=self.standby)
         self.groups = GroupService(
             group_config(config),
             self._internal_logs(GROUP_TOPIC, config.offsets_topic_num_partitions),
@@ -278,6 +300,8 @@ class Node:
                 await server.drain(DRAIN_SECONDS)
             services.cancel_scope.cancel()
         self.large_writes.close()
+        if self.cluster is not None:
+            self.cluster.close(self.logs)
         self.logs.close()
         logger.info("stopped in order")
         self.stopped.set()
@@ -291,10 +315,15 @@ class Node:
         """Load the coordinators in the order of their dependencies: metadata, then groups, then transactions."""
         known_before = self._metadata_log.log_end_offset > 0
         some_lost = self.logs.kept_aside(METADATA_PARTITION) > 0
-        await self.metadata.start(first_free_producer_id(self.logs))
+        await self.metadata.start(first_free_producer_id(self.logs), standby=self.standby)
         self.authorizer = make_authorizer(self.config, self.metadata.image)
-        self._delete_strays()
+        self._deleted_topics.delete_strays()
         self._settings_changed()
+        if self.cluster is not None:
+            services.start_soon(self.cluster.run)
+            if self.standby:
+                await stand_by(self, self.cluster, services)
+                return
         await self.groups.start()
         if known_before and not some_lost:
             self.groups.forget_deleted_topics()
@@ -304,7 +333,8 @@ class Node:
         interval = min(self.config.log_retention_check_interval_ms / 1000, HOUSEKEEPING_SECONDS_MAX)
         services.start_soon(every, interval, self._housekeep)
         services.start_soon(every, SNAPSHOT_CHECK_SECONDS, partial(self._snapshots.take_if_due, self.metadata))
-        services.start_soon(self.cleaner.run)
+        if self.cluster is None:
+            services.start_soon(self.cleaner.run)
         services.start_soon(every, self.config.transaction_hanging_check_interval_ms / 1000, self.hanging.look)
         if self._has_files:
             self.logs.lose = self.commit.lose
@@ -319,6 +349,8 @@ class Node:
 
     async def _register(self) -> None:
         """Register this run of the broker in the metadata. No request depends on it, so an error is only logged."""
+        if self.standby:
+            return
         addresses = end_points(self.config, self.endpoints)
         try:
             await self.metadata.register_broker(Registration(self._entropy(16), addresses, self.config.broker_rack))
@@ -345,49 +377,12 @@ class Node:
         """Apply the newest metadata to logs and settings; called when it is durable."""
         for change in changes:
             if isinstance(change, TopicDeleted):
-                self._delete_topic(change.topic.name, change.topic.partitions)
+                self._deleted_topics.delete(change.topic.name, change.topic.partitions)
             elif isinstance(change, TopicCreated | PartitionsAdded):
                 self.groups.topics_changed([change.topic.name], created=isinstance(change, TopicCreated))
             elif isinstance(change, AclsChanged):
                 self.authorizer = make_authorizer(self.config, self.metadata.image)
         self._settings_changed()
-
-    def _delete_topic(self, name: str, partitions: int) -> None:
-        existing = self.logs.partitions() if partitions > MANY_PARTITIONS else None
-        for number in range(partitions):
-            tp = TopicPartition(name, number)
-            if existing is not None and tp not in existing:
-                continue  # most partitions of a topic with very many were never written
-            self.partitions.forget(tp)
-            self._delete_log(tp)
-        self.metrics.forget_topic(name)
-        self.groups.topics_deleted([name])
-
-    def _delete_strays(self) -> None:
-        """Delete logs of deleted topics: a crash came between the topic's deletion and that of its files.
-
-        Only topics that the metadata holds as deleted. A log of an unknown topic is kept: the metadata may have been
-        damaged or lost.
-        """
-        for tp in sorted(self.logs.partitions()):
-            if tp == METADATA_PARTITION or self.metadata.exists(tp):
-                continue
-            if self.logs.topic_id_on_disk(tp) in self.metadata.deleted_topic_ids:
-                logger.info("deleting the log of a deleted topic that a crash left partition=%s", tp)
-                self._delete_log(tp)
-            else:
-                logger.warning("topic of a log not in the metadata; the log is kept unopened partition=%s", tp)
-
-    def _lingering_ids(self) -> set[bytes]:
-        """The ids of deleted topics that still have logs: their deletion failed, or a start found them."""
-        left = (tp for tp in self.logs.partitions() if tp != METADATA_PARTITION and not self.metadata.exists(tp))
-        return {self.logs.topic_id_on_disk(tp) for tp in left} & self.metadata.deleted_topic_ids
-
-    def _delete_log(self, tp: TopicPartition) -> None:
-        try:
-            self.logs.delete(tp)
-        except OSError as error:
-            logger.error("cannot delete the files of a deleted partition partition=%s cause=%s", tp, error)
 
     def _settings_changed(self) -> None:
         """Pass the settings that may change at run time to the parts that use them."""

@@ -31,7 +31,9 @@ class Partitions:
     log is opened on its first use.
     """
 
-    def __init__(self, logs: LogDirectory, metadata: MetadataService) -> None:
+    def __init__(self, logs: LogDirectory, metadata: MetadataService, *, standby: bool = False) -> None:
+        """A `standby` of a cluster leads no partition."""
+        self._standby = standby
         self._logs = logs
         self._metadata = metadata
         self._owned: dict[TopicPartition, PartitionLog] = {}
@@ -41,6 +43,8 @@ class Partitions:
 
     def get(self, tp: TopicPartition) -> PartitionLog | None:
         """The log of a partition, opened on first use; None if there is none, and `absence` returns why."""
+        if self._standby:
+            return None
         log = self._owned.get(tp)
         if log is None and tp not in self._offline and tp not in self._elsewhere and self._metadata.exists(tp):
             try:
@@ -68,7 +72,7 @@ class Partitions:
         For a partition that is opening it is NOT_LEADER_OR_FOLLOWER, as in Kafka before a new leader is ready: the
         client refreshes its metadata and retries.
         """
-        if tp in self._elsewhere:
+        if tp in self._elsewhere or (self._standby and self._metadata.exists(tp)):
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.KAFKA_STORAGE_ERROR if tp in self._offline else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 

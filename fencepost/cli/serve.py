@@ -17,6 +17,7 @@ from fencepost.cli.log_format import FORMATS, LEVELS, configure_logging
 if TYPE_CHECKING:
     import trio
 
+    from fencepost.broker.cluster.serving import ClusterBroker
     from fencepost.broker.config.broker_config import BrokerConfig
     from fencepost.broker.node import Node
 
@@ -38,6 +39,18 @@ _START_TIME_FIELD = 19
     help="Directory of the logs. [default: ./fencepost-data]",
 )
 @click.option("--memory", is_flag=True, help="Keep everything in memory. A restart begins empty.")
+@click.option(
+    "--store",
+    "store",
+    metavar="postgresql://...",
+    help="Be a broker of the cluster whose logs are ordered in this database; needs --objects. [default: files]",
+)
+@click.option(
+    "--objects",
+    "objects",
+    metavar="s3://BUCKET/PREFIX",
+    help="Where the cluster keeps its records; also file:///DIRECTORY, gs:// and az://.",
+)
 @click.option(
     "--listen",
     "listen",
@@ -75,6 +88,8 @@ _START_TIME_FIELD = 19
 def serve(
     data: Path | None,
     memory: bool,
+    store: str | None,
+    objects: str | None,
     listen: tuple[str, ...],
     advertise: tuple[str, ...],
     assignments: tuple[str, ...],
@@ -91,15 +106,20 @@ def serve(
       fencepost serve --data ./data
       fencepost serve --memory --listen 127.0.0.1:0
       fencepost serve --config server.properties --set num.partitions=4
+      fencepost serve --store postgresql://fencepost@db/fencepost --objects s3://records --set node.id=2
     """
     from fencepost.broker.config.broker_config import ConfigError, load_config  # here: --help needs none of it
 
     if memory and data is not None:
         raise click.UsageError("--memory and --data exclude each other")
+    if store is not None and (memory or data is not None):
+        raise click.UsageError("--store excludes --data and --memory: the stores have the logs")
     configure_logging(log_level, log_format)
     flags = {
         "log.dirs": None if data is None else str(data),
         "storage": "memory" if memory else None,
+        "cluster.store": store,
+        "cluster.objects": objects,
         "listeners": [_named(address) for address in listen] or None,
         "durability": durability,
         "metrics.listen": metrics,
@@ -163,7 +183,7 @@ def run_broker(config: "BrokerConfig") -> int:
     import trio
 
     try:
-        trio.run(_serve, config)
+        trio.run(_serve if config.cluster_store is None else _serve_in_cluster, config)
     except Exception as failure:
         for error in _leaves(failure):
             if _explains_itself(error):
@@ -203,7 +223,26 @@ async def _serve(config: "BrokerConfig") -> None:
         nursery.cancel_scope.cancel()
 
 
-async def _stop_on_signal(node: "Node", scope: "trio.CancelScope") -> None:
+async def _serve_in_cluster(config: "BrokerConfig") -> None:
+    import trio
+
+    from fencepost.broker.cluster.serving import ClusterBroker  # here: it imports psycopg
+
+    broker = ClusterBroker(config)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_stop_on_signal, broker, nursery.cancel_scope)
+        nursery.start_soon(_report_ready, broker)
+        await broker.run()
+        nursery.cancel_scope.cancel()
+
+
+async def _report_ready(broker: "ClusterBroker") -> None:
+    await broker.ready.wait()
+    _tune_collector()
+    _print_ready(broker.current)
+
+
+async def _stop_on_signal(node: "Node | ClusterBroker", scope: "trio.CancelScope") -> None:
     import trio
 
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
@@ -238,9 +277,15 @@ def _process_age_seconds() -> float:
 def _print_ready(node: "Node") -> None:
     """The one line on standard output that a script may wait for."""
     config = node.config
-    where = str(config.data_directory.absolute()) if config.data_directory is not None else "memory"
-    durability = config.durability if config.data_directory is not None else "none"
-    facts = [f"data={where}", f"durability={durability}"]
+    if node.cluster is not None:
+        facts = [
+            f"store={node.cluster.place.rpartition(' ')[2]}",
+            f"role={'active' if node.cluster.active else 'standby'}",
+        ]
+    else:
+        where = str(config.data_directory.absolute()) if config.data_directory is not None else "memory"
+        durability = config.durability if config.data_directory is not None else "none"
+        facts = [f"data={where}", f"durability={durability}"]
     if node.metrics_endpoint is not None:
         facts.append(f"metrics={node.metrics_endpoint}")
     if len(node.endpoints) > 1:

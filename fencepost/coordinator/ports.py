@@ -178,6 +178,17 @@ class Marker(NamedTuple):
     """0 to 2. With 2, `producer_epoch` must be above the records' epoch; with 0 and 1, not below it (row T9)."""
 
 
+class AppendedMarkers(Protocol):
+    """Markers that were appended in the same instant as the decision, so that one commit has all or none."""
+
+    @property
+    def results(self) -> Mapping[TopicPartition, ErrorCode]:
+        """NONE for each partition to which the marker was appended, else why it was not."""
+
+    async def settled(self) -> Mapping[TopicPartition, ErrorCode]:
+        """The results, once the appended markers are durable and visible."""
+
+
 class MarkerWriter(Protocol):
     """Writes the control batches that end a transaction on its partitions."""
 
@@ -195,6 +206,12 @@ class MarkerWriter(Protocol):
         """As `write_markers`, if a marker is durable and visible as soon as it is appended.
 
         Otherwise write nothing and return None.
+        """
+
+    def append_with_decision(self, marker: Marker, partitions: Collection[TopicPartition]) -> AppendedMarkers | None:
+        """Append `marker` to each partition, if the store commits everything appended in one instant at once.
+
+        Otherwise append nothing and return None: a marker must not be durable before the decision.
         """
 
 

@@ -208,7 +208,9 @@ class LateLogStore(SegmentStore):
         super().__init__(store)
         self.database: dict[str, SharedRows] = {} if database is None else database
 
-    def open(self, name: str, config: LogConfig, log_start_offset: int, trusted_offset: int) -> Any:
+    def open(
+        self, name: str, config: LogConfig, log_start_offset: int, trusted_offset: int, topic_id: bytes = b""
+    ) -> Any:
         """As `LogStore` says; the producers' state is the fold of all rows."""
         if name not in self.database:
             recovered = super().open(name, config, log_start_offset, trusted_offset)

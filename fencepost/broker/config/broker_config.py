@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from fencepost.broker.config.access_settings import AccessSettings, check_access
+from fencepost.broker.config.cluster_settings import ClusterSettings
 from fencepost.broker.config.consumer_groups import ConsumerGroupSettings, group_bounds, problem
 from fencepost.broker.config.fields import ConfigError, Setting, Update, Value, format_value, nearest, settings_of
 from fencepost.broker.config.limit_settings import LimitSettings
@@ -35,6 +36,7 @@ ALIASES = {"broker.id": "node.id", "log.dir": "log.dirs"}
 
 @dataclass(frozen=True, kw_only=True)
 class BrokerConfig(
+    ClusterSettings,
     LimitSettings,
     LogSettings,
     MetadataSettings,
@@ -64,8 +66,8 @@ class BrokerConfig(
 
     @property
     def data_directory(self) -> Path | None:
-        """The directory of the logs; None for a broker in memory."""
-        return Path(self.log_dirs[0]) if self.storage == "files" else None
+        """The directory of the logs; None for a broker in memory, or of a cluster."""
+        return Path(self.log_dirs[0]) if self.storage == "files" and self.cluster_store is None else None
 
     def value(self, name: str) -> Value:
         """The value of a setting by Kafka's name; raises KeyError for an unknown one."""

@@ -6,13 +6,15 @@ request.
 """
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
+from fencepost.broker.brokers import brokers, controller_id, led_topic
 from fencepost.broker.metadata.answers import partition_value
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.network.metering import limit_mutations
 from fencepost.broker.network.reply import Encoded
-from fencepost.broker.ports import HasAuthorizer, HasConfig, HasMetadata, HasMetadataAnswers
+from fencepost.broker.ports import HasAuthorizer, HasCluster, HasConfig, HasMetadata, HasMetadataAnswers
 from fencepost.broker.security.checks import (
     NOT_ASKED,
     authorized_operations,
@@ -39,7 +41,7 @@ TOPIC_IDS_SINCE = 12
 AUTO_CREATION_FLAG_SINCE = 4
 
 
-class _Broker(HasAuthorizer, HasConfig, HasMetadata, HasMetadataAnswers, Protocol):
+class _Broker(HasAuthorizer, HasCluster, HasConfig, HasMetadata, HasMetadataAnswers, Protocol):
     """What Metadata needs."""
 
 
@@ -66,15 +68,13 @@ async def handle(node: _Broker, request: MetadataRequest, context: RequestContex
                 topic.topic_authorized_operations = authorized_operations(
                     node, context, AclResourceType.TOPIC, topic.name or ""
                 )
-    config = node.config
     response = MetadataResponse(
         brokers=[
-            MetadataResponseBroker(
-                node_id=config.node_id, host=context.listener.host, port=context.listener.port, rack=config.broker_rack
-            )
+            MetadataResponseBroker(node_id=one.node_id, host=one.host, port=one.port, rack=one.rack)
+            for one in brokers(node, context)
         ],
         cluster_id=node.metadata.facts.cluster_id,
-        controller_id=config.node_id,
+        controller_id=controller_id(node),
         topics=topics,
         cluster_authorized_operations=cluster_operations(node, context, request.include_cluster_authorized_operations),
     )
@@ -85,14 +85,15 @@ async def handle(node: _Broker, request: MetadataRequest, context: RequestContex
         if request.include_topic_authorized_operations
         else NOT_ASKED
     )
-    return Encoded(node.metadata_answers.parts(response, node.metadata.image, version, operations))
+    led = partial(led_topic, node)
+    return Encoded(node.metadata_answers.parts(response, node.metadata.image, version, operations, led))
 
 
 def _visible_topics(node: _Broker, context: RequestContext) -> list[MetadataResponseTopic]:
     """Every topic that the client may see."""
     by_name = node.metadata.image.topics_by_name
     hidden = denied_topics(node, context, AclOperation.DESCRIBE, by_name, log_denial=False)
-    return [_topic(topic) for topic in node.metadata.image.topics_by_id.values() if topic.name not in hidden]
+    return [_topic(node, topic) for topic in node.metadata.image.topics_by_id.values() if topic.name not in hidden]
 
 
 async def _topics(
@@ -119,7 +120,7 @@ async def _topics(
     return [
         MetadataResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name)
         if name in hidden
-        else _topic(by_name[name])
+        else _topic(node, by_name[name])
         if name in by_name
         else _missing(name, codes)
         for name in names
@@ -135,7 +136,7 @@ def _topics_by_id(node: _Broker, ids: Iterable[bytes], context: RequestContext) 
     for topic_id in ids:
         topic = by_id.get(topic_id)
         if topic is not None and topic.name not in hidden:
-            topics.append(_topic(topic))
+            topics.append(_topic(node, topic))
         else:
             error = ErrorCode.UNKNOWN_TOPIC_ID if topic is None else ErrorCode.TOPIC_AUTHORIZATION_FAILED
             topics.append(MetadataResponseTopic(error_code=error, name=None, topic_id=topic_id))
@@ -162,10 +163,12 @@ def _missing(name: str, codes: dict[str, ErrorCode]) -> MetadataResponseTopic:
     return MetadataResponseTopic(error_code=code, name=name, is_internal=is_internal(name))
 
 
-def _topic(topic: "TopicImage") -> MetadataResponseTopic:
+def _topic(node: _Broker, topic: "TopicImage") -> MetadataResponseTopic:
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.internal,
-        partitions=[partition_value(index, partition) for index, partition in enumerate(topic.assignment)],
+        partitions=[
+            partition_value(index, partition) for index, partition in enumerate(led_topic(node, topic).assignment)
+        ],
     )

@@ -6,8 +6,9 @@ share groups. Share groups are not served: the broker rejects them like a Kafka 
 
 from typing import Protocol
 
+from fencepost.broker.brokers import coordinator
 from fencepost.broker.network.context import RequestContext
-from fencepost.broker.ports import HasAuthorizer, HasConfig, HasGroups, HasPartitions, HasTransactions
+from fencepost.broker.ports import HasAuthorizer, HasCluster, HasConfig, HasGroups, HasPartitions, HasTransactions
 from fencepost.broker.security.checks import is_allowed
 from fencepost.broker.security.rights import ERROR_OF
 from fencepost.protocol.admin_enums import AclOperation, AclResourceType
@@ -25,7 +26,7 @@ BATCH_SINCE = 4
 NO_NODE = -1
 
 
-class _Broker(HasAuthorizer, HasConfig, HasGroups, HasPartitions, HasTransactions, Protocol):
+class _Broker(HasAuthorizer, HasCluster, HasConfig, HasGroups, HasPartitions, HasTransactions, Protocol):
     """What FindCoordinator needs."""
 
 
@@ -48,15 +49,22 @@ def handle(node: _Broker, request: FindCoordinatorRequest, context: RequestConte
 def _find(node: _Broker, key_type: int, key: str, context: RequestContext) -> Coordinator:
     """One key's response. If the coordinator's log is offline, the key has no coordinator until the next start."""
     error, message = ErrorCode.NONE, None
+    found = coordinator(node, context)
     if key_type not in (GROUP, TRANSACTION):
         error, message = ErrorCode.INVALID_REQUEST, f"Key type {key_type} has no coordinator here"
     elif not is_allowed(node, context, AclOperation.DESCRIBE, _RESOURCES[key_type], key):
         error = ERROR_OF[_RESOURCES[key_type]]
-    elif node.is_offline(_partition(node, key_type, key)) or _is_refused(node, key_type, key):
+    elif found is None:
+        error, message = ErrorCode.COORDINATOR_NOT_AVAILABLE, "No broker of the cluster is active"
+    elif found.node_id == node.config.node_id and (
+        node.is_offline(_partition(node, key_type, key)) or _is_refused(node, key_type, key)
+    ):
         error, message = ErrorCode.COORDINATOR_NOT_AVAILABLE, "The coordinator's log is offline"
-    host, port = ("", NO_NODE) if error else context.listener
-    node_id = NO_NODE if error else node.config.node_id
-    return Coordinator(key=key, error_code=error, error_message=message, node_id=node_id, host=host, port=port)
+    if error or found is None:
+        return Coordinator(key=key, error_code=error, error_message=message, node_id=NO_NODE, host="", port=NO_NODE)
+    return Coordinator(
+        key=key, error_code=error, error_message=None, node_id=found.node_id, host=found.host, port=found.port
+    )
 
 
 def _is_refused(node: _Broker, key_type: int, key: str) -> bool:

@@ -2,8 +2,9 @@
 
 from typing import Protocol
 
+from fencepost.broker.brokers import brokers, controller_id
 from fencepost.broker.network.context import RequestContext
-from fencepost.broker.ports import HasAuthorizer, HasConfig, HasMetadata
+from fencepost.broker.ports import HasAuthorizer, HasCluster, HasConfig, HasMetadata
 from fencepost.broker.security.checks import cluster_operations
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api60_describe_cluster import (
@@ -17,7 +18,7 @@ BROKER_ENDPOINT = 1
 _ENDPOINTS = {BROKER_ENDPOINT: "BROKER", 2: "CONTROLLER"}
 
 
-class _Broker(HasAuthorizer, HasConfig, HasMetadata, Protocol):
+class _Broker(HasAuthorizer, HasCluster, HasConfig, HasMetadata, Protocol):
     """What DescribeCluster needs."""
 
 
@@ -35,17 +36,12 @@ def handle(node: _Broker, request: DescribeClusterRequest, context: RequestConte
                 "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
             ),
         )
-    config = node.config
     return DescribeClusterResponse(
         cluster_id=node.metadata.facts.cluster_id,
-        controller_id=config.node_id,
+        controller_id=controller_id(node),
         brokers=[
-            DescribeClusterBroker(
-                broker_id=config.node_id,
-                host=context.listener.host,
-                port=context.listener.port,
-                rack=config.broker_rack,
-            )
+            DescribeClusterBroker(broker_id=one.node_id, host=one.host, port=one.port, rack=one.rack)
+            for one in brokers(node, context)
         ],
         cluster_authorized_operations=cluster_operations(node, context, request.include_cluster_authorized_operations),
     )

@@ -56,10 +56,15 @@ class LogDirectory:
     """
 
     def __init__(
-        self, store: Store, durability: Durability, default_config: Callable[[str], LogConfig], lock_fd: int | None
+        self,
+        store: Store,
+        durability: Durability,
+        default_config: Callable[[str], LogConfig],
+        lock_fd: int | None,
+        log_store: LogStore | None = None,
     ) -> None:
         self._store = store
-        self._log_store: LogStore = SegmentStore(store)
+        self._log_store: LogStore = log_store or SegmentStore(store)
         self._durability = durability
         self._default_config = default_config
         self._lock_fd = lock_fd
@@ -120,9 +125,10 @@ class LogDirectory:
         store: Store,
         durability: Durability = "fsync",
         default_config: Callable[[str], LogConfig] | None = None,
+        log_store: LogStore | None = None,
     ) -> "LogDirectory":
-        """A directory over the caller's store, without a lock, for simulations and tests."""
-        directory = cls(store, durability, default_config or (lambda topic: LogConfig()), None)
+        """A directory over the caller's store, without a lock; also the logs of a `log_store` that is no directory."""
+        directory = cls(store, durability, default_config or (lambda topic: LogConfig()), None, log_store)
         directory._in_memory = False
         return directory
 
@@ -277,7 +283,10 @@ class LogDirectory:
 
     def log_start_files(self) -> list[SyncTask]:
         """Tasks that write the current log start offsets when synced, from any thread."""
-        return [] if self._in_memory else self._kept.log_start_files(self._logs.values())
+        if self._in_memory:
+            return []
+        starts = {str(log.tp): log.log_start_offset for log in self._logs.values() if log.log_start_offset}
+        return [*self._kept.log_start_files(self._logs.values()), *self._log_store.start_targets(starts)]
 
     def close(self) -> None:
         """Make snapshots, indexes and data durable, then write the clean-shutdown file. Raises OSError."""
@@ -331,7 +340,7 @@ class LogDirectory:
         if loss_accepted:
             self._kept.distrust(tp)
             recovery_point = trusted = 0
-        opened = self._log_store.open(str(tp), config, log_start_offset, trusted)
+        opened = self._log_store.open(str(tp), config, log_start_offset, trusted, topic_id)
         need_durable(store, opened.segments.end_offset, recovery_point)
         log_start_offset = min(log_start_offset, opened.segments.end_offset)
         if on_disk and not self.clean:

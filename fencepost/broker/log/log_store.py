@@ -5,13 +5,14 @@ as Kafka's segment files, on disk or in memory; another store (a database, an ob
 it. One suite of tests, tests/unit/log/test_log_store.py, specifies every store.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.epochs import LeaderEpochs
 from fencepost.broker.log.producer_state import ProducerStates
 from fencepost.broker.log.retention import SegmentFacts
+from fencepost.broker.log.storage.checkpoints import NO_TOPIC_ID
 from fencepost.broker.log.storage.store import Bytes, Piece, Staging, Store, SyncTask
 from fencepost.broker.log.storage.txn_index import AbortedTransaction
 from fencepost.protocol.batch_header import BatchHeader
@@ -239,7 +240,9 @@ class LogStore(Protocol):
     def names(self) -> list[str]:
         """Every log, open or not."""
 
-    def open(self, name: str, config: LogConfig, log_start_offset: int, trusted_offset: int) -> OpenedLog:
+    def open(
+        self, name: str, config: LogConfig, log_start_offset: int, trusted_offset: int, topic_id: bytes = NO_TOPIC_ID
+    ) -> OpenedLog:
         """Open a log, or create it; batches below `trusted_offset` were durable and are not checked again.
 
         Raises OSError, and CorruptLogFile if trusted bytes are not batches.
@@ -247,6 +250,9 @@ class LogStore(Protocol):
 
     def files(self, name: str) -> Store:
         """The small files beside a log: snapshots, leader epochs, identity."""
+
+    def start_targets(self, starts: Mapping[str, int]) -> list[SyncTask]:
+        """The tasks that store the start offsets of logs, where the store keeps them, and not the data directory."""
 
     def rename(self, name: str, to: str) -> None:
         """Rename a log that is not open. Raises OSError."""

@@ -4,7 +4,7 @@ A topic's image is an immutable value, so its encoded form is valid as long as t
 Partitions that differ only in their index are encoded once; the index is then set in the bytes.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from fencepost.coordinator.metadata.image import MetadataImage, PartitionImage, TopicImage
 from fencepost.protocol.messages.api03_metadata import (
@@ -27,12 +27,27 @@ class MetadataAnswers:
         self._topics: dict[tuple[int, int], dict[bytes, tuple[TopicImage, bytes]]] = {}
         self._whole: dict[tuple[int, int], tuple[MetadataImage, list[bytes]]] = {}
 
-    def parts(self, response: MetadataResponse, image: MetadataImage, version: int, operations: int) -> list[bytes]:
-        """The bytes of `response`, which must have no topics, with all topics of `image` inserted."""
+    def forget(self) -> None:
+        """Encode everything again: leaders changed."""
+        self._topics.clear()
+        self._whole.clear()
+
+    def parts(
+        self,
+        response: MetadataResponse,
+        image: MetadataImage,
+        version: int,
+        operations: int,
+        led: Callable[[TopicImage], TopicImage] = lambda topic: topic,
+    ) -> list[bytes]:
+        """The bytes of `response`, which must have no topics, with all topics of `image` inserted.
+
+        `led` returns a topic with its leaders.
+        """
         key = version, operations
         known = self._whole.get(key)
         if known is None or known[0].topics_by_id is not image.topics_by_id:
-            body = self._encoded(image.topics_by_id.values(), version, operations)
+            body = self._encoded(map(led, image.topics_by_id.values()), version, operations)
             known = self._whole[key] = image, body
         head, tail = _around_topics(response, version)
         return [head + _count(len(image.topics_by_id), version), *known[1], tail]

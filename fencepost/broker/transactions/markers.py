@@ -4,7 +4,7 @@ import logging
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Protocol
 
-from fencepost.broker.ports import HasClock, HasFlusher, HasGroups, HasMetrics, HasPartitions
+from fencepost.broker.ports import HasClock, HasCluster, HasFlusher, HasGroups, HasMetrics, HasPartitions
 from fencepost.coordinator.ports import Marker
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import GROUP_TOPIC, TopicPartition
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class _Broker(HasClock, HasFlusher, HasGroups, HasMetrics, HasPartitions, Protocol):
+class _Broker(HasClock, HasCluster, HasFlusher, HasGroups, HasMetrics, HasPartitions, Protocol):
     """The logs that receive markers, and the groups whose offsets they commit or drop."""
 
 
@@ -44,9 +44,7 @@ class Markers:
         Markers on `__consumer_offsets` then let the group coordinator apply or drop the pending offsets (T8). If the
         group coordinator could not load its log, the marker must wait: a log restored from a backup would lack it.
         """
-        appended = self._append(marker, self._logs(partitions))
-        changed = await self._node.commit_all(appended.tickets.values())
-        return self._finished(appended, marker, changed)
+        return await self.settled(self._append(marker, self._logs(partitions)), marker)
 
     def write_at_once(
         self, marker: Marker, partitions: Collection[TopicPartition]
@@ -60,6 +58,19 @@ class Markers:
         for ticket in appended.tickets.values():
             node.commit.schedule(ticket.log)
         return self._finished(appended, marker, False)
+
+    def append_with_decision(
+        self, marker: Marker, partitions: Collection[TopicPartition]
+    ) -> "MarkersOfDecision | None":
+        """Append the markers if they share the commit of the decision just appended: with the stores of a cluster."""
+        if self._node.cluster is None:
+            return None
+        return MarkersOfDecision(self, marker, self._append(marker, self._logs(partitions)))
+
+    async def settled(self, appended: "_Appended", marker: Marker) -> Mapping[TopicPartition, ErrorCode]:
+        """The results of appended markers once they are durable and visible."""
+        changed = await self._node.commit_all(appended.tickets.values())
+        return self._finished(appended, marker, changed)
 
     def _logs(self, partitions: Collection[TopicPartition]) -> "list[tuple[TopicPartition, PartitionLog | None]]":
         """The logs in sorted order: the order of a set of names differs between runs."""
@@ -102,3 +113,21 @@ class Markers:
             elif tp.topic == GROUP_TOPIC:
                 node.groups.complete_transaction(tp.partition, marker.producer_id, marker.commit)
         return results
+
+
+class MarkersOfDecision:
+    """The coordinator's `AppendedMarkers`."""
+
+    def __init__(self, writer: Markers, marker: Marker, appended: _Appended) -> None:
+        self._writer = writer
+        self._marker = marker
+        self._appended = appended
+
+    @property
+    def results(self) -> Mapping[TopicPartition, ErrorCode]:
+        """NONE for each partition to which the marker was appended, else why it was not."""
+        return self._appended.results
+
+    async def settled(self) -> Mapping[TopicPartition, ErrorCode]:
+        """The results, once the appended markers are durable and visible."""
+        return await self._writer.settled(self._appended, self._marker)

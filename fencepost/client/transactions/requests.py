@@ -10,7 +10,7 @@ from fencepost.client.core.group_types import CommittedOffset, GroupMetadata
 from fencepost.client.core.txn_errors import TABLE, Meaning
 from fencepost.client.core.txn_failures import raise_for
 from fencepost.client.core.txn_state import NO_PRODUCER, AskEnd, AskInit, Producer, Response
-from fencepost.client.errors import AbortableError, KafkaError, code_of
+from fencepost.client.errors import AbortableError, ConnectionLostError, KafkaError, code_of
 from fencepost.client.group.requests import by_topic
 from fencepost.client.network.cluster import GROUP, TRANSACTION, ByVersion, Cluster, Request
 from fencepost.client.network.connection import Connection
@@ -79,7 +79,11 @@ class TransactionLink:
         The features of an open connection are requested again when they are older than `metadata_max_age`.
         """
         node = await self._cluster.coordinator(TRANSACTION, self._id)
-        connection = await self._cluster.connection(node, self._purpose)
+        try:
+            connection = await self._cluster.connection(node, self._purpose)
+        except ConnectionLostError:
+            self._cluster.forget_coordinator(TRANSACTION, self._id)  # another broker may coordinate it now
+            raise
         if connection is not self._coordinator:
             self._coordinator, self._negotiated_at = connection, anyio.current_time()
         elif self._is_old():

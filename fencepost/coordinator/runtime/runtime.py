@@ -84,6 +84,11 @@ class CoordinatorRuntime(Generic[StateT, RecordT, KeyT]):
         self._reload_wanted = trio.Event()
         self._earlier_timer = trio.Event()
 
+    @property
+    def count(self) -> int:
+        """The number of partitions of the topic."""
+        return self._count
+
     # Finding
 
     def partition_for(self, name: str) -> int:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import trio
 
-from fencepost.coordinator.ports import LogWriteFailed, MarkerWriter, Ticket
+from fencepost.coordinator.ports import AppendedMarkers, LogWriteFailed, MarkerWriter, Ticket
 from fencepost.coordinator.txn import markers
 from fencepost.coordinator.txn.commands import WriteMarkers
 from fencepost.coordinator.txn.state import PrepareAbort, PrepareCommit
@@ -23,11 +23,13 @@ may append it earlier, in one batch with its own record."""
 class _Completion:
     """One decided transaction on its way to Complete."""
 
-    __slots__ = ("ended", "pending", "scope")
+    __slots__ = ("appended", "ended", "pending", "scope")
 
-    def __init__(self, pending: frozenset[TopicPartition]) -> None:
+    def __init__(self, pending: frozenset[TopicPartition], appended: AppendedMarkers | None) -> None:
         self.pending = pending
         """The partitions that lack their marker."""
+        self.appended = appended
+        """The markers, if they are in the same commit as the decision."""
         self.ended = trio.Event()
         self.scope = trio.CancelScope()
 
@@ -60,8 +62,17 @@ class Completions:
     def carry_out(self, nursery: trio.Nursery, follow_up: WriteMarkers, ticket: Ticket) -> None:
         """Write the markers of a Prepare record, at once if nothing has to be waited for, else in a task."""
         pending = self._carry_out_at_once(follow_up, ticket)
-        if pending is not None:
-            self.begin(nursery, follow_up, ticket, pending)
+        if pending is None:
+            return
+        appended = None if ticket.is_durable else self._writer.append_with_decision(follow_up.marker, pending)
+        if appended is not None and not markers.settle(pending, appended.results).remaining:
+            # The Complete record shares the commit, too: a crash leaves nothing to resume.
+            self._store.marked(follow_up)
+            if not self._catch_up():
+                self._behind.set()
+            self._start(nursery, follow_up, ticket, _Completion(pending, appended))
+            return
+        self.begin(nursery, follow_up, ticket, pending)
 
     def begin(
         self,
@@ -72,9 +83,12 @@ class Completions:
     ) -> None:
         """Start to write the markers of a Prepare record once its ticket is durable: all, or only the `pending`."""
         assert follow_up.transactional_id not in self._under_way, f"{follow_up.transactional_id!r} is completed twice"
-        completion = self._under_way[follow_up.transactional_id] = _Completion(
-            follow_up.partitions if pending is None else pending
-        )
+        completion = _Completion(follow_up.partitions if pending is None else pending, None)
+        self._start(nursery, follow_up, ticket, completion)
+
+    def _start(self, nursery: trio.Nursery, follow_up: WriteMarkers, ticket: Ticket, completion: _Completion) -> None:
+        """A completion in one commit may follow another of the same id: the later one is durable last."""
+        self._under_way[follow_up.transactional_id] = completion
         nursery.start_soon(self._complete, follow_up, ticket, completion)
 
     def stop(self, shard: TxnShard) -> None:
@@ -120,16 +134,20 @@ class Completions:
         with completion.scope:
             if await self._store.shard_of(name).settled(ticket):
                 return  # the record may be in the log or not: the next load finds out, and writes the markers
+            if completion.appended is not None:
+                answers = await completion.appended.settled()
+                completion.pending = self._settle(name, completion.pending, answers)
             for seconds in markers.pauses(self._store.config):
                 await self._write_pending(follow_up, completion)
                 if not completion.pending:
                     break
                 await trio.sleep(seconds)
+            completion.ended.set()
             if self._under_way.get(name) is not completion:
                 return  # stopped meanwhile: the broker that loads the shard next writes the markers again
-            self._finish(follow_up)
+            if completion.appended is None:
+                self._finish(follow_up)
             del self._under_way[name]
-            completion.ended.set()
 
     def _finish(self, follow_up: WriteMarkers) -> None:
         """Every partition has its marker. Replies need not wait until the log has the Complete record."""

@@ -45,6 +45,7 @@ class NodeDouble:
     metadata: MetadataService
     metadata_answers: MetadataAnswers = field(default_factory=MetadataAnswers)
     authorizer: None = None
+    cluster: None = None
 
 
 async def node(*settings: str) -> NodeDouble:

@@ -44,7 +44,8 @@ def replay(
     Returns the transaction that it aborts, or None. Raises CorruptLogFile for a control batch that cannot be read.
     """
     if not header.is_control:
-        producers.replay_data(header)
+        if header.producer_id >= 0:
+            producers.replay_data(header)
         return None
     if not header.record_count:
         return None  # compaction emptied it: its transaction is deleted

@@ -1,7 +1,10 @@
 """Logs stored as Kafka's segment files: the `LogStore` over a directory on disk, or one in memory."""
 
+from collections.abc import Mapping
+
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.recovery.opening import Recovered, recover
+from fencepost.broker.log.storage.checkpoints import NO_TOPIC_ID
 from fencepost.broker.log.storage.store import Store, SyncTask
 
 
@@ -20,13 +23,19 @@ class SegmentStore:
         """Every log, open or not."""
         return self._store.children()
 
-    def open(self, name: str, config: LogConfig, log_start_offset: int, trusted_offset: int) -> Recovered:
+    def open(
+        self, name: str, config: LogConfig, log_start_offset: int, trusted_offset: int, topic_id: bytes = NO_TOPIC_ID
+    ) -> Recovered:
         """Open a log, and recover it above `trusted_offset` (row L2). Raises OSError and CorruptLogFile."""
         return recover(self.files(name), config, log_start_offset, trusted_offset)
 
     def files(self, name: str) -> Store:
         """The directory of a log."""
         return self._store.child(name)
+
+    def start_targets(self, starts: Mapping[str, int]) -> list[SyncTask]:
+        """None: the data directory has a file for them."""
+        return []
 
     def rename(self, name: str, to: str) -> None:
         """Rename a log that is not open. Raises OSError."""

@@ -1,0 +1,48 @@
+"""The brokers that clients are told of: this one, and the others of its cluster."""
+
+from typing import TYPE_CHECKING, Protocol
+
+from fencepost.broker.network.context import RequestContext
+from fencepost.broker.partitions import Leader
+from fencepost.broker.ports import HasCluster, HasConfig
+
+if TYPE_CHECKING:
+    from fencepost.coordinator.metadata.image import TopicImage
+
+NO_NODE = -1
+
+
+class _Broker(HasCluster, HasConfig, Protocol):
+    """What the list needs."""
+
+
+def brokers(node: _Broker, context: RequestContext) -> list[Leader]:
+    """This broker, and the others with a listener of the name that the client uses."""
+    own = Leader(node.config.node_id, -1, *context.listener, node.config.broker_rack)
+    if node.cluster is None:
+        return [own]
+    name = context.session.listener_name
+    others = [
+        Leader(peer.node_id, -1, *peer.listeners[name], peer.rack)
+        for peer in node.cluster.peers.values()
+        if name in peer.listeners
+    ]
+    return sorted([own, *others])
+
+
+def led_topic(node: HasCluster, topic: "TopicImage") -> "TopicImage":
+    """The topic with its leaders."""
+    return topic if node.cluster is None else node.cluster.led(topic)
+
+
+def controller_id(node: _Broker) -> int:
+    """The broker that changes the metadata; -1 if it is not known."""
+    if node.cluster is None:
+        return node.config.node_id
+    return NO_NODE if node.cluster.leader_id is None else node.cluster.leader_id
+
+
+def coordinator(node: _Broker, context: RequestContext) -> Leader | None:
+    """The broker that coordinates all groups and transactions; None if it is not known."""
+    wanted = controller_id(node)
+    return next((one for one in brokers(node, context) if one.node_id == wanted), None)

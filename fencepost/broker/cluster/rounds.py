@@ -1,0 +1,266 @@
+"""One round commits everything that this broker appended up to one instant, in all logs.
+
+`LogFlusher` runs the rounds, as it does for files: a log's `sync_targets` begins a round, a thread runs it, and the
+log's `deliver` reports the results on the event loop. The first log of a round begins it for all logs.
+"""
+
+import errno
+import logging
+from collections.abc import Callable, Collection, Sequence
+from typing import NamedTuple, Protocol
+
+from fencepost.broker.cluster.engine import (
+    Append,
+    ClaimLost,
+    Conflict,
+    Engine,
+    Fenced,
+    Identity,
+    NewLog,
+    Placement,
+    Row,
+    RowKind,
+    StoreUnavailable,
+)
+from fencepost.broker.cluster.writer import Stopped, Writer
+from fencepost.broker.log.storage.store import SyncTask
+from fencepost.protocol.batch_header import HEADER_SIZE, BatchHeader
+
+logger = logging.getLogger(__name__)
+
+INLINE_BYTES = 16 << 10
+"""A round of at most so many bytes needs no object: the database keeps its bytes."""
+
+
+class RowBytes(Protocol):
+    """Where rows' bytes come from and go to. Both methods block."""
+
+    def put(self, parts: Sequence[bytes | bytearray | memoryview]) -> int:
+        """Put the parts, one after the other, as a new object, durable on return; return its id, which is claimed.
+
+        Raises StoreUnavailable.
+        """
+
+    def read(self, place: Placement) -> bytes:
+        """A range of an object. Raises StoreUnavailable and CorruptLogFile."""
+
+
+class Cut(NamedTuple):
+    """The waiting appends of one log at the instant of a round."""
+
+    log: "Participant"
+    log_id: int
+    expected: int
+    fixed: bool
+    batches: Sequence[bytearray]
+    headers: Sequence[BatchHeader]
+    leader_epoch: int
+    new_log: NewLog | None
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the batches."""
+        return sum(map(len, self.batches))
+
+
+class Foreign(NamedTuple):
+    """A row of another broker, with its bytes."""
+
+    row: Row
+    data: bytes
+
+
+class Participant(Protocol):
+    """A log of this broker."""
+
+    def cut(self) -> Cut | None:
+        """All appends that wait; None if there are none. They stay until `committed` or `refused`."""
+
+    def committed(self, row: Row, foreign: Sequence[Foreign]) -> None:
+        """The appends of the last `cut` are durable as `row`, behind these rows of other brokers."""
+
+    def refused(self, foreign: Sequence[Foreign]) -> None:
+        """These rows came first, and nothing of the last `cut` was committed."""
+
+
+class Rounds:
+    """The rounds of one broker."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        writer: Writer,
+        row_bytes: RowBytes,
+        fenced: Callable[[], None] = lambda: None,
+        inline_bytes: int = INLINE_BYTES,
+    ) -> None:
+        """`fenced` is called on the event loop when the broker learns that it was taken over."""
+        self.engine = engine
+        self.writer = writer
+        self.row_bytes = row_bytes
+        self.inline_bytes = inline_bytes
+        self._fenced = fenced
+        self._waiting: dict[Participant, None] = {}
+        self._round: _Round | None = None
+        self.count = 0
+        """Finished rounds."""
+
+    def change(self, change: Callable[[Identity], None]) -> None:
+        """Run a fenced change of the engine, in a thread. Raises OSError if this broker was taken over, or stops."""
+        try:
+            self.writer.change(change)
+        except (Fenced, Stopped) as error:
+            raise OSError(errno.EROFS, str(error)) from error
+
+    def enlist(self, log: Participant) -> None:
+        """The log has an append for the next round."""
+        self._waiting[log] = None
+
+    def forget(self, log: Participant) -> None:
+        """The log was deleted, or this broker gave it up."""
+        self._waiting.pop(log, None)
+
+    def begin(self) -> list[SyncTask]:
+        """The task that commits everything appended so far; none if a round is under way or nothing waits."""
+        if self._round is not None:
+            if not self._round.done:
+                return []
+            self.deliver()  # the logs that waited for it were deleted meanwhile
+        cuts = [cut for log in self._waiting if (cut := log.cut()) is not None]
+        self._waiting.clear()
+        if not cuts:
+            return []
+        self._round = _Round(self, cuts)
+        return [self._round]
+
+    def deliver(self) -> None:
+        """Report the results of a finished round to all its logs."""
+        finished = self._round
+        if finished is None or not finished.done:
+            return
+        self._round = None
+        self.count += 1
+        if finished.fenced:
+            self._fenced()
+            return
+        for cut, result in zip(finished.cuts, finished.results, strict=True):
+            if result.row is not None:
+                cut.log.committed(result.row, result.foreign)
+            elif result.foreign:
+                cut.log.refused(result.foreign)
+            else:
+                self._waiting[cut.log] = None
+
+
+class _Result(NamedTuple):
+    """What became of one log's appends."""
+
+    row: Row | None
+    foreign: Sequence[Foreign]
+
+
+class _Round:
+    """One round: a `SyncTask`."""
+
+    def __init__(self, rounds: Rounds, cuts: Sequence[Cut]) -> None:
+        self.cuts = cuts
+        self.done = False
+        self.fenced = False
+        self.results: list[_Result] = []
+        self._rounds = rounds
+
+    def sync(self) -> None:
+        """Commit, whatever time that takes. Raises nothing: `done` and the results say what happened."""
+        try:
+            self.results = self._commit()
+        except (Fenced, Stopped) as error:
+            logger.warning("nothing more is committed by this incarnation of the broker: %s", error)
+            self.fenced = True
+        self.done = True
+
+    def _commit(self) -> list[_Result]:
+        while True:
+            rows, objects = self._placed()
+            appends = [
+                Append(cut.log_id, cut.expected, cut.fixed, row, cut.new_log)
+                for cut, row in zip(self.cuts, rows, strict=True)
+            ]
+            try:
+                bases = self._rounds.writer.commit(appends, objects)
+            except ClaimLost as error:
+                logger.warning("an object of this commit was collected as garbage, it is put again: %s", error)
+            except Conflict as error:
+                return [_Result(None, self._since(cut) if cut.log_id in error.logs else ()) for cut in self.cuts]
+            else:
+                return [
+                    _Result(row._replace(base=base), self._before(cut, base) if base != cut.expected else ())
+                    for cut, row, base in zip(self.cuts, rows, bases, strict=True)
+                ]
+
+    def _placed(self) -> tuple[list[Row], list[int]]:
+        """The rows, inline or in one object."""
+        rounds = self._rounds
+        if sum(cut.size_bytes for cut in self.cuts) <= rounds.inline_bytes:
+            return [_row(cut, Placement(0, 0, cut.size_bytes), b"".join(cut.batches)) for cut in self.cuts], []
+        object_id = self._put([batch for cut in self.cuts for batch in cut.batches])
+        rows, position = [], 0
+        for cut in self.cuts:
+            rows.append(_row(cut, Placement(object_id, position, cut.size_bytes), None))
+            position += cut.size_bytes
+        return rows, [object_id]
+
+    def _put(self, parts: Sequence[bytearray]) -> int:
+        while True:
+            try:
+                return self._rounds.row_bytes.put(parts)
+            except StoreUnavailable as error:
+                self._rounds.writer.pause(error)
+
+    def _since(self, cut: Cut) -> list[Foreign]:
+        return self._before(cut, 1 << 62)
+
+    def _before(self, cut: Cut, end: int) -> list[Foreign]:
+        """The rows of other brokers from where this log was expected to end."""
+        while True:
+            try:
+                return foreign_rows(self._rounds.engine, self._rounds.row_bytes, cut.log_id, cut.expected, end)
+            except StoreUnavailable as error:
+                self._rounds.writer.pause(error)
+
+
+def foreign_rows(engine: Engine, row_bytes: RowBytes, log_id: int, start: int, end: int) -> list[Foreign]:
+    """The rows of a log in [start, end) with their bytes. Blocks. Raises StoreUnavailable and CorruptLogFile."""
+    found: list[Foreign] = []
+    while True:
+        rows = engine.rows(log_id, start, end, inline=True)
+        found += [Foreign(row, row.inline if row.inline is not None else row_bytes.read(row.placement)) for row in rows]
+        if not rows:
+            return found
+        start = rows[-1].end
+
+
+def _row(cut: Cut, placement: Placement, inline: bytes | None) -> Row:
+    """The row of one log; the commit sets its base offset."""
+    headers = cut.headers
+    heads = [
+        bytes(batch) if header.is_control else bytes(batch[:HEADER_SIZE])
+        for batch, header in zip(cut.batches, headers, strict=True)
+    ]
+    return Row(
+        base=-1,
+        count=sum(header.last_offset_delta + 1 for header in headers),
+        kind=RowKind.RUN,
+        leader_epoch=cut.leader_epoch,
+        placement=placement,
+        max_timestamp_ms=max(header.max_timestamp for header in headers),
+        batches=len(headers),
+        producer_ids=producer_ids(headers),
+        heads=b"".join(heads),
+        aborted=b"",
+        inline=inline,
+    )
+
+
+def producer_ids(headers: Collection[BatchHeader]) -> tuple[int, ...]:
+    """The producers of these batches, sorted."""
+    return tuple(sorted({header.producer_id for header in headers if header.producer_id >= 0}))

@@ -1,0 +1,221 @@
+"""Runs a broker of a cluster: it joins, stands by, serves while it is active, and joins again if it was taken over."""
+
+import dataclasses
+import logging
+import shutil
+import socket
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import trio
+
+from fencepost.broker.cluster.engine import (
+    SLOTS,
+    Engine,
+    Fenced,
+    Session,
+    StillAlive,
+    StoreUnavailable,
+    log_id,
+    slot_of,
+)
+from fencepost.broker.cluster.loading import LoadedLog, load_logs
+from fencepost.broker.cluster.membership import Membership, addresses_text
+from fencepost.broker.cluster.rounds import RowBytes
+from fencepost.broker.cluster.stores import Stores, stores_of
+from fencepost.broker.cluster.writer import Stopped, Writer
+from fencepost.broker.config.broker_config import BrokerConfig
+from fencepost.broker.listeners import configured_addresses, end_points
+from fencepost.broker.metadata.log import METADATA_PARTITION, METADATA_TOPIC_ID
+from fencepost.broker.network.context import Endpoint
+from fencepost.broker.node import Node
+
+RETRY_SECONDS = 0.5
+
+ResultT = TypeVar("ResultT")
+
+logger = logging.getLogger(__name__)
+
+
+class ClusterBroker:
+    """One broker process of a cluster. `run` serves until `stop`."""
+
+    def __init__(self, config: BrokerConfig, stores: Stores | None = None) -> None:
+        """`stores`: those that the settings name, or doubles. Raises ConfigError."""
+        self.config = config
+        self.node: Node | None = None
+        """The current run: active, or standby."""
+        self.ready = trio.Event()
+        """Set when the broker listens for the first time."""
+        self._stores = stores_of(config) if stores is None else stores
+        self._lease_ms = config.cluster_lease_ms
+        self._stopping = trio.Event()
+
+    @property
+    def stopping(self) -> bool:
+        """Whether `stop` was called."""
+        return self._stopping.is_set()
+
+    @property
+    def current(self) -> Node:
+        """The current run; call it only when `ready`."""
+        assert self.node is not None, "the broker is not ready"
+        return self.node
+
+    def stop(self) -> None:
+        """Begin a clean shutdown; returns at once."""
+        self._stopping.set()
+        if self.node is not None:
+            self.node.stop()
+
+    async def run(self) -> None:
+        """Serve until `stop`. Raises what prevents the broker from continuing, in a group."""
+        engine = self._stores.connect()
+        cluster_id = await self._cluster_id(engine)
+        row_bytes = await self._available(lambda: self._stores.open_objects(cluster_id))
+        if row_bytes is None:
+            return
+        self.config = dataclasses.replace(self.config, cluster_id=cluster_id, listeners=_with_ports(self.config))
+        while not self.stopping:
+            session = await self._join(engine)
+            if session is not None:
+                await self._serve_incarnation(Writer(engine, session), row_bytes)
+
+    async def _cluster_id(self, engine: Engine) -> str:
+        wanted = self.config.cluster_id or _new_cluster_id()
+        found = await self._available(lambda: engine.cluster_id(wanted))
+        return wanted if found is None else found
+
+    async def _join(self, engine: Engine) -> Session | None:
+        """A new incarnation, as soon as no other process with this id lives; None if the broker stops before."""
+        addresses = addresses_text(self._addresses(), self.config.broker_rack)
+        reported = False
+        while not self.stopping:
+            try:
+                return await self._available(lambda: engine.join(self.config.node_id, addresses, self._lease_ms))
+            except StillAlive as error:
+                if not reported:
+                    logger.warning("waiting for its lease to end, or choose another node.id: %s", error)
+                    reported = True
+                await self._pause(self._lease_ms / 10_000)
+        return None
+
+    def _addresses(self) -> dict[str, Endpoint]:
+        return {
+            point.name: Endpoint(point.host, point.port)
+            for point in end_points(self.config, configured_addresses(self.config))
+        }
+
+    async def _serve_incarnation(self, writer: Writer, row_bytes: RowBytes) -> None:
+        """Stand by until this broker may take over, then serve until it is taken over, or stops."""
+        try:
+            while not self.stopping:
+                active = await self._try_take_over(writer)
+                await self._run_node(writer, row_bytes, active)
+                if writer.fenced:
+                    return
+                if active or self.stopping:
+                    await trio.to_thread.run_sync(self._release, writer)
+                    return
+        except (Fenced, Stopped) as error:
+            logger.warning("this broker lost its place in the cluster, it joins again: %s", error)
+
+    async def _try_take_over(self, writer: Writer) -> bool:
+        """Whether this broker owns the slots: another one may be first."""
+        engine = self._stores.connect()
+
+        def take() -> bool:
+            slots = engine.slots()
+            if any(slot.broker == writer.identity.broker for slot in slots):
+                return True
+            taken = engine.take_over(writer.identity, range(SLOTS), self._lease_ms)
+            assert len(taken) in (0, SLOTS), "all slots have one owner"
+            return bool(taken)
+
+        taken = await self._available(take)
+        if taken:
+            logger.info("this broker is active now broker=%d", writer.identity.broker)
+        return bool(taken)
+
+    async def _run_node(self, writer: Writer, row_bytes: RowBytes, active: bool) -> None:
+        """One run of the broker, in one role."""
+        engine = self._stores.connect()
+        scratch = Path(tempfile.mkdtemp(prefix="fencepost-cache-", dir=self.config.cluster_cache_directory))
+        try:
+            loaded = await self._available(lambda: _load(engine, row_bytes, active))
+            slots = await self._available(engine.slots)
+            if loaded is None or slots is None:
+                return
+            member = Membership(self.config, self._stores, row_bytes, writer, engine, slots, loaded, scratch)
+            await member.look()
+            if member.active != active or member.over.is_set():
+                return
+            node = self.node = Node(self.config, cluster=member)
+            async with trio.open_nursery() as nursery:
+                await nursery.start(node.run)
+                self.ready.set()
+                nursery.start_soon(_stop_when_over, node, member)
+                if self.stopping:
+                    node.stop()
+                await node.stopped.wait()
+                nursery.cancel_scope.cancel()
+        finally:
+            await trio.to_thread.run_sync(shutil.rmtree, scratch, True)
+
+    def _release(self, writer: Writer) -> None:
+        try:
+            writer.change(writer.engine.release)
+        except (Fenced, Stopped) as error:
+            logger.info("the slots could not be given up, another broker takes them when the lease ends: %s", error)
+
+    async def _available(self, call: Callable[[], ResultT]) -> ResultT | None:
+        """The result, once the stores are available; None if the broker stops before."""
+        reported = False
+        while not self.stopping:
+            try:
+                return await trio.to_thread.run_sync(call)
+            except StoreUnavailable as error:
+                if not reported:
+                    logger.warning("the broker waits: %s", error)
+                    reported = True
+                await self._pause(RETRY_SECONDS)
+        return None
+
+    async def _pause(self, seconds: float) -> None:
+        with trio.move_on_after(seconds):
+            await self._stopping.wait()
+
+
+def _load(engine: Engine, row_bytes: RowBytes, active: bool) -> list[LoadedLog]:
+    """The logs that this broker needs: all, or the metadata log."""
+    metadata = log_id(METADATA_TOPIC_ID, METADATA_PARTITION.partition)
+    slots = None if active else [slot_of(metadata)]
+    return load_logs(engine, row_bytes, slots, only=None if active else metadata)
+
+
+async def _stop_when_over(node: Node, member: Membership) -> None:
+    await member.over.wait()
+    node.stop()
+
+
+def _with_ports(config: BrokerConfig) -> tuple[str, ...]:
+    """The listeners, with free ports in place of 0: each run of the broker listens on the same ports."""
+    listeners = []
+    for one in config.client_listeners:
+        port = one.port or _free_port(one.host)
+        listeners.append(f"{one.name}://{f'[{one.host}]' if ':' in one.host else one.host}:{port}")
+    return tuple(listeners)
+
+
+def _free_port(host: str) -> int:
+    with socket.create_server((host, 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
+
+
+def _new_cluster_id() -> str:
+    from fencepost.broker.metadata.identity import cluster_id_of
+
+    return cluster_id_of(None, 0, None)

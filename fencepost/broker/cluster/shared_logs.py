@@ -1,0 +1,171 @@
+"""The logs of a cluster as a `LogStore`: loaded when this broker gets their slots, cached in a scratch directory."""
+
+from collections.abc import Callable, Collection, Mapping
+
+from fencepost.broker.cluster.engine import NewLog, log_id
+from fencepost.broker.cluster.loading import LoadedLog
+from fencepost.broker.cluster.rounds import Rounds
+from fencepost.broker.cluster.row_index import RowIndex
+from fencepost.broker.cluster.shared_log import TAIL, ColdRows, SharedLog, stamped
+from fencepost.broker.log.config import LogConfig
+from fencepost.broker.log.epochs import LeaderEpochs
+from fencepost.broker.log.producer_state import ProducerStates
+from fencepost.broker.log.storage.checkpoints import (
+    CLEAN_SHUTDOWN,
+    LOG_STARTS,
+    LOG_STARTS_TWIN,
+    PARTITION_METADATA,
+    encode_offsets,
+    encode_partition_metadata,
+)
+from fencepost.broker.log.storage.layout import partition_of
+from fencepost.broker.log.storage.memory import MemoryStore
+from fencepost.broker.log.storage.segment import Segment
+from fencepost.broker.log.storage.segments import Segments
+from fencepost.broker.log.storage.store import Store, SyncTask
+
+
+class OpenedShared:
+    """An `OpenedLog`."""
+
+    def __init__(self, segments: SharedLog, producers: ProducerStates, epochs: LeaderEpochs) -> None:
+        self.segments = segments
+        self.producers = producers
+        self.epochs = epochs
+
+
+class SharedLogs:
+    """The `LogStore` of a cluster's broker.
+
+    `small_files` holds what files keep beside logs: topic ids, leader epochs. It is built from the database at each
+    load, so it need not outlive the process.
+    """
+
+    def __init__(
+        self,
+        place: str,
+        loaded: Collection[LoadedLog],
+        rounds: Rounds,
+        cold: ColdRows,
+        scratch: Store,
+        leader_epoch: Callable[[int], int],
+    ) -> None:
+        """`leader_epoch` returns the epoch of a log's slot. The logs of deleted topics may share names with others."""
+        self.small_files = MemoryStore(place)
+        self._rounds = rounds
+        self._cold = cold
+        self._scratch = scratch
+        self._leader_epoch = leader_epoch
+        self._loaded: dict[str, list[LoadedLog]] = {}
+        self._ids: dict[str, int] = {}
+        """The ids of logs that were opened, by name."""
+        self._starts = {log.head.log: log.head.start for log in loaded}
+        """The start offsets in the database."""
+        for log in loaded:
+            self._loaded.setdefault(log.head.name, []).append(log)
+        for name, same_name in self._loaded.items():
+            head = same_name[-1].head
+            self.files(name).replace(PARTITION_METADATA, encode_partition_metadata(head.topic_id))
+            self._ids[name] = head.log
+        starts = {partition_of(log.head.name): log.head.start for log in loaded if log.head.start}
+        offsets = encode_offsets({tp: start for tp, start in starts.items() if tp is not None})
+        for file in (LOG_STARTS, LOG_STARTS_TWIN):
+            self.small_files.replace(file, offsets)
+        self.small_files.replace(CLEAN_SHUTDOWN, b"")
+
+    @property
+    def place(self) -> str:
+        """The location of the logs, for messages."""
+        return self.small_files.place
+
+    def names(self) -> list[str]:
+        """Every log, open or not."""
+        return list(self._ids)
+
+    def files(self, name: str) -> Store:
+        """The small files of a log."""
+        return self.small_files.child(name)
+
+    def open(
+        self, name: str, config: LogConfig, log_start_offset: int, trusted_offset: int, topic_id: bytes = b""
+    ) -> OpenedShared:
+        """Open a log that was loaded, or create it."""
+        tp = partition_of(name)
+        assert tp is not None, f"{name} is no partition"
+        number = log_id(topic_id, tp.partition)
+        found = self._take(name, number)
+        self._ids[name] = number
+        start, end = (found.head.start, found.head.next) if found is not None else (0, 0)
+        content = found.content if found is not None else []
+        tail_start = content[0].row.base if content else end
+        tail = Segments(scratch := self._scratch.child(name), [Segment(scratch, tail_start)])
+        for row, data in content:
+            for batch, header in stamped(row, data):
+                if tail.must_roll(len(batch), header, header.max_timestamp, TAIL):
+                    tail.roll(header.max_timestamp)
+                tail.append(header.base_offset, batch, header, TAIL)
+        rows, aborted = (found.rows, found.aborted) if found is not None else ((), ())
+        epochs = LeaderEpochs(self.files(name), [])
+        for row in rows:
+            epochs.note(row.leader_epoch, row.base)
+        epochs.note(self._leader_epoch(number), end)
+        log = SharedLog(
+            number,
+            RowIndex(start, rows, aborted),
+            tail,
+            self._rounds,
+            self._cold,
+            None if found is not None else NewLog(name, topic_id),
+        )
+        return OpenedShared(log, found.producers if found is not None else ProducerStates(), epochs)
+
+    def _take(self, name: str, number: int) -> LoadedLog | None:
+        """The loaded log of this id; its memory is freed with the caller's reference."""
+        same_name = self._loaded.get(name, [])
+        found = next((log for log in same_name if log.head.log == number), None)
+        if found is not None:
+            same_name.remove(found)
+        return found
+
+    def start_targets(self, starts: Mapping[str, int]) -> list[SyncTask]:
+        """The task that makes the start offsets of logs durable."""
+        numbers = {self._ids[name]: start for name, start in starts.items() if name in self._ids}
+        fresh = [(number, start) for number, start in numbers.items() if start > self._starts.get(number, 0)]
+        return [_Starts(self._rounds, self._starts, fresh)] if fresh else []
+
+    def rename(self, name: str, to: str) -> None:
+        """Forget the log of a deleted topic: the new topic's log has another id."""
+        self._ids.pop(name, None)
+        self.small_files.rename_child(name, to)
+
+    def delete(self, name: str, via: str) -> list[SyncTask]:
+        """Returns the task that deletes a log, and all others of its name, which belonged to deleted topics."""
+        numbers = {log.head.log for log in self._loaded.pop(name, [])}
+        number = self._ids.pop(name, None)
+        self.small_files.discard_child(name, via)
+        wanted = numbers if number is None else numbers | {number}
+        return [_Drop(self._rounds, wanted)] if wanted else []
+
+
+class _Starts:
+    """Raises the start offsets of logs in the database."""
+
+    def __init__(self, rounds: Rounds, stored: dict[int, int], starts: list[tuple[int, int]]) -> None:
+        self._rounds = rounds
+        self._stored = stored
+        self._starts = starts
+
+    def sync(self) -> None:
+        self._rounds.change(lambda identity: self._rounds.writer.engine.raise_start(identity, self._starts))
+        self._stored.update(self._starts)
+
+
+class _Drop:
+    """Deletes logs from the database."""
+
+    def __init__(self, rounds: Rounds, logs: Collection[int]) -> None:
+        self._rounds = rounds
+        self._logs = logs
+
+    def sync(self) -> None:
+        self._rounds.change(lambda identity: self._rounds.writer.engine.drop(identity, self._logs))

@@ -1,0 +1,130 @@
+"""A broker's commits, one after the other, across broken connections."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from fencepost.broker.cluster.engine import (
+    Append,
+    Commit,
+    Engine,
+    Fenced,
+    Identity,
+    Session,
+    StoreUnavailable,
+)
+
+logger = logging.getLogger(__name__)
+
+FIRST_PAUSE_SECONDS = 0.05
+LONGEST_PAUSE_SECONDS = 1.0
+
+
+class Stopped(Exception):
+    """The broker stops while the database is unavailable: what it did not commit is not acknowledged either."""
+
+
+class Writer:
+    """Commits for one incarnation of a broker; its methods block, and may be called from any thread.
+
+    While the database is unavailable they wait. Then the broker opens a new session, whose answer says whether the
+    last commit happened. Every method raises Fenced, for ever after the first time, and Stopped.
+    """
+
+    def __init__(self, engine: Engine, session: Session, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self.engine = engine
+        """The connection; only inside of `change`."""
+        self._identity = session.identity
+        self._seq = session.commit_seq
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._stopping = threading.Event()
+        self.fenced = False
+        """Another broker has this one's slots, as far as this process knows."""
+        self.renewed_at = monotonic()
+        """When the last successful commit or renewal was sent."""
+        self.unavailable: str | None = None
+        """Why the database cannot be reached now."""
+
+    @property
+    def identity(self) -> Identity:
+        """The current identity; its session changes when the broker connects again."""
+        return self._identity
+
+    def stop(self) -> None:
+        """Let no method wait for the database any more."""
+        self._stopping.set()
+
+    def commit(self, appends: Sequence[Append], objects: Sequence[int] = ()) -> tuple[int, ...]:
+        """Commit these rows; return their base offsets. Also raises Conflict and ClaimLost: then nothing changed."""
+        with self._lock:
+            commit = Commit(self._identity, self._seq + 1, appends, objects)
+            while True:
+                began = self._monotonic()
+                try:
+                    bases = self._fencing(partial(self.engine.commit, commit))
+                except StoreUnavailable as error:
+                    session = self._open_session(error)
+                    if session.commit_seq != commit.seq:
+                        commit = commit._replace(identity=session.identity)
+                        continue
+                    bases = session.bases
+                self._seq = commit.seq
+                self.renewed_at = began
+                return bases
+
+    def change(self, change: Callable[[Identity], None]) -> None:
+        """Run a fenced change of the engine that may be repeated, again after each break of the connection."""
+        with self._lock:
+            while True:
+                try:
+                    self._fencing(partial(change, self._identity))
+                except StoreUnavailable as error:
+                    self._open_session(error)
+                else:
+                    return
+
+    def renew(self) -> None:
+        """Renew the lease."""
+        began = self._monotonic()
+        self.change(self.engine.renew)
+        self.renewed_at = max(self.renewed_at, began)
+
+    def pause(self, why: StoreUnavailable) -> None:
+        """Wait a moment before something is tried again, because a store is unavailable."""
+        self.unavailable = str(why)
+        if self._stopping.wait(LONGEST_PAUSE_SECONDS / 4):
+            raise Stopped(str(why))
+
+    def _fencing(self, call: "Callable[[], object]") -> "tuple[int, ...]":
+        if self.fenced:
+            raise Fenced(f"broker {self._identity.broker} was taken over")
+        try:
+            answer = call()
+        except Fenced:
+            self.fenced = True
+            raise
+        return answer if isinstance(answer, tuple) else ()
+
+    def _open_session(self, why: StoreUnavailable) -> Session:
+        """A new session, as soon as the database can be reached."""
+        pause = FIRST_PAUSE_SECONDS
+        self.unavailable = str(why)
+        logger.warning("the cluster's database is unavailable, commits wait for it: %s", why)
+        while True:
+            if self._stopping.wait(pause):
+                raise Stopped(str(why))
+            try:
+                session = self.engine.open_session(self._identity)
+            except StoreUnavailable as error:
+                self.unavailable = str(error)
+                pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+            except Fenced:
+                self.fenced = True
+                raise
+            else:
+                self._identity, self.unavailable = session.identity, None
+                logger.warning("the cluster's database is available again")
+                return session

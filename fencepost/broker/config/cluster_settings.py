@@ -1,0 +1,46 @@
+"""The settings of a broker whose logs are in PostgreSQL and an object store (docs/cluster.md)."""
+
+from dataclasses import dataclass
+
+from fencepost.broker.config.fields import Kind, setting
+
+
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
+class ClusterSettings:
+    """Where a cluster keeps its logs, and how long its brokers wait for one another."""
+
+    cluster_store: str | None = setting(
+        Kind.PASSWORD, None,
+        "postgresql://USER@HOST:PORT/DATABASE, the database that orders the logs of a cluster. Not set: the broker is"
+        " alone, and its logs are files.",
+        nullable=True, ours=True,
+    )  # fmt: skip
+    cluster_objects: str | None = setting(
+        Kind.STRING, None,
+        "Where a cluster keeps its records: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX,"
+        " file:///DIRECTORY, or memory:// for tests.",
+        nullable=True, ours=True,
+    )  # fmt: skip
+    cluster_lease_ms: int = setting(
+        Kind.INT, 3000, "A broker of a cluster that did not reach the database for so long may be replaced.",
+        low=200, ours=True,
+    )  # fmt: skip
+    cluster_inline_max_bytes: int = setting(
+        Kind.INT, 16 << 10, "A commit of at most so many bytes keeps them in the database, and puts no object.",
+        low=0, high=1 << 20, ours=True,
+    )  # fmt: skip
+    cluster_linger_ms: int = setting(
+        Kind.INT, 250, "How long a commit with more bytes waits for further records, because each puts an object.",
+        low=0, ours=True,
+    )  # fmt: skip
+    cluster_linger_max_bytes: int = setting(
+        Kind.INT, 4 << 20, "A commit of so many bytes waits no longer.", low=1, ours=True
+    )
+    cluster_cache_directory: str | None = setting(
+        Kind.STRING, None, "The directory for cached records, which the broker empties. Not set: a temporary one.",
+        nullable=True, ours=True,
+    )  # fmt: skip
+    cluster_cache_max_bytes: int = setting(
+        Kind.LONG, 1 << 30, "Records of a cluster that this broker keeps in its cache directory.", low=1 << 20,
+        ours=True,
+    )  # fmt: skip

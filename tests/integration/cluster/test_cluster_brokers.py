@@ -1,0 +1,155 @@
+"""Broker processes over a real PostgreSQL: one is active, the others stand by."""
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import trio
+
+from fencepost.client import Client
+from tests.kit.cluster_processes import ClusterProcesses
+from tests.kit.postgres_server import PostgresServer
+from tests.kit.waiting import until
+
+TOPIC = "orders"
+SECONDS = 60
+
+
+@pytest.fixture
+def cluster(server: PostgresServer, tmp_path: Path) -> Iterator[ClusterProcesses]:
+    with ClusterProcesses(tmp_path, server) as processes:
+        yield processes
+
+
+async def create(kafka: Client, partitions: int = 1) -> None:
+    async with kafka.admin() as admin:
+        await admin.create_topics(TOPIC, partitions=partitions)
+
+
+async def everything(bootstrap: str, count: int) -> list[tuple[int, bytes]]:
+    """The offsets and values of the first `count` committed records."""
+    found: list[tuple[int, bytes]] = []
+    async with Client(bootstrap) as kafka, kafka.consumer(TOPIC, auto_offset_reset="earliest") as consumer:
+        with trio.fail_after(SECONDS):
+            async for record in consumer:
+                found.append((record.offset, record.value))
+                if len(found) == count:
+                    return found
+    raise AssertionError("the consumer ended")
+
+
+async def test_what_is_written_is_read_by_the_next_broker(cluster: ClusterProcesses) -> None:
+    """SIGTERM hands over; the standby reads all from the stores, whatever was inline and what in objects."""
+    first, second = cluster.start(1), cluster.start(2)
+    assert (first.facts["role"], second.facts["role"]) == ("active", "standby")
+    async with Client(cluster.bootstrap) as kafka:
+        await create(kafka)
+        async with kafka.producer() as producer:
+            await producer.send(TOPIC, b"small")
+            await producer.send(TOPIC, b"large" * 20_000)
+    assert [path for path in cluster.objects.rglob("*") if path.is_file()], "the large one is in an object"
+    first.signal(signal.SIGTERM)
+    seconds = cluster.wait_active(2)
+    assert first.wait() == 0
+    assert seconds < 5, "a handover waits for no lease"
+    values = [value for _, value in await everything(second.address, 2)]
+    assert values == [b"small", b"large" * 20_000]
+
+
+async def test_acknowledged_records_survive_the_kill_of_the_active_broker(cluster: ClusterProcesses) -> None:
+    """Each is there once and in order, and the idempotent producer goes on with the next broker."""
+    first = cluster.start(1)
+    cluster.start(2)
+    async with Client(cluster.bootstrap) as kafka:
+        await create(kafka)
+        async with kafka.producer() as producer:
+            with trio.fail_after(SECONDS):
+                for number in range(400):
+                    if number == 200:
+                        first.kill()
+                    await producer.send(TOPIC, b"%d" % number)
+    assert cluster.owner().broker == 2
+    found = await everything(cluster.brokers[2].address, 400)
+    assert found == [(number, b"%d" % number) for number in range(400)]
+
+
+async def test_transactions_go_on_with_the_next_broker(cluster: ClusterProcesses) -> None:
+    """The active broker is killed within a transaction, and later between two: no transaction is torn or doubled."""
+    first = cluster.start(1)
+    cluster.start(2)
+    async with Client(cluster.bootstrap) as kafka:
+        await create(kafka, partitions=2)
+        async with kafka.transactional_producer("one") as producer:
+            with trio.fail_after(SECONDS):
+                async with producer.transaction() as txn:
+                    await txn.send(TOPIC, b"0", partition=0)
+                    await producer.flush()
+                    first.kill()
+                    await txn.send(TOPIC, b"0", partition=1)
+                first.start()
+                async with producer.transaction() as txn:
+                    await txn.send(TOPIC, b"1", partition=0)
+                cluster.brokers[2].signal(signal.SIGTERM)
+                async with producer.transaction() as txn:
+                    await txn.send(TOPIC, b"2", partition=1)
+    assert cluster.owner().broker == 1
+    assert sorted(value for _, value in await everything(first.address, 4)) == [b"0", b"0", b"1", b"2"]
+
+
+async def test_a_transaction_ends_in_one_commit(cluster: ClusterProcesses) -> None:
+    """The decision, all markers, the offsets and the completion: a crash leaves nothing to resume."""
+    cluster.start(1)
+    async with Client(cluster.bootstrap) as kafka:
+        await create(kafka, partitions=8)
+        async with kafka.transactional_producer("one") as producer, kafka.consumer(TOPIC, group="g") as consumer:
+            async with producer.transaction() as txn:  # makes the logs of the internal topics, too
+                await txn.send(TOPIC, b"first", partition=0)
+            with trio.fail_after(SECONDS):
+                await anext(aiter(consumer))
+            async with producer.transaction() as txn:
+                for number in range(8):
+                    await txn.send(TOPIC, b"value", partition=number)
+                await txn.send_offsets(consumer)
+                await producer.flush()
+                before = cluster.commits()
+            assert cluster.commits() - before <= 2, "the flush at the end, and the end of the transaction"
+
+
+async def test_a_paused_broker_changes_nothing_and_stands_by_when_it_resumes(cluster: ClusterProcesses) -> None:
+    """Clocks decide who is active, never what is true: the zombie's commit matches no row."""
+    first, second = cluster.start(1), cluster.start(2)
+    async with Client(cluster.bootstrap, request_timeout=2) as kafka:
+        await create(kafka)
+        async with kafka.producer() as producer:
+            await producer.send(TOPIC, b"before")
+            first.pause()
+            cluster.wait_active(2)
+            with trio.fail_after(SECONDS):
+                await producer.send(TOPIC, b"after")
+            first.resume()
+            await producer.send(TOPIC, b"later")
+    until(lambda: "lost its place" in first.log() or "taken over" in first.log())
+    assert cluster.owner().broker == 2
+    assert [value for _, value in await everything(second.address, 3)] == [b"before", b"after", b"later"]
+    until(lambda: {one.broker: one.left for one in cluster.engine.members()} == {1: False, 2: False})
+    assert await everything(first.address, 3), "the standby knows the active broker"
+
+
+async def test_commits_wait_while_the_database_restarts(cluster: ClusterProcesses) -> None:
+    """kill -9 of PostgreSQL: nothing acknowledged is lost, nothing is doubled, and the broker needs no restart."""
+    broker = cluster.start(1, **{"cluster.lease.ms": "60000"})
+    async with Client(cluster.bootstrap) as kafka:
+        await create(kafka)
+        async with kafka.producer() as producer, trio.open_nursery() as nursery:
+
+            async def write() -> None:
+                for number in range(300):
+                    await producer.send(TOPIC, b"%d" % number)
+
+            nursery.start_soon(write)
+            await trio.sleep(0.3)
+            cluster.server.kill()
+            await trio.to_thread.run_sync(cluster.server.start)
+    assert await everything(broker.address, 300) == [(number, b"%d" % number) for number in range(300)]
+    assert "available again" in broker.log()

@@ -1,0 +1,98 @@
+"""A cluster of real broker processes over a PostgreSQL server and a directory of objects, for tests."""
+
+import secrets
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from fencepost.broker.cluster.engine import Slot
+from fencepost.broker.cluster.postgres import PostgresEngine
+from fencepost.broker.cluster.schema import upgrade
+from tests.kit.broker_process import BrokerProcess
+from tests.kit.postgres_server import PostgresServer
+from tests.kit.waiting import until
+
+
+class ClusterBrokerProcess(BrokerProcess):
+    """One `fencepost serve --store`."""
+
+    def __init__(self, work_dir: Path, node_id: int, store: str, objects: Path, settings: Mapping[str, str]) -> None:
+        super().__init__(work_dir, settings={"node.id": str(node_id), **settings})
+        self.node_id = node_id
+        self._stores = ["--store", store, "--objects", f"file://{objects}"]
+
+    def command(self) -> list[str]:
+        return [*super().command()[:4], *self._stores, *super().command()[5:]]
+
+
+class ClusterProcesses:
+    """Brokers over one database. A context manager: all brokers are killed at its end."""
+
+    LEASE_MS = 1500
+
+    def __init__(self, work_dir: Path, server: PostgresServer) -> None:
+        self.server = server
+        self.objects = work_dir / "objects"
+        self.objects.mkdir()
+        self.database = f"cluster_{secrets.token_hex(4)}"
+        self.store = server.conninfo.replace("dbname=postgres", f"dbname={self.database}")
+        self._work_dir = work_dir
+        self.brokers: dict[int, ClusterBrokerProcess] = {}
+        self._engine: PostgresEngine | None = None
+
+    def __enter__(self) -> Self:
+        import psycopg
+
+        with psycopg.connect(self.server.conninfo, autocommit=True) as connection:
+            connection.execute(f'CREATE DATABASE "{self.database}"'.encode())
+        with psycopg.connect(self.store, autocommit=True) as connection:
+            upgrade(connection, "fencepost")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for broker in self.brokers.values():
+            broker.__exit__(kind, error, trace)
+        if self._engine is not None:
+            self._engine.close()
+
+    @property
+    def engine(self) -> PostgresEngine:
+        """A connection of the test's own."""
+        if self._engine is None:
+            self._engine = PostgresEngine(self.store)
+        return self._engine
+
+    @property
+    def bootstrap(self) -> str:
+        """The addresses of all brokers."""
+        return ",".join(broker.address for broker in self.brokers.values())
+
+    def start(self, node_id: int, **settings: str) -> ClusterBrokerProcess:
+        """A new broker; returns when it listens."""
+        shared = {"cluster.lease.ms": str(self.LEASE_MS), **settings}
+        broker = ClusterBrokerProcess(self._work_dir / f"broker-{node_id}", node_id, self.store, self.objects, shared)
+        self.brokers[node_id] = broker
+        return broker.start()
+
+    def owner(self) -> Slot:
+        """The first slot: all have one owner."""
+        return self.engine.slots()[0]
+
+    def wait_active(self, node_id: int, seconds: float = 30) -> float:
+        """Return when that broker owns the slots: the seconds that it took."""
+        began = time.monotonic()
+        until(lambda: self.owner().broker == node_id, seconds=seconds)
+        return time.monotonic() - began
+
+    def commits(self) -> int:
+        """How many commits the active broker has made."""
+        import psycopg
+
+        with psycopg.connect(self.store) as connection:
+            found = connection.execute("SELECT sum(commit_seq) FROM fencepost.broker").fetchone()
+        assert found is not None
+        return int(found[0])

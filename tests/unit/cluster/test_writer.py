@@ -1,0 +1,119 @@
+"""Commits across broken connections: each happens once, and the broker learns its offsets."""
+
+import pytest
+
+from fencepost.broker.cluster.engine import (
+    SLOTS,
+    Append,
+    Fenced,
+    NewLog,
+    Placement,
+    Row,
+    RowKind,
+    StoreUnavailable,
+    log_id,
+)
+from fencepost.broker.cluster.writer import Stopped, Writer
+from tests.kit.shared_store import LEASE_MS, TOPIC_ID
+from tests.kit.sim_engine import SimDatabase, SimEngine
+
+LOG = log_id(TOPIC_ID, 0)
+ROW = Row(-1, 2, RowKind.RUN, 1, Placement(0, 0, 3), 0, 1, (7,), b"head", b"", b"abc")
+
+
+class Fault:
+    """Breaks the connection before or after the next calls of a method."""
+
+    def __init__(self, method: str, times: int = 1) -> None:
+        self.method = method
+        self.left = times
+
+    def __call__(self, method: str) -> None:
+        if method == self.method and self.left:
+            self.left -= 1
+            raise StoreUnavailable("the connection broke")
+
+
+def begun() -> tuple[SimDatabase, SimEngine, Writer]:
+    database = SimDatabase(lambda: 0)
+    engine = SimEngine(database)
+    session = engine.join(1, "here", LEASE_MS)
+    engine.take_over(session.identity, range(SLOTS), LEASE_MS)
+    return database, engine, Writer(engine, session)
+
+
+def append(expected: int = 0) -> Append:
+    return Append(LOG, expected, False, ROW, NewLog("orders-0", TOPIC_ID) if not expected else None)
+
+
+def test_a_commit_whose_answer_was_lost_happened_once() -> None:
+    database, engine, writer = begun()
+    engine.after = Fault("commit")
+    assert writer.commit([append()]) == (0,)
+    assert [row.base for row in database.rows[LOG]] == [0]
+    assert writer.commit([append(2)]) == (2,), "the sequence goes on"
+
+
+def test_a_commit_that_never_reached_the_database_is_sent_again() -> None:
+    database, engine, writer = begun()
+    engine.before = Fault("commit")
+    assert writer.commit([append()]) == (0,)
+    assert len(database.rows[LOG]) == 1
+
+
+def test_the_broker_asks_until_the_database_answers() -> None:
+    database, engine, writer = begun()
+    engine.before, engine.after = Fault("open_session", 3), Fault("commit")
+    assert writer.commit([append()]) == (0,)
+    assert len(database.rows[LOG]) == 1
+    assert writer.unavailable is None
+
+
+def test_what_an_old_connection_still_carries_cannot_take_effect() -> None:
+    """The answer of a new session is final: a commit under way on the old connection is fenced by its session."""
+    database, engine, writer = begun()
+    engine.held = {"commit"}
+
+    def let_pass(method: str) -> None:
+        engine.held = set()
+
+    engine.after = let_pass  # from the new session on, commits are not held back
+    assert writer.commit([append()]) == (0,)
+    (late,) = database.deliver()
+    assert isinstance(late, Fenced)
+    assert len(database.rows[LOG]) == 1
+
+
+def test_a_broker_that_was_taken_over_commits_nothing_for_ever() -> None:
+    database, _, writer = begun()
+    other = SimEngine(database)
+    database.now_ms = lambda: LEASE_MS + 1
+    session = other.join(2, "there", LEASE_MS)
+    assert len(other.take_over(session.identity, range(SLOTS), LEASE_MS)) == SLOTS
+    for _ in range(2):
+        with pytest.raises(Fenced):
+            writer.commit([append()])
+    with pytest.raises(Fenced):
+        writer.renew()
+    assert writer.fenced
+    assert LOG not in database.rows or not database.rows[LOG]
+
+
+def test_a_broker_that_stops_waits_for_no_database() -> None:
+    database, engine, writer = begun()
+    engine.before = Fault("commit")
+    writer.stop()
+    with pytest.raises(Stopped):
+        writer.commit([append()])
+    assert not database.rows.get(LOG)
+
+
+def test_a_renewal_moves_the_lease() -> None:
+    clock = [10.0]
+    database = SimDatabase(lambda: 0)
+    engine = SimEngine(database)
+    writer = Writer(engine, engine.join(1, "here", LEASE_MS), lambda: clock[0])
+    clock[0] = 11.0
+    engine.before = Fault("renew")
+    writer.renew()
+    assert writer.renewed_at == 11.0
