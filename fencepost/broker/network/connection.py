@@ -6,6 +6,7 @@ A frame that repeats an earlier one (`RepeatedRequests`) goes from the frame to 
 import logging
 import socket
 from collections.abc import Coroutine
+from functools import partial
 from typing import Any, TypeAlias
 
 import trio
@@ -23,7 +24,7 @@ from fencepost.broker.network.poller import Registration, Work, failed, register
 from fencepost.broker.network.reply import READY, Ready, Reply
 from fencepost.broker.network.request_parts import handle_in_parts
 from fencepost.broker.network.response_queue import ResponseQueue
-from fencepost.broker.network.tls import CertificateRefused, TlsListener
+from fencepost.broker.network.tls import TlsListener
 from fencepost.broker.security.audit import log_failed_login
 from fencepost.broker.security.gate import refusal
 from fencepost.coordinator.deferred import Deferred
@@ -168,11 +169,8 @@ class Connection:
 
     async def _encrypt(self, tls: TlsListener) -> None:
         """Make the TLS handshake. A client's certificate is its login, unless a login by SASL follows."""
-        try:
-            self._socket, principal = await tls.handshake(self._socket)
-        except CertificateRefused as error:
-            log_failed_login(self.session, str(error))
-            raise
+        refused = partial(log_failed_login, self.session)
+        self._socket, principal = await tls.handshake(self._socket, refused)
         self._responses.encrypt(self._socket, tls.start_sending)
         if principal is not None:
             self.session.log_in(principal, "certificate")

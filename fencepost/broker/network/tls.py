@@ -26,6 +26,7 @@ _PEEKED_BYTES = 5
 _ALERT = b"\x15\x03\x03\x00\x02\x02\x0a"
 """unexpected_message, fatal. By this alert, which Kafka sends too, clients know that the listener uses TLS."""
 _DRAINED_BYTES = 64 << 10
+_LINGER_SECONDS = 1.0
 _NO_CERTIFICATE = "PEER_DID_NOT_RETURN_A_CERTIFICATE"
 
 
@@ -50,9 +51,12 @@ class TlsListener:
         self._principal_of = principal_of
         self._steps = trio.Semaphore(HANDSHAKE_STEPS_PER_PASS)
 
-    async def handshake(self, sock: socket.socket) -> tuple[ssl.SSLSocket, Principal | None]:
+    async def handshake(
+        self, sock: socket.socket, refused: Callable[[str], None]
+    ) -> tuple[ssl.SSLSocket, Principal | None]:
         """Returns the socket to use in place of `sock`, and the principal of the client's certificate if it has one.
 
+        `refused` is called with the reason, once it is clear that a certificate is no login.
         Raises OSError if the client closes the connection, CloseConnection if it does not speak TLS as this listener
         wants it, and CertificateRefused. Then `sock` is closed.
         """
@@ -61,8 +65,7 @@ class TlsListener:
             _check_first_bytes(sock)
             encrypted = self.context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
             try:
-                await self._make_steps(encrypted)
-                return encrypted, self._principal(encrypted)
+                return encrypted, await self._principal(encrypted, refused)
             except BaseException:
                 encrypted.close()
                 raise
@@ -89,11 +92,18 @@ class TlsListener:
                 return
             await wait(encrypted)
 
-    def _principal(self, encrypted: ssl.SSLSocket) -> Principal | None:
-        if self._principal_of is None:
-            return None
-        certificate = encrypted.getpeercert(binary_form=True)
-        return None if certificate is None else self._principal_of(certificate)
+    async def _principal(self, encrypted: ssl.SSLSocket, refused: Callable[[str], None]) -> Principal | None:
+        try:
+            await self._make_steps(encrypted)
+            if self._principal_of is None:
+                return None
+            certificate = encrypted.getpeercert(binary_form=True)
+            return None if certificate is None else self._principal_of(certificate)
+        except CloseConnection as error:
+            if isinstance(error, CertificateRefused):
+                refused(str(error))
+            await _linger(encrypted)
+            raise
 
     def receive(self, sock: socket.socket, frames: FrameBuffer) -> int:
         """Receive once. Returns the bytes that `frames` does not know of yet; 0 at the end. Raises BlockingIOError.
@@ -117,6 +127,20 @@ class TlsListener:
             with contextlib.suppress(OSError, ValueError):  # the client is gone, or has not sent its own: no matter
                 sock.unwrap()
         sock.close()
+
+
+async def _linger(refused: ssl.SSLSocket) -> None:
+    """Discard what the client sends until it closes, or for a second.
+
+    In TLS 1.3 a client may send requests before its certificate is refused. If they were unread at the close, the
+    kernel would reset the connection, and the client would lose the alert that names the reason.
+    """
+    with trio.move_on_after(_LINGER_SECONDS), contextlib.suppress(OSError):
+        refused.shutdown(socket.SHUT_WR)
+        while True:
+            await trio.lowlevel.wait_readable(refused)
+            if not refused.recv(_DRAINED_BYTES):
+                return
 
 
 def _check_first_bytes(sock: socket.socket) -> None:

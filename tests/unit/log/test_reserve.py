@@ -141,7 +141,7 @@ def test_after_a_crash_the_log_goes_on_behind_its_last_batch(caplog):
         again = over(files, durability="fsync")
     assert headers(again) == before
     assert again.log_end_offset == 10
-    assert [record.levelname for record in caplog.records if "reserved" in record.message] == ["INFO"]
+    assert [record.levelname for record in caplog.records if "reserved" in record.getMessage()] == ["INFO"]
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
     assert send(again, batch(2, 7, 0, 10)).base_offset == 10
     settle(again)
