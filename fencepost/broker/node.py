@@ -160,6 +160,7 @@ class Node:
             self._log_lost if only_that_log else None,
             threads,
             None if unflushed_max < 0 else unflushed_max,
+            None if cluster is None else cluster.rounds.gather,
         )
 
     def _close_after_failure(self) -> None:
@@ -192,7 +193,7 @@ class Node:
         )
         self.metadata.deleted_topic_ids.update(self._snapshots.deleted_topic_ids())
         self.logs.deleted_topic_ids = self.metadata.deleted_topic_ids
-        self.partitions = Partitions(self.logs, self.metadata, standby=self.standby)
+        self.partitions = Partitions(self.logs, self.metadata, self.cluster)
         self.groups = GroupService(
             group_config(config),
             self._internal_logs(GROUP_TOPIC, config.offsets_topic_num_partitions),

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.partition import PartitionLog
@@ -24,6 +24,14 @@ class Leader(NamedTuple):
     rack: str | None = None
 
 
+class Leading(Protocol):
+    """Whether this broker's place in its cluster lets it lead."""
+
+    @property
+    def leads(self) -> bool:
+        """Whether clients may use the logs of this broker."""
+
+
 class Partitions:
     """Whether a partition is owned (it has a log here), opening, foreign or offline.
 
@@ -31,9 +39,9 @@ class Partitions:
     log is opened on its first use.
     """
 
-    def __init__(self, logs: LogDirectory, metadata: MetadataService, *, standby: bool = False) -> None:
-        """A `standby` of a cluster leads no partition."""
-        self._standby = standby
+    def __init__(self, logs: LogDirectory, metadata: MetadataService, cluster: "Leading | None" = None) -> None:
+        """A broker that stands by in its `cluster`, or is cut off from it, leads no partition."""
+        self._cluster = cluster
         self._logs = logs
         self._metadata = metadata
         self._owned: dict[TopicPartition, PartitionLog] = {}
@@ -43,7 +51,7 @@ class Partitions:
 
     def get(self, tp: TopicPartition) -> PartitionLog | None:
         """The log of a partition, opened on first use; None if there is none, and `absence` returns why."""
-        if self._standby:
+        if self._cluster is not None and not self._cluster.leads:
             return None
         log = self._owned.get(tp)
         if log is None and tp not in self._offline and tp not in self._elsewhere and self._metadata.exists(tp):
@@ -72,7 +80,8 @@ class Partitions:
         For a partition that is opening it is NOT_LEADER_OR_FOLLOWER, as in Kafka before a new leader is ready: the
         client refreshes its metadata and retries.
         """
-        if tp in self._elsewhere or (self._standby and self._metadata.exists(tp)):
+        leads = self._cluster is None or self._cluster.leads
+        if tp in self._elsewhere or (not leads and self._metadata.exists(tp)):
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.KAFKA_STORAGE_ERROR if tp in self._offline else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from fencepost.broker.cluster.engine import SLOTS, Engine, Placement, Row, Session
 from fencepost.broker.cluster.loading import load_logs
-from fencepost.broker.cluster.rounds import Rounds
+from fencepost.broker.cluster.rounds import RoundLimits, Rounds
 from fencepost.broker.cluster.shared_log import SharedLog, stamped
 from fencepost.broker.cluster.shared_logs import SharedLogs
 from fencepost.broker.cluster.writer import Writer
@@ -98,7 +98,7 @@ class StoreBroker:
         self.row_bytes = ObjectsInMemory(engine, stores.objects)
         self.fenced = 0
         self.writer = Writer(engine, session)
-        self.rounds = Rounds(engine, self.writer, self.row_bytes, self._fence, inline_bytes)
+        self.rounds = Rounds(engine, self.writer, self.row_bytes, self._fence, RoundLimits(inline_bytes))
         self.cold = ColdAtOnce(engine, self.row_bytes)
         self.epoch = engine.slots()[0].epoch
         self.scratch = MemoryStore()

@@ -17,7 +17,7 @@ import trio
 from fencepost.broker.cluster.byte_cache import ByteCache
 from fencepost.broker.cluster.engine import Engine, Fenced, Member, Slot, StoreUnavailable
 from fencepost.broker.cluster.loading import LoadedLog
-from fencepost.broker.cluster.rounds import Rounds, RowBytes, foreign_rows
+from fencepost.broker.cluster.rounds import RoundLimits, Rounds, RowBytes, foreign_rows
 from fencepost.broker.cluster.shared_log import SharedLog
 from fencepost.broker.cluster.shared_logs import SharedLogs
 from fencepost.broker.cluster.stores import Stores
@@ -74,7 +74,7 @@ class Membership:
         """Set when this run has to end: the broker was taken over, or may take over."""
         self.place = stores.place
         """The database, for messages."""
-        self.rounds = Rounds(own, writer, row_bytes, self.over.set, config.cluster_inline_max_bytes)
+        self.rounds = Rounds(own, writer, row_bytes, self.over.set, limits_of(config))
         self._row_bytes = row_bytes
         self._writer = writer
         self._engine = own
@@ -86,6 +86,15 @@ class Membership:
         self._cold = ByteCache(lambda: own, row_bytes, rows, config.cluster_cache_max_bytes)
         self._logs = SharedLogs(stores.place, loaded, self.rounds, self._cold, tails, lambda log_id: self.leader_epoch)
         self._led: dict[bytes, tuple[TopicImage, TopicImage]] = {}
+
+    @property
+    def leads(self) -> bool:
+        """Whether clients may use this broker's logs: it owns the slots, and has renewed its lease in time.
+
+        Otherwise another broker may own them already. What this one commits cannot become wrong, but what it reads
+        may be old, and its clients must look for the new leader.
+        """
+        return self.active and self._writer.idle_seconds * 1000 < self._lease_ms
 
     def open_logs(self, default_config: Callable[[str], LogConfig]) -> LogDirectory:
         """The logs of this broker."""
@@ -173,6 +182,13 @@ class Membership:
             self._writer.stop()
             for tp in list(logs.partitions()):
                 logs.release(tp, f"broker {self.node_id} is not active any more")
+
+
+def limits_of(config: BrokerConfig) -> RoundLimits:
+    """The settings of rounds."""
+    return RoundLimits(
+        config.cluster_inline_max_bytes, config.cluster_linger_ms / 1000, config.cluster_linger_max_bytes
+    )
 
 
 def peers_of(members: Sequence[Member], node_id: int, lease_ms: int) -> dict[int, Peer]:

@@ -9,6 +9,8 @@ import logging
 from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple, Protocol
 
+import trio
+
 from fencepost.broker.cluster.engine import (
     Append,
     ClaimLost,
@@ -28,8 +30,19 @@ from fencepost.protocol.batch_header import HEADER_SIZE, BatchHeader
 
 logger = logging.getLogger(__name__)
 
-INLINE_BYTES = 16 << 10
-"""A round of at most so many bytes needs no object: the database keeps its bytes."""
+
+class RoundLimits(NamedTuple):
+    """When a round begins, and where it keeps its bytes."""
+
+    inline_bytes: int = 16 << 10
+    """A round of at most so many bytes begins at once and needs no object: the database keeps its bytes."""
+    linger_s: float = 0.0
+    """How long a larger round waits for more bytes, because each puts an object."""
+    linger_bytes: int = 4 << 20
+    """A round of so many bytes waits no longer."""
+
+
+DEFAULT_LIMITS = RoundLimits()
 
 
 class RowBytes(Protocol):
@@ -92,15 +105,18 @@ class Rounds:
         writer: Writer,
         row_bytes: RowBytes,
         fenced: Callable[[], None] = lambda: None,
-        inline_bytes: int = INLINE_BYTES,
+        limits: RoundLimits = DEFAULT_LIMITS,
     ) -> None:
         """`fenced` is called on the event loop when the broker learns that it was taken over."""
         self.engine = engine
         self.writer = writer
         self.row_bytes = row_bytes
-        self.inline_bytes = inline_bytes
+        self.limits = limits
         self._fenced = fenced
         self._waiting: dict[Participant, None] = {}
+        self._waiting_bytes = 0
+        self._full = trio.Event()
+        """Set when a round of `linger_bytes` waits."""
         self._round: _Round | None = None
         self.count = 0
         """Finished rounds."""
@@ -112,9 +128,18 @@ class Rounds:
         except (Fenced, Stopped) as error:
             raise OSError(errno.EROFS, str(error)) from error
 
-    def enlist(self, log: Participant) -> None:
-        """The log has an append for the next round."""
+    def enlist(self, log: Participant, size_bytes: int = 0) -> None:
+        """The log has an append for the next round, of so many bytes that were not counted before."""
         self._waiting[log] = None
+        self._waiting_bytes += size_bytes
+        if self._waiting_bytes >= self.limits.linger_bytes:
+            self._full.set()
+
+    async def gather(self) -> None:
+        """Wait for more bytes if the next round puts an object."""
+        if self._waiting_bytes > self.limits.inline_bytes and not self._full.is_set():
+            with trio.move_on_after(self.limits.linger_s):
+                await self._full.wait()
 
     def forget(self, log: Participant) -> None:
         """The log was deleted, or this broker gave it up."""
@@ -128,6 +153,8 @@ class Rounds:
             self.deliver()  # the logs that waited for it were deleted meanwhile
         cuts = [cut for log in self._waiting if (cut := log.cut()) is not None]
         self._waiting.clear()
+        self._waiting_bytes = 0
+        self._full = trio.Event()
         if not cuts:
             return []
         self._round = _Round(self, cuts)
@@ -200,7 +227,7 @@ class _Round:
     def _placed(self) -> tuple[list[Row], list[int]]:
         """The rows, inline or in one object."""
         rounds = self._rounds
-        if sum(cut.size_bytes for cut in self.cuts) <= rounds.inline_bytes:
+        if sum(cut.size_bytes for cut in self.cuts) <= rounds.limits.inline_bytes:
             return [_row(cut, Placement(0, 0, cut.size_bytes), b"".join(cut.batches)) for cut in self.cuts], []
         object_id = self._put([batch for cut in self.cuts for batch in cut.batches])
         rows, position = [], 0

@@ -104,7 +104,7 @@ class SharedLog:
         self.end_offset += header.last_offset_delta + 1
         self.written_batches += 1
         self.written_bytes += len(batch)
-        self._rounds.enlist(self)
+        self._rounds.enlist(self, len(batch))
         return None
 
     def note_aborted(self, aborted: AbortedTransaction) -> None:

@@ -53,6 +53,11 @@ class Writer:
         """The current identity; its session changes when the broker connects again."""
         return self._identity
 
+    @property
+    def idle_seconds(self) -> float:
+        """Since the last successful commit or renewal was sent."""
+        return self._monotonic() - self.renewed_at
+
     def stop(self) -> None:
         """Let no method wait for the database any more."""
         self._stopping.set()

@@ -8,9 +8,11 @@ import pytest
 import trio
 
 from fencepost.client import Client
+from fencepost.protocol.errors import ErrorCode
 from tests.kit.cluster_processes import ClusterProcesses
 from tests.kit.postgres_server import PostgresServer
 from tests.kit.waiting import until
+from tests.kit.wire import Wire
 
 TOPIC = "orders"
 SECONDS = 60
@@ -153,3 +155,19 @@ async def test_commits_wait_while_the_database_restarts(cluster: ClusterProcesse
             await trio.to_thread.run_sync(cluster.server.start)
     assert await everything(broker.address, 300) == [(number, b"%d" % number) for number in range(300)]
     assert "available again" in broker.log()
+
+
+def test_a_broker_that_is_cut_off_leads_nothing_once_its_lease_ends(cluster: ClusterProcesses) -> None:
+    """Its records may be old then, because another broker may be active: NOT_LEADER_OR_FOLLOWER sends clients there."""
+    broker = cluster.start(1)
+    with Wire(broker.connect()) as wire:
+        wire.create_topic(TOPIC)
+
+        def answer() -> ErrorCode:
+            return ErrorCode(wire.offset_of(TOPIC, -1).error_code)
+
+        assert answer() is ErrorCode.NONE
+        cluster.server.kill()
+        until(lambda: answer() is ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        cluster.server.start()
+        until(lambda: answer() is ErrorCode.NONE)

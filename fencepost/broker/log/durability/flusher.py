@@ -1,7 +1,7 @@
 """One round of flushes in threads makes the appends of all waiting tickets durable (group commit)."""
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import Literal, NoReturn
 
 import trio
@@ -87,7 +87,9 @@ class LogFlusher:
         lost: Lost | None = None,
         threads: FlushThreads | None = None,
         unflushed_bytes_max: int | None = None,
+        gather: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
+        """`gather` is awaited before each round: it returns when the round should begin."""
         self.durability: Durability = durability
         self.rounds = 0
         """Number of finished rounds."""
@@ -96,6 +98,7 @@ class LogFlusher:
         self.sync_seconds = 0.0
         """Time that these rounds waited for the disk."""
         self._lost = lost
+        self._gather = gather
         self._current = self._next = _Round()
         self._ended = False
         self._requested = trio.Event()
@@ -249,6 +252,8 @@ class LogFlusher:
     async def _rounds(self) -> NoReturn:
         while True:
             await self._requested.wait()
+            if self._gather is not None:
+                await self._gather()
             await self._do_round()
 
     async def _do_round(self) -> None:
