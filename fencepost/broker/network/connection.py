@@ -24,7 +24,7 @@ from fencepost.broker.network.poller import Registration, Work, failed, register
 from fencepost.broker.network.reply import READY, Ready, Reply
 from fencepost.broker.network.request_parts import handle_in_parts
 from fencepost.broker.network.response_queue import ResponseQueue
-from fencepost.broker.network.tls import TlsListener
+from fencepost.broker.network.tls import CertificateRefused, TlsListener, linger
 from fencepost.broker.security.audit import log_failed_login
 from fencepost.broker.security.gate import refusal
 from fencepost.coordinator.deferred import Deferred
@@ -37,8 +37,6 @@ PAUSE_AFTER_SECONDS = 0.005
 """How long one connection's frames are served without a pause for other tasks."""
 Unfinished = Coroutine[Any, Any, None]
 """The rest of a plain function's work; the connection's task awaits it before it does anything else."""
-
-
 _Pending: TypeAlias = tuple[Route, RequestContext, float]
 """A request whose response is not there yet: its route, its context, and when it began by the broker's clock."""
 
@@ -147,6 +145,8 @@ class Connection:
             self.idle = False
             if self._responses.count:
                 await self._send()
+            if self._tls is not None:
+                await linger(self._socket)
 
     async def _serve(self) -> None:
         """Wait for input. Plain functions serve it as far as they can; this task awaits the rest."""
@@ -169,8 +169,11 @@ class Connection:
 
     async def _encrypt(self, tls: TlsListener) -> None:
         """Make the TLS handshake. A client's certificate is its login, unless a login by SASL follows."""
-        refused = partial(log_failed_login, self.session)
-        self._socket, principal = await tls.handshake(self._socket, refused)
+        try:
+            principal = await tls.handshake(self._socket, partial(setattr, self, "_socket"))
+        except CertificateRefused as error:
+            log_failed_login(self.session, str(error))
+            raise
         self._responses.encrypt(self._socket, tls.start_sending)
         if principal is not None:
             self.session.log_in(principal, "certificate")

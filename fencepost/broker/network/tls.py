@@ -51,24 +51,19 @@ class TlsListener:
         self._principal_of = principal_of
         self._steps = trio.Semaphore(HANDSHAKE_STEPS_PER_PASS)
 
-    async def handshake(
-        self, sock: socket.socket, refused: Callable[[str], None]
-    ) -> tuple[ssl.SSLSocket, Principal | None]:
-        """Returns the socket to use in place of `sock`, and the principal of the client's certificate if it has one.
-
-        `refused` is called with the reason, once it is clear that a certificate is no login.
+    async def handshake(self, sock: socket.socket, wrapped: Callable[[ssl.SSLSocket], None]) -> Principal | None:
+        """Returns the principal of the client's certificate if it has one. `wrapped` gets the socket to use in place
+        of `sock`, once there is one.
         Raises OSError if the client closes the connection, CloseConnection if it does not speak TLS as this listener
-        wants it, and CertificateRefused. Then `sock` is closed.
+        wants it, and CertificateRefused.
         """
         with trio.move_on_after(HANDSHAKE_SECONDS):
             await trio.lowlevel.wait_readable(sock)  # an idle connection needs no state of OpenSSL
             _check_first_bytes(sock)
             encrypted = self.context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
-            try:
-                return encrypted, await self._principal(encrypted, refused)
-            except BaseException:
-                encrypted.close()
-                raise
+            wrapped(encrypted)
+            await self._make_steps(encrypted)
+            return self._principal(encrypted)
         raise CloseConnection(f"the client did not finish the TLS handshake within {HANDSHAKE_SECONDS:g} s")
 
     async def _make_steps(self, encrypted: ssl.SSLSocket) -> None:
@@ -92,18 +87,11 @@ class TlsListener:
                 return
             await wait(encrypted)
 
-    async def _principal(self, encrypted: ssl.SSLSocket, refused: Callable[[str], None]) -> Principal | None:
-        try:
-            await self._make_steps(encrypted)
-            if self._principal_of is None:
-                return None
-            certificate = encrypted.getpeercert(binary_form=True)
-            return None if certificate is None else self._principal_of(certificate)
-        except CloseConnection as error:
-            if isinstance(error, CertificateRefused):
-                refused(str(error))
-            await _linger(encrypted)
-            raise
+    def _principal(self, encrypted: ssl.SSLSocket) -> Principal | None:
+        if self._principal_of is None:
+            return None
+        certificate = encrypted.getpeercert(binary_form=True)
+        return None if certificate is None else self._principal_of(certificate)
 
     def receive(self, sock: socket.socket, frames: FrameBuffer) -> int:
         """Receive once. Returns the bytes that `frames` does not know of yet; 0 at the end. Raises BlockingIOError.
@@ -122,19 +110,25 @@ class TlsListener:
         return received
 
     def close(self, sock: socket.socket) -> None:
-        """Send close_notify, without which some clients report a truncated connection; then close."""
-        if isinstance(sock, ssl.SSLSocket):
-            with contextlib.suppress(OSError, ValueError):  # the client is gone, or has not sent its own: no matter
-                sock.unwrap()
+        """Send close_notify, and close."""
+        _notify(sock)
         sock.close()
 
 
-async def _linger(refused: ssl.SSLSocket) -> None:
-    """Discard what the client sends until it closes, or for a second.
+def _notify(sock: socket.socket) -> None:
+    """Send close_notify, without which some clients report a truncated connection."""
+    if isinstance(sock, ssl.SSLSocket):
+        with contextlib.suppress(OSError, ValueError):  # the client is gone, or has not sent its own: no matter
+            sock.unwrap()
+
+
+async def linger(refused: socket.socket) -> None:
+    """Send the end of the connection, and discard what the client sends until it closes, or for a second.
 
     In TLS 1.3 a client may send requests before its certificate is refused. If they were unread at the close, the
     kernel would reset the connection, and the client would lose the alert that names the reason.
     """
+    _notify(refused)
     with trio.move_on_after(_LINGER_SECONDS), contextlib.suppress(OSError):
         refused.shutdown(socket.SHUT_WR)
         while True:
