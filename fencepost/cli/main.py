@@ -16,6 +16,7 @@ COMMANDS = {
     "quota": "fencepost.cli.quota.commands:quota",
     "serve": "fencepost.cli.serve:serve",
     "spark": "fencepost.cli.spark.commands:spark",
+    "store": "fencepost.cli.store.commands:store",
     "topic": "fencepost.cli.topic.commands:topic",
     "txn": "fencepost.cli.txn.commands:txn",
     "user": "fencepost.cli.user.commands:user",

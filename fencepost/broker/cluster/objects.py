@@ -88,20 +88,27 @@ class Objects:
         """For messages."""
         self.counters = ObjectCounters()
 
-    def check(self) -> None:
-        """Write, read and delete a small object, to find a wrong setting before the first record.
+    def check(self) -> tuple[float, float]:
+        """Write, read, list and delete a small object, to find a wrong setting before the first record.
 
-        Raises StoreUnavailable with the reason, for example refused credentials.
+        Returns the seconds of the write and of the read. Raises StoreUnavailable with the reason, for example refused
+        credentials.
         """
         name = f"check/{secrets.token_hex(8)}"
+        began = time.monotonic()
         self._backend.write(name, [CHECKED])
+        written = time.monotonic()
         try:
             found = self._backend.read(name, 0, len(CHECKED))
         except FileNotFoundError as error:
             raise StoreUnavailable(f"{self.place}/{name} was written, but it does not exist") from error
+        read = time.monotonic()
         if found != CHECKED:
             raise StoreUnavailable(f"{self.place}/{name} was written, but it has other bytes")
+        if next(self._backend.names(), None) is None:
+            raise StoreUnavailable(f"{self.place}/{name} was written, but a list of {self.place} is empty")
         self._backend.remove([name])
+        return written - began, read - written
 
     def put(self, object_id: int, parts: Sequence[Bytes]) -> None:
         """Write an object; it is durable on return. Raises StoreUnavailable.
@@ -190,6 +197,6 @@ def open_objects(
     try:
         from fencepost.broker.cluster.bucket import Bucket
     except ImportError as error:
-        raise ValueError(f"{url} needs obstore, which is not installed: run pip install obstore") from error
+        raise ValueError(f"{url} needs obstore ({error}): install fencepost[cluster], or obstore") from error
     place = f"{url.rstrip('/')}/{cluster_id}"
     return Objects(Bucket.open(place, options or {}, request_timeout_s, retry_s), place)

@@ -72,6 +72,19 @@ class PostgresEngine:
         self._statements: dict[str, bytes] = {}
         self._lock = threading.Lock()
 
+    @property
+    def place(self) -> str:
+        """The database, for messages; without a password."""
+        return connection.name_of(self._parameters)
+
+    def create_schema(self) -> bool:
+        """Create the schema in a database that has none; returns whether there was none. Raises SchemaMismatch."""
+        try:
+            with connection.connect(self._parameters) as opened:
+                return schema.create_if_missing(opened, self._schema)
+        except psycopg.Error as error:
+            raise self._translated(error) from error
+
     def close(self) -> None:
         """Close the connection. The engine may be used again."""
         with self._lock:

@@ -84,6 +84,7 @@ class ClusterBroker:
                 await self._serve_incarnation(Writer(engine, session), row_bytes)
 
     async def _cluster_id(self, engine: Engine) -> str:
+        await self._available(self._stores.prepare)
         wanted = self.config.cluster_id or _new_cluster_id()
         found = await self._available(lambda: engine.cluster_id(wanted))
         return wanted if found is None else found

@@ -1,5 +1,6 @@
 """The stores of a cluster: where a broker's connections to the database and its objects come from."""
 
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -12,6 +13,8 @@ from fencepost.broker.cluster.row_objects import RowObjects
 if TYPE_CHECKING:
     from fencepost.broker.config.broker_config import BrokerConfig
 
+logger = logging.getLogger(__name__)
+
 
 class Stores(NamedTuple):
     """The database and the object store of one cluster."""
@@ -21,24 +24,38 @@ class Stores(NamedTuple):
     connect: Callable[[], Engine]
     """A new connection."""
     open_objects: Callable[[str], RowBytes]
-    """The objects of the cluster with this id. Raises StoreUnavailable, and ValueError for a wrong address."""
+    """The objects of the cluster with this id. Raises StoreUnavailable, and ConfigError for a wrong address."""
+    prepare: Callable[[], None] = lambda: None
+    """Create the schema in a database that has none. Raises StoreUnavailable and SchemaMismatch."""
 
 
 def stores_of(config: "BrokerConfig") -> Stores:
     """The stores that the settings name. Raises ConfigError."""
-    from fencepost.broker.cluster import connection  # here: it imports psycopg
-    from fencepost.broker.cluster.postgres import PostgresEngine
     from fencepost.broker.config.broker_config import ConfigError
+
+    try:
+        from fencepost.broker.cluster import postgres  # here: it imports psycopg
+    except ImportError as error:
+        raise ConfigError(f"cluster.store needs psycopg ({error}): install fencepost[cluster]") from error
 
     database, objects = config.cluster_store, config.cluster_objects
     if database is None or objects is None:
         raise ConfigError("cluster.store and cluster.objects (--store and --objects) belong together: set both")
     try:
-        place = connection.name_of(connection.parse(database))
+        place = postgres.PostgresEngine(database).place
     except ValueError as error:
         raise ConfigError(f"cluster.store: {error}") from error
-    return Stores(
-        place,
-        lambda: PostgresEngine(database),
-        lambda cluster_id: RowObjects(open_objects(objects, cluster_id), ClaimPool(PostgresEngine(database))),
-    )
+
+    def opened(cluster_id: str) -> RowBytes:
+        try:
+            found = open_objects(objects, cluster_id)
+        except ValueError as error:
+            raise ConfigError(f"cluster.objects: {error}") from error
+        found.check()
+        return RowObjects(found, ClaimPool(postgres.PostgresEngine(database)))
+
+    def prepare() -> None:
+        if postgres.PostgresEngine(database).create_schema():
+            logger.info("created the schema of a new cluster in %s", place)
+
+    return Stores(place, lambda: postgres.PostgresEngine(database), opened, prepare)

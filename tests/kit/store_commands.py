@@ -1,0 +1,44 @@
+"""`fencepost store` and `fencepost verify --store` as processes, and databases for them."""
+
+import os
+import secrets
+import subprocess
+import sys
+from collections.abc import Mapping
+
+from tests.kit.postgres_server import PostgresServer
+
+SECONDS = 100
+
+
+def empty_database(server: PostgresServer) -> str:
+    """The address of a new database."""
+    import psycopg
+
+    name = f"empty_{secrets.token_hex(4)}"
+    with psycopg.connect(server.conninfo, autocommit=True) as connection:
+        connection.execute(f'CREATE DATABASE "{name}"'.encode())
+    return server.conninfo.replace("dbname=postgres", f"dbname={name}")
+
+
+def as_role(address: str, role: str) -> str:
+    """The address, for another role."""
+    return address.replace("user=postgres", f"user={role}")
+
+
+def begin(*words: str, environment: Mapping[str, str] | None = None) -> "subprocess.Popen[str]":
+    """Start a command that needs no broker."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "fencepost", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **(environment or {})},
+    )
+
+
+def run(*words: str, environment: Mapping[str, str] | None = None) -> "subprocess.CompletedProcess[str]":
+    """Run a command that needs no broker."""
+    process = begin(*words, environment=environment)
+    out, err = process.communicate(timeout=SECONDS)
+    return subprocess.CompletedProcess(words, process.returncode, out, err)
