@@ -67,6 +67,7 @@ class LateLogView:
         self.late: LateLog | None = self
         self.written_batches = 0
         self.written_bytes = 0
+        self._held = False
         self.refuses_shifts = False
         """Answer every conflict with a refusal, also where the appends could be shifted."""
         self.absent = range(0)
@@ -107,6 +108,14 @@ class LateLogView:
     def fix_newest(self) -> None:
         self._fixed.add(read_header(self._waiting[-1][0]).base_offset)
 
+    def hold(self) -> None:
+        """Commit nothing until `release`."""
+        self._held = True
+
+    def release(self) -> None:
+        """Commit again."""
+        self._held = False
+
     def note_aborted(self, aborted: AbortedTransaction) -> None:
         self.rows.note_aborted(aborted)
 
@@ -129,6 +138,8 @@ class LateLogView:
         appends are written behind them.
         """
         assert self._outcome is None, "one commit at a time"
+        if self._held:
+            return
         chosen = self._waiting if count is None else self._waiting[:count]
         foreign = self.rows.since(self._seen)
         theirs = {read_header(row).producer_id for row in foreign}

@@ -69,6 +69,7 @@ class SharedLog:
         self._fixed = 0
         """How many of the oldest waiting appends end with one that may not move."""
         self._listener: RowListener | None = None
+        self._held = False
 
     def __len__(self) -> int:
         return max(1, len(self._index))
@@ -118,12 +119,20 @@ class SharedLog:
     def fix_newest(self) -> None:
         self._fixed = len(self._batches)
 
+    def hold(self) -> None:
+        self._held = True
+
+    def release(self) -> None:
+        self._held = False
+        if self._batches:
+            self._rounds.enlist(self)
+
     def deliver(self) -> None:
         self._rounds.deliver()
 
     def cut(self) -> Cut | None:
         """See `Participant`."""
-        if not self._batches:
+        if not self._batches or self._held:
             return None
         self._cut_count = len(self._batches)
         return Cut(

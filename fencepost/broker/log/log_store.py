@@ -80,6 +80,12 @@ class LateLog(Protocol):
     def fix_newest(self) -> None:
         """The newest append may only be bound at its expected offset: rows of other writers reject it."""
 
+    def hold(self) -> None:
+        """Commit nothing more until `release`: then one commit has everything appended meanwhile."""
+
+    def release(self) -> None:
+        """Commit what waits."""
+
     def deliver(self) -> None:
         """Report the results of the last `sync_targets`, which a thread synced, to the listener on the event loop."""
 

@@ -7,6 +7,7 @@ producer ids begin far above all that the lost part may have allocated (docs/dec
 
 import logging
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from fencepost.broker.coordinator_logs import LogTicket, PartitionCoordinatorLog
 from fencepost.broker.log.config import LogConfig
@@ -66,6 +67,18 @@ class MetadataPartitionLog:
     @property
     def newest(self) -> LogTicket:
         return LogTicket(self._commit, self._appended or Ticket(self._log, self._end_offset))
+
+    @contextmanager
+    def in_one_commit(self) -> Iterator[bool]:
+        late = self._log.segments.late
+        if late is None:
+            yield False
+            return
+        late.hold()
+        try:
+            yield True
+        finally:
+            late.release()
 
     def read(self) -> Iterator[LoggedBatch]:
         for next_offset, batch in self._records.replay_from(self._end_offset):

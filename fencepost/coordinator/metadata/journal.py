@@ -217,10 +217,19 @@ class MetadataJournal:
         return self._after_abort([BeginTransactionRecord(transaction), *entries, EndTransactionRecord()])
 
     async def _write_transaction(self, entries: Sequence[MetadataEntry], name: str | None) -> None:
-        """Write the change as a transaction. Raises LogWriteFailed, after an Abort if that can be written."""
+        """Write the change as a transaction, in one commit if the store can do that.
+
+        Raises LogWriteFailed, after an Abort if that can be written.
+        """
+        with self._log.in_one_commit() as together:
+            await self._write_pieces(self._framed(entries, name), together)
+        if together:
+            await self._durable(self._log.newest)
+
+    async def _write_pieces(self, entries: Sequence[MetadataEntry], together: bool) -> None:
         began, size_bytes = self._clock.monotonic(), 0
         try:
-            for piece in self._pieces(self._framed(entries, name)):
+            for piece in self._pieces(entries):
                 size_bytes += sum(map(len, piece.values))
                 seconds = self._clock.monotonic() - began
                 if size_bytes > self.bounds.transaction_bytes_max:
@@ -234,7 +243,8 @@ class MetadataJournal:
                     )
                 self._append(piece)
                 await trio.lowlevel.checkpoint()
-                await self._durable(self._log.newest)
+                if not together:
+                    await self._durable(self._log.newest)
         except LogWriteFailed as error:
             if self.active and self._loader.open is not None:
                 with suppress(LogWriteFailed):

@@ -1,6 +1,7 @@
 """What the metadata controller needs from the broker: the log, snapshots, settings and defaults."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -38,6 +39,12 @@ class MetadataLog(Protocol):
     def append(self, values: Sequence[bytes], now_ms: int) -> Ticket:
         """Append `values` as one atomic batch, at `end_offset` or not at all: so image offsets and broker epochs are
         known at once. Raises LogSuperseded, and LogWriteFailed if the log refuses.
+        """
+
+    def in_one_commit(self) -> AbstractContextManager[bool]:
+        """Let appends wait for the end of this context, and commit them all at once, if the store can do that.
+
+        Yields whether it can. If not, each append becomes durable on its own.
         """
 
     def read(self) -> Iterator["LoggedBatch"]:

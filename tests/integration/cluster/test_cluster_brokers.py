@@ -9,6 +9,7 @@ import trio
 
 from fencepost.client import Client
 from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages.api03_metadata import MetadataRequest, MetadataRequestTopic
 from tests.kit.cluster_processes import ClusterProcesses
 from tests.kit.postgres_server import PostgresServer
 from tests.kit.waiting import until
@@ -116,6 +117,21 @@ async def test_a_transaction_ends_in_one_commit(cluster: ClusterProcesses) -> No
                 await producer.flush()
                 before = cluster.commits()
             assert cluster.commits() - before <= 2, "the flush at the end, and the end of the transaction"
+
+
+async def test_a_metadata_transaction_is_one_commit(cluster: ClusterProcesses) -> None:
+    """KIP-868: 25,000 partitions do not fit into one append. A crash leaves no open transaction."""
+    cluster.start(1)
+    standby = cluster.start(2)
+    async with Client(cluster.bootstrap) as kafka:
+        await create(kafka)
+        before = cluster.commits()
+        async with kafka.admin() as admin:
+            await admin.create_topics("wide", partitions=25_000)
+        assert cluster.commits() - before == 1
+    with Wire(standby.connect()) as wire:
+        asked = MetadataRequest(topics=[MetadataRequestTopic(name="wide")])
+        until(lambda: len(wire.call(3, 9, asked).topics[0].partitions) == 25_000)
 
 
 async def test_a_paused_broker_changes_nothing_and_stands_by_when_it_resumes(cluster: ClusterProcesses) -> None:

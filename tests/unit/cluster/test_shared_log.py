@@ -65,6 +65,23 @@ def test_an_append_is_settled_by_the_round_and_not_before() -> None:
     assert [(row.base, row.count, row.batches) for row in rows] == [(0, 5, 2)], "one row for each log and round"
 
 
+def test_what_is_appended_while_a_log_is_held_is_one_commit() -> None:
+    """A metadata transaction of many appends (KIP-868): other logs go on meanwhile."""
+    stores = Stores()
+    broker = stores.broker(1)
+    held, other = opened(broker), opened(broker, OTHER, bytes(16))
+    held.segments.late.hold()
+    first, elsewhere = send(held, batch(1)), send(other, batch(1))
+    broker.round()
+    second = send(held, batch(1))
+    broker.round()
+    assert [one.is_settled for one in (first, second, elsewhere)] == [False, False, True]
+    held.segments.late.release()
+    broker.round()
+    assert [one.is_settled for one in (first, second)] == [True, True]
+    assert [row.batches for row in stores.database.rows[held.segments.log_id]] == [2]
+
+
 def test_one_round_is_one_commit_of_all_logs() -> None:
     """A consistent cut: what is appended after the round began is in the next one."""
     stores = Stores()

@@ -1,6 +1,7 @@
 """In-memory ports for the metadata service: a log that can crash at any append, the real rules, a clock."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +33,8 @@ class MetadataLog(MemoryLog[list[bytes]]):
     at_once: bool = False
     dies_at: int | None = None
     refuses: int | None = None
+    together: bool = False
+    """Whether one commit may have several appends."""
 
     def append(self, values: Sequence[bytes], now_ms: int) -> MemoryTicket:
         assert values
@@ -45,6 +48,16 @@ class MetadataLog(MemoryLog[list[bytes]]):
         self.batches.append(list(values))
         self.end_offset += len(values)
         return self.newest
+
+    @contextmanager
+    def in_one_commit(self) -> Iterator[bool]:
+        if self.together:
+            self.hold()
+        try:
+            yield self.together
+        finally:
+            if self.together:
+                self.release()
 
     def seek(self, offset: int) -> None:
         self.end_offset = offset

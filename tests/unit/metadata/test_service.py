@@ -115,9 +115,10 @@ async def test_observers_hear_in_order_and_find_the_image_that_has_it() -> None:
     assert found == [True, False]
 
 
-async def test_a_large_change_is_one_transaction_over_several_batches() -> None:
-    """E.6: above the batch limits Begin..End; one change, one visibility."""
-    cluster = await started(bounds=SMALL)
+@pytest.mark.parametrize("together", [False, True])
+async def test_a_large_change_is_one_transaction_over_several_batches(together: bool) -> None:
+    """E.6: above the batch limits Begin..End; one change, one visibility. One commit may have all of it."""
+    cluster = await started(MetadataLog(together=together), bounds=SMALL)
     before = len(cluster.log.batches)
     await cluster.service.create_topics([NewTopic("a", 10)])
     written = cluster.log.batches[before:]
