@@ -1,8 +1,6 @@
-"""`fencepost verify`: check a data directory from end to end and report all damage."""
+"""`fencepost verify`: check a data directory, or the stores of a cluster, and report all damage."""
 
-import json
 import os
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,32 +8,57 @@ from typing import TYPE_CHECKING
 import click
 
 from fencepost.cli.connect import fail
+from fencepost.cli.findings import EXIT_DAMAGED, print_finding, progress, sum_up
 from fencepost.cli.plain_text import counted
 
 if TYPE_CHECKING:
-    from fencepost.broker.log.verify.report import Finding, Report
+    from fencepost.broker.log.verify.report import Report
 
-EXIT_DAMAGED = 1
 EXIT_USAGE = 2
-_MIB = 1 << 20
 
 
 @click.command()
-@click.argument("directory", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.argument("directory", required=False, type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.option("--store", metavar="postgresql://...", help="Check a cluster: the database that orders its logs.")
+@click.option("--objects", metavar="s3://BUCKET/PREFIX", help="The object store of that cluster.")
+@click.option(
+    "--config",
+    "config_file",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Check a cluster: take cluster.store and cluster.objects from the broker's file of settings.",
+)
 @click.option("--topic", help="Check only the partitions of this topic.")
 @click.option("--partition", type=click.IntRange(min=0), help="Check only partitions with this number.")
 @click.option("--shallow", is_flag=True, help="Check only checksums and headers, not the records.")
 @click.option("--json", "as_json", is_flag=True, help="Write JSON instead of text, errors too.")
-def verify(directory: Path, topic: str | None, partition: int | None, shallow: bool, as_json: bool) -> None:
-    """Check every byte of a data directory. Stop its broker first. The check writes nothing.
+def verify(
+    directory: Path | None,
+    store: str | None,
+    objects: str | None,
+    config_file: Path | None,
+    topic: str | None,
+    partition: int | None,
+    shallow: bool,
+    as_json: bool,
+) -> None:
+    """Check every byte of a data directory, or of a cluster's stores. The check writes nothing.
+
+    The broker of a data directory has to be stopped. The brokers of a cluster may run.
 
     \b
-    It checks, partition by partition:
+    In a data directory it checks, partition by partition:
       batches      CRC-32C, lengths, offsets, leader epochs, records
       indexes      .index, .timeindex, .txnindex and .seal against the batches
       snapshots    producers and open transactions against a replay of the log
       small files  checkpoints, partition.metadata, meta.properties
       other files  files that a crash or another program left
+
+    \b
+    In the stores of a cluster it checks, log by log:
+      rows         each begins where the one before it ended; start, end and size of the log
+      objects      each row's object exists and is long enough; objects that no row refers to
+      batches      CRC-32C, lengths, offsets, records; the headers and producer ids in the row
+      snapshots    producers and open transactions against a replay of the log
 
     Each finding is one line: its level, the file, byte and offset, the error, its consequence, and what to do.
 
@@ -53,7 +76,21 @@ def verify(directory: Path, topic: str | None, partition: int | None, shallow: b
       fencepost verify ./data
       fencepost verify ./data --topic orders --partition 3
       fencepost verify ./data --json | jq .findings
+      fencepost verify --store postgresql://app@db/fencepost --objects s3://bucket/prefix
     """
+    if directory is None:
+        from fencepost.cli.store.verifying import verify_cluster
+
+        if store is None and config_file is None:
+            raise click.UsageError("name a data directory, or a cluster with --store and --objects")
+        verify_cluster(store, objects, config_file, topic, partition, shallow, as_json)
+        return
+    if store is not None or objects is not None or config_file is not None:
+        raise click.UsageError("name a data directory or a cluster, not both")
+    _verify_directory(directory, topic, partition, shallow, as_json)
+
+
+def _verify_directory(directory: Path, topic: str | None, partition: int | None, shallow: bool, as_json: bool) -> None:
     from fencepost.broker.log.storage.lock import DirectoryInUse, lock_shared
     from fencepost.broker.log.verify.report import Report
 
@@ -61,7 +98,7 @@ def verify(directory: Path, topic: str | None, partition: int | None, shallow: b
         lock_fd = lock_shared(directory)
     except DirectoryInUse:
         fail(f"a broker runs on {directory}; stop it first, or check a copy or a snapshot", exit_code=EXIT_USAGE)
-    report = Report() if as_json else Report(found=_print_finding)
+    report = Report() if as_json else Report(found=print_finding)
     began = time.monotonic()
     try:
         _run(directory, report, topic, partition, shallow, as_json)
@@ -72,8 +109,7 @@ def verify(directory: Path, topic: str | None, partition: int | None, shallow: b
     finally:
         if lock_fd is not None:
             os.close(lock_fd)
-    _sum_up(report, time.monotonic() - began, as_json)
-    sys.exit(EXIT_DAMAGED if report.damaged else 0)
+    sum_up(report, time.monotonic() - began, as_json, counted(report.segments, "segment"))
 
 
 def _run(
@@ -82,31 +118,5 @@ def _run(
     """Check, with a bar on a terminal. Raises LookupError and OSError."""
     from fencepost.broker.verification import verify as check
 
-    if as_json or not sys.stderr.isatty():
-        check(directory, report, topic=topic, partition=partition, shallow=shallow)
-        return
-    with click.progressbar(length=1, label="checking", file=sys.stderr, show_pos=False) as bar:
-
-        def begin(total_bytes: int) -> None:
-            bar.length = max(1, total_bytes)
-            report.advance = bar.update
-
+    with progress(report, as_json) as begin:
         check(directory, report, topic=topic, partition=partition, shallow=shallow, begin=begin)
-        bar.update(0)
-
-
-def _print_finding(finding: "Finding") -> None:
-    click.echo(str(finding))
-
-
-def _sum_up(report: "Report", seconds: float, as_json: bool) -> None:
-    if as_json:
-        click.echo(json.dumps({**report.as_dict(), "seconds": round(seconds, 3)}, indent=2))
-        return
-    counts = {level: sum(f.level.value == level for f in report.findings) for level in ("damage", "warning", "note")}
-    click.echo(
-        f"{counted(len(report.partitions), 'partition')}, {counted(report.segments, 'segment')},"
-        f" {counted(report.batches, 'batch')}, {counted(report.records, 'record')},"
-        f" {report.size_bytes / _MIB:.1f} MiB in {seconds:.1f} s: {counts['damage']} damaged,"
-        f" {counted(counts['warning'], 'warning')}, {counted(counts['note'], 'note')}"
-    )
