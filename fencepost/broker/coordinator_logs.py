@@ -90,6 +90,11 @@ class PartitionCoordinatorLog:
         return self._log.disowned
 
     @property
+    def leader_epoch(self) -> int:
+        """The epoch of this broker's leadership."""
+        return self._log.leader_epoch
+
+    @property
     def newest(self) -> LogTicket:
         """A ticket for all appends so far."""
         return LogTicket(self._commit, self._log.newest_ticket())

@@ -102,7 +102,9 @@ class Node:
         self.metrics = Metrics()
         self.response_bytes = ByteBudget(config.queued_max_response_bytes)
         self.purgatory = Purgatory()
-        self.dispatch = Dispatch(unstable=config.unstable_api_versions_enable)
+        self.dispatch = Dispatch(
+            unstable=config.unstable_api_versions_enable, wrap=None if cluster is None else cluster.confirmed
+        )
         self.markers = Markers(self)
         self.hanging = HangingCheck(self)
         self._deleted_topics = DeletedTopics(self)

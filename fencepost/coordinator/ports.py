@@ -138,6 +138,10 @@ class CoordinatorLog(Protocol):
     """Receives reports about other writers. The file engine has no other writers and never calls it."""
 
     @property
+    def leader_epoch(self) -> int:
+        """The epoch of this broker's leadership of the partition."""
+
+    @property
     def newest(self) -> Ticket:
         """A ticket for everything appended so far; where several brokers write, it is a read barrier."""
 

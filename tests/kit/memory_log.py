@@ -84,6 +84,7 @@ class CoordinatorLog(MemoryLog[ReplayedBatch]):
 
     refuses: ErrorCode | None = None
     listener: LogListener | None = None
+    leader_epoch: int = 0
 
     def append(self, records: Sequence[KeyValue], now_ms: int, producer: ProducerTag | None = None) -> MemoryTicket:
         if self.refuses is not None:

@@ -15,6 +15,7 @@ from typing import NamedTuple, TypeVar
 import trio
 
 from fencepost.broker.cluster.byte_cache import ByteCache
+from fencepost.broker.cluster.confirming import confirmed
 from fencepost.broker.cluster.engine import Engine, Fenced, Member, Slot, StoreUnavailable
 from fencepost.broker.cluster.loading import LoadedLog
 from fencepost.broker.cluster.rounds import RoundLimits, Rounds, RowBytes, foreign_rows
@@ -28,6 +29,7 @@ from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.storage.files import FileStore
 from fencepost.broker.network.context import Endpoint
+from fencepost.broker.network.dispatch import Handler
 from fencepost.coordinator.metadata.image import PartitionImage, TopicImage
 
 FOLLOW_SECONDS = 0.1
@@ -80,6 +82,8 @@ class Membership:
         self._engine = own
         self._lease_ms = config.cluster_lease_ms
         self._lock = trio.Lock()
+        self._renewal_wanted = trio.Event()
+        self._renewed = trio.Event()
         tails, rows = FileStore(scratch / "tails"), FileStore(scratch / "rows")
         tails.make()
         rows.make()
@@ -94,7 +98,8 @@ class Membership:
         Otherwise another broker may own them already. What this one commits cannot become wrong, but what it reads
         may be old, and its clients must look for the new leader.
         """
-        return self.active and self._writer.idle_seconds * 1000 < self._lease_ms
+        writer = self._writer
+        return self.active and not writer.fenced and writer.idle_seconds * 1000 < self._lease_ms
 
     def open_logs(self, default_config: Callable[[str], LogConfig]) -> LogDirectory:
         """The logs of this broker."""
@@ -123,13 +128,39 @@ class Membership:
 
     async def _keep_lease(self) -> None:
         while True:
-            await trio.sleep(self._lease_ms / 4000)
+            with trio.move_on_after(self._lease_ms / 4000):
+                await self._renewal_wanted.wait()
+            self._renewal_wanted = trio.Event()
             try:
                 await trio.to_thread.run_sync(self._writer.renew, abandon_on_cancel=True)
             except (Fenced, Stopped) as error:
                 logger.warning("this broker lost its place in the cluster: %s", error)
                 self.over.set()
                 return
+            finally:
+                self._renewed.set()
+                self._renewed = trio.Event()
+
+    def confirmed(self, api_key: int, handle: Handler) -> Handler:
+        """The handler of an API, which confirms its answers with the database where they need it."""
+        return confirmed(self, api_key, handle)
+
+    def now(self) -> float:
+        """The time, for `confirm`."""
+        return self._writer.now()
+
+    async def confirm(self, since: float) -> bool:
+        """Whether the database has confirmed at `since` or later that this broker is active; True for a standby.
+
+        Waits for that until the lease ends.
+        """
+        while self.active and self._writer.renewed_at < since:
+            if not self.leads:
+                return False
+            self._renewal_wanted.set()
+            with trio.move_on_after(self._lease_ms / 1000):
+                await self._renewed.wait()
+        return True
 
     async def _watch(self) -> None:
         while True:

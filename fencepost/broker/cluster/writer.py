@@ -53,10 +53,14 @@ class Writer:
         """The current identity; its session changes when the broker connects again."""
         return self._identity
 
+    def now(self) -> float:
+        """The time by the clock of `renewed_at`."""
+        return self._monotonic()
+
     @property
     def idle_seconds(self) -> float:
         """Since the last successful commit or renewal was sent."""
-        return self._monotonic() - self.renewed_at
+        return self.now() - self.renewed_at
 
     def stop(self) -> None:
         """Let no method wait for the database any more."""

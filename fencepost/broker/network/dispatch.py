@@ -68,7 +68,9 @@ class Dispatch:
     With `unstable` (`unstable.api.versions.enable`) it also serves versions that Kafka may still change.
     """
 
-    def __init__(self, *, unstable: bool = False) -> None:
+    def __init__(self, *, unstable: bool = False, wrap: Callable[[int, Handler], Handler] | None = None) -> None:
+        """`wrap` returns the handler to use in place of that of an API."""
+        self._wrap = wrap
         found = (module.name for module in pkgutil.iter_modules(handlers.__path__) if module.name.startswith("api"))
         names = set(found)
         self._modules = {key: api.module_name for key, api in API_BY_KEY.items() if api.module_name in names}
@@ -93,10 +95,11 @@ class Dispatch:
             lowest, highest = api.served
             raise UnservedRequest(f"{api.name} version {version} is not served ({lowest} to {highest} are)")
         module = importlib.import_module(f"{handlers.__name__}.{name}")
+        handle = module.handle if self._wrap is None else self._wrap(api_key, module.handle)
         route = self._routes[api_key, version] = Route(
             api,
             version,
-            module.handle,
+            handle,
             api_key in NON_BLOCKING,
             api.request.decoder(version),
             api.response.encoder(version),

@@ -65,6 +65,8 @@ class RefusingLog:
     `code` is the answer to every request: COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR.
     """
 
+    leader_epoch = 0
+
     def __init__(self, code: ErrorCode, why: str) -> None:
         self.listener: LogListener | None = None
         self._error = LogWriteFailed(code, why)

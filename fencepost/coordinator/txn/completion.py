@@ -61,6 +61,7 @@ class Completions:
 
     def carry_out(self, nursery: trio.Nursery, follow_up: WriteMarkers, ticket: Ticket) -> None:
         """Write the markers of a Prepare record, at once if nothing has to be waited for, else in a task."""
+        follow_up = self._of_epoch(follow_up)
         pending = self._carry_out_at_once(follow_up, ticket)
         if pending is None:
             return
@@ -84,7 +85,10 @@ class Completions:
         """Start to write the markers of a Prepare record once its ticket is durable: all, or only the `pending`."""
         assert follow_up.transactional_id not in self._under_way, f"{follow_up.transactional_id!r} is completed twice"
         completion = _Completion(follow_up.partitions if pending is None else pending, None)
-        self._start(nursery, follow_up, ticket, completion)
+        self._start(nursery, self._of_epoch(follow_up), ticket, completion)
+
+    def _of_epoch(self, follow_up: WriteMarkers) -> WriteMarkers:
+        return markers.of_epoch(follow_up, self._store.shard_of(follow_up.transactional_id).log.leader_epoch)
 
     def _start(self, nursery: trio.Nursery, follow_up: WriteMarkers, ticket: Ticket, completion: _Completion) -> None:
         """A completion in one commit may follow another of the same id: the later one is durable last."""

@@ -1,7 +1,7 @@
 """From a decided transaction to its markers, and from the partitions' answers to the markers still to write."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fencepost.coordinator.ports import Marker
 from fencepost.coordinator.txn.commands import WriteMarkers
@@ -10,16 +10,23 @@ from fencepost.coordinator.txn.state import PrepareCommit, Prepared
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 
-COORDINATOR_EPOCH = 0
-"""The coordinator epoch in the markers (row T9). A single node is elected once and never again."""
-
 
 def to_write(transactional_id: str, state: Prepared) -> WriteMarkers:
-    """The markers of `state`. Writing one twice does no harm (rows T8, T25), so after a crash all are written again."""
+    """The markers of `state`. Writing one twice does no harm (rows T8, T25), so after a crash all are written again.
+
+    `of_epoch` sets the coordinator's epoch, which is no part of the state.
+    """
     producer = state.producer
     commit = isinstance(state, PrepareCommit)
-    marker = Marker(producer.producer_id, producer.epoch, commit, COORDINATOR_EPOCH, state.client_version)
+    marker = Marker(producer.producer_id, producer.epoch, commit, 0, state.client_version)
     return WriteMarkers(transactional_id, marker, state.partitions)
+
+
+def of_epoch(follow_up: WriteMarkers, coordinator_epoch: int) -> WriteMarkers:
+    """The markers of this coordinator: its epoch is the leader epoch of its partition (row T9)."""
+    if follow_up.marker.coordinator_epoch == coordinator_epoch:
+        return follow_up
+    return replace(follow_up, marker=follow_up.marker._replace(coordinator_epoch=coordinator_epoch))
 
 
 def pauses(config: TxnConfig) -> Iterator[float]:

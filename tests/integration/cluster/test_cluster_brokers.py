@@ -7,13 +7,16 @@ from pathlib import Path
 import pytest
 import trio
 
+from fencepost.broker.cluster.loading import heads_of
 from fencepost.client import Client
+from fencepost.protocol.control_records import read_marker
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api03_metadata import MetadataRequest, MetadataRequestTopic
+from fencepost.protocol.messages.api26_end_txn import EndTxnRequest
 from tests.kit.cluster_processes import ClusterProcesses
 from tests.kit.postgres_server import PostgresServer
 from tests.kit.waiting import until
-from tests.kit.wire import Wire
+from tests.kit.wire import END_TXN, Wire
 
 TOPIC = "orders"
 SECONDS = 60
@@ -40,6 +43,18 @@ async def everything(bootstrap: str, count: int) -> list[tuple[int, bytes]]:
                 if len(found) == count:
                     return found
     raise AssertionError("the consumer ended")
+
+
+def marker_epochs(cluster: ClusterProcesses) -> list[int]:
+    """The coordinator epochs of the topic's markers, by time."""
+    found = []
+    for head in cluster.engine.heads():
+        if head.name.startswith(TOPIC):
+            for row in cluster.engine.rows(head.log, 0, head.next):
+                for data, header in heads_of(row, head.name):
+                    if header.is_control:
+                        found.append((header.max_timestamp, read_marker(data, 0, header).coordinator_epoch))
+    return [epoch for _, epoch in sorted(found)]
 
 
 async def test_what_is_written_is_read_by_the_next_broker(cluster: ClusterProcesses) -> None:
@@ -98,6 +113,9 @@ async def test_transactions_go_on_with_the_next_broker(cluster: ClusterProcesses
                     await txn.send(TOPIC, b"2", partition=1)
     assert cluster.owner().broker == 1
     assert sorted(value for _, value in await everything(first.address, 4)) == [b"0", b"0", b"1", b"2"]
+    epochs = marker_epochs(cluster)
+    assert epochs == sorted(epochs), "row T9: an older coordinator's marker would be refused"
+    assert len(set(epochs)) > 1, "each coordinator had the leader epoch of its partition"
 
 
 async def test_a_transaction_ends_in_one_commit(cluster: ClusterProcesses) -> None:
@@ -152,6 +170,26 @@ async def test_a_paused_broker_changes_nothing_and_stands_by_when_it_resumes(clu
     assert [value for _, value in await everything(second.address, 3)] == [b"before", b"after", b"later"]
     until(lambda: {one.broker: one.left for one in cluster.engine.members()} == {1: False, 2: False})
     assert await everything(first.address, 3), "the standby knows the active broker"
+
+
+def test_an_answer_that_writes_nothing_is_confirmed(cluster: ClusterProcesses) -> None:
+    """A resumed broker finds "committed already" in its memory. Without asking the database it could say so of a later
+    transaction that another broker has aborted.
+    """
+    first = cluster.start(1)
+    cluster.start(2)
+    with Wire(first.connect()) as wire:
+        wire.create_topic(TOPIC)
+        producer_id, epoch = wire.init_producer_id("one")
+        wire.add_partitions("one", (producer_id, epoch), TOPIC, 0)
+        ask = EndTxnRequest(transactional_id="one", producer_id=producer_id, producer_epoch=epoch, committed=True)
+        assert wire.call(END_TXN, 3, ask).error_code == ErrorCode.NONE
+        assert wire.call(END_TXN, 3, ask).error_code == ErrorCode.NONE, "a repeated request gets the same answer"
+        first.pause()
+        cluster.wait_active(2)
+        wire.send(END_TXN, 3, ask)
+        first.resume()
+        wire.expect_end()
 
 
 async def test_commits_wait_while_the_database_restarts(cluster: ClusterProcesses) -> None:

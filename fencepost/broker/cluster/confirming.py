@@ -1,0 +1,92 @@
+"""Answers that rest on what was read, not written: the database confirms that this broker was still active.
+
+A broker that was paused may have been taken over. What it writes is refused by the fence. But an answer that writes
+nothing could be old: an end offset, a committed offset, "this transaction is committed already". Such an answer is sent
+only if the broker has reached the database with its identity since the request arrived. Otherwise the answer is
+NOT_LEADER_OR_FOLLOWER, or the connection is closed, and the client looks for the active broker.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Protocol
+
+from fencepost.broker.network.context import CloseConnection, RequestContext
+from fencepost.broker.network.dispatch import Handler
+from fencepost.broker.network.reply import READY, Durable, Ready, Reply
+from fencepost.coordinator.deferred import Deferred
+from fencepost.protocol.api_keys import ApiKey
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages.api01_fetch import FetchResponse
+
+OF_LOGS = frozenset({ApiKey.LIST_OFFSETS, ApiKey.OFFSET_FOR_LEADER_EPOCH, ApiKey.DESCRIBE_PRODUCERS})
+"""APIs whose answers rest on logs: once the lease has ended, they are NOT_LEADER_OR_FOLLOWER anyway."""
+OF_COORDINATORS = frozenset(
+    {
+        ApiKey.OFFSET_FETCH,
+        ApiKey.INIT_PRODUCER_ID,
+        ApiKey.ADD_PARTITIONS_TO_TXN,
+        ApiKey.ADD_OFFSETS_TO_TXN,
+        ApiKey.END_TXN,
+        ApiKey.TXN_OFFSET_COMMIT,
+        ApiKey.DESCRIBE_TRANSACTIONS,
+        ApiKey.LIST_TRANSACTIONS,
+    }
+)
+"""APIs whose answers rest on coordinators' states. Heartbeats are not among them: an old answer does no harm."""
+
+
+class Confirmation(Protocol):
+    """The database's confirmations, shared by all requests that wait for one."""
+
+    @property
+    def leads(self) -> bool:
+        """Whether clients may use the logs of this broker."""
+
+    def now(self) -> float:
+        """The time, for `confirm`."""
+
+    async def confirm(self, since: float) -> bool:
+        """Whether the database has confirmed at `since` or later that this broker is active; True for a standby."""
+
+
+def confirmed(cluster: Confirmation, api_key: int, handle: Handler) -> Handler:
+    """The handler of an API, with the confirmation of its answers where they need one."""
+    if api_key not in OF_LOGS | OF_COORDINATORS | {ApiKey.FETCH}:
+        return handle
+
+    def needs_confirmation(reply: Ready) -> bool:
+        if api_key in OF_COORDINATORS:
+            return not isinstance(reply, Durable)  # else the commit for which it waits confirms it
+        return cluster.leads and (api_key in OF_LOGS or _out_of_range(reply))
+
+    def confirming(node: Any, request: Any, context: RequestContext) -> Reply:
+        since = cluster.now()
+        reply = handle(node, request, context)
+        if isinstance(reply, READY) and not needs_confirmation(reply):
+            return reply
+        return later(since, reply, partial(handle, node, request, context))
+
+    async def later(since: float, reply: Reply, again: Callable[[], Reply]) -> Ready:
+        ready = await _ready(reply)
+        if not needs_confirmation(ready) or await cluster.confirm(since):
+            return ready
+        if api_key in OF_COORDINATORS:
+            raise CloseConnection("this broker is not active in its cluster any more, or cannot reach the database")
+        return await _ready(again())  # NOT_LEADER_OR_FOLLOWER
+
+    return confirming
+
+
+async def _ready(reply: Reply) -> Ready:
+    if isinstance(reply, READY):
+        return reply
+    return await (reply.wait() if isinstance(reply, Deferred) else reply)
+
+
+def _out_of_range(reply: Ready) -> bool:
+    """Whether a partition's offset seems to be out of range: at the active broker it may be in range."""
+    return isinstance(reply, FetchResponse) and any(
+        partition.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+        for topic in reply.responses
+        for partition in topic.partitions
+    )
