@@ -49,6 +49,7 @@ GUIDES: list[dict[str, Any]] = [
         "Change it": [
             {"Architecture": "architecture.md"},
             {"The simulated world": "simulation.md"},
+            {"The model of the commit protocol": "models.md"},
             {"Benchmarks": "benchmarks.md"},
             {"Changelog": "changelog.md"},
         ]

@@ -14,6 +14,7 @@ import pytest
 from tests.interop.java.jars import Unavailable
 from tests.interop.java.real_kafka import RealKafka
 from tests.kit.broker_process import BrokerProcess
+from tests.kit.java import skip_or_fail
 from tests.kit.settings import OLD_RECORDS, QUICK_GROUPS
 
 SETTINGS = {"num.partitions": "3", **OLD_RECORDS, **QUICK_GROUPS}
@@ -39,9 +40,7 @@ def started(kafka: RealKafka) -> RealKafka:
     try:
         return kafka.start()
     except Unavailable as missing:
-        if os.environ.get("FENCEPOST_REQUIRE_JAVA"):
-            pytest.fail(f"FENCEPOST_REQUIRE_JAVA is set, and: {missing}")
-        pytest.skip(str(missing))
+        skip_or_fail(missing)
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,7 @@ from fencepost import sync
 from fencepost.client.admin import Acl, AclOperation, AclResourceType
 from fencepost.testing import Broker
 from tests.interop.java.jars import Unavailable, class_path
+from tests.kit.java import skip_or_fail
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 POM = Path(__file__).with_name("kafka_connector_pom.xml")
@@ -23,9 +24,7 @@ def connector(spark: Any) -> Any:
     try:
         jars = class_path(POM).split(os.pathsep)
     except Unavailable as missing:
-        if os.environ.get("FENCEPOST_REQUIRE_JAVA"):
-            pytest.fail(f"FENCEPOST_REQUIRE_JAVA is set, and: {missing}")
-        pytest.skip(str(missing))
+        skip_or_fail(missing)
     for jar in jars:
         spark.sql(f"ADD JAR '{jar}'")
     return spark

@@ -1,6 +1,5 @@
 """One data directory in three states, and one JVM, for all tests with Kafka's own tools."""
 
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -12,6 +11,7 @@ import pytest
 from tests.interop.java.jars import Unavailable
 from tests.interop.java.kafka_jvm import KafkaJvm
 from tests.interop.java.written import Shown, shown_directories
+from tests.kit.java import skip_or_fail
 
 STATES = ("stopped", "killed", "recovered")
 
@@ -23,9 +23,7 @@ def kafka() -> Iterator[KafkaJvm]:
         try:
             jvm = stack.enter_context(KafkaJvm())
         except Unavailable as missing:
-            if os.environ.get("FENCEPOST_REQUIRE_JAVA"):
-                pytest.fail(f"FENCEPOST_REQUIRE_JAVA is set, and: {missing}")
-            pytest.skip(str(missing))
+            skip_or_fail(missing)
         yield jvm
 
 

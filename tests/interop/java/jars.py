@@ -1,4 +1,4 @@
-"""Where Java and Kafka's own jars come from: Maven where it is installed, else the Ivy that comes with PySpark."""
+"""Where Java and jars come from: Maven where it is installed, else the Ivy that comes with PySpark."""
 
 import hashlib
 import os
@@ -21,7 +21,7 @@ FAILED_SECONDS = 1800
 
 
 class Unavailable(Exception):
-    """Kafka's tools cannot be run here; the message says what to install."""
+    """A Java program cannot be run here; the message says what to install."""
 
 
 def java() -> str:
@@ -30,7 +30,7 @@ def java() -> str:
     under_home = None if home is None else shutil.which("java", path=str(Path(home) / "bin"))
     found = under_home or shutil.which("java")
     if found is None:
-        raise Unavailable("Kafka's tools need Java 17 or newer: install openjdk-17-jre-headless, or set JAVA_HOME")
+        raise Unavailable("this needs Java 17 or newer: install openjdk-17-jre-headless, or set JAVA_HOME")
     return found
 
 
@@ -58,7 +58,7 @@ def _resolve(pom: Path, known: Path, failed: Path) -> str:
     except subprocess.TimeoutExpired:
         said = f"nothing for {RESOLVE_TIMEOUT_SECONDS} s"
     if not fresh.exists():
-        why = f"Kafka's jars could not be fetched (no network?): {command[0]} said: {said}"
+        why = f"the jars of {pom.name} could not be fetched (no network?): {command[0]} said: {said}"
         failed.write_text(f"{why} (to try again at once, remove {failed})")
         raise Unavailable(why)
     fresh.replace(known)
@@ -74,4 +74,4 @@ def _command(pom: Path, output: Path) -> list[str]:
     for ivy in jars:
         options = ["-ivy", pom, "-cache", CACHE, "-cachepath", output, "-confs", "runtime", "-types", "jar", "bundle"]
         return [java(), "-jar", str(ivy), *map(str, options)]
-    raise Unavailable("nothing here can fetch Kafka's jars: install Maven (mvn), or PySpark, which brings Ivy")
+    raise Unavailable("nothing here can fetch jars: install Maven (mvn), or PySpark, which brings Ivy")

@@ -1,0 +1,1 @@
+"""The models in docs/models, checked by TLC."""

@@ -1,0 +1,61 @@
+"""The scopes in which TLC checks the model, and the rules without which it finds a violation.
+
+A scope is a change of the constants in docs/models/commit.cfg.
+"""
+
+from typing import NamedTuple
+
+Scope = dict[str, str]
+
+NO_PRODUCER, NO_PLAIN = {"Producers": "{}"}, {"Plain": "{}"}
+ONE_BROKER_OWNS_ALL = {"Coordinator": '"b2"'}
+
+SMALL: dict[str, Scope] = {
+    "transactions": {},
+    "faults": {**NO_PLAIN, "MaxBreaks": "1", "MaxRestarts": "1"},
+    "next transaction": {**NO_PLAIN, "MaxTxn": "2"},
+    "fixed": {"FixedPlain": '{"q"}'},
+    "objects": {**NO_PRODUCER, "Objects": "{1, 2}", "MaxPlain": "2", "MaxBreaks": "1"},
+}
+"""Seconds each."""
+
+LARGE: dict[str, Scope] = {
+    "two logs": {**NO_PLAIN, "DataLogs": '{"a", "b"}'},
+    "one owner": {**ONE_BROKER_OWNS_ALL, "MaxTakeovers": "2"},
+    "order": {"MaxSeq": "2", "MaxTxn": "2"},
+}
+"""Up to minutes each."""
+
+
+class Control(NamedTuple):
+    """Rules that are left out, and the property that TLC refutes then."""
+
+    rules: tuple[str, ...]
+    scope: str
+    violated: str
+
+
+CONTROLS = (
+    Control(("FenceRule",), "transactions", "NothingWrong"),
+    Control(("SessionRule",), "objects", "NothingWrong"),
+    Control(("SessionRule", "SeqRule"), "objects", "NothingDoubled"),
+    Control(("PidRule",), "transactions", "NothingLate"),
+    Control(("FixedRule",), "fixed", "FixedStayInPlace"),
+    Control(("ClaimRule",), "objects", "ObjectsExist"),
+    Control(("MarkRule",), "objects", "ObjectsExist"),
+    Control(("CutRule",), "transactions", "EndIsWhole"),
+    Control(("RecheckRule",), "transactions", "NothingLate"),
+    Control(("AbsorbRule",), "transactions", "ViewIsPrefix"),
+    Control(("TakeoverRule",), "transactions", "ViewIsPrefix"),
+    Control(("DurableAddRule",), "transactions", "NothingHangs"),
+    Control(("StampRule",), "transactions", "EpochsRise"),
+    Control(("NewLogRule",), "transactions", "NothingWrong"),
+)
+
+REDUNDANT = Control(("SeqRule",), "objects", "")
+"""The session rule covers it: nothing is violated."""
+
+
+def constants(scope: str, without: tuple[str, ...] = ()) -> Scope:
+    """The constants of a scope, without some rules."""
+    return {**{**SMALL, **LARGE}[scope], **dict.fromkeys(without, "FALSE")}
