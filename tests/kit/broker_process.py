@@ -14,9 +14,12 @@ from types import TracebackType
 from typing import Self
 
 from fencepost.testing.reserved_port import reserve_port
+from tests.kit.stores import ON_CLUSTER, new_stores
 
 READY_TIMEOUT_SECONDS = 100.0
 STOP_TIMEOUT_SECONDS = 100.0
+FOR_TESTS = {f"FENCEPOST_{name}" for name in ("ENGINE", "INTEROP", "INTEROP_BOOTSTRAP", "LONG", "REQUIRE_JAVA")}
+"""Variables that steer the tests: the broker would take them for its settings."""
 _READY = re.compile(r"^fencepost ready on (?P<host>\[?[^\s]+?\]?):(?P<port>\d+)(?P<rest>( \w+=\S+)*)$")
 
 
@@ -27,8 +30,9 @@ class BrokerFailed(Exception):
 class BrokerProcess:
     """One broker process and its directory.
 
-    `data_dir` None means `--memory`. `settings` become `--set name=value`, `arguments` are put behind them as they
-    are. A restart takes the port of the first start, which nobody else gets meanwhile, so that clients find the broker.
+    `data_dir` None means `--memory`; with FENCEPOST_ENGINE=cluster the logs are in stores of its own (stores.py).
+    `settings` become `--set name=value`, `arguments` are put behind them as they are. A restart takes the port of the
+    first start, which nobody else gets meanwhile, so that clients find the broker.
     """
 
     def __init__(
@@ -51,6 +55,7 @@ class BrokerProcess:
         """The key=value pairs of the ready line."""
         self.log_path = work_dir / "broker.log"
         self._process: subprocess.Popen[bytes] | None = None
+        self._shared: list[str] = []
 
     @property
     def address(self) -> str:
@@ -76,10 +81,16 @@ class BrokerProcess:
 
     def command(self) -> list[str]:
         """The command line of the next start."""
-        where = ["--memory"] if self.data_dir is None else ["--data", str(self.data_dir)]
         settings = [part for name, value in self.settings.items() for part in ("--set", f"{name}={value}")]
         listen = ["--listen", f"{self.host}:{self.port}"]
-        return [sys.executable, "-m", "fencepost", "serve", *where, *listen, *settings, *self.arguments]
+        return [sys.executable, "-m", "fencepost", "serve", *self.stores(), *listen, *settings, *self.arguments]
+
+    def stores(self) -> list[str]:
+        """The options that say where the logs are."""
+        if ON_CLUSTER:
+            self._shared = self._shared or new_stores(self.work_dir)
+            return self._shared
+        return ["--memory"] if self.data_dir is None else ["--data", str(self.data_dir)]
 
     def start(self) -> Self:
         """Start the process and return when its ready line was read; raise BrokerFailed otherwise."""
@@ -87,13 +98,14 @@ class BrokerProcess:
         self._close_output()
         self.work_dir.mkdir(parents=True, exist_ok=True)
         self.port = self.port or reserve_port(self, self.host)
+        inherited = {name: value for name, value in os.environ.items() if name not in FOR_TESTS}
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
                 self.command(),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,
-                env={**os.environ, "PYTHONUNBUFFERED": "1", **self.environment},
+                env={**inherited, "PYTHONUNBUFFERED": "1", **self.environment},
             )
         self._read_ready_line()
         return self

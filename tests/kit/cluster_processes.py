@@ -23,8 +23,8 @@ class ClusterBrokerProcess(BrokerProcess):
         self.node_id = node_id
         self._stores = ["--store", store, "--objects", f"file://{objects}"]
 
-    def command(self) -> list[str]:
-        return [*super().command()[:4], *self._stores, *super().command()[5:]]
+    def stores(self) -> list[str]:
+        return self._stores
 
 
 class ClusterProcesses:

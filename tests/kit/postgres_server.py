@@ -18,7 +18,7 @@ START_SECONDS_MAX = 100.0
 USER = "postgres"
 UNPRIVILEGED = ("postgres", "nobody")
 """Who runs the server where we are root, which PostgreSQL refuses to run as."""
-SETTINGS = {"listen_addresses": "", "max_connections": "20", "shared_buffers": "16MB"}
+SETTINGS = {"listen_addresses": "", "max_connections": "100", "shared_buffers": "16MB"}
 """All that concerns durability stays as it comes: fsync, synchronous_commit and full_page_writes are on."""
 
 

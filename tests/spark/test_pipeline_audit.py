@@ -16,6 +16,7 @@ from fencepost.spark_pipelines.auditing.findings import PartitionReport, Rule
 from fencepost.spark_pipelines.auditing.picture import html
 from tests.conftest import StartBroker
 from tests.kit import damage
+from tests.kit.stores import needs_files
 from tests.spark.conftest import WAIT_SECONDS, new_producer, new_topic, transactions_of
 from tests.spark.spoilt_logs import TakenApart, spoilt
 
@@ -179,6 +180,7 @@ def test_a_torn_end_is_what_a_crash_leaves_but_not_after_a_shutdown_in_order(
         assert any("a crash damaged the log" in note for note in part.notes) is not faults
 
 
+@needs_files("the audit reads it")
 def test_what_can_not_be_audited_is_said_and_what_to_do(
     directories: tuple[Path, Path], start_broker: StartBroker
 ) -> None:
@@ -204,6 +206,7 @@ def written(bootstrap: str, topic: str) -> Any:
     return left
 
 
+@needs_files("the audit reads it")
 @pytest.mark.spark
 @pytest.mark.timeout(600)
 def test_a_running_broker_and_its_directory_give_one_report_by_spark_and_without(

@@ -13,8 +13,13 @@ from tests.interop.java.jars import RESOLVE_TIMEOUT_SECONDS
 from tests.interop.java.kafka_jvm import KafkaJvm, ToolFailed
 from tests.interop.java.written import CODECS, COMPACTED, COPIER, GROUP, TOMBSTONE, Place, Shown
 from tests.kit.segment_files import batches_in, batches_of, txn_entries
+from tests.kit.stores import needs_files
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(2 * RESOLVE_TIMEOUT_SECONDS + 300)]
+pytestmark = [
+    pytest.mark.interop,
+    pytest.mark.timeout(2 * RESOLVE_TIMEOUT_SECONDS + 300),
+    needs_files("Kafka's own code reads it"),
+]
 
 DEEP = ("--deep-iteration", "--print-data-log")
 ALL_SUFFIXES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")

@@ -7,9 +7,14 @@ from tests.conftest import StartBroker
 from tests.interop.java.jars import RESOLVE_TIMEOUT_SECONDS
 from tests.interop.java.kafka_jvm import KafkaJvm, OpenedLog
 from tests.interop.java.written import COMPACTED, Shown, Wrote
+from tests.kit.stores import needs_files
 from tests.kit.wire import Wire, batch_of, records_in, values_in
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(2 * RESOLVE_TIMEOUT_SECONDS + 300)]
+pytestmark = [
+    pytest.mark.interop,
+    pytest.mark.timeout(2 * RESOLVE_TIMEOUT_SECONDS + 300),
+    needs_files("Kafka's own code reads it"),
+]
 
 
 @pytest.mark.parametrize(
