@@ -361,15 +361,15 @@ class Node:
             logger.error("the broker cannot be registered in the metadata: %s", error)
 
     async def _serve_metrics(self, services: trio.Nursery) -> None:
-        if self.config.metrics_listen is None:
-            return
+        if self.config.metrics_listen is None or self.cluster is not None:
+            return  # a broker of a cluster serves them for all its runs
         from fencepost.broker.metrics.exposition import renderer  # here: it imports prometheus_client
-        from fencepost.broker.metrics.server import MetricsServer
+        from fencepost.broker.metrics.pages import Readiness, serve_pages
 
-        host, _, port = self.config.metrics_listen.rpartition(":")
-        server = MetricsServer(renderer(self))
-        self.metrics_endpoint = await server.listen(host.strip("[]"), int(port))
-        services.start_soon(server.run)
+        def ready() -> Readiness:
+            return Readiness(not self.stopping, {"broker": self.config.node_id, "role": "active"})
+
+        self.metrics_endpoint = await serve_pages(self.config.metrics_listen, services, renderer(self), ready)
 
     async def _housekeep(self) -> None:
         await housekeep(self.logs, self.clock.now_ms(), self.upkeep_threads)

@@ -1,5 +1,6 @@
 """The Prometheus endpoint tells the truth under the names that dashboards know (ecosystem.md, section 5)."""
 
+import json
 import time
 import urllib.error
 import urllib.request
@@ -127,6 +128,11 @@ def test_i1_t10_a_late_transaction_is_counted_under_kafkas_name(metered: BrokerP
             assert scrape(metered)[LATE] == 0, "the older one, which holds the LSO, decides"
         wire.end_txn("tx0", producers[0], commit=True)
         assert scrape(metered)[LATE] == 1
+
+
+def test_a_broker_that_listens_is_ready(metered: BrokerProcess) -> None:
+    with urllib.request.urlopen(f"http://{metered.facts['metrics']}/ready", timeout=100) as response:
+        assert json.load(response) == {"ready": True, "broker": 1, "role": "active"}
 
 
 def test_other_paths_are_not_there(metered: BrokerProcess) -> None:

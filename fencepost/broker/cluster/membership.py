@@ -17,8 +17,10 @@ import trio
 from fencepost.broker.cluster.byte_cache import ByteCache
 from fencepost.broker.cluster.confirming import confirmed
 from fencepost.broker.cluster.engine import Engine, Fenced, Member, Slot, StoreUnavailable
+from fencepost.broker.cluster.figures import ClusterFigures
 from fencepost.broker.cluster.loading import LoadedLog
 from fencepost.broker.cluster.rounds import RoundLimits, Rounds, RowBytes, foreign_rows
+from fencepost.broker.cluster.row_objects import RowObjects
 from fencepost.broker.cluster.shared_log import SharedLog
 from fencepost.broker.cluster.shared_logs import SharedLogs
 from fencepost.broker.cluster.stores import Stores
@@ -100,6 +102,21 @@ class Membership:
         """
         writer = self._writer
         return self.active and not writer.fenced and writer.idle_seconds * 1000 < self._lease_ms
+
+    @property
+    def figures(self) -> ClusterFigures:
+        """What this run reports about itself."""
+        writer = self._writer
+        return ClusterFigures(
+            active=self.active,
+            leader_epoch=self.leader_epoch,
+            peers=len(self.peers),
+            lease_age_s=writer.idle_seconds,
+            unavailable=writer.unavailable,
+            writer=writer.counters,
+            cache=self._cold.counters,
+            objects=self._row_bytes.counters if isinstance(self._row_bytes, RowObjects) else None,
+        )
 
     def open_logs(self, default_config: Callable[[str], LogConfig]) -> LogDirectory:
         """The logs of this broker."""

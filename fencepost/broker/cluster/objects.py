@@ -17,10 +17,12 @@ from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
 from fencepost.broker.cluster.engine import StoreUnavailable
+from fencepost.broker.cluster.times import Times
 from fencepost.broker.log.storage.store import Bytes, CorruptLogFile
 
 LIST_PAGE = 1000
 CHECKED = b"fencepost"
+ABSENT = "check/none"
 REQUEST_TIMEOUT_S = 20.0
 RETRY_S = 20.0
 
@@ -51,10 +53,10 @@ class ObjectCounters:
     def __init__(self) -> None:
         self.puts = 0
         self.put_bytes = 0
-        self.put_seconds = 0.0
+        self.put_times = Times()
         self.gets = 0
         self.get_bytes = 0
-        self.get_seconds = 0.0
+        self.get_times = Times()
         self.failures = 0
         """Requests that raised an error after all retries."""
         self._lock = threading.Lock()
@@ -64,14 +66,14 @@ class ObjectCounters:
         with self._lock:
             self.puts += 1
             self.put_bytes += size_bytes
-            self.put_seconds += seconds
+            self.put_times.add(seconds)
 
     def add_get(self, size_bytes: int, seconds: float) -> None:
         """Count one range."""
         with self._lock:
             self.gets += 1
             self.get_bytes += size_bytes
-            self.get_seconds += seconds
+            self.get_times.add(seconds)
 
     def add_failure(self) -> None:
         """Count one failed request."""
@@ -109,6 +111,13 @@ class Objects:
             raise StoreUnavailable(f"{self.place}/{name} was written, but a list of {self.place} is empty")
         self._backend.remove([name])
         return written - began, read - written
+
+    def probe(self) -> None:
+        """Ask for an object that does not exist. Raises StoreUnavailable if the object store does not answer."""
+        try:
+            self._backend.read(ABSENT, 0, 1)
+        except FileNotFoundError:
+            return
 
     def put(self, object_id: int, parts: Sequence[Bytes]) -> None:
         """Write an object; it is durable on return. Raises StoreUnavailable.

@@ -36,6 +36,7 @@ from fencepost.broker.cluster.engine import (
     Snapshot,
     StillAlive,
 )
+from fencepost.broker.cluster.figures import TableSize
 
 BYTEA_OID = 17
 BYTEA_ARRAY_OID = 1001
@@ -84,6 +85,15 @@ class PostgresEngine:
                 return schema.create_if_missing(opened, self._schema)
         except psycopg.Error as error:
             raise self._translated(error) from error
+
+    def table_sizes(self) -> list[TableSize]:
+        """How large the tables are, as the server last estimated it."""
+        found = self._run(
+            "SELECT relname::text, greatest(reltuples, 0)::bigint, pg_total_relation_size(oid)"
+            " FROM pg_class WHERE relnamespace = %s::regnamespace AND relkind = 'r' ORDER BY relname",
+            sql.Identifier(self._schema).as_string(None),
+        )
+        return [TableSize(*table) for table in found]
 
     def close(self) -> None:
         """Close the connection. The engine may be used again."""

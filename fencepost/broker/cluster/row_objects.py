@@ -14,6 +14,7 @@ class RowObjects:
     def __init__(self, objects: Objects, claims: ClaimPool) -> None:
         self._objects = objects
         self._claims = claims
+        self.counters = objects.counters
 
     def put(self, parts: Sequence[Bytes]) -> int:
         """Put a new object under a claimed id, durable on return. Raises StoreUnavailable.

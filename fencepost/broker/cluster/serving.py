@@ -21,9 +21,11 @@ from fencepost.broker.cluster.engine import (
     log_id,
     slot_of,
 )
+from fencepost.broker.cluster.health import StoreHealth
 from fencepost.broker.cluster.loading import LoadedLog, load_logs
 from fencepost.broker.cluster.membership import Membership, addresses_text
 from fencepost.broker.cluster.rounds import RowBytes
+from fencepost.broker.cluster.status import Status
 from fencepost.broker.cluster.stores import Stores, stores_of
 from fencepost.broker.cluster.writer import Stopped, Writer
 from fencepost.broker.config.broker_config import BrokerConfig
@@ -50,6 +52,9 @@ class ClusterBroker:
         self.ready = trio.Event()
         """Set when the broker listens for the first time."""
         self._stores = stores_of(config) if stores is None else stores
+        self._health = StoreHealth(self._stores.probes)
+        self._status = Status(config.node_id, self._health)
+        self._metrics_endpoint: Endpoint | None = None
         self._lease_ms = config.cluster_lease_ms
         self._stopping = trio.Event()
 
@@ -67,13 +72,22 @@ class ClusterBroker:
     def stop(self) -> None:
         """Begin a clean shutdown; returns at once."""
         self._stopping.set()
+        self._status.stopping = True
         if self.node is not None:
             self.node.stop()
 
     async def run(self) -> None:
         """Serve until `stop`. Raises what prevents the broker from continuing, in a group."""
+        async with trio.open_nursery() as services:
+            if self.config.metrics_listen is not None:
+                self._metrics_endpoint = await self._status.serve(self.config.metrics_listen, services)
+                services.start_soon(self._health.run)
+            await self._serve()
+            services.cancel_scope.cancel()
+
+    async def _serve(self) -> None:
         engine = self._stores.connect()
-        cluster_id = await self._cluster_id(engine)
+        cluster_id = self._health.cluster_id = await self._cluster_id(engine)
         row_bytes = await self._available(lambda: self._stores.open_objects(cluster_id))
         if row_bytes is None:
             return
@@ -153,7 +167,8 @@ class ClusterBroker:
             await member.look()
             if member.active != active or member.over.is_set():
                 return
-            node = self.node = Node(self.config, cluster=member)
+            node = self.node = self._status.node = Node(self.config, cluster=member)
+            node.metrics_endpoint = self._metrics_endpoint
             async with trio.open_nursery() as nursery:
                 await nursery.start(node.run)
                 self.ready.set()

@@ -6,12 +6,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from fencepost.broker.cluster.claims import ClaimPool
 from fencepost.broker.cluster.engine import Engine
+from fencepost.broker.cluster.health import Probes
 from fencepost.broker.cluster.objects import open_objects
 from fencepost.broker.cluster.rounds import RowBytes
 from fencepost.broker.cluster.row_objects import RowObjects
 
 if TYPE_CHECKING:
     from fencepost.broker.config.broker_config import BrokerConfig
+
+PROBE_TIMEOUT_S = 5.0
 
 logger = logging.getLogger(__name__)
 
@@ -27,6 +30,8 @@ class Stores(NamedTuple):
     """The objects of the cluster with this id. Raises StoreUnavailable, and ConfigError for a wrong address."""
     prepare: Callable[[], None] = lambda: None
     """Create the schema in a database that has none. Raises StoreUnavailable and SchemaMismatch."""
+    probes: Probes | None = None
+    """How to ask whether the stores are there; None for doubles."""
 
 
 def stores_of(config: "BrokerConfig") -> Stores:
@@ -58,4 +63,10 @@ def stores_of(config: "BrokerConfig") -> Stores:
         if postgres.PostgresEngine(database).create_schema():
             logger.info("created the schema of a new cluster in %s", place)
 
-    return Stores(place, lambda: postgres.PostgresEngine(database), opened, prepare)
+    probing = postgres.PostgresEngine(database)
+
+    def object_probe(cluster_id: str) -> Callable[[], None]:
+        return open_objects(objects, cluster_id, request_timeout_s=PROBE_TIMEOUT_S, retry_s=0).probe
+
+    probes = Probes(probing.table_sizes, object_probe)
+    return Stores(place, lambda: postgres.PostgresEngine(database), opened, prepare, probes)

@@ -9,12 +9,14 @@ from functools import partial
 from fencepost.broker.cluster.engine import (
     Append,
     Commit,
+    Conflict,
     Engine,
     Fenced,
     Identity,
     Session,
     StoreUnavailable,
 )
+from fencepost.broker.cluster.times import Times
 
 logger = logging.getLogger(__name__)
 
@@ -24,6 +26,16 @@ LONGEST_PAUSE_SECONDS = 1.0
 
 class Stopped(Exception):
     """The broker stops while the database is unavailable: what it did not commit is not acknowledged either."""
+
+
+class WriterCounters:
+    """Totals since the process joined."""
+
+    def __init__(self) -> None:
+        self.commits = Times()
+        """The round trips of commits that happened."""
+        self.conflicts = 0
+        self.reconnects = 0
 
 
 class Writer:
@@ -45,6 +57,7 @@ class Writer:
         """Another broker has this one's slots, as far as this process knows."""
         self.renewed_at = monotonic()
         """When the last successful commit or renewal was sent."""
+        self.counters = WriterCounters()
         self.unavailable: str | None = None
         """Why the database cannot be reached now."""
 
@@ -74,6 +87,9 @@ class Writer:
                 began = self._monotonic()
                 try:
                     bases = self._fencing(partial(self.engine.commit, commit))
+                except Conflict:
+                    self.counters.conflicts += 1
+                    raise
                 except StoreUnavailable as error:
                     session = self._open_session(error)
                     if session.commit_seq != commit.seq:
@@ -82,6 +98,8 @@ class Writer:
                     bases = session.bases
                 self._seq = commit.seq
                 self.renewed_at = began
+                self.unavailable = None
+                self.counters.commits.add(self._monotonic() - began)
                 return bases
 
     def change(self, change: Callable[[Identity], None]) -> None:
@@ -135,5 +153,6 @@ class Writer:
                 raise
             else:
                 self._identity, self.unavailable = session.identity, None
+                self.counters.reconnects += 1
                 logger.warning("the cluster's database is available again")
                 return session

@@ -1,6 +1,7 @@
 """The broker's state as Prometheus metrics, collected for each scrape; names are those of Kafka dashboards."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Protocol
 
 from prometheus_client import (
@@ -14,6 +15,7 @@ from prometheus_client import (
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, SummaryMetricFamily
 from prometheus_client.registry import Collector
 
+from fencepost.broker.metrics.cluster import cluster_metrics
 from fencepost.broker.metrics.groups import group_metrics
 from fencepost.broker.metrics.quotas import quota_metrics
 from fencepost.broker.metrics.transactions import has_late_transaction, transaction_metrics
@@ -32,10 +34,11 @@ from fencepost.broker.ports import (
 from fencepost.protocol.registry import API_BY_KEY
 
 if TYPE_CHECKING:
+    from fencepost.broker.cluster.membership import Membership
     from fencepost.broker.log.compaction.cleaner import LogCleaner
     from fencepost.broker.log.partition import PartitionLog
     from fencepost.broker.metrics.counters import TopicCounters
-    from fencepost.broker.metrics.server import Render
+    from fencepost.broker.metrics.server import Page
     from fencepost.broker.purgatory import Purgatory
     from fencepost.broker.transactions.hanging import HangingCheck
 
@@ -66,6 +69,9 @@ class Scraped(
     Protocol,
 ):
     """All that a scrape reads."""
+
+    @property
+    def cluster(self) -> "Membership | None": ...
 
     @property
     def offline_count(self) -> int: ...
@@ -101,6 +107,9 @@ class BrokerCollector(Collector):
         yield from quota_metrics(self._node)
         yield from self._disk_and_loop()
         yield from self._cleaner()
+        if self._node.cluster is not None:
+            rows = sum(len(log.segments) for log in self._node.logs.logs())
+            yield from cluster_metrics(self._node.cluster.figures, rows)
 
     def _topics(self) -> Iterator[Metric]:
         metrics = self._node.metrics
@@ -259,15 +268,34 @@ def _log_values(log: "PartitionLog") -> tuple[int, ...]:
     )
 
 
-def renderer(node: Scraped) -> "Render":
-    """The function that renders a scrape of this node, with its process's memory, CPU time and garbage collector."""
+class _Further(Collector):
+    """Metrics beside those of the node."""
+
+    def __init__(self, further: Callable[[], Iterator[Metric]]) -> None:
+        self._further = further
+
+    def describe(self) -> list[Metric]:
+        """Nothing, as in `BrokerCollector`."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        return self._further()
+
+
+def renderer(node: Scraped | None, further: Callable[[], Iterator[Metric]] = lambda: iter(())) -> "Callable[[], Page]":
+    """The page for a scrape of this node, with its process's memory, CPU time and garbage collector.
+
+    `further` are metrics beside those of the node.
+    """
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
     PlatformCollector(registry=registry)
     GCCollector(registry=registry)
-    registry.register(BrokerCollector(node))
+    registry.register(_Further(further))
+    if node is not None:
+        registry.register(BrokerCollector(node))
 
-    def render() -> tuple[str, bytes]:
-        return CONTENT_TYPE_LATEST, generate_latest(registry)
+    def render() -> "Page":
+        return HTTPStatus.OK, CONTENT_TYPE_LATEST, generate_latest(registry)
 
     return render

@@ -1,7 +1,7 @@
-"""The small HTTP server of `--metrics`: it serves GET /metrics only."""
+"""The small HTTP server of `--metrics`: it serves some pages by GET only."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import NoReturn
 
@@ -16,8 +16,8 @@ REQUEST_SECONDS = 10.0
 CONNECTIONS_MAX = 16
 _LOOPBACK = "127.0.0.1"
 
-Render = Callable[[], tuple[str, bytes]]
-"""Returns the content type and the body."""
+Page = tuple[HTTPStatus, str, bytes]
+"""The status, the content type and the body."""
 
 
 class MetricsServer:
@@ -26,8 +26,9 @@ class MetricsServer:
     A request that does not arrive holds up no other: if too many are arriving, the oldest is dropped.
     """
 
-    def __init__(self, render: Render) -> None:
-        self._render = render
+    def __init__(self, pages: Mapping[bytes, Callable[[], Page]]) -> None:
+        """`pages` by path."""
+        self._pages = pages
         self._listeners: list[trio.SocketListener] = []
         self._reading: dict[trio.CancelScope, None] = {}
         """Connections whose request has not arrived, oldest first."""
@@ -73,10 +74,12 @@ class MetricsServer:
             return _response(HTTPStatus.BAD_REQUEST, "text/plain", b"not HTTP/1\n")
         if words[0] not in (b"GET", b"HEAD"):
             return _response(HTTPStatus.METHOD_NOT_ALLOWED, "text/plain", b"GET only\n")
-        if words[1].partition(b"?")[0] != b"/metrics":
-            return _response(HTTPStatus.NOT_FOUND, "text/plain", b"the metrics are at /metrics\n")
-        content_type, body = self._render()
-        return _response(HTTPStatus.OK, content_type, body, with_body=words[0] == b"GET")
+        page = self._pages.get(words[1].partition(b"?")[0])
+        if page is None:
+            there = b" and ".join(self._pages)
+            return _response(HTTPStatus.NOT_FOUND, "text/plain", b"the pages are " + there + b"\n")
+        status, content_type, body = page()
+        return _response(status, content_type, body, with_body=words[0] == b"GET")
 
 
 async def _read_head(stream: trio.SocketStream) -> bytes:

@@ -4,6 +4,7 @@ import base64
 import json
 import logging
 import sys
+from http import HTTPStatus
 from pathlib import Path
 
 import pytest
@@ -109,12 +110,12 @@ async def ask(server: MetricsServer, request: bytes, nursery: trio.Nursery) -> b
 async def test_the_metrics_server_answers_only_what_it_should(
     nursery: trio.Nursery, request_line: bytes, status: bytes
 ) -> None:
-    server = MetricsServer(lambda: ("text/plain", b"metric 1\n"))
+    server = MetricsServer({b"/metrics": lambda: (HTTPStatus.OK, "text/plain", b"metric 1\n")})
     answer = await ask(server, request_line + b"\r\nHost: x\r\n\r\n", nursery)
     assert answer.startswith(b"HTTP/1.1 " + status)
     assert answer.endswith(b"metric 1\n") == (status == b"200" and request_line.startswith(b"GET"))
 
 
 async def test_an_endless_head_is_cut_off(nursery: trio.Nursery) -> None:
-    server = MetricsServer(lambda: ("text/plain", b""))
+    server = MetricsServer({})
     assert (await ask(server, b"G" * HEAD_BYTES_MAX, nursery)).startswith(b"HTTP/1.1 400")

@@ -1,0 +1,33 @@
+"""What a broker of a cluster reports about itself: in metrics, and at /ready."""
+
+from typing import NamedTuple
+
+from fencepost.broker.cluster.byte_cache import CacheCounters
+from fencepost.broker.cluster.objects import ObjectCounters
+from fencepost.broker.cluster.writer import WriterCounters
+
+
+class TableSize(NamedTuple):
+    """A table of the cluster's database."""
+
+    name: str
+    rows: int
+    """As the last ANALYZE or VACUUM estimated it."""
+    size_bytes: int
+    """With its indexes."""
+
+
+class ClusterFigures(NamedTuple):
+    """One run of a broker."""
+
+    active: bool
+    leader_epoch: int
+    peers: int
+    lease_age_s: float
+    """Since the last successful commit or renewal was sent."""
+    unavailable: str | None
+    """Why commits wait."""
+    writer: WriterCounters
+    cache: CacheCounters
+    objects: ObjectCounters | None
+    """None for the doubles of tests."""

@@ -1,0 +1,77 @@
+"""The metrics of a broker whose logs are in PostgreSQL and an object store."""
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+
+if TYPE_CHECKING:
+    from fencepost.broker.cluster.figures import ClusterFigures
+    from fencepost.broker.cluster.health import StoreHealth
+    from fencepost.broker.cluster.times import Times
+
+
+def cluster_metrics(figures: "ClusterFigures", rows: int) -> Iterator[Metric]:
+    """What one run of the broker counted; `rows` is how many rows its logs have."""
+    writer, cache = figures.writer, figures.cache
+    yield from _gauges(
+        ("active", "1 on the active broker, 0 on a standby", int(figures.active)),
+        ("leader_epoch", "The epoch of the active broker's slots", figures.leader_epoch),
+        ("brokers", "Brokers whose leases are current, this one included", figures.peers + 1),
+        ("lease_age_seconds", "Since the last commit or renewal of the lease was sent", figures.lease_age_s),
+        ("commits_waiting", "1 while commits wait for a store", int(figures.unavailable is not None)),
+        ("rows", "Rows of the logs that this broker has open", rows),
+        ("cache_bytes", "Records in the cache directory", cache.size_bytes),
+    )
+    yield from _counters(
+        ("conflicts", "Commits that were refused because rows of other brokers came first", writer.conflicts),
+        ("reconnects", "Connections to the database that replaced a broken one", writer.reconnects),
+        ("cache_hits", "Reads of rows that were in the cache directory", cache.hits),
+        ("cache_misses", "Reads of rows that had to wait for a store", cache.misses),
+        ("cache_read_ahead", "Rows that were fetched before a reader wanted them", cache.ahead),
+        ("cache_evictions", "Segments that were deleted from the cache directory", cache.evictions),
+    )
+    yield _histogram("commit", "Round trip of a commit to the database", writer.commits)
+    if figures.objects is not None:
+        objects = figures.objects
+        yield _histogram("object_put", "Time to put an object, retries included", objects.put_times)
+        yield _histogram("object_get", "Time to get a range of an object, retries included", objects.get_times)
+        yield from _counters(
+            ("object_put_bytes", "Bytes of objects that were put", objects.put_bytes),
+            ("object_get_bytes", "Bytes of ranges that were read", objects.get_bytes),
+            ("object_failures", "Requests to the object store that failed after all retries", objects.failures),
+        )
+
+
+def health_metrics(health: "StoreHealth") -> Iterator[Metric]:
+    """Whether the stores are there, and how large the tables are."""
+    there = GaugeMetricFamily("fencepost_store_available", "1 if the store answered the last probe", labels=("store",))
+    there.add_metric(("database",), int(health.database is None))
+    there.add_metric(("objects",), int(health.objects is None))
+    yield there
+    rows = GaugeMetricFamily("fencepost_store_table_rows", "Rows of a table, as last estimated", labels=("table",))
+    size = GaugeMetricFamily("fencepost_store_table_bytes", "Bytes of a table with its indexes", labels=("table",))
+    for table in health.tables:
+        rows.add_metric((table.name,), table.rows)
+        size.add_metric((table.name,), table.size_bytes)
+    yield rows
+    yield size
+
+
+def _gauges(*metrics: tuple[str, str, float]) -> Iterable[Metric]:
+    return (GaugeMetricFamily(f"fencepost_cluster_{name}", text, value=value) for name, text, value in metrics)
+
+
+def _counters(*metrics: tuple[str, str, float]) -> Iterable[Metric]:
+    return (CounterMetricFamily(f"fencepost_cluster_{name}", text, value=value) for name, text, value in metrics)
+
+
+def _histogram(name: str, text: str, times: "Times") -> Metric:
+    family = HistogramMetricFamily(f"fencepost_cluster_{name}_seconds", text)
+    family.add_metric((), times.buckets(), times.seconds)
+    return family

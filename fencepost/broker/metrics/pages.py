@@ -1,0 +1,36 @@
+"""The pages of `--metrics`: /metrics for Prometheus, /ready for what starts and watches brokers."""
+
+import json
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from typing import Any, NamedTuple
+
+import trio
+
+from fencepost.broker.metrics.server import MetricsServer, Page
+from fencepost.broker.network.context import Endpoint
+
+JSON = "application/json"
+
+
+class Readiness(NamedTuple):
+    """Whether a broker can serve, and what it reports about that."""
+
+    ready: bool
+    facts: Mapping[str, Any]
+
+    def page(self) -> Page:
+        """Status 200 if the broker is ready, otherwise 503."""
+        body = json.dumps({"ready": self.ready, **self.facts}) + "\n"
+        return HTTPStatus.OK if self.ready else HTTPStatus.SERVICE_UNAVAILABLE, JSON, body.encode()
+
+
+async def serve_pages(
+    address: str, services: trio.Nursery, metrics: Callable[[], Page], ready: Callable[[], Readiness]
+) -> Endpoint:
+    """Serve both pages at HOST:PORT until `services` end; returns the bound address. Raises OSError."""
+    host, _, port = address.rpartition(":")
+    server = MetricsServer({b"/metrics": metrics, b"/ready": lambda: ready().page()})
+    endpoint = await server.listen(host.strip("[]"), int(port))
+    services.start_soon(server.run)
+    return endpoint
