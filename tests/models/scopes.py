@@ -20,9 +20,13 @@ SMALL: dict[str, Scope] = {
 """Seconds each."""
 
 LARGE: dict[str, Scope] = {
-    "two logs": {**NO_PLAIN, "DataLogs": '{"a", "b"}'},
+    "two logs": {**NO_PLAIN, "DataLogs": '{"a", "b"}', "MaxBreaks": "1"},
     "one owner": {**ONE_BROKER_OWNS_ALL, "MaxTakeovers": "2"},
     "order": {"MaxSeq": "2", "MaxTxn": "2"},
+    "all faults": {**NO_PLAIN, "MaxTakeovers": "2", "MaxBreaks": "1", "MaxRestarts": "1"},
+    "three brokers": {**NO_PLAIN, "Brokers": '{"b1", "b2", "b3"}', "MaxTakeovers": "2", "MaxBreaks": "1"},
+    "sessions": {**NO_PRODUCER, "MaxBreaks": "3", "MaxPlain": "2", "MaxRestarts": "1", "MaxTakeovers": "2"},
+    "claims": {**NO_PRODUCER, "Objects": "{1, 2, 3}", "MaxPlain": "3", "MaxBreaks": "1"},
 }
 """Up to minutes each."""
 

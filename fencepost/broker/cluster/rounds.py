@@ -63,7 +63,8 @@ class Cut(NamedTuple):
 
     log: "Participant"
     log_id: int
-    expected: int
+    expected: int | None
+    """None: markers for the log of another broker, which go where it ends."""
     fixed: bool
     batches: Sequence[bytearray]
     headers: Sequence[BatchHeader]
@@ -220,7 +221,7 @@ class _Round:
                 return [_Result(None, self._since(cut) if cut.log_id in error.logs else ()) for cut in self.cuts]
             else:
                 return [
-                    _Result(row._replace(base=base), self._before(cut, base) if base != cut.expected else ())
+                    _Result(row._replace(base=base), self._before(cut, base))
                     for cut, row, base in zip(self.cuts, rows, bases, strict=True)
                 ]
 
@@ -248,11 +249,12 @@ class _Round:
 
     def _before(self, cut: Cut, end: int) -> list[Foreign]:
         """The rows of other brokers from where this log was expected to end."""
-        while True:
+        while cut.expected is not None and cut.expected < end:
             try:
                 return foreign_rows(self._rounds.engine, self._rounds.row_bytes, cut.log_id, cut.expected, end)
             except StoreUnavailable as error:
                 self._rounds.writer.pause(error)
+        return []
 
 
 def foreign_rows(engine: Engine, row_bytes: RowBytes, log_id: int, start: int, end: int) -> list[Foreign]:
