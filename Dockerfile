@@ -1,6 +1,7 @@
 # Two images. The broker, without Java or Spark (the default):
 #   docker build -t fencepost .
 #   docker run -p 9092:9092 -v fencepost:/var/lib/fencepost -e FENCEPOST_ADVERTISED_LISTENERS=PLAINTEXT://localhost:9092 fencepost
+# The broker image also serves a cluster (`--store`), as docker-compose.cluster.yml starts it.
 # And a Spark with the data source, for the job of docker-compose.yml:
 #   docker build --target spark -t fencepost-spark .
 

@@ -20,6 +20,7 @@ GUIDES: list[dict[str, Any]] = [
     {
         "Run it": [
             {"Run a broker": "operations.md"},
+            {"Run a cluster": "cluster.md"},
             {"Secure a broker": "security.md"},
             {"Use the command line": "cli.md"},
         ]

@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
@@ -15,6 +16,7 @@ from tests.kit.compose import compose
 METRICS_PORT, BROKER_PORT = 9404, 9092
 PLAIN = ("docker-compose.yml",)
 SECURE = ("docker-compose.yml", "docker-compose.secure.yml")
+CLUSTER = ("docker-compose.cluster.yml",)
 
 
 def instructions() -> list[tuple[str, str]]:
@@ -105,8 +107,55 @@ def test_compose_has_a_broker_prometheus_and_a_spark_job() -> None:
         assert services[name]["depends_on"]["broker"]["condition"] == "service_healthy"
 
 
-def test_compose_mounts_what_is_there_and_publishes_to_this_machine_only() -> None:
-    loaded = compose(*PLAIN)
+def test_the_compose_of_a_cluster_has_both_stores_and_two_brokers() -> None:
+    services = compose(*CLUSTER)["services"]
+    assert set(services) == {"postgres", "objects", "broker-1", "broker-2", "prometheus"}
+    known = CliRunner().invoke(cli, ["serve", "--help"]).output
+    for number in (1, 2):
+        service = services[f"broker-{number}"]
+        words = words_of(service)
+        assert f"node.id={number}" in words
+        assert f"CONTAINERS://broker-{number}:{BROKER_PORT}" in words
+        for option in (word for word in words if word.startswith("--")):
+            assert re.search(rf"^\s+{option}\b", known, re.MULTILINE), option
+        assert service["build"]["target"] in stages()
+        assert f":{METRICS_PORT}/ready" in service["healthcheck"]["test"][-1]
+        assert {name: one["condition"] for name, one in service["depends_on"].items()} == {
+            "postgres": "service_healthy",
+            "objects": "service_healthy",
+        }
+    for service in services.values():
+        assert re.search(r":[\w.]+$", service["image"]), service["image"]
+        assert not service["image"].endswith(":latest")
+    config = yaml.safe_load((ROOT / "deploy/prometheus.cluster.yml").read_text(encoding="utf-8"))
+    (job,) = config["scrape_configs"]
+    assert job["static_configs"] == [{"targets": [f"broker-{number}:{METRICS_PORT}" for number in (1, 2)]}]
+
+
+def test_the_compose_of_a_cluster_uses_the_same_names_and_secrets_everywhere() -> None:
+    services = compose(*CLUSTER)["services"]
+    environment, database = services["broker-1"]["environment"], services["postgres"]["environment"]
+    assert environment == services["broker-2"]["environment"]
+    address = urlsplit(environment["FENCEPOST_CLUSTER_STORE"])
+    assert (address.username, address.path) == (database["POSTGRES_USER"], f"/{database['POSTGRES_DB']}")
+    assert (address.hostname, address.password) == ("postgres", None)
+    assert environment["PGPASSWORD"] == database["POSTGRES_PASSWORD"]
+    objects = services["objects"]
+    keys = {"ROOT_ACCESS_KEY": "AWS_ACCESS_KEY_ID", "ROOT_SECRET_KEY": "AWS_SECRET_ACCESS_KEY"}
+    assert objects["environment"] == {name: environment[ours] for name, ours in keys.items()}
+    assert environment["AWS_ENDPOINT_URL"] == f"http://objects{objects['command'][1]}"
+    bucket = environment["FENCEPOST_CLUSTER_OBJECTS"].removeprefix("s3://")
+    assert objects["volumes"] == [f"objects:{objects['command'][-1]}/{bucket}"]
+
+
+def test_the_broker_image_has_what_a_cluster_needs() -> None:
+    pinned = {line.split("==")[0] for line in _pins(ROOT / "deploy/broker-image.txt")}
+    assert {"psycopg", "psycopg-binary", "obstore"} <= pinned
+
+
+@pytest.mark.parametrize("files", [PLAIN, CLUSTER])
+def test_compose_mounts_what_is_there_and_publishes_to_this_machine_only(files: tuple[str, ...]) -> None:
+    loaded = compose(*files)
     for service in loaded["services"].values():
         for mount in service.get("volumes", []):
             source = mount.split(":")[0]

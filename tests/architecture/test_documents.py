@@ -93,10 +93,27 @@ def test_decisions_named_in_the_code_are_written_down() -> None:
     assert not missing
 
 
+def test_tests_named_in_documents_exist() -> None:
+    """As `tests/unit/test_x.py::test_name`."""
+    named = {
+        found.groups()
+        for document in MARKDOWN_FILES
+        for found in re.finditer(r"`(tests/[\w/]+\.py)::(\w+)`", document.read_text(encoding="utf-8"))
+    }
+    assert named
+    missing = [
+        f"{path}::{name}"
+        for path, name in sorted(named)
+        if not (ROOT / path).is_file()
+        or not re.search(rf"^(?:async )?def {name}\(", (ROOT / path).read_text(encoding="utf-8"), re.MULTILINE)
+    ]
+    assert not missing
+
+
 def test_every_make_target_that_a_document_names_exists() -> None:
-    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     for document in MARKDOWN_FILES:
-        for name in re.findall(r"`make ([a-z]+)", document.read_text(encoding="utf-8")):
+        for name in re.findall(r"`make ([a-z-]+)", document.read_text(encoding="utf-8")):
             assert name in targets, f"{name_of(document)} names `make {name}`"
 
 
@@ -108,7 +125,7 @@ def test_the_readme_names_the_command_that_runs_the_tests() -> None:
 def test_help_shows_every_target() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     shown = subprocess.run(["make", "-s", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    for target in re.findall(r"^([a-z]+):", makefile, re.MULTILINE):
+    for target in re.findall(r"^([a-z-]+):", makefile, re.MULTILINE):
         assert f"make {target} " in shown
 
 

@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +73,12 @@ class ComposeBroker(BrokerProcess):
             self._places[f":{port}"] = f":{reserve_port(self, self.host)}"
         given = {name: self.here(value) for name, value in service.get("environment", {}).items()}
         self.environment = {"FENCEPOST_DURABILITY": "os", **given}
+
+    def add_places(self, name: str, ports: Iterable[str]) -> None:
+        """Another name of the container at the first listener's port, and more ports of its listeners."""
+        self._places = {name: f"{self.host}:{self.port}", **self._places}
+        for port in ports:
+            self._places[f":{port}"] = f":{reserve_port(self, self.host)}"
 
     def here(self, text: str) -> str:
         """The text, with the container's paths and addresses replaced."""
