@@ -16,12 +16,12 @@ SEEDS ?= 2000
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test sim check format stubs docs bench pins clean
+.PHONY: help setup demo cluster-demo test sim check format stubs docs bench pins clean
 
 help: ## This text
 	@echo "fencepost: a broker that speaks Kafka's protocol, with true transactions and no JVM"
 	@echo
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-14s %s\n", $$1, $$2}'
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-20s %s\n", $$1, $$2}'
 	@echo
 	@echo "Each makes its own $(VENV) at first use, from any Python >= 3.11. Spark's part needs Java 17 or newer."
 	@echo "Then:  $(BIN)/fencepost serve --data ./data --listen 127.0.0.1:9092"
@@ -32,6 +32,10 @@ setup: ## Only make the virtual environment
 demo: setup ## 336,776 real flights through transactions, kills and Spark; exits 1 on any difference
 	@sh tools/check_java.sh
 	$(PY) -m examples.flights $(ARGS)
+
+cluster-demo: setup ## The same with two brokers over PostgreSQL and an object store, and a killed database
+	@sh tools/check_java.sh
+	$(PY) -m examples.flights --cluster --directory .demo-cluster $(ARGS)
 
 test: setup ## All tests, with other people's clients and Spark, in several processes (WORKERS=0: in one)
 	@sh tools/check_java.sh
@@ -67,6 +71,6 @@ pins: ## Renew constraints.txt and the images' pins from pyproject.toml (needs u
 	sh deploy/pins.sh
 
 clean: ## Remove what the other targets made
-	rm -rf $(VENV) .demo bench/out tests/interop/java/.jars tests/interop/members/node_modules tests/interop/members/.built build dist site *.egg-info spark-warehouse
+	rm -rf $(VENV) .demo .demo-cluster bench/out tests/interop/java/.jars tests/interop/members/node_modules tests/interop/members/.built build dist site *.egg-info spark-warehouse
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .coverage
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -12,6 +12,7 @@ from pathlib import Path
 import trio
 
 from examples.flights.play import Play, Setting
+from examples.flights.postgres import NoPostgres
 from examples.flights.screen import Screen
 
 JAVA_LEAST = 17
@@ -35,6 +36,7 @@ def main() -> int:
     parser.add_argument("--loaders", type=int, default=4, help="producer processes; one is confluent-kafka")
     parser.add_argument("--transaction-rows", type=int, default=1000)
     parser.add_argument("--without-spark", action="store_true", help="compute with a plain consumer")
+    parser.add_argument("--cluster", action="store_true", help="two brokers over PostgreSQL and an object store")
     options = parser.parse_args()
     if options.loaders < 2:
         parser.error("--loaders must be at least 2: one of them is confluent-kafka")
@@ -46,7 +48,12 @@ def main() -> int:
             f"[bold yellow]No Java {JAVA_LEAST} or newer: the figures are computed without Spark.[/bold yellow]"
         )
     setting = Setting(options.directory.resolve(), options.loaders, options.transaction_rows, with_spark)
-    equal = trio.run(play, Play(setting, screen))
+    try:
+        show = Play(setting._replace(on_cluster=options.cluster), screen)
+    except NoPostgres as error:
+        screen.tell(f"[bold red]{error}[/bold red]")
+        return 1
+    equal = trio.run(play, show)
     return 0 if equal else 1
 
 

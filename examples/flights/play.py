@@ -8,6 +8,7 @@ import trio
 
 import fencepost
 from examples.flights import audit, chart, dataset
+from examples.flights.cluster import Cluster
 from examples.flights.comparison import Row, compare, figures_of_table
 from examples.flights.dataset import CarrierTotal
 from examples.flights.processes import Broker, Process
@@ -27,6 +28,8 @@ class Setting(NamedTuple):
     loaders: int
     transaction_rows: int
     with_spark: bool
+    on_cluster: bool = False
+    """Whether PostgreSQL and an object store keep the records, with two brokers; otherwise one broker with files."""
 
 
 class Play:
@@ -35,7 +38,7 @@ class Play:
     def __init__(self, setting: Setting, screen: Screen) -> None:
         self._setting = setting
         self._screen = screen
-        self._broker = Broker(setting.directory)
+        self._broker = Cluster(setting.directory) if setting.on_cluster else Broker(setting.directory)
         self._loaders: dict[int, Process] = {}
         self._committed: dict[int, int] = {}
         self._aborted_rows = 0
@@ -52,7 +55,7 @@ class Play:
         """Play it to the end; return whether everything is equal to the row."""
         shutil.rmtree(self._setting.directory, ignore_errors=True)
         self._setting.directory.mkdir(parents=True)
-        children: list[Process] = [self._broker]
+        children: list[Process] = []
         try:
             with self._screen:
                 await self._broker.start()
@@ -65,6 +68,7 @@ class Play:
         finally:
             for child in children:
                 child.kill()
+            self._broker.kill()
         return self._verdict(counts) and code == 0
 
     # -- the work
@@ -124,13 +128,10 @@ class Play:
 
     async def _kill_the_broker_once(self) -> None:
         await self._broker_must_die.wait()
-        self.kills["broker killed"] = self._screen.seconds
-        await self._broker.kill_and_wait()
-        self._screen.tell("[bold red]kill -9[/bold red] the broker, while everybody works")
-        before = self._screen.seconds
-        await self._broker.start()
-        took = self._screen.seconds - before
-        self._screen.tell(f"the broker is back on its directory and port after {took:.1f} s")
+        await self._broker.break_down(self._note_kill, self._screen.tell)
+
+    def _note_kill(self, name: str) -> None:
+        self.kills[name] = self._screen.seconds
 
     # -- what the children tell
 
@@ -204,7 +205,7 @@ class Play:
         if not faults:
             self._screen.console.print(
                 f"[bold green]Equal to the row[/bold green]: {len(figures)} figures, {len(totals)} totals, "
-                f"in {self._screen.seconds:.0f} s, after both kills."
+                f"in {self._screen.seconds:.0f} s, after {len(self.kills)} kills."
             )
         return not faults
 
@@ -221,7 +222,7 @@ class Play:
             faults.append("the records that were written in vain are not in the log: nothing was put to the test")
         faults += [
             f"no {name}: that was not put to the test"
-            for name in ("producer killed", "broker killed")
+            for name in ("producer killed", *self._broker.kills_wanted)
             if name not in self.kills
         ]
         return faults

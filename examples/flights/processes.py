@@ -18,6 +18,10 @@ READY = re.compile(r"^fencepost ready on (?P<host>\S+):(?P<port>\d+)")
 READY_TIMEOUT_SECONDS = 60
 STOP_TIMEOUT_SECONDS = 20
 LINE_BYTES_MAX = 1 << 20
+NoteKill = Callable[[str], None]
+"""Takes what was killed, for the chart and the verdict."""
+Tell = Callable[[str], None]
+"""Takes a line for the spectator."""
 Listener = Callable[[dict[str, Any]], None]
 
 
@@ -86,6 +90,11 @@ class Process:
         if self._process.returncode is None:
             os.killpg(self._process.pid, signal.SIGKILL)
 
+    def kill_if_started(self) -> None:
+        """As `kill`, for a process that may not have been started."""
+        if self._process is not None:
+            self.kill()
+
     async def say(self, line: str) -> None:
         """Write a line to the process's standard input."""
         assert self._process is not None
@@ -122,9 +131,12 @@ def _environment() -> dict[str, str]:
 class Broker(Process):
     """`fencepost serve` on a directory; a restart takes the same port."""
 
-    def __init__(self, directory: Path) -> None:
-        super().__init__("broker", "fencepost", [], directory)
-        self.data = directory / "data"
+    kills_wanted: tuple[str, ...] = ("broker killed",)
+    """What has to happen to it in the middle, or nothing was put to the test."""
+
+    def __init__(self, directory: Path, name: str = "broker") -> None:
+        super().__init__(name, "fencepost", [], directory)
+        self._where = ["--data", str(directory / "data")]
         self.host, self.port = "127.0.0.1", 0
         self.ready_line = ""
 
@@ -136,7 +148,7 @@ class Broker(Process):
     async def start(self) -> None:
         """Start and return once the broker says that it is ready."""
         listen = ["--listen", f"{self.host}:{self.port}"]
-        self._command = [sys.executable, "-m", "fencepost", "serve", "--data", str(self.data), *listen]
+        self._command = [sys.executable, "-m", "fencepost", "serve", *self._where, *listen]
         await super().start()
         self.ready_line = ""
         with trio.move_on_after(READY_TIMEOUT_SECONDS):
@@ -148,6 +160,15 @@ class Broker(Process):
             self.kill()
             raise ProcessFailed(f"the broker is not ready; its log ends with:\n{self.log_end()}")
         self.port = int(found["port"])
+
+    async def break_down(self, note: NoteKill, tell: Tell) -> None:
+        """Kill it, and start it again."""
+        note("broker killed")
+        await self.kill_and_wait()
+        tell("[bold red]kill -9[/bold red] the broker, while everybody works")
+        before = trio.current_time()
+        await self.start()
+        tell(f"the broker is back on its directory and port after {trio.current_time() - before:.1f} s")
 
     async def kill_and_wait(self) -> None:
         """SIGKILL, and return when the process is gone and its port is free."""

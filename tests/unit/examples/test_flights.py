@@ -9,6 +9,7 @@ import pytest
 
 from examples.flights import dataset, play
 from examples.flights.audit import Counts
+from examples.flights.cluster import Cluster
 from examples.flights.comparison import compare, figures_of_table
 from examples.flights.dataset import CarrierMonth, CarrierTotal, Figure
 from examples.flights.loading import LoadOptions, plan
@@ -72,3 +73,13 @@ def test_the_verdict_fails_where_nothing_was_put_to_the_test(tmp_path: Path, los
     committed = 336_775 if lost == "committed" else 336_776
     counts = Counts(committed, 336_776 if lost == "in vain" else 338_000)
     assert bool(show._faults([], [], counts)) == (lost != "nothing")
+
+
+def test_a_demo_on_a_cluster_fails_unless_the_database_was_killed_too(tmp_path: Path) -> None:
+    show: Any = play.Play(play.Setting(tmp_path, 4, 1000, False), _Silent())
+    show._broker.kills_wanted = Cluster.kills_wanted
+    show.kills = {"producer killed": 1.0, "broker killed": 2.0}
+    (fault,) = show._faults([], [], Counts(336_776, 336_776))
+    assert "database killed" in fault
+    show.kills["database killed"] = 3.0
+    assert show._faults([], [], Counts(336_776, 336_776)) == []
