@@ -5,8 +5,9 @@ producer id and epoch that it holds (KIP-360), v4 knows PRODUCER_FENCED (KIP-588
 two-phase commit (KIP-939).
 """
 
-from fencepost.broker.network.context import RequestContext
+from fencepost.broker.network.context import CloseConnection, RequestContext
 from fencepost.broker.ports import HasTransactions
+from fencepost.coordinator.ports import LogWriteFailed
 from fencepost.coordinator.txn.wire_codes import visible
 from fencepost.protocol.messages.api22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
@@ -15,15 +16,19 @@ async def handle(
     node: HasTransactions, request: InitProducerIdRequest, context: RequestContext
 ) -> InitProducerIdResponse:
     """Respond once the producer id and epoch are durable and the id's earlier transaction has ended."""
-    answer = await node.transactions.init_producer_id(
-        request.transactional_id,
-        request.transaction_timeout_ms,
-        request.producer_id,
-        request.producer_epoch,
-        enable_2pc=request.enable2_pc,
-        keep_prepared=request.keep_prepared_txn,
-        caller=context,
-    )
+    try:
+        answer = await node.transactions.init_producer_id(
+            request.transactional_id,
+            request.transaction_timeout_ms,
+            request.producer_id,
+            request.producer_epoch,
+            enable_2pc=request.enable2_pc,
+            keep_prepared=request.keep_prepared_txn,
+            caller=context,
+        )
+    except LogWriteFailed as error:
+        # A standby. librdkafka asks the same broker again after any error code, and another one after this.
+        raise CloseConnection(f"this broker gives no producer ids: {error}") from error
     if answer.error:
         return InitProducerIdResponse(
             error_code=visible(context.api_key, context.api_version, answer.error), producer_id=-1, producer_epoch=-1

@@ -16,7 +16,7 @@ from fencepost.protocol.messages.api26_end_txn import EndTxnRequest
 from tests.kit.cluster_processes import ClusterProcesses
 from tests.kit.postgres_server import PostgresServer
 from tests.kit.waiting import until
-from tests.kit.wire import END_TXN, Wire
+from tests.kit.wire import END_TXN, ConnectionEnded, Wire
 
 TOPIC = "orders"
 SECONDS = 60
@@ -190,6 +190,16 @@ def test_an_answer_that_writes_nothing_is_confirmed(cluster: ClusterProcesses) -
         wire.send(END_TXN, 3, ask)
         first.resume()
         wire.expect_end()
+
+
+def test_a_standby_closes_the_connection_of_a_client_that_wants_a_producer_id(cluster: ClusterProcesses) -> None:
+    """librdkafka would ask the same broker again after any error code."""
+    cluster.start(1)
+    standby = cluster.start(2)
+    with Wire(standby.connect()) as wire, pytest.raises(ConnectionEnded):
+        wire.init_producer_id()
+    assert "this broker gives no producer ids" in standby.log()
+    assert "Traceback" not in standby.log()
 
 
 async def test_commits_wait_while_the_database_restarts(cluster: ClusterProcesses) -> None:
