@@ -18,10 +18,10 @@ from tests.kit.waiting import until
 class ClusterBrokerProcess(BrokerProcess):
     """One `fencepost serve --store`."""
 
-    def __init__(self, work_dir: Path, node_id: int, store: str, objects: Path, settings: Mapping[str, str]) -> None:
+    def __init__(self, work_dir: Path, node_id: int, store: str, objects: str, settings: Mapping[str, str]) -> None:
         super().__init__(work_dir, settings={"node.id": str(node_id), **settings})
         self.node_id = node_id
-        self._stores = ["--store", store, "--objects", f"file://{objects}"]
+        self._stores = ["--store", store, "--objects", objects]
 
     def stores(self) -> list[str]:
         return self._stores
@@ -35,7 +35,7 @@ class ClusterProcesses:
     def __init__(self, work_dir: Path, server: PostgresServer) -> None:
         self.server = server
         self.objects = work_dir / "objects"
-        self.objects.mkdir()
+        self.objects.mkdir(parents=True)
         self.database = f"cluster_{secrets.token_hex(4)}"
         self.store = server.conninfo.replace("dbname=postgres", f"dbname={self.database}")
         self._work_dir = work_dir
@@ -74,7 +74,9 @@ class ClusterProcesses:
     def start(self, node_id: int, **settings: str) -> ClusterBrokerProcess:
         """A new broker; returns when it listens."""
         shared = {"cluster.lease.ms": str(self.LEASE_MS), **settings}
-        broker = ClusterBrokerProcess(self._work_dir / f"broker-{node_id}", node_id, self.store, self.objects, shared)
+        broker = ClusterBrokerProcess(
+            self._work_dir / f"broker-{node_id}", node_id, self.store, f"file://{self.objects}", shared
+        )
         self.brokers[node_id] = broker
         return broker.start()
 

@@ -327,6 +327,9 @@ class Run:
         for role, name in self.plan.roles:
             if role in READERS:
                 self._processes.pop(name).end()
+        return self._read_everything()
+
+    def _read_everything(self) -> dict[str, dict[str, dict[Place, Log]]]:
         return read_everything(self._broker, self._address, self.plan.places, SETTLE_SECONDS)
 
     def _until(self, done: Callable[[], bool], complaint: str, stalled: Callable[[], None] = lambda: None) -> None:

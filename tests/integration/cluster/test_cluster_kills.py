@@ -1,0 +1,60 @@
+"""Kill -9 of brokers and PostgreSQL under load; the long form is `python -m tests.kit.cluster_kills --cycles 200`."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+SECONDS_MAX = 400
+LONG = bool(os.environ.get("FENCEPOST_LONG"))
+FAULTS = (
+    "killed after commit",
+    "killed while loading",
+    "database killed",
+    "commit: answer lost",
+)
+PLANTED = {
+    "acknowledge_before_commit": ("killed at a random moment", "acknowledged record is not where it should be"),
+    "commit_in_parts": ("killed between parts", "a transaction is torn"),
+    "commit_without_claims": ("garbage collected", "ends after"),
+    "commit_without_fence": ("paused", "violations"),
+}
+"""Each fault with the cycle that shows it, and what the checker says."""
+
+pytestmark = [pytest.mark.timeout(SECONDS_MAX + 10), pytest.mark.usefixtures("server")]
+
+
+def play(directory: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """A run in a process group of its own, of which nothing is left."""
+    command = [sys.executable, "-m", "tests.kit.cluster_kills", "--directory", str(directory), *words]
+    run = subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+    )
+    try:
+        said, _ = run.communicate(timeout=SECONDS_MAX)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(run.pid, signal.SIGKILL)
+        run.wait()
+    return subprocess.CompletedProcess(command, run.returncode, said)
+
+
+def test_nothing_acknowledged_is_lost_over_kills_of_brokers_and_of_the_database(tmp_path: Path) -> None:
+    chosen = [word for name in FAULTS for word in ("--fault", name)]
+    run = play(tmp_path, "--cycles", str(len(FAULTS)), "--seed", "ci", *chosen)
+    assert run.returncode == 0, run.stdout
+    assert "not reached" not in run.stdout
+
+
+@pytest.mark.parametrize("planted", PLANTED if LONG else ["acknowledge_before_commit"])
+def test_the_checker_finds_planted_faults(tmp_path: Path, planted: str) -> None:
+    fault, said = PLANTED[planted]
+    run = play(tmp_path, "--cycles", "2", "--seed", "ci", "--planted", planted, "--fault", fault)
+    assert run.returncode == 1, run.stdout
+    assert "VIOLATED" in run.stdout
+    assert said in run.stdout

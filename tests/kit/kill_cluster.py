@@ -1,0 +1,146 @@
+"""A cluster for runs that kill: two brokers with named steps, each with a proxy of its own before PostgreSQL; S3."""
+
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import psycopg
+
+from fencepost.broker.cluster.gc import collect
+from fencepost.broker.cluster.objects import open_objects
+from fencepost.broker.cluster.postgres import PostgresEngine
+from fencepost.testing.reserved_port import reserve_port
+from tests.kit.cluster_processes import ClusterBrokerProcess, ClusterProcesses
+from tests.kit.http_faults import FaultyProxy
+from tests.kit.postgres_proxy import PostgresProxy
+from tests.kit.postgres_server import PostgresServer
+from tests.kit.s3_server import S3Server
+from tests.kit.stepped_broker import CONTROL, PLANTED
+from tests.kit.waiting import until
+
+WAIT_SECONDS = 60.0
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "cluster.lease.ms": str(ClusterProcesses.LEASE_MS),
+    "cluster.inline.max.bytes": "1500",
+}
+"""Rounds of a few records are inline, larger ones have an object."""
+
+
+class SteppedBroker(ClusterBrokerProcess):
+    """One broker, its way to the database, and what is to happen at its steps."""
+
+    def __init__(
+        self, work_dir: Path, node_id: int, store: str, s3: S3Server, objects: FaultyProxy, planted: str
+    ) -> None:
+        socket_directory = store.partition("host=")[2].split()[0]
+        self.database = PostgresProxy(f"{socket_directory}/.s.PGSQL.5432")
+        through = f"host=127.0.0.1 port={self.database.port} sslmode=disable gssencmode=disable"
+        super().__init__(work_dir, node_id, f"{through} {store.partition(' ')[2]}", s3.url, SETTINGS)
+        self._control = work_dir / "next-step"
+        work_dir.mkdir(parents=True)
+        options = s3.options(objects.endpoint)
+        self.environment = {
+            "AWS_ENDPOINT_URL": options["endpoint"],
+            "AWS_ACCESS_KEY_ID": options["access_key_id"],
+            "AWS_SECRET_ACCESS_KEY": options["secret_access_key"],
+            "AWS_REGION": options["region"],
+            CONTROL: str(self._control),
+            PLANTED: planted,
+        }
+
+    def command(self) -> list[str]:
+        python, dash_m, _, *rest = super().command()
+        return [python, dash_m, "tests.kit.stepped_broker", *rest]
+
+    def order(self, action: str, step: str, count: int = 1) -> None:
+        """`kill` or `hold` the process when it comes to the step for the count-th time."""
+        written = self._control.with_suffix(".new")
+        written.write_text(f"{action} {count} {step}")
+        written.rename(self._control)
+
+    def take_back(self) -> bool:
+        """Forget the order; whether it had come to that."""
+        waited = self._control.exists()
+        self._control.unlink(missing_ok=True)
+        self._control.with_suffix(".held").unlink(missing_ok=True)
+        return not waited
+
+    def is_held(self) -> bool:
+        """Whether the process waits at its step."""
+        return self._control.with_suffix(".held").exists()
+
+
+class KillCluster:
+    """A context manager: PostgreSQL, an S3 server behind a proxy with faults, and two brokers."""
+
+    def __init__(self, work_dir: Path, server: PostgresServer, planted: str = "") -> None:
+        self._server = server
+        self._stack = ExitStack()
+        self._processes = ClusterProcesses(work_dir, server)
+        self._work_dir = work_dir
+        self._planted = planted
+        self._s3 = S3Server()
+        self.brokers: dict[int, SteppedBroker] = {}
+
+    def __enter__(self) -> Self:
+        with self._stack:
+            self._stack.enter_context(self._processes)
+            self._stack.enter_context(self._s3)
+            self.objects = self._stack.enter_context(FaultyProxy(self._s3.port))
+            for node_id in (1, 2):
+                where = self._work_dir / f"broker-{node_id}"
+                broker = SteppedBroker(where, node_id, self._processes.store, self._s3, self.objects, self._planted)
+                self._stack.enter_context(broker.database)
+                broker.port = reserve_port(broker, broker.host)
+                self.brokers[node_id] = broker
+                self._stack.enter_context(broker)
+            self._stack = self._stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.__exit__(kind, error, trace)
+
+    @property
+    def bootstrap(self) -> str:
+        """The addresses of both brokers."""
+        return ",".join(broker.address for broker in self.brokers.values())
+
+    def active(self) -> SteppedBroker:
+        """The owner of the slots."""
+        owner = None
+
+        def owned() -> bool:
+            nonlocal owner
+            owner = self._ask("SELECT broker FROM fencepost.slot WHERE slot = 0")
+            return owner is not None
+
+        until(owned, seconds=WAIT_SECONDS)
+        assert owner is not None
+        return self.brokers[owner]
+
+    def other(self, broker: SteppedBroker) -> SteppedBroker:
+        """The other one."""
+        return self.brokers[3 - broker.node_id]
+
+    def kill_database(self) -> None:
+        """And start it again."""
+        self._server.kill()
+        self._server.start()
+
+    def collect_garbage(self) -> int:
+        """With claims of any age."""
+        engine = PostgresEngine(self._processes.store)
+        cluster_id = engine.cluster_id("there is one")
+        objects = open_objects(self._s3.url, cluster_id, self._s3.options())
+        count = collect(engine, objects, idle_ms=0)
+        engine.close()
+        return count
+
+    def _ask(self, query: str) -> int | None:
+        with psycopg.connect(self._processes.store) as connection:
+            found = connection.execute(query.encode()).fetchone()
+        return found[0] if found is not None else None
