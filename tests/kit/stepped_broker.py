@@ -19,10 +19,11 @@ from fencepost.broker.cluster import loading, serving
 from fencepost.broker.cluster.postgres import PostgresEngine
 from fencepost.broker.cluster.rounds import Rounds
 from fencepost.broker.cluster.row_objects import RowObjects
+from fencepost.broker.node import Node
 
 CONTROL, PLANTED = "STEPS_CONTROL", "PLANTED_FAULT"
 COMMIT_STEPS = ("before put", "after put", "before commit", "after commit", "before deliver", "after deliver")
-TAKEOVER_STEPS = ("before take-over", "after take-over", "while loading", "after loading")
+TAKEOVER_STEPS = ("before take-over", "after take-over", "while loading", "after loading", "before registering")
 BETWEEN_PARTS = "between parts"
 """Only where a fault is planted that commits in parts."""
 _reached: Counter[str] = Counter()
@@ -86,6 +87,7 @@ def put_steps() -> None:
     _between(PostgresEngine, "take_over", "before take-over", "after take-over")
     _between(loading, "_fold", "while loading", None)
     _between(serving, "load_logs", None, "after loading", lambda logs: True)
+    _between(Node, "_register", "before registering", None)
     _around_deliver()
 
 

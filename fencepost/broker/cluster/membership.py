@@ -78,7 +78,7 @@ class Membership:
         """Set when this run has to end: the broker was taken over, or may take over."""
         self.place = stores.place
         """The database, for messages."""
-        self.rounds = Rounds(own, writer, row_bytes, self.over.set, limits_of(config))
+        self.rounds = Rounds(own, writer, row_bytes, self._taken_over, limits_of(config))
         self._row_bytes = row_bytes
         self._writer = writer
         self._engine = own
@@ -91,6 +91,7 @@ class Membership:
         rows.make()
         self._cold = ByteCache(lambda: own, row_bytes, rows, config.cluster_cache_max_bytes)
         self._logs = SharedLogs(stores.place, loaded, self.rounds, self._cold, tails, lambda log_id: self.leader_epoch)
+        self._directory: LogDirectory | None = None
         self._led: dict[bytes, tuple[TopicImage, TopicImage]] = {}
 
     @property
@@ -120,7 +121,8 @@ class Membership:
 
     def open_logs(self, default_config: Callable[[str], LogConfig]) -> LogDirectory:
         """The logs of this broker."""
-        return LogDirectory.over(self._logs.small_files, "fsync", default_config, self._logs)
+        self._directory = LogDirectory.over(self._logs.small_files, "fsync", default_config, self._logs)
+        return self._directory
 
     # What clients are told
 
@@ -137,13 +139,13 @@ class Membership:
     # Running
 
     async def run(self) -> None:
-        """Keep the lease, and look after the other brokers, until cancelled."""
+        """Read what clients want of old rows, and look after the other brokers, until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._cold.run)
-            nursery.start_soon(self._keep_lease)
             nursery.start_soon(self._watch)
 
-    async def _keep_lease(self) -> None:
+    async def keep_lease(self) -> None:
+        """Renew the lease until the broker is taken over, or cancelled; also while the broker starts."""
         while True:
             with trio.move_on_after(self._lease_ms / 4000):
                 await self._renewal_wanted.wait()
@@ -152,11 +154,18 @@ class Membership:
                 await trio.to_thread.run_sync(self._writer.renew, abandon_on_cancel=True)
             except (Fenced, Stopped) as error:
                 logger.warning("this broker lost its place in the cluster: %s", error)
-                self.over.set()
+                self._taken_over()
                 return
             finally:
                 self._renewed.set()
                 self._renewed = trio.Event()
+
+    def _taken_over(self) -> None:
+        """End this run: what waits for a commit fails now, because it will never be committed."""
+        self.over.set()
+        for log in () if self._directory is None else self._directory.logs():
+            if not log.disowned:
+                log.disown(f"broker {self.node_id} is not active any more")
 
     def confirmed(self, api_key: int, handle: Handler) -> Handler:
         """The handler of an API, which confirms its answers with the database where they need it."""

@@ -33,6 +33,7 @@ from fencepost.broker.listeners import configured_addresses, end_points
 from fencepost.broker.metadata.log import METADATA_PARTITION, METADATA_TOPIC_ID
 from fencepost.broker.network.context import Endpoint
 from fencepost.broker.node import Node
+from fencepost.coordinator.ports import LogWriteFailed
 
 RETRY_SECONDS = 0.5
 
@@ -159,8 +160,11 @@ class ClusterBroker:
         engine = self._stores.connect()
         scratch = Path(tempfile.mkdtemp(prefix="fencepost-cache-", dir=self.config.cluster_cache_directory))
         try:
-            loaded = await self._available(lambda: _load(engine, row_bytes, active))
-            slots = await self._available(engine.slots)
+            async with trio.open_nursery() as loading:
+                loading.start_soon(self._keep_lease, writer)
+                loaded = await self._available(lambda: _load(engine, row_bytes, active))
+                slots = await self._available(engine.slots)
+                loading.cancel_scope.cancel()
             if loaded is None or slots is None:
                 return
             member = Membership(self.config, self._stores, row_bytes, writer, engine, slots, loaded, scratch)
@@ -169,16 +173,32 @@ class ClusterBroker:
                 return
             node = self.node = self._status.node = Node(self.config, cluster=member)
             node.metrics_endpoint = self._metrics_endpoint
-            async with trio.open_nursery() as nursery:
-                await nursery.start(node.run)
-                self.ready.set()
-                nursery.start_soon(_stop_when_over, node, member)
-                if self.stopping:
-                    node.stop()
-                await node.stopped.wait()
-                nursery.cancel_scope.cancel()
+            try:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(member.keep_lease)
+                    nursery.start_soon(_stop_when_over, node, member)
+                    await nursery.start(node.run)
+                    self.ready.set()
+                    if self.stopping:
+                        node.stop()
+                    await node.stopped.wait()
+                    nursery.cancel_scope.cancel()
+            except* LogWriteFailed:
+                if not member.over.is_set():
+                    raise
+                logger.warning("this broker was taken over while it started")
         finally:
             await trio.to_thread.run_sync(shutil.rmtree, scratch, True)
+
+    async def _keep_lease(self, writer: Writer) -> None:
+        """While the broker loads its logs: that may take longer than a lease."""
+        while True:
+            await trio.sleep(self._lease_ms / 4000)
+            try:
+                await trio.to_thread.run_sync(writer.renew, abandon_on_cancel=True)
+            except (Fenced, Stopped) as error:
+                logger.warning("this broker lost its place in the cluster while it loaded its logs: %s", error)
+                return
 
     def _release(self, writer: Writer) -> None:
         try:

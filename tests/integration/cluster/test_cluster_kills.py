@@ -5,9 +5,16 @@ import os
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.kit.cluster_processes import ClusterProcesses
+from tests.kit.kill_cluster import KillCluster
+from tests.kit.postgres_server import PostgresServer
+from tests.kit.waiting import until
 
 ROOT = Path(__file__).resolve().parents[3]
 SECONDS_MAX = 400
@@ -42,6 +49,39 @@ def play(directory: Path, *words: str) -> subprocess.CompletedProcess[str]:
             os.killpg(run.pid, signal.SIGKILL)
         run.wait()
     return subprocess.CompletedProcess(command, run.returncode, said)
+
+
+@pytest.fixture
+def cluster(server: PostgresServer, tmp_path: Path) -> Iterator[KillCluster]:
+    with KillCluster(tmp_path, server) as made:
+        yield made
+
+
+def test_a_broker_keeps_its_lease_while_it_loads(cluster: KillCluster) -> None:
+    first = cluster.active()
+    second = cluster.other(first)
+    second.order("hold", "while loading")
+    first.kill()
+    until(second.is_held)
+    first.start()
+    time.sleep(2 * ClusterProcesses.LEASE_MS / 1000)
+    assert cluster.active() is second
+    assert first.facts["role"] == "standby"
+
+
+def test_a_broker_that_is_taken_over_while_it_starts_joins_again(cluster: KillCluster) -> None:
+    """Its event loop stands still for longer than the lease; then it commits, which fails."""
+    first = cluster.active()
+    second = cluster.other(first)
+    second.order("hold", "before registering")
+    first.kill()
+    until(second.is_held)
+    first.start()
+    until(lambda: cluster.active() is first)
+    second.take_back()
+    until(lambda: "taken over while it started" in second.log() or "stopped in order" in second.log())
+    first.kill()
+    until(lambda: cluster.active() is second)
 
 
 def test_nothing_acknowledged_is_lost_over_kills_of_brokers_and_of_the_database(tmp_path: Path) -> None:
