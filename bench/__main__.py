@@ -9,7 +9,7 @@ from pathlib import Path
 from bench import cases, memory
 from bench.cases import CASES, LARGE_CASES, Case
 from bench.report import Measured, circumstances, table, write
-from bench.target import OwnBroker, Target
+from bench.target import ClusterBroker, OwnBroker, Target
 
 OUT = Path(__file__).parent / "out"
 START_UPS = 3
@@ -36,6 +36,11 @@ def parse_options() -> argparse.Namespace:
         default="os,fsync",
         help="fencepost's settings to measure; os is what Kafka does (default %(default)s)",
     )
+    parser.add_argument(
+        "--store", metavar="postgresql://...", help="measure a broker of a cluster on this database, too"
+    )
+    parser.add_argument("--objects", metavar="file:///DIRECTORY", help="where that cluster keeps its records")
+    parser.add_argument("--all-cases", action="store_true", help="all cases with fsync and in the cluster, too")
     return parser.parse_args()
 
 
@@ -93,7 +98,7 @@ def run_cases(options: argparse.Namespace, targets: list[Target]) -> list[Measur
     for case in [*CASES, *(LARGE_CASES if options.large else [])]:
         if options.only in case.name:
             once = case.run is cases.memory or case in LARGE_CASES
-            whom = [one for one in targets if one.durability == "os" or case.with_fsync]
+            whom = [one for one in targets if one.durability == "os" or case.with_fsync or options.all_cases]
             measured += run_case(case, whom or targets, 1 if once else options.rounds, options.scale)
     return measured
 
@@ -106,7 +111,10 @@ def main() -> int:
             OwnBroker(f"fencepost ({durability})", Path(directory), durability)
             for durability in options.durability.split(",")
         ]
+        if options.store:
+            brokers.append(ClusterBroker(Path(directory), options.store, options.objects))
         targets, pairs = targets_of(options, brokers)
+        pairs += [("fencepost (cluster)", "fencepost (fsync)")] if options.store else []
         measured = run_start_ups(brokers) if options.only in "start-up" else []
         try:
             for broker in brokers:

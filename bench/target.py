@@ -63,9 +63,13 @@ class OwnBroker(Target):
         """Start on a fresh directory and return when the ready line was read."""
         self.start_on(self._directory / f"{self.name}-{time.monotonic_ns()}")
 
+    def stores(self, data: Path) -> list[str]:
+        """The options of `fencepost serve` that say where the logs are."""
+        return ["--data", str(data)]
+
     def start_on(self, data: Path) -> None:
         """Start on this directory and return when the ready line was read."""
-        command = [sys.executable, "-m", "fencepost", "serve", "--data", str(data), "--listen", "127.0.0.1:0"]
+        command = [sys.executable, "-m", "fencepost", "serve", *self.stores(data), "--listen", "127.0.0.1:0"]
         command += ["--set", f"durability={self.durability}", "--set", "group.initial.rebalance.delay.ms=0"]
         self._process = subprocess.Popen(
             command + self.arguments,
@@ -97,3 +101,14 @@ class OwnBroker(Target):
         assert self._process.stdout is not None
         self._process.stdout.close()
         self._process = None
+
+
+class ClusterBroker(OwnBroker):
+    """A broker whose logs are in a PostgreSQL database and an object store. Its CPU is without PostgreSQL's."""
+
+    def __init__(self, directory: Path, store: str, objects: str) -> None:
+        super().__init__("fencepost (cluster)", directory, "fsync")
+        self._options = ["--store", store, "--objects", objects]
+
+    def stores(self, data: Path) -> list[str]:
+        return self._options

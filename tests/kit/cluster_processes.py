@@ -73,7 +73,9 @@ class ClusterProcesses:
 
     def start(self, node_id: int, **settings: str) -> ClusterBrokerProcess:
         """A new broker; returns when it listens."""
-        shared = {"cluster.lease.ms": str(self.LEASE_MS), **settings}
+        # Without inline bursts, so that larger commits put objects.
+        own = {"cluster.lease.ms": str(self.LEASE_MS), "cluster.inline.bytes.per.second": "0"}
+        shared = {**own, **settings}
         broker = ClusterBrokerProcess(
             self._work_dir / f"broker-{node_id}", node_id, self.store, f"file://{self.objects}", shared
         )

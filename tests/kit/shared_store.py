@@ -76,13 +76,13 @@ class Stores:
         self.database = SimDatabase(lambda: self.now_ms)
         self.objects: dict[int, bytes] = {}
 
-    def broker(self, number: int, inline_bytes: int = 16 << 10) -> "StoreBroker":
+    def broker(self, number: int, inline_bytes: int = 16 << 10, limits: RoundLimits | None = None) -> "StoreBroker":
         """A broker that takes all slots over: time passes until it may."""
         self.now_ms += LEASE_MS + 1
         engine = SimEngine(self.database)
         session = engine.join(number, f"broker-{number}", LEASE_MS)
         engine.take_over(session.identity, range(SLOTS), LEASE_MS)
-        return StoreBroker(self, engine, session, inline_bytes)
+        return StoreBroker(self, engine, session, limits or RoundLimits(inline_bytes))
 
     def guest(self, number: int) -> Writer:
         """The commits of a broker that owns no slot."""
@@ -93,12 +93,12 @@ class Stores:
 class StoreBroker:
     """One broker's part: its engine, rounds and logs."""
 
-    def __init__(self, stores: Stores, engine: SimEngine, session: Session, inline_bytes: int) -> None:
+    def __init__(self, stores: Stores, engine: SimEngine, session: Session, limits: RoundLimits) -> None:
         self.engine = engine
         self.row_bytes = ObjectsInMemory(engine, stores.objects)
         self.fenced = 0
         self.writer = Writer(engine, session)
-        self.rounds = Rounds(engine, self.writer, self.row_bytes, self._fence, RoundLimits(inline_bytes))
+        self.rounds = Rounds(engine, self.writer, self.row_bytes, self._fence, limits)
         self.cold = ColdAtOnce(engine, self.row_bytes)
         self.epoch = engine.slots()[0].epoch
         self.scratch = MemoryStore()

@@ -244,7 +244,10 @@ class Membership:
 def limits_of(config: BrokerConfig) -> RoundLimits:
     """The settings of rounds."""
     return RoundLimits(
-        config.cluster_inline_max_bytes, config.cluster_linger_ms / 1000, config.cluster_linger_max_bytes
+        config.cluster_inline_max_bytes,
+        config.cluster_inline_bytes_per_second,
+        config.cluster_linger_ms / 1000,
+        config.cluster_linger_max_bytes,
     )
 
 

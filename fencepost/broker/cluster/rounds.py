@@ -31,18 +31,47 @@ from fencepost.protocol.batch_header import HEADER_SIZE, BatchHeader
 logger = logging.getLogger(__name__)
 
 
+INLINE_BURST_SECONDS = 0.25
+"""So long may larger rounds be inline at any rate, after a pause."""
+
+
 class RoundLimits(NamedTuple):
     """When a round begins, and where it keeps its bytes."""
 
     inline_bytes: int = 16 << 10
-    """A round of at most so many bytes begins at once and needs no object: the database keeps its bytes."""
+    """The database keeps the bytes of a round of at most so many."""
+    inline_bytes_per_second: int = 0
+    """It also keeps those of larger rounds, while they are not more than so many a second."""
     linger_s: float = 0.0
-    """How long a larger round waits for more bytes, because each puts an object."""
+    """How long a round waits for more bytes if it puts an object. Other rounds begin at once."""
     linger_bytes: int = 4 << 20
     """A round of so many bytes waits no longer."""
 
 
 DEFAULT_LIMITS = RoundLimits()
+
+
+class InlineBytes:
+    """Decides which rounds the database keeps whole: small ones, and larger ones up to a rate."""
+
+    def __init__(self, always_bytes: int, bytes_per_second: int, now: float) -> None:
+        self._always = always_bytes
+        self._rate = bytes_per_second
+        self._capacity = self._left = bytes_per_second * INLINE_BURST_SECONDS
+        self._counted_at = now
+
+    def fit(self, size_bytes: int, now: float) -> bool:
+        """Whether the database would keep a round of that size."""
+        self._left = min(self._capacity, self._left + (now - self._counted_at) * self._rate)
+        self._counted_at = now
+        return size_bytes <= max(self._always, self._left)
+
+    def take(self, size_bytes: int, now: float) -> bool:
+        """As `fit`, and count the bytes."""
+        fits = self.fit(size_bytes, now)
+        if fits:
+            self._left = max(0.0, self._left - size_bytes)
+        return fits
 
 
 class RowBytes(Protocol):
@@ -113,6 +142,7 @@ class Rounds:
         self.writer = writer
         self.row_bytes = row_bytes
         self.limits = limits
+        self._inline = InlineBytes(limits.inline_bytes, limits.inline_bytes_per_second, writer.now())
         self._fenced = fenced
         self._waiting: dict[Participant, None] = {}
         self._waiting_bytes = 0
@@ -138,7 +168,7 @@ class Rounds:
 
     async def gather(self) -> None:
         """Wait for more bytes if the next round puts an object."""
-        if self._waiting_bytes > self.limits.inline_bytes and not self._full.is_set():
+        if not self._full.is_set() and not self._inline.fit(self._waiting_bytes, self.writer.now()):
             with trio.move_on_after(self.limits.linger_s):
                 await self._full.wait()
 
@@ -158,7 +188,8 @@ class Rounds:
         self._full = trio.Event()
         if not cuts:
             return []
-        self._round = _Round(self, cuts)
+        size_bytes = sum(cut.size_bytes for cut in cuts)
+        self._round = _Round(self, cuts, inline=self._inline.take(size_bytes, self.writer.now()))
         return [self._round]
 
     def deliver(self) -> None:
@@ -190,8 +221,9 @@ class _Result(NamedTuple):
 class _Round:
     """One round: a `SyncTask`."""
 
-    def __init__(self, rounds: Rounds, cuts: Sequence[Cut]) -> None:
+    def __init__(self, rounds: Rounds, cuts: Sequence[Cut], inline: bool) -> None:
         self.cuts = cuts
+        self._inline = inline
         self.done = False
         self.fenced = False
         self.results: list[_Result] = []
@@ -227,8 +259,7 @@ class _Round:
 
     def _placed(self) -> tuple[list[Row], list[int]]:
         """The rows, inline or in one object."""
-        rounds = self._rounds
-        if sum(cut.size_bytes for cut in self.cuts) <= rounds.limits.inline_bytes:
+        if self._inline:
             return [_row(cut, Placement(0, 0, cut.size_bytes), b"".join(cut.batches)) for cut in self.cuts], []
         object_id = self._put([batch for cut in self.cuts for batch in cut.batches])
         rows, position = [], 0

@@ -29,8 +29,13 @@ class ClusterSettings:
         Kind.INT, 16 << 10, "A commit of at most so many bytes keeps them in the database, and puts no object.",
         low=0, high=1 << 20, ours=True,
     )  # fmt: skip
+    cluster_inline_bytes_per_second: int = setting(
+        Kind.INT, 2 << 20, "Larger commits keep their bytes in the database, too, up to so many bytes a second. More"
+        " bytes go to objects, which cost less and take longer.",
+        low=0, ours=True,
+    )  # fmt: skip
     cluster_linger_ms: int = setting(
-        Kind.INT, 250, "How long a commit with more bytes waits for further records, because each puts an object.",
+        Kind.INT, 250, "How long a commit that puts an object waits for further records.",
         low=0, ours=True,
     )  # fmt: skip
     cluster_linger_max_bytes: int = setting(

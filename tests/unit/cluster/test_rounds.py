@@ -3,7 +3,7 @@
 import trio
 import trio.testing
 
-from fencepost.broker.cluster.rounds import RoundLimits, Rounds
+from fencepost.broker.cluster.rounds import InlineBytes, RoundLimits, Rounds
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.partition import AppendOrigin, PartitionLog
 from tests.kit.shared_store import TOPIC_ID, Stores
@@ -14,8 +14,7 @@ LIMITS = RoundLimits(inline_bytes=200, linger_s=0.25, linger_bytes=1000)
 
 def rounds_and_log() -> tuple[Rounds, PartitionLog]:
     stores = Stores()
-    broker = stores.broker(1)
-    broker.rounds.limits = LIMITS
+    broker = stores.broker(1, limits=LIMITS)
     found = broker.open(str(TP), LogConfig())
     return broker.rounds, PartitionLog(TP, TOPIC_ID, LogConfig(), broker.logs.files(str(TP)), found)
 
@@ -82,3 +81,17 @@ async def test_what_is_appended_during_a_round_counts_for_the_next(autojump_cloc
     assert await seconds_to_gather(rounds) == 0
     finish(rounds)
     assert log.high_watermark == log.log_end_offset
+
+
+def test_the_database_keeps_small_rounds_and_larger_ones_up_to_a_rate() -> None:
+    inline = InlineBytes(always_bytes=100, bytes_per_second=4000, now=0.0)
+    assert not inline.take(1001, 0.0), "more than a quarter of a second's bytes"
+    assert inline.take(600, 0.0)
+    assert not inline.take(500, 0.0)
+    assert inline.take(100, 0.0), "a small one is always inline"
+    assert inline.take(300, 0.0)
+    assert inline.take(100, 0.0), "without counting below nothing"
+    assert not inline.fit(200, 0.0)
+    assert inline.fit(200, 0.05), "4,000 a second"
+    assert inline.take(1000, 60.0), "a pause adds no more than a quarter of a second"
+    assert not inline.fit(101, 60.0)
