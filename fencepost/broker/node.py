@@ -103,7 +103,7 @@ class Node:
         self.response_bytes = ByteBudget(config.queued_max_response_bytes)
         self.purgatory = Purgatory()
         self.dispatch = Dispatch(
-            unstable=config.unstable_api_versions_enable, wrap=None if cluster is None else cluster.confirmed
+            unstable=config.unstable_api_versions_enable, wrap=None if cluster is None else cluster.wrapped
         )
         self.markers = Markers(self)
         self.hanging = HangingCheck(self)

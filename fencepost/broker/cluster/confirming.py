@@ -12,8 +12,7 @@ from typing import Any, Protocol
 
 from fencepost.broker.network.context import CloseConnection, RequestContext
 from fencepost.broker.network.dispatch import Handler
-from fencepost.broker.network.reply import READY, Durable, Ready, Reply
-from fencepost.coordinator.deferred import Deferred
+from fencepost.broker.network.reply import READY, Durable, Ready, Reply, ready
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api01_fetch import FetchResponse
@@ -67,20 +66,14 @@ def confirmed(cluster: Confirmation, api_key: int, handle: Handler) -> Handler:
         return later(since, reply, partial(handle, node, request, context))
 
     async def later(since: float, reply: Reply, again: Callable[[], Reply]) -> Ready:
-        ready = await _ready(reply)
-        if not needs_confirmation(ready) or await cluster.confirm(since):
-            return ready
+        answer = await ready(reply)
+        if not needs_confirmation(answer) or await cluster.confirm(since):
+            return answer
         if api_key in OF_COORDINATORS:
             raise CloseConnection("this broker is not active in its cluster any more, or cannot reach the database")
-        return await _ready(again())  # NOT_LEADER_OR_FOLLOWER
+        return await ready(again())  # NOT_LEADER_OR_FOLLOWER
 
     return confirming
-
-
-async def _ready(reply: Reply) -> Ready:
-    if isinstance(reply, READY):
-        return reply
-    return await (reply.wait() if isinstance(reply, Deferred) else reply)
 
 
 def _out_of_range(reply: Ready) -> bool:

@@ -18,6 +18,7 @@ from fencepost.broker.cluster.byte_cache import ByteCache
 from fencepost.broker.cluster.confirming import confirmed
 from fencepost.broker.cluster.engine import Engine, Fenced, Member, Slot, StoreUnavailable
 from fencepost.broker.cluster.figures import ClusterFigures
+from fencepost.broker.cluster.forwarding import forwarded
 from fencepost.broker.cluster.loading import LoadedLog
 from fencepost.broker.cluster.rounds import RoundLimits, Rounds, RowBytes, foreign_rows
 from fencepost.broker.cluster.row_objects import RowObjects
@@ -167,9 +168,14 @@ class Membership:
             if not log.disowned:
                 log.disown(f"broker {self.node_id} is not active any more")
 
-    def confirmed(self, api_key: int, handle: Handler) -> Handler:
-        """The handler of an API, which confirms its answers with the database where they need it."""
-        return confirmed(self, api_key, handle)
+    def wrapped(self, api_key: int, handle: Handler) -> Handler:
+        """The handler of an API: an active broker confirms its answers, a standby forwards what it cannot answer."""
+        return (confirmed if self.active else forwarded)(self, api_key, handle)
+
+    def active_endpoint(self, listener: str) -> Endpoint | None:
+        """The listener of this name of the active broker, if that is another one and known."""
+        active = None if self.leader_id is None else self.peers.get(self.leader_id)
+        return None if active is None else active.listeners.get(listener)
 
     def now(self) -> float:
         """The time, for `confirm`."""

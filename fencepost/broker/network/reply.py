@@ -52,6 +52,13 @@ Reply: TypeAlias = Ready | Deferred[Ready] | Coroutine[Any, Any, Ready]
 to await."""
 
 
+async def ready(reply: Reply) -> Ready:
+    """The complete reply, now or later."""
+    if isinstance(reply, READY):
+        return reply
+    return await (reply.wait() if isinstance(reply, Deferred) else reply)
+
+
 def reply_with(
     respond: Callable[[ResultT], Ready], result: ResultT | Deferred[ResultT] | Coroutine[Any, Any, ResultT]
 ) -> Reply:

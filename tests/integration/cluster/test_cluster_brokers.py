@@ -20,6 +20,7 @@ from tests.kit.wire import END_TXN, ConnectionEnded, Wire
 
 TOPIC = "orders"
 SECONDS = 60
+AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 
 @pytest.fixture
@@ -172,6 +173,23 @@ async def test_a_paused_broker_changes_nothing_and_stands_by_when_it_resumes(clu
     assert await everything(first.address, 3), "the standby knows the active broker"
 
 
+def test_a_standby_forwards_what_clients_ask_any_broker_for(cluster: ClusterProcesses) -> None:
+    """A client whose every request happens to go to the standby gets topics and producer ids all the same."""
+    cluster.start(1)
+    standby = cluster.start(2)
+    with Wire(standby.connect()) as wire:
+        wire.create_topic("made")
+
+        def leaders(topic: str) -> list[int]:
+            asked = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=True)
+            return [one.leader_id for one in wire.call(3, 9, asked).topics[0].partitions]
+
+        until(lambda: leaders("made") == [1])
+        until(lambda: leaders("asked") == [1])
+        producer_id, epoch = wire.init_producer_id()
+        assert (producer_id >= 0, epoch) == (True, 0)
+
+
 def test_an_answer_that_writes_nothing_is_confirmed(cluster: ClusterProcesses) -> None:
     """A resumed broker finds "committed already" in its memory. Without asking the database it could say so of a later
     transaction that another broker has aborted.
@@ -193,9 +211,10 @@ def test_an_answer_that_writes_nothing_is_confirmed(cluster: ClusterProcesses) -
 
 
 def test_a_standby_closes_the_connection_of_a_client_that_wants_a_producer_id(cluster: ClusterProcesses) -> None:
-    """librdkafka would ask the same broker again after any error code."""
-    cluster.start(1)
-    standby = cluster.start(2)
+    """With rules nothing is forwarded. librdkafka would ask the same broker again after any error code."""
+    rules = {"authorizer.class.name": AUTHORIZER, "allow.everyone.if.no.acl.found": "true"}
+    cluster.start(1, **rules)
+    standby = cluster.start(2, **rules)
     with Wire(standby.connect()) as wire, pytest.raises(ConnectionEnded):
         wire.init_producer_id()
     assert "this broker gives no producer ids" in standby.log()
