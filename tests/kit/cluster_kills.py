@@ -31,7 +31,7 @@ from tests.kit.workload_run import Plan, Run
 from tests.kit.workload_writers import LOOSE_TOPIC, TRANSACTION_TOPIC
 
 TRANSFORM = "copy1"
-CYCLES_MAX = 25
+CYCLES_MAX = 10
 """Of one cluster: the next ones begin with an empty one."""
 DATABASE_EVERY, OTHER_EVERY = 10, 2
 STEP_SECONDS, SERVE_SECONDS, READ_SECONDS = 40.0, 60.0, 60.0
@@ -137,7 +137,7 @@ class ClusterKills(Run):
         kinds |= {f"killed {step}": partial(self._kill_at, step) for step in (*COMMIT_STEPS, BETWEEN_PARTS)}
         kinds |= {f"killed {step}": partial(self._kill_next_at, step) for step in TAKEOVER_STEPS}
         kinds |= {f"commit: {fault.value}": partial(self._break_commit, fault) for fault in CommitFault}
-        kinds |= {name: partial(self._break_s3, *words) for name, words in S3_FAULTS.items()}
+        kinds |= {name: partial(self._break_s3, name, *words) for name, words in S3_FAULTS.items()}
         return kinds | {
             "paused": self._pause_active,
             "cut off": self._cut_off,
@@ -212,12 +212,12 @@ class ClusterKills(Run):
         proxy.spoil(fault)
         self._reached(fault.value, lambda: proxy.played > before)
 
-    def _break_s3(self, method: str, fault: Fault, times: int) -> None:
+    def _break_s3(self, name: str, method: str, fault: Fault, times: int) -> None:
         seen = self._cluster.objects.requests.count(method)
         self._cluster.objects.spoil(method, fault, times)
         if method == "GET":
             self._cluster.active().kill()
-        self._reached(f"{method} {fault}", lambda: self._cluster.objects.requests.count(method) > seen + times)
+        self._reached(name, lambda: self._cluster.objects.requests.count(method) > seen + times)
 
     def _pause_active(self) -> None:
         """Longer than its lease."""
@@ -250,6 +250,11 @@ class ClusterKills(Run):
         self._cluster.kill_database()
 
     # The end
+
+    def _until(self, done: Callable[[], bool], complaint: str, stalled: Callable[[], None] = lambda: None) -> None:
+        """As for files; but after a failure nothing more is waited for."""
+        if not self.failures:
+            super()._until(done, complaint, stalled)
 
     def _nothing_open(self, places: Sequence[Place]) -> bool:
         try:
