@@ -301,6 +301,8 @@ class Node:
                 self.purgatory.close()
                 self.groups.close()
                 await server.drain(DRAIN_SECONDS)
+                if self.cluster is not None:
+                    self.cluster.stop_waiting()
             services.cancel_scope.cancel()
         self.large_writes.close()
         if self.cluster is not None:

@@ -236,13 +236,19 @@ class Membership:
         async with self._lock:
             return await trio.to_thread.run_sync(call, abandon_on_cancel=False)
 
+    def stop_waiting(self) -> bool:
+        """The broker stops: wait for no commit that cannot come soon. Returns whether that is so."""
+        if self._writer.unavailable or self._writer.fenced:
+            self._writer.stop()
+            return True
+        return False
+
     def close(self, logs: LogDirectory) -> None:
         """Before the logs close: commit what waits, unless this broker was taken over or the database is unavailable.
 
         Then give all logs up: what was not committed is not acknowledged.
         """
-        if self._writer.unavailable or self._writer.fenced:
-            self._writer.stop()
+        if self.stop_waiting():
             for tp in list(logs.partitions()):
                 logs.release(tp, f"broker {self.node_id} is not active any more")
 

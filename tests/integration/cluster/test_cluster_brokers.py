@@ -13,10 +13,11 @@ from fencepost.protocol.control_records import read_marker
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api03_metadata import MetadataRequest, MetadataRequestTopic
 from fencepost.protocol.messages.api26_end_txn import EndTxnRequest
+from fencepost.protocol.record_batch import build_batch
 from tests.kit.cluster_processes import ClusterProcesses
 from tests.kit.postgres_server import PostgresServer
 from tests.kit.waiting import until
-from tests.kit.wire import END_TXN, ConnectionEnded, Wire
+from tests.kit.wire import END_TXN, NOW_MS, PRODUCE, ConnectionEnded, Wire, produce_request
 
 TOPIC = "orders"
 SECONDS = 60
@@ -254,3 +255,18 @@ def test_a_broker_that_is_cut_off_leads_nothing_once_its_lease_ends(cluster: Clu
         until(lambda: answer() is ErrorCode.NOT_LEADER_OR_FOLLOWER)
         cluster.server.start()
         until(lambda: answer() is ErrorCode.NONE)
+
+
+def test_a_broker_stops_while_the_database_is_gone(cluster: ClusterProcesses) -> None:
+    """What waits for a commit is not acknowledged, and nothing waits for the database any more."""
+    broker = cluster.start(1)
+    with Wire(broker.connect()) as wire:
+        wire.create_topic(TOPIC)
+        cluster.server.kill()
+        try:
+            wire.send(PRODUCE, 9, produce_request(TOPIC, build_batch([(NOW_MS, None, b"value", ())])))
+            until(lambda: "commits wait for it" in broker.log())
+            broker.signal(signal.SIGTERM)
+            assert broker.wait() == 0
+        finally:
+            cluster.server.start()
