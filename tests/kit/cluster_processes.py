@@ -100,3 +100,17 @@ class ClusterProcesses:
             found = connection.execute("SELECT sum(commit_seq) FROM fencepost.broker").fetchone()
         assert found is not None
         return int(found[0])
+
+    def rows(self) -> dict[str, int]:
+        """The number of rows of each log, by its name."""
+        import psycopg
+
+        with psycopg.connect(self.store) as connection:
+            found = connection.execute(
+                "SELECT name, count(entry.log) FROM fencepost.head LEFT JOIN fencepost.entry USING (log) GROUP BY name"
+            ).fetchall()
+        return {str(name): int(count) for name, count in found}
+
+    def files(self) -> int:
+        """The number of objects."""
+        return sum(path.is_file() for path in self.objects.rglob("*"))

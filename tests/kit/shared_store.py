@@ -1,6 +1,6 @@
 """The stores of a cluster in this process, and brokers' logs over them, for tests."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from fencepost.broker.cluster.engine import SLOTS, Engine, Placement, Row, Session
@@ -12,7 +12,8 @@ from fencepost.broker.cluster.writer import Writer
 from fencepost.broker.log.log_store import Missing
 from fencepost.broker.log.storage.memory import MemoryStore
 from fencepost.broker.log.storage.segment import Segment
-from tests.kit.sim_engine import SimDatabase, SimEngine
+from tests.kit.engine_worlds import SimWorld, World
+from tests.kit.sim_engine import SimDatabase
 
 LEASE_MS = 1000
 TOPIC_ID = bytes(range(16))
@@ -33,6 +34,10 @@ class ObjectsInMemory:
     def read(self, place: Placement) -> bytes:
         return self.objects[place.object_id][place.position : place.position + place.size_bytes]
 
+    def delete(self, object_ids: Collection[int]) -> None:
+        for object_id in object_ids:
+            self.objects.pop(object_id, None)
+
 
 class ColdAtOnce:
     """`ColdRows` that are fetched inline, after one read missed them."""
@@ -40,11 +45,11 @@ class ColdAtOnce:
     def __init__(self, engine: Engine, row_bytes: ObjectsInMemory) -> None:
         self._engine = engine
         self._row_bytes = row_bytes
-        self._segments: dict[tuple[int, int], Segment] = {}
+        self._segments: dict[tuple[int, int, int, Placement], Segment] = {}
         self.waiting: list[tuple[SharedLog, Row, Missing]] = []
 
     def segment(self, log_id: int, row: Row) -> Segment | None:
-        return self._segments.get((log_id, row.base))
+        return self._segments.get((log_id, row.base, row.end, row.placement))
 
     def load(self, log: SharedLog, row: Row, ahead: Iterable[Row] = ()) -> Missing:
         self.waiting.append((log, row, Missing()))
@@ -62,8 +67,10 @@ class ColdAtOnce:
             assert data is not None
             segment = Segment(MemoryStore(), row.base)
             for batch, header in stamped(row, data):
+                segment.next_offset = header.base_offset
                 segment.append(batch, header, 4096)
-            self._segments[log.log_id, row.base] = segment
+            segment.next_offset = row.end
+            self._segments[log.log_id, row.base, row.end, row.placement] = segment
             missing.arrived = True
             log.arrived()
 
@@ -71,29 +78,34 @@ class ColdAtOnce:
 class Stores:
     """The database and the objects, and the brokers over them."""
 
-    def __init__(self) -> None:
-        self.now_ms = 1_000_000
-        self.database = SimDatabase(lambda: self.now_ms)
+    def __init__(self, world: World | None = None) -> None:
+        self.world = SimWorld() if world is None else world
         self.objects: dict[int, bytes] = {}
+
+    @property
+    def database(self) -> SimDatabase:
+        """The tables, if they are in this process."""
+        assert isinstance(self.world, SimWorld), "a real database"
+        return self.world.database
 
     def broker(self, number: int, inline_bytes: int = 16 << 10, limits: RoundLimits | None = None) -> "StoreBroker":
         """A broker that takes all slots over: time passes until it may."""
-        self.now_ms += LEASE_MS + 1
-        engine = SimEngine(self.database)
+        self.world.age(LEASE_MS + 1)
+        engine = self.world.engine()
         session = engine.join(number, f"broker-{number}", LEASE_MS)
         engine.take_over(session.identity, range(SLOTS), LEASE_MS)
         return StoreBroker(self, engine, session, limits or RoundLimits(inline_bytes))
 
     def guest(self, number: int) -> Writer:
         """The commits of a broker that owns no slot."""
-        engine = SimEngine(self.database)
+        engine = self.world.engine()
         return Writer(engine, engine.join(number, f"guest-{number}", LEASE_MS))
 
 
 class StoreBroker:
     """One broker's part: its engine, rounds and logs."""
 
-    def __init__(self, stores: Stores, engine: SimEngine, session: Session, limits: RoundLimits) -> None:
+    def __init__(self, stores: Stores, engine: Engine, session: Session, limits: RoundLimits) -> None:
         self.engine = engine
         self.row_bytes = ObjectsInMemory(engine, stores.objects)
         self.fenced = 0

@@ -43,6 +43,9 @@ class Reader(Protocol):
     def arrived(self) -> None:
         """A row that a read missed is here, or cannot be read. Called on the event loop."""
 
+    def holds(self, row: Row) -> bool:
+        """Whether the row is still part of the log: it may have been merged with others."""
+
 
 class InlineRows(Protocol):
     """The part of an `Engine` that has inline bytes."""
@@ -207,9 +210,13 @@ class ByteCache:
                 await trio.sleep(RETRY_SECONDS)
             else:
                 break
+        if failures:
+            await trio.sleep(RETRY_SECONDS)  # rows that were merged meanwhile leave their log within this time
         for key in load.rows:
             del self._loads[key]
         for key, failure in failures.items():
+            if not any(reader.holds(load.rows[key]) for reader in load.readers):
+                continue
             logger.error("records of a log cannot be read offset=%d: %s", key.base, failure)
             if key in load.wanted:
                 self._failures[key] = failure

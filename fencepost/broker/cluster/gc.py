@@ -14,6 +14,8 @@ from fencepost.broker.cluster.claims import CLAIM_IDLE_MS
 from fencepost.broker.cluster.objects import Objects
 
 PAGE = 1000
+STEP = 100_000
+"""The most objects that one step marks."""
 
 
 class ObjectTable(Protocol):
@@ -28,6 +30,12 @@ class ObjectTable(Protocol):
     def known(self, objects: Collection[int]) -> set[int]: ...
 
 
+class Deletes(Protocol):
+    """The part of `Objects` that deletes."""
+
+    def delete(self, object_ids: Collection[int]) -> None: ...
+
+
 def collect(engine: ObjectTable, objects: Objects, idle_ms: int = CLAIM_IDLE_MS) -> int:
     """Delete claims that are older than `idle_ms`, and unused objects; return their number. Blocks.
 
@@ -39,6 +47,32 @@ def collect(engine: ObjectTable, objects: Objects, idle_ms: int = CLAIM_IDLE_MS)
         engine.forget(doomed)
         count += len(doomed)
     return count
+
+
+class Collector:
+    """Collects step by step while the broker runs.
+
+    An object is deleted one step after the one that marked it: until then, reads that began before its rows were
+    replaced still find it.
+    """
+
+    def __init__(self, objects: Deletes, idle_ms: int = CLAIM_IDLE_MS) -> None:
+        self.deleted = 0
+        """A count of objects."""
+        self._objects = objects
+        self._idle_ms = idle_ms
+        self._marked: set[int] = set()
+
+    def step(self, engine: ObjectTable) -> None:
+        """Delete what the last step marked, and mark more. Blocks. Raises StoreUnavailable."""
+        marked = set(engine.doomed(self._idle_ms, STEP))
+        due = marked & self._marked
+        for start in range(0, len(due), PAGE):
+            page = sorted(due)[start : start + PAGE]
+            self._objects.delete(page)
+            engine.forget(page)
+            self.deleted += len(page)
+        self._marked = marked - due
 
 
 def sweep(engine: ObjectTable, objects: Objects) -> int:

@@ -19,6 +19,7 @@ from fencepost.broker.cluster.confirming import confirmed
 from fencepost.broker.cluster.engine import Engine, Fenced, Member, Slot, StoreUnavailable
 from fencepost.broker.cluster.figures import ClusterFigures
 from fencepost.broker.cluster.forwarding import forwarded
+from fencepost.broker.cluster.growth import Growth
 from fencepost.broker.cluster.loading import LoadedLog
 from fencepost.broker.cluster.rounds import RoundLimits, Rounds, RowBytes, foreign_rows
 from fencepost.broker.cluster.row_objects import RowObjects
@@ -83,6 +84,7 @@ class Membership:
         self._row_bytes = row_bytes
         self._writer = writer
         self._engine = own
+        self._config, self._connect = config, stores.connect
         self._lease_ms = config.cluster_lease_ms
         self._lock = trio.Lock()
         self._renewal_wanted = trio.Event()
@@ -122,8 +124,9 @@ class Membership:
 
     def open_logs(self, default_config: Callable[[str], LogConfig]) -> LogDirectory:
         """The logs of this broker."""
-        self._directory = LogDirectory.over(self._logs.small_files, "fsync", default_config, self._logs)
-        return self._directory
+        logs = self._directory = LogDirectory.over(self._logs.small_files, "fsync", default_config, self._logs)
+        self.growth = Growth(self._config, self._connect(), self._writer, self._row_bytes, logs.logs)
+        return logs
 
     # What clients are told
 
@@ -144,6 +147,8 @@ class Membership:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._cold.run)
             nursery.start_soon(self._watch)
+            if self.active:
+                nursery.start_soon(self.growth.run)
 
     async def keep_lease(self) -> None:
         """Renew the lease until the broker is taken over, or cancelled; also while the broker starts."""

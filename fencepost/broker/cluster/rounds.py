@@ -75,7 +75,7 @@ class InlineBytes:
 
 
 class RowBytes(Protocol):
-    """Where rows' bytes come from and go to. Both methods block."""
+    """Where rows' bytes come from and go to. The methods block."""
 
     def put(self, parts: Sequence[bytes | bytearray | memoryview]) -> int:
         """Put the parts, one after the other, as a new object, durable on return; return its id, which is claimed.
@@ -85,6 +85,9 @@ class RowBytes(Protocol):
 
     def read(self, place: Placement) -> bytes:
         """A range of an object. Raises StoreUnavailable and CorruptLogFile."""
+
+    def delete(self, object_ids: Collection[int]) -> None:
+        """Delete objects that no row refers to; a missing one is not an error. Raises StoreUnavailable."""
 
 
 class Cut(NamedTuple):

@@ -1,6 +1,6 @@
 """The bytes of rows in objects: one new object for each round, ranges of any object for readers."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from fencepost.broker.cluster.claims import ClaimPool
 from fencepost.broker.cluster.engine import Placement
@@ -9,7 +9,7 @@ from fencepost.broker.log.storage.store import Bytes
 
 
 class RowObjects:
-    """The `RowBytes` of a broker. Both methods block, and may be called by several threads."""
+    """The `RowBytes` of a broker. The methods block, and may be called by several threads."""
 
     def __init__(self, objects: Objects, claims: ClaimPool) -> None:
         self._objects = objects
@@ -28,3 +28,7 @@ class RowObjects:
     def read(self, place: Placement) -> bytes:
         """A range of an object. Raises StoreUnavailable and CorruptLogFile."""
         return self._objects.get(place.object_id, place.position, place.size_bytes)
+
+    def delete(self, object_ids: Collection[int]) -> None:
+        """Delete objects that no row refers to; a missing one is not an error. Raises StoreUnavailable."""
+        self._objects.delete(object_ids)

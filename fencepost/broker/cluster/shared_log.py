@@ -70,6 +70,7 @@ class SharedLog:
         """How many of the oldest waiting appends end with one that may not move."""
         self._listener: RowListener | None = None
         self._held = False
+        self._closed = False
 
     def __len__(self) -> int:
         return max(1, len(self._index))
@@ -159,8 +160,9 @@ class SharedLog:
         batches, self._batches = self._batches[:count], self._batches[count:]
         headers, self._headers = self._headers[:count], self._headers[count:]
         for batch, header in zip(batches, headers, strict=True):
-            self._keep(batch, header)
+            keep(self._tail, batch, header, self._tail.end_offset)
         self._index.add(row)
+        self._bound_end = self._tail.end_offset
         assert self._bound_end == row.end, "a row has the offsets of its batches"
         self._listener.bound(row.end)
         if self._batches:
@@ -183,23 +185,39 @@ class SharedLog:
         self._batches, self._headers, self._fixed = [], [], 0
         batches: list[bytearray] = []
         for row, data in foreign:
-            assert row.base == self._bound_end, f"{row.base} follows, not {self._bound_end}"
+            assert row.base <= self._bound_end, f"{row.base} follows, not {self._bound_end}"
             for batch, header in stamped(row, data):
-                self._keep(batch, header)
-                batches.append(batch)
-            self._index.add(row)
+                if header.base_offset >= self._bound_end:  # otherwise a follower has it: rows were merged meanwhile
+                    keep(self._tail, batch, header)
+                    batches.append(batch)
+            self._tail.active.next_offset = row.end
+            self._index.replace(row.base, row.end, [row])
+            self._bound_end = row.end
         self.end_offset = self._bound_end
         if self._listener is not None and batches:
             self._listener.foreign(batches)
 
-    def _keep(self, batch: bytearray, header: BatchHeader) -> None:
-        """Put a durable batch into the tail."""
-        tail = self._tail
-        if tail.must_roll(len(batch), header, header.max_timestamp, TAIL):
-            tail.roll(header.max_timestamp)
-        conflict = tail.append(self._bound_end, batch, header, TAIL)
-        assert conflict is None, conflict
-        self._bound_end += header.last_offset_delta + 1
+    # Merging
+
+    @property
+    def index(self) -> RowIndex:
+        """The rows; only this log changes it."""
+        return self._index
+
+    @property
+    def is_open(self) -> bool:
+        """Whether `close` was not called."""
+        return not self._closed
+
+    def replaced(self, start: int, end: int, rows: Iterable[Row], folded_to: int) -> None:
+        """The database has these rows instead of those in [start, end), and snapshots at `folded_to`."""
+        self._index.replace(start, end, rows)
+        self._index.folded_to = max(self._index.folded_to, folded_to)
+
+    def holds(self, row: Row) -> bool:
+        """Whether this row is still part of the log."""
+        found = next(self._index.between(row.base, row.end), None)
+        return found is not None and (found.base, found.end, found.placement) == (row.base, row.end, row.placement)
 
     # Reading
 
@@ -312,9 +330,20 @@ class SharedLog:
     def close(self) -> None:
         """Forget what waits; a round that is under way reports to no listener."""
         self._rounds.forget(self)
-        self._listener = None
+        self._listener, self._closed = None, True
         self._batches, self._headers, self._cut_count = [], [], 0
         self._tail.close()
+
+
+def keep(tail: Segments, batch: bytearray, header: BatchHeader, offset: int | None = None) -> None:
+    """Append a durable batch to a tail at `offset`, or at that of its header: compaction may have removed batches
+    before it.
+    """
+    if tail.must_roll(len(batch), header, header.max_timestamp, TAIL):
+        tail.roll(header.max_timestamp)
+    at = tail.active.next_offset = header.base_offset if offset is None else offset
+    conflict = tail.append(at, batch, header, TAIL)
+    assert conflict is None, conflict
 
 
 def stamped(row: Row, data: bytes) -> Iterator[tuple[bytearray, BatchHeader]]:

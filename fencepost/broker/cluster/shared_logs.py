@@ -6,7 +6,7 @@ from fencepost.broker.cluster.engine import NewLog, log_id
 from fencepost.broker.cluster.loading import LoadedLog
 from fencepost.broker.cluster.rounds import Rounds
 from fencepost.broker.cluster.row_index import RowIndex
-from fencepost.broker.cluster.shared_log import TAIL, ColdRows, SharedLog, stamped
+from fencepost.broker.cluster.shared_log import ColdRows, SharedLog, keep, stamped
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.epochs import LeaderEpochs
 from fencepost.broker.log.producer_state import ProducerStates
@@ -101,17 +101,18 @@ class SharedLogs:
         tail = Segments(scratch := self._scratch.child(name), [Segment(scratch, tail_start)])
         for row, data in content:
             for batch, header in stamped(row, data):
-                if tail.must_roll(len(batch), header, header.max_timestamp, TAIL):
-                    tail.roll(header.max_timestamp)
-                tail.append(header.base_offset, batch, header, TAIL)
-        rows, aborted = (found.rows, found.aborted) if found is not None else ((), ())
+                keep(tail, batch, header)
+            tail.active.next_offset = row.end
+        index = RowIndex(start)
         epochs = LeaderEpochs(self.files(name), [])
-        for row in rows:
-            epochs.note(row.leader_epoch, row.base)
+        if found is not None:
+            index = RowIndex(start, found.rows, found.aborted, found.folded_to)
+            for epoch, first_offset in found.epochs:
+                epochs.note(epoch, first_offset)
         epochs.note(self._leader_epoch(number), end)
         log = SharedLog(
             number,
-            RowIndex(start, rows, aborted),
+            index,
             tail,
             self._rounds,
             self._cold,

@@ -49,3 +49,29 @@ class ClusterSettings:
         Kind.LONG, 1 << 30, "Records of a cluster that this broker keeps in its cache directory.", low=1 << 20,
         ours=True,
     )  # fmt: skip
+    cluster_merge_interval_ms: int = setting(
+        Kind.INT, 10_000, "How often the active broker looks for small commits to merge into segments.", low=10,
+        ours=True,
+    )  # fmt: skip
+    cluster_merge_min_rows: int = setting(
+        Kind.INT, 10, "So many adjacent commits of a partition, or segments of about one size, become one segment.",
+        low=2, ours=True,
+    )  # fmt: skip
+    cluster_segment_max_bytes: int = setting(
+        Kind.INT, 8 << 20,
+        "The size up to which a cluster merges a partition's records, unless segment.bytes is smaller. A reader of old"
+        " records fetches so much at once.",
+        low=1 << 10, ours=True,
+    )  # fmt: skip
+    cluster_gc_interval_ms: int = setting(
+        Kind.INT, 60_000,
+        "How often the active broker looks for objects that no record is in any more. It deletes an object one such"
+        " interval later.",
+        low=10, ours=True,
+    )  # fmt: skip
+    cluster_claim_max_age_ms: int = setting(
+        Kind.INT, 60 * 60 * 1000,
+        "An object that was announced, but not used within this time, is deleted. Its commit fails then, and is"
+        " repeated with another object.",
+        low=1000, ours=True,
+    )  # fmt: skip

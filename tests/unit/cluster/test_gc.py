@@ -8,7 +8,7 @@ import pytest
 
 from fencepost.broker.cluster.claims import CLAIM_IDLE_MS, ClaimPool
 from fencepost.broker.cluster.engine import ClaimLost, Placement, StoreUnavailable
-from fencepost.broker.cluster.gc import collect, sweep
+from fencepost.broker.cluster.gc import Collector, collect, sweep
 from fencepost.broker.cluster.objects import ObjectMissing, Objects
 from fencepost.broker.log.storage.store import Bytes
 from tests.kit.engine_worlds import Broker, SimWorld, append, joined, row
@@ -254,3 +254,28 @@ def test_no_interleaving_deletes_the_bytes_of_a_committed_row() -> None:
 
 def test_the_check_finds_a_collector_that_goes_by_age_alone() -> None:
     assert any(interleave(seed, ByAgeAlone).missing() for seed in range(50))
+
+
+def test_a_running_broker_deletes_an_object_one_step_after_it_marked_it() -> None:
+    """Reads that began before the rows were merged still find their bytes; a failed step is repeated."""
+    place = Place()
+    broker = joined(place.world, 1)
+    for seq in (1, 2):
+        place.put_row(broker, seq)
+    collector = Collector(place.objects)
+    collector.step(broker.engine)
+    collector.step(broker.engine)
+    assert place.missing() == []
+    broker.engine.raise_start(broker.identity, [(LOG, 1)])
+    collector.step(broker.engine)
+    assert len(place.shelf.held) == 2, "only marked"
+
+    def unavailable(method: str) -> None:
+        raise StoreUnavailable("the bucket is away")
+
+    place.shelf.before = unavailable
+    with pytest.raises(StoreUnavailable):
+        collector.step(broker.engine)
+    place.shelf.before = lambda method: None
+    collector.step(broker.engine)
+    assert (len(place.shelf.held), collector.deleted, place.missing()) == (1, 1, [])

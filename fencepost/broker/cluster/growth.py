@@ -1,0 +1,142 @@
+"""Keeps the stores of a cluster small: the active broker merges rows, and deletes objects without rows."""
+
+import logging
+import time
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import TYPE_CHECKING
+
+import trio
+
+from fencepost.broker.cluster.engine import Engine, Fenced, StoreUnavailable
+from fencepost.broker.cluster.gc import Collector
+from fencepost.broker.cluster.merger import MergeJob, Merger, NewRows
+from fencepost.broker.cluster.merging import MergeLimits, due_merge
+from fencepost.broker.cluster.rounds import RowBytes
+from fencepost.broker.cluster.shared_log import SharedLog
+from fencepost.broker.cluster.writer import Writer
+from fencepost.broker.log.partition import PartitionLog
+from fencepost.broker.log.storage.store import CorruptLogFile
+
+if TYPE_CHECKING:
+    from fencepost.broker.config.broker_config import BrokerConfig
+
+JOBS_MAX = 500
+"""The most logs that share one object."""
+RETRY_SECONDS = 0.5
+
+logger = logging.getLogger(__name__)
+
+
+class GrowthCounters:
+    """Totals since the start."""
+
+    def __init__(self) -> None:
+        self.merges = 0
+        """Changes of one log."""
+        self.merged_rows = 0
+        """Rows that others took the place of."""
+        self.merged_bytes = 0
+        """Bytes that were read and written again."""
+
+
+class Growth:
+    """The loops of an active broker that merge and collect. `run` ends when the broker was taken over."""
+
+    def __init__(
+        self,
+        config: "BrokerConfig",
+        engine: Engine,
+        writer: Writer,
+        row_bytes: RowBytes,
+        logs: Callable[[], Collection[PartitionLog]],
+    ) -> None:
+        """`engine` is a connection that only this uses; `logs` returns the open logs."""
+        self.counters = GrowthCounters()
+        self.collector = Collector(row_bytes, config.cluster_claim_max_age_ms)
+        self._config = config
+        self._engine = engine
+        self._writer = writer
+        self._merger = Merger(engine, lambda: writer.identity, row_bytes, config.cluster_inline_max_bytes)
+        self._logs = logs
+        self._settled: dict[SharedLog, tuple[int, int]] = {}
+        """Logs that had nothing to merge when they had so many rows, up to that offset."""
+
+    async def run(self) -> None:
+        """Merge and collect until cancelled, or until this broker was taken over."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._repeat, self._config.cluster_merge_interval_ms, self.merge)
+            nursery.start_soon(self._repeat, self._config.cluster_gc_interval_ms, self.collect)
+
+    async def _repeat(self, interval_ms: int, step: Callable[[], Awaitable[None]]) -> None:
+        while not self._writer.fenced:
+            await trio.sleep(interval_ms / 1000)
+            await step()
+
+    async def collect(self) -> None:
+        """One step of garbage collection."""
+        try:
+            await trio.to_thread.run_sync(self.collector.step, self._engine)
+        except StoreUnavailable as error:
+            logger.warning("unused objects are not deleted now, the broker tries again later: %s", error)
+
+    async def merge(self) -> None:
+        """Merge until no log has anything to merge."""
+        self._settled = {log: known for log, known in self._settled.items() if log.is_open}
+        failed: set[SharedLog] = set()
+        while jobs := await self._due(failed):
+            logs = {job.log_id: (log, job) for log, job in jobs}
+            for new in await self._carry_out([job for _, job in jobs]):
+                log, job = logs[new.log_id]
+                if log.is_open:
+                    log.replaced(new.start, new.end, new.rows, new.folded_to)
+                if not new.as_planned:
+                    failed.add(log)
+                    continue
+                self.counters.merges += 1
+                self.counters.merged_rows += len(job.merge.rows)
+                self.counters.merged_bytes += job.merge.read_bytes
+            if self._writer.fenced:
+                return
+
+    async def _due(self, failed: Collection[SharedLog]) -> list[tuple[SharedLog, MergeJob]]:
+        """The next jobs, as many as go into one object."""
+        jobs: list[tuple[SharedLog, MergeJob]] = []
+        size_bytes = 0
+        for log in list(self._logs()):
+            await trio.lowlevel.checkpoint()
+            shared, config = log.segments, log.config
+            if not isinstance(shared, SharedLog) or not shared.is_open or shared in failed:
+                continue
+            index = shared.index
+            if self._settled.get(shared) == (len(index), shared.end_offset):
+                continue
+            segment_bytes = min(config.segment_bytes, self._config.cluster_segment_max_bytes)
+            limits = MergeLimits(segment_bytes, self._config.cluster_merge_min_rows)
+            merge = due_merge(index.rows, index.folded_to, limits)
+            if merge is None:
+                self._settled[shared] = len(index), shared.end_offset
+                continue
+            expiry = int(time.time() * 1000), config.producer_id_expiration_ms, config.producer_ids_max
+            jobs.append((shared, MergeJob(shared.log_id, str(log.tp), merge, *expiry)))
+            size_bytes += merge.read_bytes
+            if size_bytes >= limits.bytes_max or len(jobs) == JOBS_MAX:
+                break
+        return jobs
+
+    async def _carry_out(self, jobs: Sequence[MergeJob]) -> Sequence[NewRows]:
+        """The new rows of these logs, whatever became of the jobs; none if this broker was taken over."""
+        try:
+            return await trio.to_thread.run_sync(self._merger.run, jobs)
+        except CorruptLogFile as error:
+            if len(jobs) > 1:
+                return [new for job in jobs for new in await self._carry_out([job])]
+            logger.error("rows of %s are damaged, and are not merged: %s", jobs[0].name, error)
+        except (StoreUnavailable, Fenced) as error:
+            logger.warning("%d logs could not be merged, the broker tries again later: %s", len(jobs), error)
+        while not self._writer.fenced:
+            await trio.sleep(RETRY_SECONDS)
+            try:
+                return await trio.to_thread.run_sync(self._merger.read, jobs)
+            except StoreUnavailable as error:
+                logger.debug("the rows of merged logs cannot be read: %s", error)
+        return []

@@ -1,0 +1,79 @@
+"""Broker processes over a real PostgreSQL with many small commits: rows and objects stay few, and records readable."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import trio
+
+from fencepost.client import Client
+from tests.kit.cluster_processes import ClusterProcesses
+from tests.kit.postgres_server import PostgresServer
+from tests.kit.waiting import until
+
+TOPIC = "orders"
+SECONDS = 60
+SOON = {
+    "cluster.merge.interval.ms": "100",
+    "cluster.merge.min.rows": "4",
+    "cluster.gc.interval.ms": "100",
+    "cluster.inline.max.bytes": "300",
+}
+
+
+@pytest.fixture
+def cluster(server: PostgresServer, tmp_path: Path) -> Iterator[ClusterProcesses]:
+    with ClusterProcesses(tmp_path, server) as processes:
+        yield processes
+
+
+async def committed(bootstrap: str, count: int) -> list[bytes]:
+    """The values of the first `count` committed records, from both partitions."""
+    found: list[bytes] = []
+    async with Client(bootstrap) as kafka, kafka.consumer(TOPIC, auto_offset_reset="earliest") as consumer:
+        with trio.fail_after(SECONDS):
+            async for record in consumer:
+                found.append(record.value)
+                if len(found) == count:
+                    return found
+    raise AssertionError("the consumer ended")
+
+
+async def test_small_commits_become_few_rows_and_objects(cluster: ClusterProcesses) -> None:
+    """With transactions, aborted ones too, and a kill -9 in the middle: every committed record is there once."""
+    first = cluster.start(1, **SOON)
+    cluster.start(2, **SOON)
+    sent: list[bytes] = []
+    async with Client(cluster.bootstrap) as kafka:
+        async with kafka.admin() as admin:
+            await admin.create_topics(TOPIC, partitions=2)
+        async with kafka.transactional_producer("one") as producer, kafka.producer() as plain:
+            with trio.fail_after(SECONDS):
+                for number in range(120):
+                    if number == 60:
+                        first.kill()
+                    value = b"%d " % number + bytes(number % 5 * 100)
+                    await plain.send(TOPIC, b"plain " + value, partition=0)
+                    sent.append(b"plain " + value)
+                    try:
+                        async with producer.transaction() as txn:
+                            for partition in range(2):
+                                await txn.send(TOPIC, value, partition=partition)
+                            if number % 3 == 0:
+                                await producer.flush()
+                                raise LookupError
+                    except LookupError:
+                        continue
+                    sent += [value, value]
+    assert cluster.owner().broker == 2
+    until(lambda: max(cluster.rows().values()) <= 16)
+    rows = cluster.rows()
+    until(lambda: cluster.files() <= sum(rows.values()))
+    assert sorted(await committed(cluster.brokers[2].address, len(sent))) == sorted(sent)
+    first.start()
+    cluster.brokers[2].kill()
+    cluster.wait_active(1)
+    assert sorted(await committed(first.address, len(sent))) == sorted(sent)
+    for broker in cluster.brokers.values():
+        assert "could not be merged" not in broker.log()
+        assert "cannot be read" not in broker.log()
