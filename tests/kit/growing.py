@@ -21,9 +21,17 @@ def opened(
 ) -> PartitionLog:
     """A log of a broker."""
     config = config or LogConfig(producer_id_expiration_ms=1 << 60)
-    return PartitionLog(
-        tp, topic_id, config, broker.logs.files(str(tp)), broker.open(str(tp), config, topic_id=topic_id)
+    found = broker.open(str(tp), config, topic_id=topic_id)
+    starts = broker.logs.start_targets
+    log = PartitionLog(
+        tp,
+        topic_id,
+        config,
+        broker.logs.files(str(tp)),
+        found,
+        log_start_files=lambda: starts({str(tp): log.log_start_offset}),
     )
+    return log
 
 
 def growth_of(broker: StoreBroker, *logs: PartitionLog, **settings: Any) -> Growth:

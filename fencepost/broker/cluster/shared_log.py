@@ -45,6 +45,7 @@ class ColdRows(Protocol):
 class SharedLog:
     """A `StoredLog` that binds offsets late, and the `Participant` of rounds."""
 
+    keeps_producers = True
     unflushed = False
     closed_since_sync = 0
     has_unsynced_closed = False
@@ -295,10 +296,21 @@ class SharedLog:
     # Keeping and dropping
 
     def facts(self) -> list[SegmentFacts]:
-        return []
+        rows = self._index.rows
+        if not rows:
+            return [SegmentFacts(self._bound_end, 0, -1)]
+        return [SegmentFacts(row.end, row.placement.size_bytes, row.max_timestamp_ms) for row in rows]
 
     def drop_front(self, count: int) -> list[SyncTask]:
-        return []
+        """As for files, but all may go. The rows are deleted from the database when the log's start is stored."""
+        offset = self._index.rows[count - 1].end
+        self._index.drop_below(offset)
+        return self._drop_tail(offset)
+
+    def _drop_tail(self, offset: int) -> list[SyncTask]:
+        """Delete the tail's segments that end at or below `offset`, but not the active one."""
+        passed = sum(segment.next_offset <= offset for segment in list(self._tail)[:-1])
+        return self._tail.drop_front(passed) if passed else []
 
     def create(self) -> None:
         """Nothing: the database holds the next offset."""

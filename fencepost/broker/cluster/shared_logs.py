@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping
 
+from fencepost.broker.cluster.dropping import raise_starts
 from fencepost.broker.cluster.engine import NewLog, log_id
 from fencepost.broker.cluster.loading import LoadedLog
 from fencepost.broker.cluster.rounds import Rounds
@@ -157,7 +158,7 @@ class _Starts:
         self._starts = starts
 
     def sync(self) -> None:
-        self._rounds.change(lambda identity: self._rounds.writer.engine.raise_start(identity, self._starts))
+        self._rounds.change(lambda identity: raise_starts(self._rounds.writer.engine, identity, self._starts))
         self._stored.update(self._starts)
 
 

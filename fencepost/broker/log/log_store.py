@@ -99,6 +99,8 @@ class StoredLog(Protocol):
     """Whether the last `sync_targets` omitted bytes that are not in the log's files yet: the disk was full."""
     written_batches: int
     """A count of appends."""
+    keeps_producers: bool
+    """Whether the store keeps what the producers' state needs of the pieces that it drops; they may be all pieces."""
 
     @property
     def first_offset(self) -> int:

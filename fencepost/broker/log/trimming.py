@@ -1,10 +1,11 @@
 """Deletes the oldest records of a log: DeleteRecords, and retention by time and size (rows L3 and L6)."""
 
 import logging
+from collections.abc import Sequence
 
 from fencepost.broker.log.durability.upkeep import Steps
 from fencepost.broker.log.partition import PartitionLog
-from fencepost.broker.log.retention import deletable
+from fencepost.broker.log.retention import SegmentFacts, deletable
 from fencepost.broker.log.storage.store import FlushFailed
 from fencepost.protocol.errors import ErrorCode
 
@@ -54,6 +55,24 @@ def _deleting_segments(log: PartitionLog, now_ms: int) -> Steps[None]:
     count = deletable(facts, log.config, now_ms, log.log_start_offset, bound)
     if not count:
         return
+    if log.segments.keeps_producers:
+        log.later(log.segments.drop_front(count))
+    else:
+        count = yield from _keeping_producers(log, facts, count, now_ms)
+        if not count:
+            return
+        log.later(log.segments.drop_front(count))
+        log.later(log.snapshots.remove_before(log.segments.first_offset))
+    first_offset = log.segments.first_offset
+    moved = first_offset > log.log_start_offset
+    log.raise_log_start(first_offset)
+    logger.info("deleted segments partition=%s count=%d below_offset=%d", log.tp, count, first_offset)
+    if moved:
+        log.wake()
+
+
+def _keeping_producers(log: PartitionLog, facts: Sequence[SegmentFacts], count: int, now_ms: int) -> Steps[int]:
+    """Make durable what the producers' state needs of the oldest `count` segments. Returns how many may go then."""
     if count == len(facts):
         log.roll(now_ms)  # an empty file holds the next offset
         yield log.take_snapshot()
@@ -68,13 +87,4 @@ def _deleting_segments(log: PartitionLog, now_ms: int) -> Steps[None]:
     ends = [fact.next_offset for fact in log.segments.facts()[:-1] if fact.next_offset <= ends[-1]]
     while ends and not log.snapshots.has(ends[-1]):
         ends.pop()
-    if not ends or not log.writable:
-        return
-    log.later(log.segments.drop_front(len(ends)))
-    first_offset = log.segments.first_offset
-    log.later(log.snapshots.remove_before(first_offset))
-    moved = first_offset > log.log_start_offset
-    log.raise_log_start(first_offset)
-    logger.info("deleted segments partition=%s count=%d below_offset=%d", log.tp, len(ends), first_offset)
-    if moved:
-        log.wake()
+    return len(ends) if log.writable else 0

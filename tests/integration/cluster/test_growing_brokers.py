@@ -18,6 +18,7 @@ SOON = {
     "cluster.merge.min.rows": "4",
     "cluster.gc.interval.ms": "100",
     "cluster.inline.max.bytes": "300",
+    "cluster.linger.ms": "0",
 }
 
 

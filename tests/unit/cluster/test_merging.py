@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
+from fencepost.broker.cluster.dropping import raise_starts
 from fencepost.broker.cluster.engine import Placement, Row, RowKind, StoreUnavailable
 from fencepost.broker.cluster.gc import collect
 from fencepost.broker.cluster.merging import MergeLimits, due_merge, merged
@@ -175,8 +176,8 @@ def test_rows_that_changed_meanwhile_are_read_again() -> None:
     broker = stores.broker(1)
     log = opened(broker)
     write_rounds(broker, log, 5)
-    raise_start = [(log.segments.log_id, 4)]
-    racing(broker, "replace", lambda: broker.engine.raise_start(broker.writer.identity, raise_start))
+    starts = [(log.segments.log_id, 4)]
+    racing(broker, "replace", lambda: raise_starts(broker.engine, broker.writer.identity, starts))
     growth = growth_of(broker, log)
     merge(growth)
     assert [row.base for row in log.segments.index.rows] == [row.base for row in rows_in(broker, log)] == [4, 6, 8]

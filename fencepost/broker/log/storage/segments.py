@@ -21,6 +21,7 @@ class Segments:
 
     def __init__(self, store: Store, segments: list[Segment]) -> None:
         assert segments, "a log has at least its active segment"
+        self.keeps_producers = False
         self.late: LateLog | None = None
         """Only this broker writes these files: an append is bound when it returns."""
         self.store = store
