@@ -1,6 +1,7 @@
 """Logs of a cluster that grow: random appends, what readers see, and a broker's merges, for tests."""
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 import trio
@@ -34,11 +35,19 @@ def opened(
     return log
 
 
-def growth_of(broker: StoreBroker, *logs: PartitionLog, **settings: Any) -> Growth:
+def growth_of(
+    broker: StoreBroker, *logs: PartitionLog, now_ms: Callable[[], int] = lambda: NOW_MS, **settings: Any
+) -> Growth:
     """What merges the rows of these logs."""
     chosen = {"cluster_merge_min_rows": 3, "cluster_inline_max_bytes": broker.rounds.limits.inline_bytes, **settings}
     config = BrokerConfig(storage="memory", **chosen)
-    return Growth(config, broker.engine, broker.writer, broker.row_bytes, lambda: logs)
+    return Growth(config, broker.engine, broker.writer, broker.row_bytes, lambda: logs, now_ms=now_ms)
+
+
+def compact(growth: Growth) -> None:
+    """Merge and compact what is due."""
+    trio.run(growth.merge)
+    trio.run(growth.compactions.compact)
 
 
 def merge(growth: Growth) -> None:

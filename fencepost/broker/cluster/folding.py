@@ -19,6 +19,8 @@ PRODUCERS = "producers"
 """The kind of a snapshot of the producers' state, in Kafka's format of a producer snapshot."""
 EPOCHS = "epochs"
 """The kind of a snapshot of the leader epochs, in Kafka's format of the leader epoch checkpoint."""
+CLEANED = "cleaned"
+"""The kind of a snapshot whose base is the first offset that no compaction has reached; it has no value."""
 _VERSION = 0
 
 
@@ -48,7 +50,7 @@ class LogState:
         if row.base >= self.end and (not self.epochs or self.epochs[-1][0] < row.leader_epoch):
             self.epochs.append((row.leader_epoch, row.base))
         if row.heads is None:
-            return [AbortedTransaction(*fields[1:]) for fields in TXN_ENTRY.iter_unpack(row.aborted)]
+            return aborted_in(row)
         if row.base < self.end:
             raise CorruptLogFile(self.name, row.base, f"a run is below the producer snapshot at {self.end}")
         aborted = []
@@ -65,6 +67,11 @@ class LogState:
             Snapshot(log, self.end, PRODUCERS, encode_snapshot(self.producers.entries())),
             Snapshot(log, self.end, EPOCHS, encode_epochs(self.epochs)),
         ]
+
+
+def aborted_in(row: Row) -> list[AbortedTransaction]:
+    """The aborted transactions that end in a row without heads."""
+    return [AbortedTransaction(*fields[1:]) for fields in TXN_ENTRY.iter_unpack(row.aborted)]
 
 
 def encode_aborted(aborted: Iterable[AbortedTransaction]) -> bytes:

@@ -1,19 +1,24 @@
-"""Keeps the stores of a cluster small: the active broker merges rows, and deletes objects without rows."""
+"""Keeps the stores of a cluster small: the active broker merges and compacts rows, and deletes unused objects."""
 
 import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import trio
 
+from fencepost.broker.cluster.compacting import Compactions
 from fencepost.broker.cluster.engine import Engine, Fenced, StoreUnavailable
 from fencepost.broker.cluster.gc import Collector
 from fencepost.broker.cluster.merger import MergeJob, Merger, NewRows
-from fencepost.broker.cluster.merging import MergeLimits, due_merge
+from fencepost.broker.cluster.merging import Merge, MergeLimits, due_merge, merge_of_runs
 from fencepost.broker.cluster.rounds import RowBytes
+from fencepost.broker.cluster.row_cleaning import delay_ms
+from fencepost.broker.cluster.row_index import RowIndex
 from fencepost.broker.cluster.shared_log import SharedLog
 from fencepost.broker.cluster.writer import Writer
+from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.storage.store import CorruptLogFile
 
@@ -25,6 +30,11 @@ JOBS_MAX = 500
 RETRY_SECONDS = 0.5
 
 logger = logging.getLogger(__name__)
+
+
+def wall_ms() -> int:
+    """The time of day."""
+    return int(time.time() * 1000)
 
 
 class GrowthCounters:
@@ -49,10 +59,14 @@ class Growth:
         writer: Writer,
         row_bytes: RowBytes,
         logs: Callable[[], Collection[PartitionLog]],
+        scratch: Path | None = None,
+        now_ms: Callable[[], int] = wall_ms,
     ) -> None:
-        """`engine` is a connection that only this uses; `logs` returns the open logs."""
+        """`engine` is a connection that only this uses; `logs` returns the open logs; `scratch` is a directory."""
         self.counters = GrowthCounters()
         self.collector = Collector(row_bytes, config.cluster_claim_max_age_ms)
+        self.compactions = Compactions(config, engine, writer, row_bytes, logs, scratch, now_ms)
+        self._now_ms = now_ms
         self._config = config
         self._engine = engine
         self._writer = writer
@@ -66,6 +80,7 @@ class Growth:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._repeat, self._config.cluster_merge_interval_ms, self.merge)
             nursery.start_soon(self._repeat, self._config.cluster_gc_interval_ms, self.collect)
+            nursery.start_soon(self._repeat, self.compactions.backoff_ms, self.compactions.compact)
 
     async def _repeat(self, interval_ms: int, step: Callable[[], Awaitable[None]]) -> None:
         while not self._writer.fenced:
@@ -107,16 +122,20 @@ class Growth:
             shared, config = log.segments, log.config
             if not isinstance(shared, SharedLog) or not shared.is_open or shared in failed:
                 continue
+            if shared is self.compactions.busy:
+                continue
             index = shared.index
-            if self._settled.get(shared) == (len(index), shared.end_offset):
+            if self._settled.get(shared) == (len(index), shared.end_offset) and not config.compacted:
                 continue
             segment_bytes = min(config.segment_bytes, self._config.cluster_segment_max_bytes)
             limits = MergeLimits(segment_bytes, self._config.cluster_merge_min_rows)
-            merge = due_merge(index.rows, index.folded_to, limits)
+            merge = due_merge(index.rows, index.folded_to, limits, shared.cleaned_to)
+            if merge is None and config.compacted:
+                merge = _merge_for_compaction(index, config, limits, self._now_ms())
             if merge is None:
                 self._settled[shared] = len(index), shared.end_offset
                 continue
-            expiry = int(time.time() * 1000), config.producer_id_expiration_ms, config.producer_ids_max
+            expiry = self._now_ms(), config.producer_id_expiration_ms, config.producer_ids_max
             jobs.append((shared, MergeJob(shared.log_id, str(log.tp), merge, *expiry)))
             size_bytes += merge.read_bytes
             if size_bytes >= limits.bytes_max or len(jobs) == JOBS_MAX:
@@ -140,3 +159,9 @@ class Growth:
             except StoreUnavailable as error:
                 logger.debug("the rows of merged logs cannot be read: %s", error)
         return []
+
+
+def _merge_for_compaction(index: RowIndex, config: LogConfig, limits: MergeLimits, now_ms: int) -> Merge | None:
+    """The log's runs, if max.compaction.lag.ms wants them compacted: that concerns merged rows only (KIP-354)."""
+    runs = [row for row in index.rows if row.base >= index.folded_to]
+    return merge_of_runs(runs, limits) if delay_ms(runs, config, now_ms) > 0 else None

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from fencepost.broker.cluster.engine import Engine, Head, Row, Snapshot
-from fencepost.broker.cluster.folding import EPOCHS, PRODUCERS, LogState
+from fencepost.broker.cluster.folding import CLEANED, EPOCHS, PRODUCERS, LogState
 from fencepost.broker.cluster.rounds import Foreign, RowBytes, foreign_rows
 from fencepost.broker.cluster.row_index import slim
 from fencepost.broker.log.producer_state import ProducerStates
@@ -26,6 +26,8 @@ class LoadedLog:
     """Leader epochs with their first offsets."""
     folded_to: int
     """The offset of the snapshots: the rows from there on are runs with heads."""
+    cleaned_to: int
+    """The first offset that no compaction has reached."""
     aborted: list[AbortedTransaction]
     content: list[Foreign]
     """All rows with their bytes, of an internal log: coordinators replay them at once. Empty for other logs."""
@@ -40,6 +42,7 @@ def load_logs(
     for kind in (PRODUCERS, EPOCHS):
         for snapshot in engine.snapshots([head.log for head in heads], kind):
             snapshots.setdefault(snapshot.log, []).append(snapshot)
+    cleaned = {one.log: one.base for one in engine.snapshots([head.log for head in heads], CLEANED)}
     loaded = []
     for head in heads:
         state = LogState(head.name, snapshots.get(head.log, ()))
@@ -50,7 +53,8 @@ def load_logs(
         for row in (row for row, _ in content) if internal else rows_of(engine, head.log, head.start, head.next):
             aborted += state.follow(row)
             rows.append(slim(row))
-        loaded.append(LoadedLog(head, rows, state.producers, state.epochs, folded_to, aborted, content))
+        offsets = folded_to, cleaned.get(head.log, 0)
+        loaded.append(LoadedLog(head, rows, state.producers, state.epochs, *offsets, aborted, content))
     return loaded
 
 

@@ -84,7 +84,7 @@ class Membership:
         self._row_bytes = row_bytes
         self._writer = writer
         self._engine = own
-        self._config, self._connect = config, stores.connect
+        self._config, self._connect, self._scratch = config, stores.connect, scratch
         self._lease_ms = config.cluster_lease_ms
         self._lock = trio.Lock()
         self._renewal_wanted = trio.Event()
@@ -125,7 +125,7 @@ class Membership:
     def open_logs(self, default_config: Callable[[str], LogConfig]) -> LogDirectory:
         """The logs of this broker."""
         logs = self._directory = LogDirectory.over(self._logs.small_files, "fsync", default_config, self._logs)
-        self.growth = Growth(self._config, self._connect(), self._writer, self._row_bytes, logs.logs)
+        self.growth = Growth(self._config, self._connect(), self._writer, self._row_bytes, logs.logs, self._scratch)
         return logs
 
     # What clients are told

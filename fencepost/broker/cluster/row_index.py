@@ -60,6 +60,12 @@ class RowIndex:
         if not self._aborted or self._aborted[-1].last_offset < aborted.last_offset:
             self._aborted.append(aborted)
 
+    def replace_aborted(self, start: int, end: int, aborted: Sequence[AbortedTransaction]) -> None:
+        """These are the aborted transactions that end in [start, end): compaction has removed the others."""
+        first = bisect_left(self._aborted, start, key=_last_offset)
+        last = bisect_left(self._aborted, end, first, key=_last_offset)
+        self._aborted[first:last] = aborted
+
     def between(self, offset: int, upper_offset: int) -> Iterator[Row]:
         """The rows that overlap [offset, upper_offset), in order."""
         for number in range(max(0, bisect_right(self._rows, offset, key=_base) - 1), len(self._rows)):

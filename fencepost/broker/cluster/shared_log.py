@@ -72,6 +72,10 @@ class SharedLog:
         self._listener: RowListener | None = None
         self._held = False
         self._closed = False
+        self._cold_to = 0
+        """Below it the tail is not read: compaction has changed the records."""
+        self.cleaned_to = 0
+        """The first offset that no compaction has reached."""
 
     def __len__(self) -> int:
         return max(1, len(self._index))
@@ -215,6 +219,21 @@ class SharedLog:
         self._index.replace(start, end, rows)
         self._index.folded_to = max(self._index.folded_to, folded_to)
 
+    def compacted(self, start: int, end: int, rows: Iterable[Row], aborted: Sequence[AbortedTransaction]) -> None:
+        """Compaction has written these rows in place of those in [start, end); these transactions end in them.
+
+        The tail still has the removed records. Without the entries of their transactions, readers of committed records
+        would take them for committed.
+        """
+        self._index.replace(start, end, rows)
+        self._index.replace_aborted(start, end, aborted)
+        self._cold_to = max(self._cold_to, end)
+        self._drop_tail(end)
+
+    @property
+    def _tail_start(self) -> int:
+        return max(self._tail.first_offset, self._cold_to)
+
     def holds(self, row: Row) -> bool:
         """Whether this row is still part of the log."""
         found = next(self._index.between(row.base, row.end), None)
@@ -223,7 +242,7 @@ class SharedLog:
     # Reading
 
     def read(self, offset: int, upper_offset: int, max_bytes: int, at_least_one: bool) -> Extent:
-        tail_start = self._tail.first_offset
+        tail_start = self._tail_start
         if offset >= tail_start:
             return self._tail.read(offset, upper_offset, max_bytes, at_least_one)
         parts: list[Piece] = []
@@ -249,7 +268,7 @@ class SharedLog:
 
     def bytes_between(self, offset: int, upper_offset: int) -> int:
         """As for files, but older rows are counted as a whole, because only their sizes are here."""
-        tail_start = self._tail.first_offset
+        tail_start = self._tail_start
         cold = sum(row.placement.size_bytes for row in self._index.between(offset, min(upper_offset, tail_start)))
         return cold + (
             self._tail.bytes_between(max(offset, tail_start), upper_offset) if upper_offset > tail_start else 0
@@ -259,7 +278,7 @@ class SharedLog:
         return self._index.aborted_between(offset, upper_offset)
 
     def first_at_or_after(self, timestamp_ms: int, start_offset: int, upper_offset: int) -> FoundTime | Missing | None:
-        tail_start = self._tail.first_offset
+        tail_start = self._tail_start
         for row in self._index.between(start_offset, min(upper_offset, tail_start)):
             if row.max_timestamp_ms < timestamp_ms:
                 continue
@@ -272,7 +291,7 @@ class SharedLog:
         return self._tail.first_at_or_after(timestamp_ms, max(start_offset, tail_start), upper_offset)
 
     def latest(self, start_offset: int, upper_offset: int) -> FoundTime | Missing | None:
-        tail_start = self._tail.first_offset
+        tail_start = self._tail_start
         best = self._tail.latest(max(start_offset, tail_start), upper_offset) if upper_offset > tail_start else None
         older = list(self._index.between(start_offset, min(upper_offset, tail_start)))
         for row in sorted(older, key=lambda row: (-row.max_timestamp_ms, row.base)):
@@ -305,12 +324,14 @@ class SharedLog:
         """As for files, but all may go. The rows are deleted from the database when the log's start is stored."""
         offset = self._index.rows[count - 1].end
         self._index.drop_below(offset)
-        return self._drop_tail(offset)
+        self._drop_tail(offset)
+        return []
 
-    def _drop_tail(self, offset: int) -> list[SyncTask]:
+    def _drop_tail(self, offset: int) -> None:
         """Delete the tail's segments that end at or below `offset`, but not the active one."""
         passed = sum(segment.next_offset <= offset for segment in list(self._tail)[:-1])
-        return self._tail.drop_front(passed) if passed else []
+        for removal in self._tail.drop_front(passed) if passed else ():
+            removal.sync()
 
     def create(self) -> None:
         """Nothing: the database holds the next offset."""

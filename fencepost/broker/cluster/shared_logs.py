@@ -104,10 +104,11 @@ class SharedLogs:
             for batch, header in stamped(row, data):
                 keep(tail, batch, header)
             tail.active.next_offset = row.end
-        index = RowIndex(start)
+        index, cleaned_to = RowIndex(start), 0
         epochs = LeaderEpochs(self.files(name), [])
         if found is not None:
             index = RowIndex(start, found.rows, found.aborted, found.folded_to)
+            cleaned_to = found.cleaned_to
             for epoch, first_offset in found.epochs:
                 epochs.note(epoch, first_offset)
         epochs.note(self._leader_epoch(number), end)
@@ -119,6 +120,7 @@ class SharedLogs:
             self._cold,
             None if found is not None else NewLog(name, topic_id),
         )
+        log.cleaned_to = cleaned_to
         return OpenedShared(log, found.producers if found is not None else ProducerStates(), epochs)
 
     def _take(self, name: str, number: int) -> LoadedLog | None:

@@ -1,0 +1,163 @@
+"""The compactions of an active broker of a cluster: which log is next, and what its rows are afterwards."""
+
+import logging
+import shutil
+import tempfile
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import trio
+
+from fencepost.broker.cluster.engine import Changed, ClaimLost, Engine, Fenced, StoreUnavailable
+from fencepost.broker.cluster.rounds import RowBytes
+from fencepost.broker.cluster.row_cleaning import Cleaned, CleanJob, RowCleaner, cleanable_rows
+from fencepost.broker.cluster.shared_log import SharedLog
+from fencepost.broker.cluster.writer import Writer
+from fencepost.broker.log.compaction.cleaning import CleaningInterrupted, CleaningLimits, CleaningStats
+from fencepost.broker.log.partition import PartitionLog
+from fencepost.broker.log.storage.files import FileStore
+from fencepost.broker.log.storage.memory import MemoryStore
+from fencepost.broker.log.storage.store import CorruptLogFile, Store
+from fencepost.protocol.topics import METADATA_TOPIC
+
+if TYPE_CHECKING:
+    from fencepost.broker.config.broker_config import BrokerConfig
+
+MEMORY_BYTES = 32 << 20
+"""Smaller logs are compacted in memory, larger ones in files."""
+RETRY_SECONDS = 0.5
+
+logger = logging.getLogger(__name__)
+
+
+class Compactions:
+    """Compacts the logs with cleanup.policy=compact, one after the other, the dirtiest first."""
+
+    def __init__(
+        self,
+        config: "BrokerConfig",
+        engine: Engine,
+        writer: Writer,
+        row_bytes: RowBytes,
+        logs: Callable[[], Collection[PartitionLog]],
+        scratch: Path | None,
+        now_ms: Callable[[], int],
+    ) -> None:
+        """`scratch` is a directory for copies of large logs; None: the system's."""
+        self._now_ms = now_ms
+        self.backoff_ms = config.log_cleaner_backoff_ms
+        self.busy: SharedLog | None = None
+        """The log that is compacted now; nothing else may change its rows."""
+        self.last = CleaningStats()
+        self._config = config
+        self._writer = writer
+        self._logs = logs
+        self._uncleanable: set[SharedLog] = set()
+        self._scratch = scratch
+        self._copies: Path | None = None
+        self._cleaner = RowCleaner(
+            engine, lambda: writer.identity, row_bytes, config.cluster_inline_max_bytes, self._store_for
+        )
+
+    async def compact(self) -> None:
+        """Compact every log that is due."""
+        put_off: set[SharedLog] = set()
+        while self._config.log_cleaner_enable and not self._writer.fenced:
+            self._uncleanable = {log for log in self._uncleanable if log.is_open}
+            found = await self._dirtiest(put_off | self._uncleanable)
+            if found is None:
+                return
+            shared, job = found
+            put_off.add(shared)
+            self.busy = shared
+            try:
+                await self._compact(shared, job)
+            finally:
+                self.busy = None
+
+    async def _dirtiest(self, skipped: Collection[SharedLog]) -> tuple[SharedLog, CleanJob] | None:
+        now_ms, best, found = self._now_ms(), -1.0, None
+        for log in list(self._logs()):
+            await trio.lowlevel.checkpoint()
+            shared, config = log.segments, log.config
+            if not config.compacted or not isinstance(shared, SharedLog) or not shared.is_open or shared in skipped:
+                continue
+            if log.tp.topic == METADATA_TOPIC:
+                continue
+            index = shared.index
+            start, stable = log.log_start_offset, log.last_stable_offset
+            range_ = cleanable_rows(index.rows, index.folded_to, config, shared.cleaned_to, start, stable, now_ms)
+            if range_.is_due(config) and range_.dirty_ratio > best:
+                best, found = range_.dirty_ratio, (log, shared, range_)
+        if found is None:
+            return None
+        log, shared, range_ = found
+        rows = [row for row in shared.index.rows if row.end <= range_.upper_offset]
+        size = min(log.config.segment_bytes, self._config.cluster_segment_max_bytes)
+        job = CleanJob(
+            shared.log_id,
+            log.tp,
+            rows,
+            range_,
+            replace(log.config, segment_bytes=size),
+            log.producers.copy(),
+            CleaningLimits(self._config.log_cleaner_dedupe_buffer_size, self._config.log_cleaner_io_buffer_load_factor),
+            self._config.log_cleaner_io_max_bytes_per_second,
+            now_ms,
+        )
+        return shared, job
+
+    async def _compact(self, shared: SharedLog, job: CleanJob) -> None:
+        try:
+            done = await trio.to_thread.run_sync(self._run, job)
+        except (StoreUnavailable, Fenced, Changed, ClaimLost) as error:
+            logger.warning("%s could not be compacted, the broker tries again later: %s", job.tp, error)
+        except (CorruptLogFile, CleaningInterrupted, OSError) as error:
+            logger.error("%s is uncleanable and is not compacted until a restart: %s", job.tp, error)
+            self._uncleanable.add(shared)
+        else:
+            self._apply(shared, done)
+            self.last = done.stats
+            logger.info(
+                "compacted partition=%s to_offset=%d read_bytes=%d written_bytes=%d records=%d kept=%d",
+                job.tp,
+                done.cleaned_to,
+                done.stats.read_bytes,
+                done.stats.written_bytes,
+                done.stats.records_read,
+                done.stats.records_kept,
+            )
+            return
+        while not self._writer.fenced:
+            try:
+                part = await trio.to_thread.run_sync(self._cleaner.read, job)
+            except StoreUnavailable as error:
+                logger.debug("the rows of %s cannot be read: %s", job.tp, error)
+                await trio.sleep(RETRY_SECONDS)
+            else:
+                self._apply(shared, Cleaned([part], -1, CleaningStats()))
+                return
+
+    def _run(self, job: CleanJob) -> Cleaned:
+        try:
+            return self._cleaner.run(job)
+        finally:
+            if self._copies is not None:
+                shutil.rmtree(self._copies, ignore_errors=True)
+                self._copies = None
+
+    def _apply(self, shared: SharedLog, done: Cleaned) -> None:
+        if not shared.is_open:
+            return
+        for part in done.parts:
+            shared.compacted(part.start, part.end, part.rows, part.aborted)
+        shared.cleaned_to = max(shared.cleaned_to, done.cleaned_to)
+
+    def _store_for(self, size_bytes: int) -> Store:
+        """An empty store for copies, which `_run` deletes."""
+        if size_bytes <= MEMORY_BYTES:
+            return MemoryStore()
+        self._copies = Path(tempfile.mkdtemp(prefix="compaction-", dir=self._scratch))
+        return FileStore(self._copies)

@@ -1,0 +1,243 @@
+"""Compaction of a log whose rows are in the database (rows L4 to L6): the cleaner of files works on copies of the rows.
+
+Only rows that a producer snapshot covers are compacted: the newest runs are what the active segment is to files.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import crc32c
+
+from fencepost.broker.cluster.engine import Engine, Identity, Placement, Replacement, Row, RowKind, Snapshot
+from fencepost.broker.cluster.folding import CLEANED, aborted_in, encode_aborted
+from fencepost.broker.cluster.loading import rows_of
+from fencepost.broker.cluster.objects import object_name
+from fencepost.broker.cluster.rounds import RowBytes
+from fencepost.broker.cluster.row_index import slim
+from fencepost.broker.cluster.stamping import stamp
+from fencepost.broker.log.compaction.cleanable import CleanableRange
+from fencepost.broker.log.compaction.cleaning import Cleaning, CleaningLimits, CleaningStats
+from fencepost.broker.log.compaction.record_work import Offload
+from fencepost.broker.log.config import NEVER_MS, LogConfig
+from fencepost.broker.log.epochs import LeaderEpochs
+from fencepost.broker.log.partition import PartitionLog
+from fencepost.broker.log.producer_state import ProducerStates
+from fencepost.broker.log.storage.segment import Segment
+from fencepost.broker.log.storage.segments import Segments
+from fencepost.broker.log.storage.store import Store
+from fencepost.broker.log.storage.txn_index import AbortedTransaction
+from fencepost.protocol.topics import TopicPartition
+
+OBJECT_BYTES = 64 << 20
+"""So many new bytes go into one object."""
+REST_PER_WORK = 1.0
+"""How long the thread sleeps for each second of work."""
+
+
+class CleanJob(NamedTuple):
+    """A compaction of one log."""
+
+    log_id: int
+    tp: TopicPartition
+    rows: Sequence[Row]
+    """The log's rows below the end of the range."""
+    range_: CleanableRange
+    config: LogConfig
+    """With the size of new segments."""
+    producers: ProducerStates
+    """A copy."""
+    limits: CleaningLimits
+    bytes_per_second: float
+    now_ms: int
+
+
+class CleanedPart(NamedTuple):
+    """Rows that a part of a log has now, and the aborted transactions that end in it."""
+
+    start: int
+    end: int
+    rows: Sequence[Row]
+    aborted: Sequence[AbortedTransaction]
+
+
+class Cleaned(NamedTuple):
+    """What became of a compaction."""
+
+    parts: Sequence[CleanedPart]
+    cleaned_to: int
+    """The first dirty offset; -1 if the log has changed, so the compaction was given up."""
+    stats: CleaningStats
+
+
+class _Opened(NamedTuple):
+    segments: Segments
+    producers: ProducerStates
+    epochs: LeaderEpochs
+
+
+def cleanable_rows(
+    rows: Sequence[Row],
+    folded_to: int,
+    config: LogConfig,
+    cleaned_to: int,
+    log_start_offset: int,
+    stable_offset: int,
+    now_ms: int,
+) -> CleanableRange:
+    """As `cleanable_range` for files. The age of a row is that of its newest record."""
+    first_dirty = max(cleaned_to, log_start_offset)
+    sealed = [row for row in rows if row.end <= min(folded_to, stable_offset)]
+    if config.min_compaction_lag_ms > 0:
+        bound_ms = now_ms - config.min_compaction_lag_ms
+        young = (n for n, row in enumerate(sealed) if row.end > first_dirty and row.max_timestamp_ms > bound_ms)
+        sealed = sealed[: next(young, len(sealed))]
+    dirty = [row for row in sealed if row.end > first_dirty]
+    dirty_bytes = sum(row.placement.size_bytes for row in dirty)
+    clean_bytes = sum(row.placement.size_bytes for row in sealed) - dirty_bytes
+    upper = max([first_dirty, *(row.end for row in sealed[-1:])])
+    return CleanableRange(first_dirty, upper, clean_bytes, dirty_bytes, delay_ms(dirty, config, now_ms))
+
+
+def delay_ms(rows: Sequence[Row], config: LogConfig, now_ms: int) -> int:
+    """By how much the oldest of these rows exceeds `max.compaction.lag.ms`."""
+    times = [row.max_timestamp_ms for row in rows if row.max_timestamp_ms > 0]
+    if config.max_compaction_lag_ms >= NEVER_MS or not times:
+        return 0
+    return max(0, now_ms - config.max_compaction_lag_ms - min(times))
+
+
+class RowCleaner:
+    """Compacts logs over a connection of its own. All methods block."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        identity: Callable[[], Identity],
+        row_bytes: RowBytes,
+        inline_bytes: int,
+        scratch: Callable[[int], Store],
+    ) -> None:
+        """`scratch` returns an empty store for so many bytes; the caller deletes it."""
+        self._engine = engine
+        self._identity = identity
+        self._row_bytes = row_bytes
+        self._inline_bytes = inline_bytes
+        self._scratch = scratch
+
+    def run(self, job: CleanJob) -> Cleaned:
+        """Compact one log. Each new segment takes the place of its rows in one transaction.
+
+        Raises StoreUnavailable, Fenced, Changed and ClaimLost: a part of the log may be compacted then, and `read`
+        tells which. Raises CorruptLogFile, CleaningInterrupted and OSError.
+        """
+        start, end = job.rows[0].base, job.rows[-1].end
+        rows = list(rows_of(self._engine, job.log_id, start, end, inline=True))
+        if [slim(row) for row in rows] != list(job.rows):
+            return Cleaned([self.read(job)], -1, CleaningStats())
+        store = self._scratch(sum(row.placement.size_bytes for row in rows))
+        sums: dict[int, int] = {}
+        segments = [self._copied(store, row, sums) for row in rows]
+        opened = _Opened(Segments(store, [*segments, Segment(store, end)]), job.producers, LeaderEpochs(store, []))
+        log = PartitionLog(job.tp, bytes(16), job.config, store, opened, log_start_offset=start)
+        cleaning = Cleaning(log, job.range_, job.limits, job.now_ms)
+        _drive(cleaning, job.bytes_per_second)
+        parts = self._replaced(job, rows, list(opened.segments)[:-1], set(segments), sums)
+        self._note(job, cleaning.cleaned_to)
+        return Cleaned(parts, cleaning.cleaned_to, cleaning.stats)
+
+    def read(self, job: CleanJob) -> CleanedPart:
+        """What the log has now where the job's rows were. Raises StoreUnavailable."""
+        start, end = job.rows[0].base, job.rows[-1].end
+        rows = list(rows_of(self._engine, job.log_id, start, end))
+        return CleanedPart(start, end, rows, [one for row in rows for one in aborted_in(row)])
+
+    def _copied(self, store: Store, row: Row, sums: dict[int, int]) -> Segment:
+        """A row as a segment. Raises StoreUnavailable and CorruptLogFile."""
+        place = object_name(row.placement.object_id) if row.placement.object_id else "a row in the database"
+        data = bytearray(row.inline if row.inline is not None else self._row_bytes.read(row.placement))
+        segment = Segment(store, row.base)
+        for position, offset, header in stamp(row, data, place):
+            segment.note(position, header, offset, 4096)
+        segment.next_offset = row.end
+        segment.file.write(0, data)
+        for aborted in aborted_in(row):
+            segment.aborted.append(aborted)
+        sums[row.base] = crc32c.crc32c(data)
+        return segment
+
+    def _replaced(
+        self,
+        job: CleanJob,
+        rows: Sequence[Row],
+        segments: Sequence[Segment],
+        untouched: set[Segment],
+        sums: dict[int, int],
+    ) -> list[CleanedPart]:
+        """Put the segments that differ from their rows, and let them take their rows' place."""
+        parts: list[CleanedPart] = []
+        batch: list[tuple[Segment, list[Row], bytes]] = []
+        size_bytes = 0
+        for segment in segments:
+            if segment in untouched:
+                continue
+            old = [row for row in rows if segment.base_offset <= row.base < segment.next_offset]
+            data = segment.file.read(0, segment.size_bytes)
+            if len(old) == 1 and crc32c.crc32c(data) == sums[old[0].base] and len(data) == old[0].placement.size_bytes:
+                continue
+            batch.append((segment, old, data))
+            size_bytes += len(data)
+            if size_bytes >= OBJECT_BYTES:
+                parts += self._replace(job, batch)
+                batch, size_bytes = [], 0
+        return parts + self._replace(job, batch)
+
+    def _replace(self, job: CleanJob, batch: Sequence[tuple[Segment, list[Row], bytes]]) -> list[CleanedPart]:
+        parts: list[CleanedPart] = []
+        inline = sum(len(data) for *_, data in batch) <= self._inline_bytes
+        object_id = 0 if inline else self._row_bytes.put([data for *_, data in batch])
+        claimed, position = [object_id] if object_id else [], 0
+        for segment, old, data in batch:
+            aborted = list(segment.aborted.all())
+            row = Row(
+                base=old[0].base,
+                count=old[-1].end - old[0].base,
+                kind=RowKind.SEGMENT,
+                leader_epoch=old[-1].leader_epoch,
+                placement=Placement(object_id, position, len(data)),
+                max_timestamp_ms=segment.max_timestamp_ms,
+                batches=sum(1 for _ in segment.walk(0)),
+                producer_ids=(),
+                heads=None,
+                aborted=encode_aborted(aborted),
+                inline=data if inline else None,
+            )
+            bases = [one.base for one in old]
+            self._engine.replace(self._identity(), Replacement(job.log_id, row.base, row.end, bases, [row], claimed))
+            claimed, position = [], position + (0 if inline else len(data))
+            parts.append(CleanedPart(row.base, row.end, [row], aborted))
+        return parts
+
+    def _note(self, job: CleanJob, cleaned_to: int) -> None:
+        """Store how far the log is compacted: a replacement of no rows, with a snapshot."""
+        at = job.rows[0].base
+        snapshot = Snapshot(job.log_id, cleaned_to, CLEANED, b"")
+        self._engine.replace(self._identity(), Replacement(job.log_id, at, at, (), (), (), [snapshot]))
+
+
+def _drive(cleaning: Cleaning, bytes_per_second: float) -> None:
+    """Run all steps; the thread rests between them."""
+    steps, result, began, total_bytes = cleaning.run(), None, time.monotonic(), 0
+    worked = 0.0
+    while True:
+        step_began = time.thread_time()
+        try:
+            work = steps.send(result)
+        except StopIteration:
+            return
+        result = work.job() if isinstance(work, Offload) else None
+        total_bytes += 0 if isinstance(work, Offload) else work
+        worked += time.thread_time() - step_began
+        if worked >= 0.005:
+            time.sleep(max(worked * REST_PER_WORK, began + total_bytes / bytes_per_second - time.monotonic()))
+            worked = 0.0
