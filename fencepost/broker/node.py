@@ -183,6 +183,7 @@ class Node:
             self.clock,
             lambda: self.config,
             self._deleted_topics.lingering_ids,
+            None if self.cluster is None else self.cluster.keep_metadata,
         )
         self.metadata = MetadataService(
             MetadataPartitionLog(self._metadata_log, self.commit),
@@ -191,7 +192,7 @@ class Node:
             self._rules,
             new_id=partial(new_topic_id, self._entropy),
             observer=self._metadata_changed,
-            snapshots=self._snapshots if self._has_files else None,
+            snapshots=self._snapshots if self._has_files or self.cluster is not None else None,
         )
         self.metadata.deleted_topic_ids.update(self._snapshots.deleted_topic_ids())
         self.logs.deleted_topic_ids = self.metadata.deleted_topic_ids

@@ -21,6 +21,10 @@ EPOCHS = "epochs"
 """The kind of a snapshot of the leader epochs, in Kafka's format of the leader epoch checkpoint."""
 CLEANED = "cleaned"
 """The kind of a snapshot whose base is the first offset that no compaction has reached; it has no value."""
+METADATA = "metadata"
+"""The kind of a snapshot of the metadata: its file's name, a newline, and the file."""
+LINGERING = "deleted-topics"
+"""The kind of the list of deleted topics that belongs to it, in the same form."""
 _VERSION = 0
 
 

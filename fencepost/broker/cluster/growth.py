@@ -1,5 +1,6 @@
 """Keeps the stores of a cluster small: the active broker merges and compacts rows, and deletes unused objects."""
 
+import heapq
 import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -19,12 +20,15 @@ from fencepost.broker.cluster.row_index import RowIndex
 from fencepost.broker.cluster.shared_log import SharedLog
 from fencepost.broker.cluster.writer import Writer
 from fencepost.broker.log.config import LogConfig
+from fencepost.broker.log.durability.upkeep import sync_all
 from fencepost.broker.log.partition import PartitionLog
-from fencepost.broker.log.storage.store import CorruptLogFile
+from fencepost.broker.log.storage.store import CorruptLogFile, SyncTask
+from fencepost.protocol.topics import METADATA_TOPIC
 
 if TYPE_CHECKING:
     from fencepost.broker.config.broker_config import BrokerConfig
 
+EVICTION_MS = 1000
 JOBS_MAX = 500
 """The most logs that share one object."""
 RETRY_SECONDS = 0.5
@@ -80,6 +84,7 @@ class Growth:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._repeat, self._config.cluster_merge_interval_ms, self.merge)
             nursery.start_soon(self._repeat, self._config.cluster_gc_interval_ms, self.collect)
+            nursery.start_soon(self._repeat, EVICTION_MS, self.evict)
             nursery.start_soon(self._repeat, self.compactions.backoff_ms, self.compactions.compact)
 
     async def _repeat(self, interval_ms: int, step: Callable[[], Awaitable[None]]) -> None:
@@ -93,6 +98,23 @@ class Growth:
             await trio.to_thread.run_sync(self.collector.step, self._engine)
         except StoreUnavailable as error:
             logger.warning("unused objects are not deleted now, the broker tries again later: %s", error)
+
+    async def evict(self) -> None:
+        """Drop local copies of records above the bound, from the logs that have most of them."""
+        logs = [log.segments for log in self._logs() if log.tp.topic != METADATA_TOPIC]
+        tails = [(-log.tail_bytes, n, log) for n, log in enumerate(logs) if isinstance(log, SharedLog)]
+        excess = -sum(size for size, *_ in tails) - self._config.cluster_tail_max_bytes
+        heapq.heapify(tails)
+        removals: list[SyncTask] = []
+        while excess > 0 and tails and tails[0][0]:
+            before, number, log = heapq.heappop(tails)
+            if not log.is_open:
+                continue
+            removals += log.evict()
+            excess -= -before - log.tail_bytes
+            heapq.heappush(tails, (-log.tail_bytes, number, log))
+        if removals:
+            await trio.to_thread.run_sync(sync_all, removals)
 
     async def merge(self) -> None:
         """Merge until no log has anything to merge."""

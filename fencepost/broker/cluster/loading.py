@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from fencepost.broker.cluster.engine import Engine, Head, Row, Snapshot
-from fencepost.broker.cluster.folding import CLEANED, EPOCHS, PRODUCERS, LogState
+from fencepost.broker.cluster.folding import CLEANED, EPOCHS, LINGERING, METADATA, PRODUCERS, LogState
 from fencepost.broker.cluster.rounds import Foreign, RowBytes, foreign_rows
 from fencepost.broker.cluster.row_index import slim
 from fencepost.broker.log.producer_state import ProducerStates
@@ -19,6 +19,8 @@ class LoadedLog:
     """One log as the stores have it."""
 
     head: Head
+    start: int
+    """The first offset to read: a snapshot of the metadata stands for the records below it."""
     rows: list[Row]
     """Without what only a load needs."""
     producers: ProducerStates
@@ -31,6 +33,8 @@ class LoadedLog:
     aborted: list[AbortedTransaction]
     content: list[Foreign]
     """All rows with their bytes, of an internal log: coordinators replay them at once. Empty for other logs."""
+    files: dict[str, bytes]
+    """Files beside the log that the database keeps, by name."""
 
 
 def load_logs(
@@ -47,15 +51,29 @@ def load_logs(
     for head in heads:
         state = LogState(head.name, snapshots.get(head.log, ()))
         folded_to, aborted = state.end, list[AbortedTransaction]()
-        internal = head.name.rpartition("-")[0] in INTERNAL_TOPICS
-        content = foreign_rows(engine, row_bytes, head.log, head.start, head.next) if internal else []
+        topic, start = head.name.rpartition("-")[0], head.start
+        files = kept_files(engine, head.log) if topic == METADATA_TOPIC else []
+        start = max([start, *(offset for offset, _, _ in files)])
+        internal = topic in INTERNAL_TOPICS
+        content = foreign_rows(engine, row_bytes, head.log, start, head.next) if internal else []
         rows = []
-        for row in (row for row, _ in content) if internal else rows_of(engine, head.log, head.start, head.next):
+        for row in (row for row, _ in content) if internal else rows_of(engine, head.log, start, head.next):
             aborted += state.follow(row)
             rows.append(slim(row))
         offsets = folded_to, cleaned.get(head.log, 0)
-        loaded.append(LoadedLog(head, rows, state.producers, state.epochs, *offsets, aborted, content))
+        named = {name: data for _, name, data in files}
+        loaded.append(LoadedLog(head, start, rows, state.producers, state.epochs, *offsets, aborted, content, named))
     return loaded
+
+
+def kept_files(engine: Engine, log: int) -> list[tuple[int, str, bytes]]:
+    """The files that the database keeps beside the metadata log: offset, name, content."""
+    found = []
+    for kind in (METADATA, LINGERING):
+        for snapshot in engine.snapshots([log], kind):
+            name, _, data = snapshot.value.partition(b"\n")
+            found.append((snapshot.base, name.decode(), data))
+    return found
 
 
 def rows_of(engine: Engine, log: int, start: int, end: int, inline: bool = False) -> Iterator[Row]:

@@ -32,6 +32,8 @@ from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.storage.files import FileStore
+from fencepost.broker.log.storage.store import SyncTask
+from fencepost.broker.metadata.log import METADATA_PARTITION
 from fencepost.broker.network.context import Endpoint
 from fencepost.broker.network.dispatch import Handler
 from fencepost.coordinator.metadata.image import PartitionImage, TopicImage
@@ -127,6 +129,10 @@ class Membership:
         logs = self._directory = LogDirectory.over(self._logs.small_files, "fsync", default_config, self._logs)
         self.growth = Growth(self._config, self._connect(), self._writer, self._row_bytes, logs.logs, self._scratch)
         return logs
+
+    def keep_metadata(self, kind: str, offset: int, file_name: str, data: bytes) -> SyncTask:
+        """The task that stores a snapshot of the metadata in the database."""
+        return self._logs.keep_file(str(METADATA_PARTITION), kind, offset, file_name, data)
 
     # What clients are told
 
@@ -232,6 +238,9 @@ class Membership:
             rows = await self._in_thread(read)
         except StoreUnavailable as error:
             logger.debug("the metadata log cannot be read: %s", error)
+            return False
+        if rows and rows[0].row.base > start:
+            self.over.set()  # a snapshot has what was deleted meanwhile: the next run begins with it
             return False
         if rows:
             shared.absorb(rows)

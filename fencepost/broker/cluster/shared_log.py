@@ -16,7 +16,7 @@ from fencepost.broker.log.config import NEVER_MS, LogConfig
 from fencepost.broker.log.log_store import Conflict, Extent, FoundTime, LateLog, Missing, RowListener
 from fencepost.broker.log.retention import SegmentFacts
 from fencepost.broker.log.storage import timestamps
-from fencepost.broker.log.storage.segment import Segment
+from fencepost.broker.log.storage.segment import NO_TIMESTAMP_MS, Segment
 from fencepost.broker.log.storage.segments import Segments
 from fencepost.broker.log.storage.store import Bytes, Piece, SyncTask
 from fencepost.broker.log.storage.txn_index import AbortedTransaction
@@ -233,6 +233,20 @@ class SharedLog:
     @property
     def _tail_start(self) -> int:
         return max(self._tail.first_offset, self._cold_to)
+
+    @property
+    def tail_bytes(self) -> int:
+        """Bytes of the local copies of the newest records."""
+        return self._tail.size_bytes
+
+    def evict(self) -> list[SyncTask]:
+        """Give up the oldest part of the tail: readers get these records as they get older ones. Raises OSError.
+
+        Returns the tasks that delete its files.
+        """
+        if len(self._tail) == 1:
+            self._tail.roll(NO_TIMESTAMP_MS)
+        return self._tail.drop_front(1)
 
     def holds(self, row: Row) -> bool:
         """Whether this row is still part of the log."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Mapping
 
 from fencepost.broker.cluster.dropping import raise_starts
-from fencepost.broker.cluster.engine import NewLog, log_id
+from fencepost.broker.cluster.engine import NewLog, Replacement, Snapshot, log_id
 from fencepost.broker.cluster.loading import LoadedLog
 from fencepost.broker.cluster.rounds import Rounds
 from fencepost.broker.cluster.row_index import RowIndex
@@ -67,8 +67,10 @@ class SharedLogs:
         for name, same_name in self._loaded.items():
             head = same_name[-1].head
             self.files(name).replace(PARTITION_METADATA, encode_partition_metadata(head.topic_id))
+            for file_name, data in same_name[-1].files.items():
+                self.files(name).replace(file_name, data)
             self._ids[name] = head.log
-        starts = {partition_of(log.head.name): log.head.start for log in loaded if log.head.start}
+        starts = {partition_of(log.head.name): log.start for log in loaded if log.start}
         offsets = encode_offsets({tp: start for tp, start in starts.items() if tp is not None})
         for file in (LOG_STARTS, LOG_STARTS_TWIN):
             self.small_files.replace(file, offsets)
@@ -96,7 +98,7 @@ class SharedLogs:
         number = log_id(topic_id, tp.partition)
         found = self._take(name, number)
         self._ids[name] = number
-        start, end = (found.head.start, found.head.next) if found is not None else (0, 0)
+        start, end = (found.start, found.head.next) if found is not None else (0, 0)
         content = found.content if found is not None else []
         tail_start = content[0].row.base if content else end
         tail = Segments(scratch := self._scratch.child(name), [Segment(scratch, tail_start)])
@@ -137,6 +139,11 @@ class SharedLogs:
         fresh = [(number, start) for number, start in numbers.items() if start > self._starts.get(number, 0)]
         return [_Starts(self._rounds, self._starts, fresh)] if fresh else []
 
+    def keep_file(self, name: str, kind: str, offset: int, file_name: str, data: bytes) -> SyncTask:
+        """The task that stores a file beside the log `name` in the database, in place of an older one of this kind."""
+        value = file_name.encode() + b"\n" + data
+        return _File(self._rounds, Snapshot(self._ids[name], offset, kind, value))
+
     def rename(self, name: str, to: str) -> None:
         """Forget the log of a deleted topic: the new topic's log has another id."""
         self._ids.pop(name, None)
@@ -162,6 +169,19 @@ class _Starts:
     def sync(self) -> None:
         self._rounds.change(lambda identity: raise_starts(self._rounds.writer.engine, identity, self._starts))
         self._stored.update(self._starts)
+
+
+class _File:
+    """Stores a snapshot: a replacement of no rows."""
+
+    def __init__(self, rounds: Rounds, snapshot: Snapshot) -> None:
+        self._rounds = rounds
+        self._snapshot = snapshot
+
+    def sync(self) -> None:
+        log = self._snapshot.log
+        replacement = Replacement(log, 0, 0, (), (), (), [self._snapshot])
+        self._rounds.change(lambda identity: self._rounds.writer.engine.replace(identity, replacement))
 
 
 class _Drop:

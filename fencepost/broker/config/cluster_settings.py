@@ -49,6 +49,11 @@ class ClusterSettings:
         Kind.LONG, 1 << 30, "Records of a cluster that this broker keeps in its cache directory.", low=1 << 20,
         ours=True,
     )  # fmt: skip
+    cluster_tail_max_bytes: int = setting(
+        Kind.LONG, 1 << 30,
+        "Newest records of a cluster that this broker keeps in its cache directory, besides those that it read again.",
+        low=1 << 20, ours=True,
+    )  # fmt: skip
     cluster_merge_interval_ms: int = setting(
         Kind.INT, 10_000, "How often the active broker looks for small commits to merge into segments.", low=10,
         ours=True,

@@ -17,7 +17,7 @@ from fencepost.broker.log.durability.upkeep import in_threads, sync_all, syncing
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.recovery.snapshots import SNAPSHOT_SUFFIX
 from fencepost.broker.log.storage.segment import LOG_SUFFIX, SEGMENT_SUFFIXES, file_name, offset_in_name
-from fencepost.broker.log.storage.store import Store
+from fencepost.broker.log.storage.store import Store, SyncTask
 from fencepost.broker.log.trimming import deleting_records
 from fencepost.coordinator.metadata.delta import MetadataCorrupt
 from fencepost.coordinator.metadata.image import MetadataImage
@@ -55,7 +55,12 @@ class MetadataSnapshots:
         clock: Clock,
         config: Callable[[], "BrokerConfig"],
         lingering: Callable[[], Collection[bytes]],
+        keep: Callable[[str, int, str, bytes], SyncTask] | None = None,
     ) -> None:
+        """`keep` returns the task that stores a file elsewhere, because the directory does not outlive the process: of
+        its kind, for this offset, with its name and content.
+        """
+        self._keep = keep
         self._log = log
         self._commit = commit
         self._threads = threads
@@ -113,13 +118,13 @@ class MetadataSnapshots:
         await self._commit.flush(self._log)  # also with durability=os: no snapshot may be ahead of its log
         lingering = "".join(f"{topic_id.hex()}\n" for topic_id in sorted(self._lingering())).encode()
         if lingering != (store.load(LINGERING) or b""):
-            await in_threads(syncing([store.replacement(LINGERING, lingering)]), self._threads)
+            await self._store(LINGERING, image.offset, LINGERING, lingering)
         data = bytearray()
         for part in snapshot_parts(image, self._clock.now_ms(), self._log.leader_epoch):
             data += part
             await trio.lowlevel.checkpoint()
         name = SnapshotId(image.offset, self._log.leader_epoch).file_name
-        await in_threads(syncing([store.replacement(name, data)]), self._threads)
+        await self._store("metadata", image.offset, name, bytes(data))
         self._offset = image.offset
         logger.info(
             "metadata snapshot written offset=%d bytes=%d seconds=%.2f",
@@ -128,6 +133,10 @@ class MetadataSnapshots:
             self._clock.monotonic() - began,
         )
         await self._clean()
+
+    async def _store(self, kind: str, offset: int, name: str, data: bytes) -> None:
+        tasks = [] if self._keep is None else [self._keep(kind, offset, name, data)]
+        await in_threads(syncing([*tasks, self._log.store.replacement(name, data)]), self._threads)
 
     async def _clean(self) -> None:
         """Delete old snapshots, and the log's oldest segments above the size bound that both kept snapshots cover."""
