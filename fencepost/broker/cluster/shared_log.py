@@ -4,15 +4,14 @@ The tail, which is what this broker has committed or followed, is in segments of
 files. Older rows are fetched when they are read. Nothing local is needed after the process ends.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from fencepost.broker.cluster.engine import NewLog, Row
-from fencepost.broker.cluster.objects import object_name
 from fencepost.broker.cluster.rounds import Cut, Foreign, Rounds
 from fencepost.broker.cluster.row_index import RowIndex
-from fencepost.broker.cluster.stamping import stamp
-from fencepost.broker.log.config import NEVER_MS, LogConfig
+from fencepost.broker.cluster.tail import keep, stamped
+from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.log_store import Conflict, Extent, FoundTime, LateLog, Missing, RowListener
 from fencepost.broker.log.retention import SegmentFacts
 from fencepost.broker.log.storage import timestamps
@@ -24,9 +23,6 @@ from fencepost.protocol.batch_header import (
     BatchHeader,
     read_header,
 )
-
-TAIL = LogConfig(segment_bytes=16 << 20, segment_ms=NEVER_MS)
-"""How the tail is cut into segments: the oldest ones are dropped when the scratch directory is full."""
 
 
 class ColdRows(Protocol):
@@ -380,23 +376,3 @@ class SharedLog:
         self._listener, self._closed = None, True
         self._batches, self._headers, self._cut_count = [], [], 0
         self._tail.close()
-
-
-def keep(tail: Segments, batch: bytearray, header: BatchHeader, offset: int | None = None) -> None:
-    """Append a durable batch to a tail at `offset`, or at that of its header: compaction may have removed batches
-    before it.
-    """
-    if tail.must_roll(len(batch), header, header.max_timestamp, TAIL):
-        tail.roll(header.max_timestamp)
-    at = tail.active.next_offset = header.base_offset if offset is None else offset
-    conflict = tail.append(at, batch, header, TAIL)
-    assert conflict is None, conflict
-
-
-def stamped(row: Row, data: bytes) -> Iterator[tuple[bytearray, BatchHeader]]:
-    """The batches of a row as they are in the log, each with its header. Raises CorruptLogFile."""
-    whole = bytearray(data)
-    place = object_name(row.placement.object_id) if row.placement.object_id else "a row in the database"
-    for position, _, header in stamp(row, whole, place):
-        batch = whole[position : position + header.size_bytes]
-        yield batch, read_header(batch)

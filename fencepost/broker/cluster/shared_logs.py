@@ -7,7 +7,8 @@ from fencepost.broker.cluster.engine import NewLog, Replacement, Snapshot, log_i
 from fencepost.broker.cluster.loading import LoadedLog
 from fencepost.broker.cluster.rounds import Rounds
 from fencepost.broker.cluster.row_index import RowIndex
-from fencepost.broker.cluster.shared_log import ColdRows, SharedLog, keep, stamped
+from fencepost.broker.cluster.shared_log import ColdRows, SharedLog
+from fencepost.broker.cluster.tail import keep, stamped
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.epochs import LeaderEpochs
 from fencepost.broker.log.producer_state import ProducerStates
