@@ -111,6 +111,10 @@ class ClusterProcesses:
             ).fetchall()
         return {str(name): int(count) for name, count in found}
 
+    def bytes(self, prefix: str) -> int:
+        """The size of the logs whose names begin so."""
+        return sum(head.size_bytes for head in self.engine.heads() if head.name.startswith(prefix))
+
     def files(self) -> int:
         """The number of objects."""
         return sum(path.is_file() for path in self.objects.rglob("*"))

@@ -7,11 +7,13 @@ import pytest
 import trio
 
 from fencepost.client import Client
+from fencepost.protocol.topics import TopicPartition
 from tests.kit.cluster_processes import ClusterProcesses
 from tests.kit.postgres_server import PostgresServer
 from tests.kit.waiting import until
 
 TOPIC = "orders"
+HERE = TopicPartition(TOPIC, 0)
 SECONDS = 60
 SOON = {
     "cluster.merge.interval.ms": "100",
@@ -78,3 +80,36 @@ async def test_small_commits_become_few_rows_and_objects(cluster: ClusterProcess
     for broker in cluster.brokers.values():
         assert "could not be merged" not in broker.log()
         assert "cannot be read" not in broker.log()
+
+
+async def test_compacted_topics_keep_the_newest_records(cluster: ClusterProcesses) -> None:
+    """Also the offsets of groups: the next broker, after a kill -9, reads small logs and resumes where they say."""
+    settings = {**SOON, "log.cleaner.backoff.ms": "100"}
+    first = cluster.start(1, **settings)
+    cluster.start(2, **settings)
+    compacted = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
+    async with Client(cluster.bootstrap) as kafka:
+        async with kafka.admin() as admin:
+            await admin.create_topics(TOPIC, partitions=1, configs=compacted)
+        async with kafka.producer() as producer, kafka.admin() as admin:
+            with trio.fail_after(SECONDS):
+                for number in range(200):
+                    await producer.send(TOPIC, b"%d" % number, key=b"%d" % (number % 5))
+                    if number % 5 == 4:
+                        await admin.alter_group_offsets("g", {HERE: number + 1})
+    until(lambda: cluster.bytes(f"{TOPIC}-0") < 3000)
+    until(lambda: cluster.bytes("__consumer_offsets-") < 5000)
+    first.kill()
+    cluster.wait_active(2)
+    bootstrap = cluster.brokers[2].address
+    values: dict[bytes, bytes] = {}
+    async with Client(bootstrap) as kafka, kafka.consumer(TOPIC, auto_offset_reset="earliest") as consumer:
+        with trio.fail_after(SECONDS):
+            async for record in consumer:
+                assert record.key is not None
+                values[record.key] = record.value
+                if record.offset == 199:
+                    break
+    assert values == {b"%d" % key: b"%d" % (195 + key) for key in range(5)}
+    async with Client(bootstrap) as kafka, kafka.admin() as admin:
+        assert (await admin.list_group_offsets("g"))[HERE].offset == 200
