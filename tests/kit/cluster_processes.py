@@ -105,7 +105,7 @@ class ClusterProcesses:
         """The number of rows of each log, by its name."""
         import psycopg
 
-        with psycopg.connect(self.store) as connection:
+        with psycopg.connect(self.store, client_encoding="utf8") as connection:
             found = connection.execute(
                 "SELECT name, count(entry.log) FROM fencepost.head LEFT JOIN fencepost.entry USING (log) GROUP BY name"
             ).fetchall()
