@@ -154,7 +154,7 @@ def merged(group: Group, aborted: Sequence[AbortedTransaction], placement: Place
         placement=placement,
         max_timestamp_ms=max(row.max_timestamp_ms for row in group),
         batches=sum(row.batches for row in group),
-        producer_ids=(),
+        producer_ids=tuple(sorted({one for row in group for one in row.producer_ids})),
         heads=None,
         aborted=encode_aborted(aborted),
         inline=inline,

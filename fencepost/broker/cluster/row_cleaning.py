@@ -13,7 +13,7 @@ from fencepost.broker.cluster.engine import Engine, Identity, Placement, Replace
 from fencepost.broker.cluster.folding import CLEANED, aborted_in, encode_aborted
 from fencepost.broker.cluster.loading import rows_of
 from fencepost.broker.cluster.objects import object_name
-from fencepost.broker.cluster.rounds import RowBytes
+from fencepost.broker.cluster.rounds import RowBytes, producer_ids
 from fencepost.broker.cluster.row_index import slim
 from fencepost.broker.cluster.stamping import stamp
 from fencepost.broker.log.compaction.cleanable import CleanableRange
@@ -27,6 +27,7 @@ from fencepost.broker.log.storage.segment import Segment
 from fencepost.broker.log.storage.segments import Segments
 from fencepost.broker.log.storage.store import Store
 from fencepost.broker.log.storage.txn_index import AbortedTransaction
+from fencepost.protocol.batch_header import iter_headers
 from fencepost.protocol.topics import TopicPartition
 
 OBJECT_BYTES = 64 << 20
@@ -199,6 +200,7 @@ class RowCleaner:
         claimed, position = [object_id] if object_id else [], 0
         for segment, old, data in batch:
             aborted = list(segment.aborted.all())
+            headers = [header for _, header in iter_headers(data)]
             row = Row(
                 base=old[0].base,
                 count=old[-1].end - old[0].base,
@@ -206,8 +208,8 @@ class RowCleaner:
                 leader_epoch=old[-1].leader_epoch,
                 placement=Placement(object_id, position, len(data)),
                 max_timestamp_ms=segment.max_timestamp_ms,
-                batches=sum(1 for _ in segment.walk(0)),
-                producer_ids=(),
+                batches=len(headers),
+                producer_ids=producer_ids(headers),
                 heads=None,
                 aborted=encode_aborted(aborted),
                 inline=data if inline else None,

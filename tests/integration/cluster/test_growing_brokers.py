@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 import trio
+from click.testing import CliRunner
 
+from fencepost.cli.main import cli
 from fencepost.client import Client
 from fencepost.protocol.topics import TopicPartition
 from tests.kit.cluster_processes import ClusterProcesses
@@ -40,6 +42,16 @@ async def committed(bootstrap: str, count: int) -> list[bytes]:
                 if len(found) == count:
                     return found
     raise AssertionError("the consumer ended")
+
+
+def verify(cluster: ClusterProcesses) -> None:
+    """Stop the brokers, and check all rows against their bytes."""
+    for broker in cluster.brokers.values():
+        if broker.running:
+            broker.stop()
+    stores = ["--store", cluster.store, "--objects", f"file://{cluster.objects}"]
+    done = CliRunner().invoke(cli, ["verify", *stores])
+    assert done.exit_code == 0, done.output
 
 
 async def test_small_commits_become_few_rows_and_objects(cluster: ClusterProcesses) -> None:
@@ -80,6 +92,7 @@ async def test_small_commits_become_few_rows_and_objects(cluster: ClusterProcess
     for broker in cluster.brokers.values():
         assert "could not be merged" not in broker.log()
         assert "cannot be read" not in broker.log()
+    verify(cluster)
 
 
 async def test_compacted_topics_keep_the_newest_records(cluster: ClusterProcesses) -> None:
@@ -113,3 +126,4 @@ async def test_compacted_topics_keep_the_newest_records(cluster: ClusterProcesse
     assert values == {b"%d" % key: b"%d" % (195 + key) for key in range(5)}
     async with Client(bootstrap) as kafka, kafka.admin() as admin:
         assert (await admin.list_group_offsets("g"))[HERE].offset == 200
+    verify(cluster)
