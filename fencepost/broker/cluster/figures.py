@@ -1,10 +1,13 @@
 """What a broker of a cluster reports about itself: in metrics, and at /ready."""
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from fencepost.broker.cluster.byte_cache import CacheCounters
 from fencepost.broker.cluster.objects import ObjectCounters
 from fencepost.broker.cluster.writer import WriterCounters
+
+if TYPE_CHECKING:
+    from fencepost.broker.cluster.growth import GrowthCounters
 
 
 class TableSize(NamedTuple):
@@ -31,3 +34,6 @@ class ClusterFigures(NamedTuple):
     cache: CacheCounters
     objects: ObjectCounters | None
     """None for the doubles of tests."""
+    growth: "GrowthCounters"
+    objects_deleted: int
+    """By garbage collection."""

@@ -122,6 +122,8 @@ class Membership:
             writer=writer.counters,
             cache=self._cold.counters,
             objects=self._row_bytes.counters if isinstance(self._row_bytes, RowObjects) else None,
+            growth=self.growth.counters,
+            objects_deleted=self.growth.collector.deleted,
         )
 
     def open_logs(self, default_config: Callable[[str], LogConfig]) -> LogDirectory:

@@ -169,17 +169,16 @@ def _check_unused(engine: Engine, objects: Objects, report: StoreReport, used: s
     for found, what, meaning in (
         (
             sorted(known),
-            "no row refers to {}, which the database knows",
+            "no row refers to",
             "They are written now, or garbage collection deletes them soon",
         ),
         (
             sorted(unknown),
-            "{} are unknown to the database",
+            "the database does not know",
             "A broker was killed, or this database is older than the objects; an active broker deletes them",
         ),
     ):
         if found:
-            names = (
-                f"{len(found)} objects ({', '.join(map(object_name, found[:3]))}{', ...' if len(found) > 3 else ''})"
-            )
-            report.add(Level.NOTE, objects.place, what.format(names), meaning)
+            many = "1 object" if len(found) == 1 else f"{len(found)} objects"
+            names = ", ".join(map(object_name, found[:3])) + (", ..." if len(found) > 3 else "")
+            report.add(Level.NOTE, objects.place, f"{what} {many} ({names})", meaning)

@@ -34,6 +34,10 @@ def cluster_metrics(figures: "ClusterFigures", rows: int) -> Iterator[Metric]:
         ("cache_hits", "Reads of rows that were in the cache directory", cache.hits),
         ("cache_misses", "Reads of rows that had to wait for a store", cache.misses),
         ("cache_read_ahead", "Rows that were fetched before a reader wanted them", cache.ahead),
+        ("merges", "Merges of rows, each in one log", figures.growth.merges),
+        ("merged_rows", "Rows that merging or compaction replaced", figures.growth.merged_rows),
+        ("merged_bytes", "Bytes that merging or compaction read and wrote again", figures.growth.merged_bytes),
+        ("objects_deleted", "Objects that garbage collection deleted", figures.objects_deleted),
         ("cache_evictions", "Segments that were deleted from the cache directory", cache.evictions),
     )
     yield _histogram("commit", "Round trip of a commit to the database", writer.commits)

@@ -69,6 +69,8 @@ def test_metrics_follow_what_happened(server: PostgresServer, tmp_path: Path) ->
         assert active["fencepost_cluster_rows"] >= 2
         assert active["fencepost_cluster_leader_epoch"] == standby["fencepost_cluster_leader_epoch"] == 1
         assert active["fencepost_cluster_conflicts_total"] == 0
+        assert active["fencepost_cluster_merges_total"] >= 0
+        assert active["fencepost_cluster_objects_deleted_total"] == 0
         for broker in (first, second):
             address = broker.facts["metrics"]
             until(lambda address=address: metrics(address)["fencepost_cluster_brokers"] == 2)

@@ -1,7 +1,7 @@
 """`fencepost verify --store`: what it says about healthy stores, and about each kind of damage."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from fencepost.client import Client
 from tests.kit.cluster_processes import ClusterProcesses
 from tests.kit.postgres_server import PostgresServer
 from tests.kit.store_commands import run
+from tests.kit.waiting import until
 
 TOPIC = "orders"
 
@@ -207,7 +208,9 @@ def test_what_loses_nothing_is_a_warning_or_a_note(cluster: ClusterProcesses) ->
         stranger.unlink()
         sql(cluster, "UPDATE fencepost.head SET size_bytes = size_bytes - 1 WHERE log = THE_LOG")
     assert done.exit_code == 0, done.output
-    assert f"note: {stranger.parent.parent}: 1 objects ({object_name(1 << 40)}) are unknown" in done.output
+    assert (
+        f"note: {stranger.parent.parent}: the database does not know 1 object ({object_name(1 << 40)})" in done.output
+    )
     assert "warning: orders-0" in done.output
 
 
@@ -237,6 +240,59 @@ def test_brokers_may_run_meanwhile(server: PostgresServer, tmp_path: Path) -> No
         trio.run(both)
     assert [done.exit_code for done in found] == [0, 0, 0], found[-1].output
     assert "0 damaged, 0 warnings" in found[-1].output
+
+
+SEGMENTS = "SELECT count(*) FROM fencepost.entry JOIN fencepost.head USING (log) WHERE kind = 1 AND name = %s"
+SNAPSHOTS = "SELECT count(*) FROM fencepost.snapshot WHERE log = THE_LOG"
+
+
+async def test_merged_and_compacted_rows_are_healthy(server: PostgresServer, tmp_path: Path) -> None:
+    """Also the aborted transactions of segments, and the snapshots of the producers beside a fold of all batches."""
+    soon = {
+        "cluster.merge.interval.ms": "50",
+        "cluster.merge.min.rows": "4",
+        "cluster.inline.max.bytes": "300",
+        "cluster.linger.ms": "0",
+        "log.cleaner.backoff.ms": "100",
+    }
+    with ClusterProcesses(tmp_path, server) as cluster:
+        broker = cluster.start(1, **soon)
+        await write_much(broker.address)
+        for log in ("orders-0", "compacted-0"):
+            await soon_true(lambda log=log: sql(cluster, SEGMENTS, log)[0][0])
+        await soon_true(lambda: sql(cluster, SNAPSHOTS)[0][0])
+        healthy(await trio.to_thread.run_sync(verify, cluster))
+        assert broker.stop() == 0
+        healthy(verify(cluster))
+        sql(cluster, "UPDATE fencepost.entry SET aborted = ''::bytea WHERE log = THE_LOG AND length(aborted) > 0")
+        assert "its markers abort" in verify(cluster).output
+
+
+async def write_much(address: str) -> None:
+    compacted = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
+    async with Client(address) as kafka:
+        async with kafka.admin() as admin:
+            await admin.create_topics(TOPIC)
+            await admin.create_topics("compacted", configs=compacted)
+        async with kafka.transactional_producer("one") as producer:
+            for number in range(40):
+                try:
+                    async with producer.transaction() as txn:
+                        await txn.send(TOPIC, bytes(number % 5 * 100))
+                        await txn.send("compacted", bytes(100), key=b"%d" % (number % 3))
+                        if number % 3 == 0:
+                            await producer.flush()
+                            raise LookupError
+                except LookupError:
+                    continue
+
+
+async def soon_true(ask: Callable[[], Any]) -> None:
+    await trio.to_thread.run_sync(until, ask)
+
+
+def healthy(done: Result) -> None:
+    assert (done.exit_code, "0 damaged, 0 warnings" in done.output) == (0, True), done.output
 
 
 def test_wrong_words_are_explained(cluster: ClusterProcesses, tmp_path: Path) -> None:
