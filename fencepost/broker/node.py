@@ -367,11 +367,9 @@ class Node:
         if self.config.metrics_listen is None or self.cluster is not None:
             return  # a broker of a cluster serves them for all its runs
         from fencepost.broker.metrics.exposition import renderer  # here: it imports prometheus_client
-        from fencepost.broker.metrics.pages import Readiness, serve_pages
+        from fencepost.broker.metrics.pages import ready_alone, serve_pages
 
-        def ready() -> Readiness:
-            return Readiness(not self.stopping, {"broker": self.config.node_id, "role": "active"})
-
+        ready = partial(ready_alone, self)
         self.metrics_endpoint = await serve_pages(self.config.metrics_listen, services, renderer(self), ready)
 
     async def _housekeep(self) -> None:

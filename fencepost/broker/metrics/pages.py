@@ -3,12 +3,13 @@
 import json
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import trio
 
 from fencepost.broker.metrics.server import MetricsServer, Page
 from fencepost.broker.network.context import Endpoint
+from fencepost.broker.ports import HasConfig
 
 JSON = "application/json"
 
@@ -23,6 +24,17 @@ class Readiness(NamedTuple):
         """Status 200 if the broker is ready, otherwise 503."""
         body = json.dumps({"ready": self.ready, **self.facts}) + "\n"
         return HTTPStatus.OK if self.ready else HTTPStatus.SERVICE_UNAVAILABLE, JSON, body.encode()
+
+
+class Alone(HasConfig, Protocol):
+    """A broker with files."""
+
+    stopping: bool
+
+
+def ready_alone(node: Alone) -> Readiness:
+    """A broker with files is ready as soon as it serves pages, until it stops."""
+    return Readiness(not node.stopping, {"broker": node.config.node_id, "role": "active"})
 
 
 async def serve_pages(
