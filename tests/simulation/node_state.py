@@ -4,12 +4,11 @@ from collections.abc import Iterator
 
 import trio
 
-from fencepost.broker.log.reading import read_batches
 from fencepost.broker.metadata.log import METADATA_PARTITION
 from fencepost.broker.node import Node
 from fencepost.coordinator.metadata.topic_names import is_internal
 from fencepost.coordinator.txn.state import Dead, TxnState
-from fencepost.protocol.topics import IsolationLevel, TopicPartition
+from fencepost.protocol.topics import TopicPartition
 from tests.kit.disk_nodes import SimDirectory
 from tests.kit.sim_broker import SimBroker
 from tests.kit.sim_disk import SimDisk
@@ -44,8 +43,8 @@ async def state_of(node: Node) -> NodeState:
         bounds = log.log_start_offset, log.last_stable_offset, log.high_watermark, log.log_end_offset
         state[f"{tp} bounds"] = str(bounds)
         state[f"{tp} producers"] = "\n".join(str(entry) for entry in sorted(log.producers.entries()))
-        read = read_batches(log, log.log_start_offset, 1 << 30, IsolationLevel.READ_COMMITTED, True)
-        state[f"{tp} aborted"] = str(sorted(read.aborted or ()))
+        aborted = log.segments.aborted_between(log.log_start_offset, log.last_stable_offset)
+        state[f"{tp} aborted"] = str(sorted((one.producer_id, one.first_offset) for one in aborted))
     state.update((f"transactional id {name}", str(known)) for name, known in transactional_ids(node))
     for group in GROUPS:
         found = await node.groups.positions.fetch(group, None, False)

@@ -171,7 +171,7 @@ class ClusterBroker:
             await member.look()
             if member.active != active or member.over.is_set():
                 return
-            node = self.node = self._status.node = Node(self.config, cluster=member)
+            node = self.node = self._status.node = self.new_node(member)
             node.metrics_endpoint = self._metrics_endpoint
             try:
                 async with trio.open_nursery() as nursery:
@@ -199,6 +199,10 @@ class ClusterBroker:
             except (Fenced, Stopped) as error:
                 logger.warning("this broker lost its place in the cluster while it loaded its logs: %s", error)
                 return
+
+    def new_node(self, member: Membership) -> Node:
+        """One run of the broker; simulations give it other parts."""
+        return Node(self.config, cluster=member)
 
     def _release(self, writer: Writer) -> None:
         try:

@@ -1,0 +1,382 @@
+"""`python -m tests.simulation.cluster_world`: clusters of two brokers without a disk, one world for each seed.
+
+The brokers are the real `ClusterBroker` over SimEngine. They are killed, stopped and paused. Requests to the database
+and to the object store are lost before or after they happened, or come later, or find no store for a while. Clients
+and rules are those of the other worlds (`whole_world.py`, `oracles.py`).
+"""
+
+import argparse
+import logging
+import multiprocessing
+import os
+import sys
+import time
+from dataclasses import replace
+from random import Random
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import trio
+
+from tests.kit.determinism import nap, run_seeded
+from tests.kit.history import READ_COMMITTED, READ_UNCOMMITTED, History, Place, Reader
+from tests.kit.sim_broker import sim_config
+from tests.kit.sim_cluster import SimCluster, SimMember, StoreWeather
+from tests.kit.sim_network import Call, Fate, Request, SimNetwork
+from tests.kit.sim_threads import run_sync
+from tests.simulation.hashes import fix_hashes
+from tests.simulation.lines import Line, create_topics
+from tests.simulation.node_state import open_transactions, state_of
+from tests.simulation.oracles import violations
+from tests.simulation.sim_readers import follow, read_all
+from tests.simulation.sim_writers import Copier, PlainWriter, Program
+from tests.simulation.spoilt_cluster import SPOILT
+from tests.simulation.weather import SeededWeather
+from tests.simulation.whole_world import Fence, Outcome
+
+LEASE_MS = 1000
+PROGRAMS_END_SECONDS = 120.0
+REST_SECONDS = 6.0
+"""Longer than every timeout of a transaction."""
+
+
+class ClusterNetwork:
+    """Leads each connection to a broker that says it is active, or now and then to another one."""
+
+    def __init__(self, world: "ClusterWorld") -> None:
+        self._world = world
+
+    async def call(self, client_id: str) -> Call:
+        """As `SimNetwork.call`."""
+        members = [member for member in self._world.cluster.members if self._world.knows_topics(member)]
+        active = [member for member in members if member.is_active]
+        stray = not self._world.weather.calm and self._world.random.random() < 0.05
+        if not active:
+            await nap(0.02)
+        if not members:
+            raise ConnectionRefusedError
+        member = self._world.random.choice(active if active and not stray else members)
+        call = await member.network.call(client_id)
+        self._world.calls[call] = member
+        return call
+
+
+class ClusterLine(Line):
+    """Leaves a broker that is not active any more."""
+
+    world: "ClusterWorld"
+
+    async def ask(self, version: int, request: Any, timeout_seconds: float = 1.0) -> Any:
+        member = None if self._call is None else self.world.calls.get(self._call)
+        if member is not None and not member.is_active:
+            self.close()
+        return await super().ask(version, request, timeout_seconds)
+
+
+class PausingWeather:
+    """The weather of one broker's network: nothing passes while the broker is paused."""
+
+    def __init__(self, weather: SeededWeather) -> None:
+        self.member: SimMember | None = None
+        self._weather = weather
+
+    def dial(self, client_id: str) -> Fate:
+        return self._later(self._weather.dial(client_id))
+
+    def request(self, request: Request) -> Fate:
+        return self._later(self._weather.request(request))
+
+    def answer(self, request: Request) -> Fate:
+        return self._later(self._weather.answer(request))
+
+    def _later(self, fate: Fate) -> Fate:
+        paused = 0.0 if self.member is None else self.member.paused_until - trio.current_time()
+        return replace(fate, delay_seconds=fate.delay_seconds + max(0.0, paused))
+
+
+class Event(NamedTuple):
+    """One blow."""
+
+    at_seconds: float
+    kind: str
+    amount: float
+
+
+KINDS = ("kill", "kill", "stop", "pause", "pause", "stores down", "kill the standby")
+
+
+class ClusterWorld:
+    """The world of one seed."""
+
+    def __init__(self, seed: int) -> None:
+        random = self.random = Random(seed)
+        seconds = random.uniform(3.0, 8.0)
+        self.plan = SimpleNamespace(
+            seconds=seconds,
+            transactions=random.randint(4, 15),
+            impatience=random.choice((0.0, 0.2)),
+            freezes=random.choice((0.0, 0.02, 0.1)),
+            partitions=random.randint(1, 3),
+            writers=random.randint(1, 3),
+            copier=random.random() < 0.5,
+            collect_idle_ms=random.choice((200, 3000)),
+            inline_bytes=random.choice((0, 200, 16 << 10)),
+            events=[
+                Event(random.uniform(0.1, seconds), random.choice(KINDS), random.uniform(0.1, 2.5))
+                for _ in range(random.choice((1, 2, 3, 5)))
+            ],
+        )
+        self.history = History([], [], {READ_COMMITTED: {}, READ_UNCOMMITTED: {}}, [])
+        self.outcome = Outcome(seed, [], self.history)
+        self.weather = SeededWeather(self.fork())
+        self.calls: dict[Call, SimMember] = {}
+        self.writers_done = self.created = False
+        self.places: list[Place] = [("in", number) for number in range(self.plan.partitions)] + [("side", 0)]
+        self._lines: list[Line] = []
+
+    # What programs ask
+
+    def fork(self) -> Random:
+        """Chance for a part that draws at its own times."""
+        return Random(self.random.getrandbits(64))
+
+    def tell(self, event: str) -> None:
+        """One line of the trace."""
+        self.outcome.trace.append(f"{trio.current_time():9.4f} {event}")
+
+    def line(self, client_id: str, *, spared: bool = False) -> Line:
+        """A client's line to the cluster."""
+        line = ClusterLine(ClusterNetwork(self), client_id)  # type: ignore[arg-type]
+        line.world = self
+        self._lines.append(line)
+        return line
+
+    def knows_topics(self, member: SimMember) -> bool:
+        """A standby that has just started answers UNKNOWN_TOPIC_OR_PARTITION, as with Kafka."""
+        return member.node is not None and (not self.created or "in" in member.node.metadata.image.topics_by_name)
+
+    def note_fence(self, transactional_id: str, identity: tuple[int, int], version: int) -> None:
+        """A producer has become that of an id: the ends of all logs in the database, later rows are its own."""
+        ends: dict[Place, int] = {}
+        for head in self.cluster.database.heads.values():
+            topic, _, partition = head.name.rpartition("-")
+            ends[topic, int(partition)] = head.next
+        self.outcome.fences.append(Fence(transactional_id, *identity, ends, version))
+
+    def start_program(self, program: Program) -> None:
+        """A task for a program."""
+        program.nursery.start_soon(program.run)
+
+    # The course of the world
+
+    async def run(self) -> Outcome:
+        """Everything, from the first start to the last look."""
+        to_thread, trio.to_thread.run_sync = trio.to_thread.run_sync, run_sync  # type: ignore[assignment]
+        try:
+            async with trio.open_nursery() as nursery:
+                await self._run(nursery)
+                nursery.cancel_scope.cancel()
+        finally:
+            trio.to_thread.run_sync = to_thread
+        return self.outcome
+
+    async def _run(self, nursery: trio.Nursery) -> None:
+        stores = StoreWeather(self.fork())
+        cluster = self.cluster = SimCluster(nursery, self.fork(), stores)
+        settings = {
+            "cluster.lease.ms": str(LEASE_MS),
+            "cluster.linger.ms": "5",
+            "cluster.inline.max.bytes": str(self.plan.inline_bytes),
+        }
+        for number in (1, 2):
+            config = sim_config({**settings, "node.id": str(number)})
+            weather = PausingWeather(self.weather)
+            member = SimMember(cluster, number, config, self.fork(), SimNetwork(nursery, weather, self.tell))
+            weather.member = member
+            cluster.members.append(member)
+            member.start()
+            await cluster.active()
+        self.weather.calm = True
+        topics = {"in": self.plan.partitions, "side": 1, "out": self.plan.partitions}
+        admin = self.line("admin")
+        await create_topics(admin, topics)
+        self.created = True
+        admin.close()
+        self.weather.calm = stores.calm = False
+        async with trio.open_nursery() as side:
+            side.start_soon(cluster.run, self.plan.collect_idle_ms)
+            side.start_soon(self._keep_alive)
+            side.start_soon(self._follow, READ_COMMITTED, 0.2)
+            side.start_soon(self._follow, READ_UNCOMMITTED, 0.7)
+            with trio.move_on_after(PROGRAMS_END_SECONDS) as limit:
+                await self._run_programs()
+            if limit.cancelled_caught:
+                self.outcome.broken.append("the programs do not end")
+            await nap(REST_SECONDS)
+            with trio.move_on_after(PROGRAMS_END_SECONDS) as limit:
+                await self._look_back()
+            if limit.cancelled_caught:
+                self.outcome.broken.append("the logs cannot be read at the end")
+            side.cancel_scope.cancel()
+        self.outcome.seconds = trio.current_time()
+        self.outcome.requests = sum(member.network.frames for member in cluster.members)
+        self.outcome.lives = sum(member.lives for member in cluster.members)
+        for line in self._lines:
+            line.close()
+        for member in cluster.members:
+            await member.kill()
+
+    async def _run_programs(self) -> None:
+        """Faults and programs side by side; then calm; then the programs end by themselves."""
+        plan = self.plan
+        async with trio.open_nursery() as copiers:
+            if plan.copier:
+                self.history.transforms.append(("in", "out"))
+                self._begin(Copier(self, "copier", 2, self.fork(), "in", "out", plan.partitions), copiers)  # type: ignore[arg-type]
+            async with trio.open_nursery() as writers:
+                for number in range(plan.writers):
+                    writer = PlainWriter(self, f"writer{number}", 2, self.fork(), self.places, plan.transactions)  # type: ignore[arg-type]
+                    self._begin(writer, writers)
+                for event in plan.events:
+                    writers.start_soon(self._strike, event)
+                await nap(plan.seconds)
+                self.tell("from here on nothing goes wrong any more")
+                self.weather.calm = self.cluster.weather.calm = True
+            self.writers_done = True
+
+    def _begin(self, program: Program, nursery: trio.Nursery) -> None:
+        program.nursery = nursery
+        self.start_program(program)
+
+    async def _follow(self, isolation: str, pause_seconds: float) -> None:
+        reader = Reader(isolation, isolation)
+        self.history.readers.append(reader)
+        await follow(self.line(f"follower {isolation}"), reader, self.places, pause_seconds)
+
+    async def _keep_alive(self) -> None:
+        """Start a broker again when it is gone."""
+        while True:
+            await nap(0.1)
+            for member in self.cluster.members:
+                if member.failure is not None:
+                    self.outcome.broken.append(f"broker {member.number} died: {member.failure!r}")
+                    member.failure = None
+                if member.broker is None and not self._down:
+                    member.start()
+                    self.tell(f"broker {member.number} starts")
+
+    async def _strike(self, event: Event) -> None:
+        await nap(event.at_seconds)
+        cluster = self.cluster
+        active = next((member for member in cluster.members if member.is_active), cluster.members[0])
+        other = next(member for member in cluster.members if member is not active)
+        self.tell(f"{event.kind}, {event.amount:.2f} s, broker {active.number} is active")
+        if event.kind == "stores down":
+            cluster.weather.down_until = trio.current_time() + event.amount
+        elif event.kind == "pause":
+            active.paused_until = trio.current_time() + event.amount
+        elif event.kind == "stop":
+            await active.stop()
+        else:
+            await (active if event.kind == "kill" else other).kill()
+
+    _down = False
+
+    # The end
+
+    async def _look_back(self) -> None:
+        """What is there at the end, seen live, and by a broker that takes over after all were killed."""
+        member = await self.cluster.active()
+        node = member.node
+        assert node is not None
+        self.outcome.still_open = open_transactions(node)
+        await self._read_everything("live")
+        self.outcome.live = await state_of(node)
+        self._down = True
+        for one in self.cluster.members:
+            await one.kill()
+        self._down = False
+        member = await self.cluster.active()
+        assert member.node is not None
+        await self._read_everything("after a crash")
+        self.outcome.rebuilt = await state_of(member.node)
+
+    async def _read_everything(self, name: str) -> None:
+        line = self.line(name)
+        everywhere = [*self.places, *(("out", number) for number in range(self.plan.partitions))]
+        for isolation in (READ_COMMITTED, READ_UNCOMMITTED):
+            logs, raw = await read_all(line, everywhere, isolation == READ_COMMITTED)
+            if isolation == READ_UNCOMMITTED:
+                self.outcome.raw = raw
+            self.history.finals[isolation][name] = logs
+        line.close()
+
+
+def run_world(seed: int) -> Outcome:
+    """The world of a seed, from beginning to end."""
+    return run_seeded(seed, ClusterWorld(seed).run)
+
+
+class Result(NamedTuple):
+    """What came of one world."""
+
+    seed: int
+    violations: list[str]
+    trace: list[str]
+    seconds: float
+    requests: int
+    transactions: int
+    lives: int
+
+
+def judge(seed: int) -> Result:
+    """One world, and what is wrong with it."""
+    try:
+        outcome = run_world(seed)
+        found = violations(outcome)
+    except Exception as error:  # noqa: BLE001, a world that ends so is what is looked for
+        import traceback
+
+        return Result(seed, [f"the world ended: {error!r}"], traceback.format_exception(error), 0.0, 0, 0, 0)
+    transactions = sum(len(writer.transactions) for writer in outcome.history.writers)
+    return Result(seed, found, outcome.trace, outcome.seconds, outcome.requests, transactions, outcome.lives)
+
+
+def main() -> int:
+    """The command; 1 if a world went wrong."""
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation.cluster_world", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=100, help="the number of worlds (100)")
+    parser.add_argument("--first", type=int, default=0, help="the first seed (0)")
+    parser.add_argument("--keep-going", action="store_true", help="do not stop at the first world that went wrong")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes at a time (one per core)")
+    parser.add_argument("--spoilt", choices=SPOILT, help="give the cluster this defect, and see whether it is found")
+    parser.add_argument("--trace", action="store_true", help="show what happened")
+    arguments = parser.parse_args()
+    fix_hashes("tests.simulation.cluster_world")
+    logging.disable(logging.CRITICAL)
+    if arguments.spoilt:
+        SPOILT[arguments.spoilt]()
+    begun, wrong, total = time.monotonic(), 0, Result(0, [], [], 0.0, 0, 0, 0)
+    seeds = range(arguments.first, arguments.first + arguments.seeds)
+    with multiprocessing.get_context("fork").Pool(arguments.jobs, maxtasksperchild=50) as pool:
+        for one in pool.imap(judge, seeds):
+            seconds, requests = total.seconds + one.seconds, total.requests + one.requests
+            transactions, lives = total.transactions + one.transactions, total.lives + one.lives
+            total = Result(0, [], [], seconds, requests, transactions, lives)
+            wrong += bool(one.violations)
+            if one.violations or arguments.trace:
+                shown = [text[:400] for text in one.violations[:12]]
+                print("\n".join([*one.trace, f"seed {one.seed}:", *shown]), flush=True)
+            if one.violations and not arguments.keep_going:
+                pool.terminate()
+                break
+    print(
+        f"{total.transactions} transactions, {total.requests} requests, {total.lives} lives of brokers,"
+        f" {total.seconds / 3600:.2f} simulated hours in {time.monotonic() - begun:.0f} s;"
+        f" {wrong} of {arguments.seeds} worlds went wrong"
+    )
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
