@@ -175,7 +175,7 @@ def _check_unused(engine: Engine, objects: Objects, report: StoreReport, used: s
         (
             sorted(unknown),
             "the database does not know",
-            "A broker was killed, or this database is older than the objects; an active broker deletes them",
+            "A broker was killed, or this database is older than the objects. They only take space",
         ),
     ):
         if found:
