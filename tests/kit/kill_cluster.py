@@ -24,6 +24,7 @@ SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "cluster.lease.ms": str(ClusterProcesses.LEASE_MS),
     "cluster.inline.max.bytes": "1500",
+    "cluster.inline.bytes.per.second": "0",
 }
 """Rounds of a few records are inline, larger ones have an object."""
 

@@ -85,7 +85,7 @@ def put_steps() -> None:
     _between(RowObjects, "put", "before put", "after put")
     _between(PostgresEngine, "commit", "before commit", "after commit", lambda bases: True)
     _between(PostgresEngine, "take_over", "before take-over", "after take-over")
-    _between(loading, "_fold", "while loading", None)
+    _between(loading, "LogState", "while loading", None)  # one for each log
     _between(serving, "load_logs", None, "after loading", lambda logs: True)
     _between(Node, "_register", "before registering", None)
     _around_deliver()
