@@ -153,8 +153,12 @@ class _Broker(ClusterBroker):
 
     def new_node(self, membership: Membership) -> Node:
         membership._cold._engine_lock = SimLock()  # type: ignore[assignment]
-        random = self._member.random
-        return Node(self.config, SimClock(), random.randbytes, threads=SimSyncs(), listening=False, cluster=membership)
+        clock, entropy = SimClock(), self._member.random.randbytes
+        node = Node(self.config, clock, entropy, threads=SimSyncs(), listening=False, cluster=membership)
+        growth = membership.growth
+        if growth is not None:
+            growth._now_ms = growth.compactions._now_ms = clock.now_ms
+        return node
 
 
 class SimMember:
