@@ -18,10 +18,13 @@ from tests.kit.waiting import until
 class ClusterBrokerProcess(BrokerProcess):
     """One `fencepost serve --store`."""
 
-    def __init__(self, work_dir: Path, node_id: int, store: str, objects: str, settings: Mapping[str, str]) -> None:
+    def __init__(
+        self, work_dir: Path, node_id: int, store: str, objects: str | Path, settings: Mapping[str, str]
+    ) -> None:
+        """`objects`: an address, or a directory."""
         super().__init__(work_dir, settings={"node.id": str(node_id), **settings})
         self.node_id = node_id
-        self._stores = ["--store", store, "--objects", objects]
+        self._stores = ["--store", store, "--objects", f"file://{objects}" if isinstance(objects, Path) else objects]
 
     def stores(self) -> list[str]:
         return self._stores
