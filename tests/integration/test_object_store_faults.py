@@ -129,7 +129,7 @@ def test_a_torn_answer_is_never_returned(s3: S3Server, proxy: FaultyProxy) -> No
 
 def test_a_refused_key_is_found_by_the_check(s3: S3Server, proxy: FaultyProxy) -> None:
     opened(s3, proxy.endpoint).check()
-    assert proxy.requests == ["PUT", "GET", "POST"]
+    assert proxy.requests == ["PUT", "GET", "GET", "POST"], "write, read, list, delete"
     proxy.spoil("PUT", Fault(status=403, code="InvalidAccessKeyId"), times=FOREVER)
     with pytest.raises(StoreUnavailable, match=r"cannot put check/\w+ in the object store .*InvalidAccessKeyId"):
         opened(s3, proxy.endpoint).check()
