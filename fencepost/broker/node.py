@@ -162,7 +162,7 @@ class Node:
             self._log_lost if only_that_log else None,
             threads,
             None if unflushed_max < 0 else unflushed_max,
-            None if cluster is None else cluster.rounds.gather,
+            None if cluster is None else cluster.rounds,
         )
 
     def _close_after_failure(self) -> None:

@@ -169,9 +169,14 @@ class Rounds:
         if self._waiting_bytes >= self.limits.linger_bytes:
             self._full.set()
 
+    @property
+    def wants_more(self) -> bool:
+        """Whether the next round puts an object, and is not full."""
+        return not self._full.is_set() and not self._inline.fit(self._waiting_bytes, self.writer.now())
+
     async def gather(self) -> None:
         """Wait for more bytes if the next round puts an object."""
-        if not self._full.is_set() and not self._inline.fit(self._waiting_bytes, self.writer.now()):
+        if self.wants_more:
             with trio.move_on_after(self.limits.linger_s):
                 await self._full.wait()
 

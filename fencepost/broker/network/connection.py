@@ -18,14 +18,14 @@ from fencepost.broker.network.decoding import start_decoding
 from fencepost.broker.network.dispatch import RepeatedRequests, Route, UnservedRequest
 from fencepost.broker.network.frames import BadFrame, FrameBuffer, NoRoom
 from fencepost.broker.network.large_requests import LargeRequest
-from fencepost.broker.network.login import LoginGuard
+from fencepost.broker.network.login import LoginGuard, log_in_by_certificate
 from fencepost.broker.network.metering import meter_of
 from fencepost.broker.network.poller import Registration, Work, failed, register
+from fencepost.broker.network.reading_on import more_arrives
 from fencepost.broker.network.reply import READY, Ready, Reply
 from fencepost.broker.network.request_parts import handle_in_parts
 from fencepost.broker.network.response_queue import ResponseQueue
-from fencepost.broker.network.tls import CertificateRefused, TlsListener, linger
-from fencepost.broker.security.audit import log_failed_login
+from fencepost.broker.network.tls import TlsListener, linger
 from fencepost.broker.security.gate import refusal
 from fencepost.coordinator.deferred import Deferred
 from fencepost.protocol.schema import DecodeError
@@ -151,34 +151,26 @@ class Connection:
     async def _serve(self) -> None:
         """Wait for input. Plain functions serve it as far as they can; this task awaits the rest."""
         if self._tls is not None:
-            await self._encrypt(self._tls)
+            replace_socket = partial(setattr, self, "_socket")
+            await log_in_by_certificate(self._server, self.session, self._tls, self._socket, replace_socket)
+            self._responses.encrypt(self._socket, self._tls.start_sending)
+            self._made_progress()
         registration = self._registration = register(self._server.poller, self._socket, self)
         try:
             keep_serving = True
             while keep_serving:
-                self.idle = self._parked is None
+                self.idle = self._parked is None and not self._responses.count
                 work = await registration.wait()
                 self.idle = False
                 keep_serving = await work
+            if self._responses.count:
+                await self._send()  # the client sends no more, and may still read
         finally:
             registration.close()
             del self._registration  # breaks a reference cycle, which would wait long for the garbage collector
             if self._parked is not None:
                 self._parked[1].abandon()
                 self._parked = None
-
-    async def _encrypt(self, tls: TlsListener) -> None:
-        """Make the TLS handshake. A client's certificate is its login, unless a login by SASL follows."""
-        try:
-            principal = await tls.handshake(self._socket, partial(setattr, self, "_socket"))
-        except CertificateRefused as error:
-            log_failed_login(self.session, str(error))
-            raise
-        self._responses.encrypt(self._socket, tls.start_sending)
-        if principal is not None:
-            self.session.log_in(principal, "certificate")
-            self._server.check_principal(principal)
-        self._made_progress()
 
     # The path of a frame
 
@@ -219,7 +211,7 @@ class Connection:
         if self._parked is not None:
             return None
         if self._responses.count and not self._responses.try_send():
-            return self._for_task(self._finish(self._send()))
+            return self._for_task(self._send_or_read_on())
         return _ended() if self._server.draining else None
 
     def _for_task(self, work: Work) -> Work:
@@ -241,7 +233,14 @@ class Connection:
                 await trio.lowlevel.checkpoint()
                 pause_at = self._node.clock.monotonic() + PAUSE_AFTER_SECONDS
         if self._responses.count and not self._responses.try_send():
-            await self._send()
+            return await self._send_or_read_on()
+        return not self._server.draining
+
+    async def _send_or_read_on(self) -> bool:
+        """Send the responses, unless the client has sent more for the round that they wait for."""
+        if not self._server.draining and await more_arrives(self._node, self._socket, self._responses):
+            return True
+        await self._send()
         return not self._server.draining
 
     def _serve_frame(self, frame: memoryview) -> Unfinished | None:

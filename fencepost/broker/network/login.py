@@ -1,5 +1,7 @@
 """Logins on a connection: what SASL's state machine decides, with the clock, the delay and the session's principal."""
 
+import socket
+import ssl
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
@@ -8,6 +10,7 @@ import trio
 from fencepost.broker.network.context import CloseConnection, Session
 from fencepost.broker.network.frames import KEPT_BYTES, FrameBuffer
 from fencepost.broker.network.response_queue import ResponseQueue
+from fencepost.broker.network.tls import CertificateRefused, TlsListener
 from fencepost.broker.ports import HasClock
 from fencepost.broker.security.audit import log_failed_login
 from fencepost.broker.security.principal import Principal
@@ -31,6 +34,27 @@ class LoginServer(Protocol):
 
     def check_principal(self, principal: Principal) -> None:
         """Check a login, which has set the principal already. Raises CloseConnection over the bound."""
+
+
+async def log_in_by_certificate(
+    server: LoginServer,
+    session: Session,
+    tls: TlsListener,
+    sock: socket.socket,
+    replaced: Callable[[ssl.SSLSocket], None],
+) -> None:
+    """Make the TLS handshake. A client's certificate is its login, unless a login by SASL follows.
+
+    See `TlsListener.handshake` for `replaced`, and for what is raised.
+    """
+    try:
+        principal = await tls.handshake(sock, replaced)
+    except CertificateRefused as error:
+        log_failed_login(session, str(error))
+        raise
+    if principal is not None:
+        session.log_in(principal, "certificate")
+        server.check_principal(principal)
 
 
 class LoginGuard:

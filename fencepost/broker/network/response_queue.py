@@ -46,9 +46,9 @@ class ResponseQueue:
         "_size_bytes",
         "_socket",
         "_start_sending",
-        "_tickets",
         "_unfinished",
         "count",
+        "tickets",
     )
 
     def __init__(self, node: _Broker, sock: socket.socket) -> None:
@@ -65,7 +65,7 @@ class ResponseQueue:
         """Bytes of large responses in memory, which count in the broker's budget."""
         self._acknowledgements: list[tuple[int, int, Route, int, Durable]] = []
         """Responses that wait for tickets: their range in `_parts`, and what is needed to encode them again."""
-        self._tickets: list[Ticket] = []
+        self.tickets: list[Ticket] = []
         """The tickets of `_acknowledgements`."""
         self._requester = object()
         """Identifies this connection for the flusher, which keeps it longer than the connection may live."""
@@ -82,7 +82,7 @@ class ResponseQueue:
             frame = _frame(route, correlation_id, reply.response)
             start = len(self._parts)
             self._acknowledgements.append((start, start + len(frame), route, correlation_id, reply))
-            self._tickets += reply.tickets
+            self.tickets += reply.tickets
         else:
             frame = _frame(route, correlation_id, reply)
         self._parts += frame
@@ -106,7 +106,7 @@ class ResponseQueue:
         if self._acknowledgements:
             if not self._is_settled():
                 return False
-            self._acknowledgements, self._tickets = [], []
+            self._acknowledgements, self.tickets = [], []
         parts = self._parts
         if self._start_sending is not None:
             self._clear()
@@ -142,7 +142,7 @@ class ResponseQueue:
             self.close()
             return
         if self._acknowledgements:
-            tickets, self._tickets = self._tickets, []
+            tickets, self.tickets = self.tickets, []
             if await self._node.commit_all(tickets):
                 self._revise()
             self._acknowledgements = []
@@ -166,15 +166,15 @@ class ResponseQueue:
     def _is_settled(self) -> bool:
         """Whether every ticket is settled. If only a short flush is missing, it is done inline."""
         commit = self._node.commit
-        for ticket in self._tickets:
+        for ticket in self.tickets:
             if ticket.log.binds_late or not commit.is_settled(ticket):
                 break
         else:
             return True
-        if any(ticket.log.binds_late for ticket in self._tickets):
+        if any(ticket.log.binds_late for ticket in self.tickets):
             return False  # their responses must be revised
-        logs = {ticket.log: None for ticket in self._tickets}
-        return commit.settle_inline(self._requester, logs) and all(map(commit.is_settled, self._tickets))
+        logs = {ticket.log: None for ticket in self.tickets}
+        return commit.settle_inline(self._requester, logs) and all(map(commit.is_settled, self.tickets))
 
     def _clear(self) -> None:
         self._parts, self._size_bytes, self.count = [], 0, 0

@@ -1,8 +1,8 @@
 """One round of flushes in threads makes the appends of all waiting tickets durable (group commit)."""
 
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
-from typing import Literal, NoReturn
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Literal, NoReturn, Protocol
 
 import trio
 
@@ -26,6 +26,17 @@ WRITEBACK_FILES = 64
 """A writeback adds no further log when it has this many files, which stay open until it is done."""
 
 logger = logging.getLogger(__name__)
+
+
+class Gathering(Protocol):
+    """What a round of the flusher gathers appends for."""
+
+    @property
+    def wants_more(self) -> bool:
+        """Whether the next round had better have more bytes: connections may receive more while it waits."""
+
+    async def gather(self) -> None:
+        """Return when the next round should begin."""
 
 
 class LogOffline(Exception):
@@ -87,9 +98,9 @@ class LogFlusher:
         lost: Lost | None = None,
         threads: FlushThreads | None = None,
         unflushed_bytes_max: int | None = None,
-        gather: Callable[[], Awaitable[None]] | None = None,
+        gathering: Gathering | None = None,
     ) -> None:
-        """`gather` is awaited before each round: it returns when the round should begin."""
+        """Without `gathering` each round begins at once."""
         self.durability: Durability = durability
         self.rounds = 0
         """Number of finished rounds."""
@@ -98,7 +109,7 @@ class LogFlusher:
         self.sync_seconds = 0.0
         """Time that these rounds waited for the disk."""
         self._lost = lost
-        self._gather = gather
+        self._gathering = gathering
         self._current = self._next = _Round()
         self._ended = False
         self._requested = trio.Event()
@@ -111,6 +122,11 @@ class LogFlusher:
         self._to_write_back: dict[FlushedLog, None] = {}
         self._being_written_back: dict[FlushedLog, int] = {}
         self._written_back = trio.Event()
+
+    @property
+    def wants_more(self) -> bool:
+        """See `Gathering`."""
+        return self._gathering is not None and self._gathering.wants_more
 
     def is_flushing(self, log: FlushedLog) -> bool:
         """Whether a thread does something that could block a write to `log`: a round, after which the file system
@@ -252,8 +268,8 @@ class LogFlusher:
     async def _rounds(self) -> NoReturn:
         while True:
             await self._requested.wait()
-            if self._gather is not None:
-                await self._gather()
+            if self._gathering is not None:
+                await self._gathering.gather()
             await self._do_round()
 
     async def _do_round(self) -> None:
