@@ -270,3 +270,19 @@ def test_a_broker_stops_while_the_database_is_gone(cluster: ClusterProcesses) ->
             assert broker.wait() == 0
         finally:
             cluster.server.start()
+
+
+def test_sigterm_ends_a_broker_that_has_not_noticed_that_the_database_is_gone(cluster: ClusterProcesses) -> None:
+    """What waits for the last commit is not acknowledged."""
+    broker = cluster.start(1, **{"cluster.lease.ms": "60000", "cluster.linger.ms": "600000"})
+    with Wire(broker.connect()) as wire:
+        wire.create_topic(TOPIC)
+        wire.send(PRODUCE, 9, produce_request(TOPIC, build_batch([(NOW_MS, None, b"large" * 20_000, ())])))
+        cluster.server.kill()
+        try:
+            broker.signal(signal.SIGTERM)
+            assert broker.wait() == 0
+        finally:
+            cluster.server.start()
+        with pytest.raises(ConnectionEnded):
+            wire.receive(PRODUCE, 9)
