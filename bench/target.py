@@ -26,7 +26,7 @@ class Target:
 
     def cpu_seconds(self) -> float | None:
         """User and system time of the whole process tree so far; to the nanosecond on Linux."""
-        return None if self.pid is None else sum(map(_cpu_seconds_of, self._tree()))
+        return None if self.pid is None else sum(map(cpu_seconds_of, self._tree()))
 
     def rss_bytes(self) -> int | None:
         """Resident memory of the whole process tree."""
@@ -38,7 +38,7 @@ class Target:
         return [root, *root.children(recursive=True)]
 
 
-def _cpu_seconds_of(process: psutil.Process) -> float:
+def cpu_seconds_of(process: psutil.Process) -> float:
     """What the scheduler charged to a process. psutil reads it in ticks, mostly of 10 ms, hence only where it must."""
     if sys.platform != "linux":
         times = process.cpu_times()
