@@ -4,12 +4,13 @@
 
 Writes requests of 1 MiB (records of 1 KiB) to 8 partitions, five in flight, and reads them over a bare socket: from the
 broker that has just written them (hot), then from one that has just taken over (cold), and once more from its cache.
-A broker with files and fsync does the same beside it. Then active brokers are killed while a standby lives: how long
-until it acknowledges a record, against the lease. PostgreSQL and a directory of objects share the machine.
+A broker with files and fsync does the same beside it. Then active brokers are killed, or stopped, while a standby
+lives: how long until it acknowledges a record, against the lease. PostgreSQL and a directory of objects share the
+machine.
 """
 
 import argparse
-import statistics
+import signal
 import tempfile
 import time
 from pathlib import Path
@@ -57,11 +58,11 @@ def read(what: str, broker: BrokerProcess, size_bytes: int) -> None:
     fetcher.close()
 
 
-def takeover(cluster: ClusterProcesses, victim: int, heir: int) -> float:
-    """Kill the active broker; the seconds until the standby acknowledges a record."""
+def takeover(cluster: ClusterProcesses, victim: int, heir: int, number: signal.Signals) -> float:
+    """Signal the active broker to end; the seconds until the standby acknowledges a record."""
     standby = cluster.brokers[heir]
     time.sleep(2)  # it follows the metadata
-    cluster.brokers[victim].kill()
+    cluster.brokers[victim].signal(number)
     began, refused = time.monotonic(), None
     while True:
         try:
@@ -101,15 +102,15 @@ def main() -> None:
         second = cluster.start(2, **SETTINGS, **{"cluster.cache.max.bytes": str(2 * size_bytes)})
         read("cluster, cold", second, size_bytes)
         read("cluster, from the cache", second, size_bytes)
-        seconds, active, standby = [], 2, 3
-        for _ in range(arguments.takeovers):
-            cluster.start(standby, **SETTINGS)
-            seconds.append(takeover(cluster, active, standby))
-            active, standby = standby, standby + 1
-        if seconds:
+        active = 2
+        for number in (signal.SIGKILL, signal.SIGTERM):
+            seconds = []
+            for _ in range(arguments.takeovers):
+                cluster.start(active + 1, **SETTINGS)
+                seconds.append(takeover(cluster, active, active + 1, number))
+                active += 1
             shown = ", ".join(f"{one:.2f}" for one in sorted(seconds))
-            print(f"takeovers after kill -9, with a lease of {LEASE_MS / 1000:g} s: {shown} s", flush=True)
-            print(f"median {statistics.median(seconds):.2f} s", flush=True)
+            print(f"takeovers after {number.name}, with a lease of {LEASE_MS / 1000:g} s: {shown} s", flush=True)
 
 
 if __name__ == "__main__":
