@@ -16,6 +16,7 @@ from fencepost.broker.cluster.writer import Writer
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.log.durability.sync_threads import Failure
 from fencepost.broker.log.storage.store import SyncTask
+from fencepost.broker.network.context import Endpoint
 from fencepost.broker.node import Node
 from tests.kit.determinism import nap
 from tests.kit.sim_clock import SimClock
@@ -23,7 +24,7 @@ from tests.kit.sim_engine import SimDatabase, SimEngine
 from tests.kit.sim_network import SimNetwork
 from tests.kit.sim_threads import SimEvent, SimLock, SimProcess, in_thread, pause, process, run_sync
 
-LOOK_SECONDS = 0.005
+LOOK_SECONDS = 0.02
 
 logger = logging.getLogger(__name__)
 
@@ -138,6 +139,27 @@ class SimSyncs:
         """Nothing to end."""
 
 
+class _Node(Node):
+    """One run, which clients reach from its start until it has drained."""
+
+    def __init__(self, member: "SimMember", config: BrokerConfig, clock: SimClock, membership: Membership) -> None:
+        entropy = member.random.randbytes
+        super().__init__(config, clock, entropy, threads=SimSyncs(), listening=False, cluster=membership)
+        self._member = member
+
+    async def run(self, task_status: trio.TaskStatus[Endpoint] = trio.TASK_STATUS_IGNORED) -> None:
+        try:
+            async with trio.open_nursery() as nursery:
+                endpoint = await nursery.start(super().run)
+                if self._member.node is self:  # else it was killed meanwhile, or stops already
+                    assert self.server is not None
+                    self._member.network.attach(self.server)
+                task_status.started(endpoint)
+        finally:
+            if self.server is not None:
+                self._member.network.detach(self.server)
+
+
 class _Broker(ClusterBroker):
     """With the simulation's clock and threads."""
 
@@ -153,8 +175,8 @@ class _Broker(ClusterBroker):
 
     def new_node(self, membership: Membership) -> Node:
         membership._cold._engine_lock = SimLock()  # type: ignore[assignment]
-        clock, entropy = SimClock(), self._member.random.randbytes
-        node = Node(self.config, clock, entropy, threads=SimSyncs(), listening=False, cluster=membership)
+        clock = SimClock()
+        node = _Node(self._member, self.config, clock, membership)
         growth = membership.growth
         if growth is not None:
             growth._now_ms = growth.compactions._now_ms = clock.now_ms
@@ -217,10 +239,7 @@ class SimMember:
         process.set(owner)
         try:
             with self._scope:
-                async with trio.open_nursery() as nursery:
-                    nursery.start_soon(self._connect, broker)
-                    await broker.run()
-                    nursery.cancel_scope.cancel()
+                await broker.run()
         except Exception as error:  # noqa: BLE001, the process would end of it, whatever it is
             if not owner.killed:
                 self.failure = error
@@ -229,18 +248,6 @@ class SimMember:
                 self.broker = None
                 self.network.detach()
             ended.set()
-
-    async def _connect(self, broker: _Broker) -> None:
-        """Lead the network to each run of the broker."""
-        reached: Node | None = None
-        while True:
-            node = self.node
-            if node is not reached:
-                self.network.detach()
-                if node is not None and node.server is not None:
-                    self.network.attach(node.server)
-                reached = node
-            await nap(LOOK_SECONDS)
 
     async def kill(self) -> None:
         """Kill -9, this very moment."""

@@ -113,8 +113,13 @@ class SimNetwork:
         """A broker is there, and takes connections from now on."""
         self._server = server
 
-    def detach(self) -> None:
-        """The broker is gone, this very moment: nothing that it still sends reaches anybody."""
+    def detach(self, server: Server | None = None) -> None:
+        """The broker is gone, this very moment: nothing that it still sends reaches anybody.
+
+        With `server` only if it is that one: another life may have begun meanwhile.
+        """
+        if server is not None and server is not self._server:
+            return
         self._server = None
         for link in list(self._links.values()):
             link.cut()
