@@ -4,6 +4,7 @@ The private names of trio are used here and nowhere else; tests/simulation/test_
 has other ones. String hashes order sets, so a run is repeated exactly only under the same PYTHONHASHSEED.
 """
 
+import functools
 import heapq
 import itertools
 import math
@@ -43,27 +44,28 @@ def jumping_clock() -> trio.testing.MockClock:
     naps: list[_Nap] = []
 
     def jump() -> None:
-        deadlines = scheduler.GLOBAL_RUN_CONTEXT.runner.deadlines
-        until = deadlines.next_deadline()
-        if naps and naps[0][0] < until:
-            until = naps[0][0]
-        if until == math.inf:
-            return
-        if until > clock._virtual_base:
-            clock.jump(until - clock._virtual_base)
-        now = clock._virtual_base
-        deadlines.expire(now)
-        while naps and naps[0][0] <= now:
-            task = heapq.heappop(naps)[2]
-            if task is not None:
-                trio.lowlevel.reschedule(task)
+        runner = scheduler.GLOBAL_RUN_CONTEXT.runner
+        while not runner.runq:
+            until = runner.deadlines.next_deadline()
+            if naps and naps[0][0] < until:
+                until = naps[0][0]
+            if until == math.inf:
+                return
+            if until > clock._virtual_base:
+                clock.jump(until - clock._virtual_base)
+            now = clock._virtual_base
+            runner.deadlines.expire(now)
+            while naps and naps[0][0] <= now:
+                wake = heapq.heappop(naps)[2]
+                if wake is not None:
+                    wake()
 
     clock.__dict__.update(_autojump=jump, current_time=lambda: clock._virtual_base, naps=naps)
     return clock
 
 
 _Nap = list[Any]
-"""When it ends, its number, and the task; None for one that was cancelled."""
+"""When it ends, its number, and what is called then; None for one that was cancelled."""
 
 
 async def nap(seconds: float) -> None:
@@ -73,7 +75,8 @@ async def nap(seconds: float) -> None:
     if naps is None or seconds <= 0:
         await trio.sleep(seconds)
         return
-    entry: _Nap = [trio.current_time() + seconds, next(_numbers), trio.lowlevel.current_task()]
+    wake = functools.partial(trio.lowlevel.reschedule, trio.lowlevel.current_task())
+    entry: _Nap = [clock.current_time() + seconds, next(_numbers), wake]
     heapq.heappush(naps, entry)
 
     def abort(_raise_cancel: object) -> trio.lowlevel.Abort:
@@ -81,6 +84,23 @@ async def nap(seconds: float) -> None:
         return trio.lowlevel.Abort.SUCCEEDED
 
     await trio.lowlevel.wait_task_rescheduled(abort)
+
+
+def call_later(seconds: float, call: Callable[[], object]) -> None:
+    """Call it outside of any task, when the `jumping_clock` has gone on so far."""
+    clock = scheduler.GLOBAL_RUN_CONTEXT.runner.clock
+    heapq.heappush(clock.naps, [clock.current_time() + max(0.0, seconds), next(_numbers), call])
+
+
+def off_the_loop(call: Callable[[], T]) -> T:
+    """Call what is to be another thread: it sees no loop, so what only the loop may do fails there."""
+    here = scheduler.GLOBAL_RUN_CONTEXT.__dict__
+    held = dict(here)
+    here.clear()
+    try:
+        return call()
+    finally:
+        here.update(held)
 
 
 _numbers = itertools.count()

@@ -251,9 +251,9 @@ class SimMember:
 
     async def kill(self) -> None:
         """Kill -9, this very moment."""
-        self._process.killed = True
         self.broker = None
         self.network.detach()
+        self._process.kill()
         self._scope.cancel()
         await self._ended.wait()
 

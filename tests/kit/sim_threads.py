@@ -1,17 +1,18 @@
-"""Threads of a simulated process: each is a coroutine, and waits in virtual time.
+"""Threads of a simulated process: each is a greenlet, and waits in virtual time.
 
-A real thread runs the call, but only while the event loop stands still, so a seed decides all. Where the call waits
-(`pause`, `SimEvent`, `SimLock`), the loop goes on until that virtual time has passed.
+Its call runs while the event loop stands still, so a seed decides all. Where the call waits (`pause`, `SimEvent`,
+`SimLock`), the loop goes on until that virtual time has passed. The clock wakes it, and no task: most calls wait often.
 """
 
-import threading
 from collections.abc import Callable
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
+from functools import partial
 from typing import Any
 
 import trio
+from greenlet import GreenletExit, getcurrent, greenlet
 
-from tests.kit.determinism import nap
+from tests.kit.determinism import call_later, off_the_loop
 
 LOCK_SECONDS = 0.001
 
@@ -25,59 +26,82 @@ class SimProcess:
 
     def __init__(self) -> None:
         self.killed = False
+        self.waiting: dict[_Thread, None] = {}
+        """Its threads, in the order in which they began to wait."""
+
+    def kill(self) -> None:
+        """End all threads, this very moment."""
+        self.killed = True
+        for thread in list(self.waiting):
+            thread.wake()
 
 
 process: ContextVar[SimProcess] = ContextVar("process")
 """The process that a task belongs to; its child tasks inherit it."""
-_here = threading.local()
 
 
-class _Thread:
+class _Thread(greenlet):
     """One call, and how far it is."""
 
     def __init__(self, owner: SimProcess, call: Callable[[], Any]) -> None:
+        super().__init__(self._run)
         self.owner = owner
+        self.task: trio.lowlevel.Task | None = None
+        """It waits for the end of the call."""
         self.result: Any = None
         self.error: BaseException | None = None
         self._call = call
-        self._wanted: float | None = None
-        self._turn, self._back = threading.Semaphore(0), threading.Semaphore(0)
-        threading.Thread(target=self._run, daemon=True).start()
+        self.gr_context = copy_context()
 
-    def resume(self) -> float | None:
-        """Let it run until it waits; return for how many seconds. None: it has ended."""
-        self._turn.release()
-        self._back.acquire()
-        return self._wanted
+    def wake(self) -> None:
+        """Let it run until it waits, or ends."""
+        if self.dead:
+            return  # it was killed before its time came
+        self.parent = getcurrent()
+        seconds = off_the_loop(self.switch)
+        if seconds is not None:
+            self.owner.waiting[self] = None
+            call_later(seconds, self.wake)
+            return
+        self.owner.waiting.pop(self, None)
+        if self.task is not None:
+            trio.lowlevel.reschedule(self.task)
+
+    def abandon(self, allowed: bool, _raise_cancel: object) -> trio.lowlevel.Abort:
+        """Its task is cancelled. The call goes on, as that of a true thread does."""
+        if not allowed:
+            return trio.lowlevel.Abort.FAILED
+        self.task = None
+        return trio.lowlevel.Abort.SUCCEEDED
 
     def pause(self, seconds: float) -> None:
         """In the thread: wait. Raises Killed."""
-        self._wanted = seconds
-        self._back.release()
-        self._turn.acquire()
+        if not self.owner.killed:
+            try:
+                self.parent.switch(seconds)
+            except GreenletExit:  # its world ended by an error, and is forgotten: it must not wait in another one
+                self.owner.killed = True
+                raise
         if self.owner.killed:
             raise Killed
 
     def _run(self) -> None:
-        self._turn.acquire()
-        _here.thread = self
         try:
             self.result = self._call()
         except BaseException as error:  # noqa: BLE001, it is raised in the task
             self.error = error
-        self._wanted = None
-        self._back.release()
 
 
 def in_thread() -> bool:
     """Whether this is a simulated thread, and not the event loop."""
-    return getattr(_here, "thread", None) is not None
+    return isinstance(getcurrent(), _Thread)
 
 
 def pause(seconds: float) -> None:
     """Wait in virtual time; on the event loop, not at all. Raises Killed."""
-    if in_thread():
-        _here.thread.pause(seconds)
+    here = getcurrent()
+    if isinstance(here, _Thread):
+        here.pause(seconds)
 
 
 async def run_sync(
@@ -85,29 +109,18 @@ async def run_sync(
 ) -> Any:
     """As `trio.to_thread.run_sync`."""
     await trio.lowlevel.checkpoint_if_cancelled()
-    thread = _Thread(process.get(), lambda: call(*arguments))
-    try:
-        while (seconds := thread.resume()) is not None:
-            with trio.CancelScope(shield=not abandon_on_cancel and not thread.owner.killed):
-                await nap(seconds)
-    except trio.Cancelled:
-        if thread.owner.killed:
-            thread.resume()
-        else:
-            trio.lowlevel.spawn_system_task(_finish, thread)
-        raise
+    thread = _Thread(process.get(), partial(call, *arguments))
+    thread.wake()
+    if thread.dead:
+        await trio.lowlevel.cancel_shielded_checkpoint()
+    else:
+        thread.task = trio.lowlevel.current_task()
+        await trio.lowlevel.wait_task_rescheduled(partial(thread.abandon, abandon_on_cancel))
     if isinstance(thread.error, Killed):
         await trio.sleep_forever()  # its task is cancelled
     if thread.error is not None:
         raise thread.error
-    await trio.lowlevel.checkpoint()
     return thread.result
-
-
-async def _finish(thread: _Thread) -> None:
-    """A call that was abandoned goes on."""
-    while (seconds := thread.resume()) is not None:
-        await nap(seconds)
 
 
 class SimLock:
