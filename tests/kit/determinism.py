@@ -64,6 +64,8 @@ def jumping_clock() -> trio.testing.MockClock:
     return clock
 
 
+_sleep = trio.sleep
+"""trio's own, in whose place a world may put `nap`."""
 _Nap = list[Any]
 """When it ends, its number, and what is called then; None for one that was cancelled."""
 
@@ -73,7 +75,7 @@ async def nap(seconds: float) -> None:
     clock = scheduler.GLOBAL_RUN_CONTEXT.runner.clock
     naps: list[_Nap] | None = getattr(clock, "naps", None)
     if naps is None or seconds <= 0:
-        await trio.sleep(seconds)
+        await _sleep(seconds)
         return
     wake = functools.partial(trio.lowlevel.reschedule, trio.lowlevel.current_task())
     entry: _Nap = [clock.current_time() + seconds, next(_numbers), wake]
