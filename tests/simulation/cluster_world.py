@@ -232,6 +232,7 @@ class ClusterWorld:
             line.close()
         for member in cluster.members:
             await member.kill()
+        self._note_deaths()
 
     async def _run_programs(self) -> None:
         """Faults and programs side by side; then calm; then the programs end by themselves."""
@@ -264,13 +265,17 @@ class ClusterWorld:
         """Start a broker again when it is gone."""
         while True:
             await nap(0.1)
+            self._note_deaths()
             for member in self.cluster.members:
-                if member.failure is not None:
-                    self.outcome.broken.append(f"broker {member.number} died: {member.failure!r}")
-                    member.failure = None
                 if member.broker is None and not self._down:
                     member.start()
                     self.tell(f"broker {member.number} starts")
+
+    def _note_deaths(self) -> None:
+        for member in self.cluster.members:
+            if member.failure is not None:
+                self.outcome.broken.append(f"broker {member.number} died: {member.failure!r}")
+                member.failure = None
 
     async def _strike(self, event: Event) -> None:
         await nap(event.at_seconds)
