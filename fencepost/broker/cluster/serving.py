@@ -2,11 +2,8 @@
 
 import dataclasses
 import logging
-import shutil
 import socket
-import tempfile
 from collections.abc import Callable
-from pathlib import Path
 from typing import TypeVar
 
 import trio
@@ -25,6 +22,7 @@ from fencepost.broker.cluster.health import StoreHealth
 from fencepost.broker.cluster.loading import LoadedLog, load_logs
 from fencepost.broker.cluster.membership import Membership, addresses_text
 from fencepost.broker.cluster.rounds import RowBytes
+from fencepost.broker.cluster.scratch import Scratch, remove_abandoned
 from fencepost.broker.cluster.status import Status
 from fencepost.broker.cluster.stores import Stores, stores_of
 from fencepost.broker.cluster.writer import Stopped, Writer
@@ -58,6 +56,8 @@ class ClusterBroker:
         self._metrics_endpoint: Endpoint | None = None
         self._lease_ms = config.cluster_lease_ms
         self._stopping = trio.Event()
+        self._services: trio.Nursery
+        """What lives as long as the process."""
 
     @property
     def stopping(self) -> bool:
@@ -80,6 +80,8 @@ class ClusterBroker:
     async def run(self) -> None:
         """Serve until `stop`. Raises what prevents the broker from continuing, in a group."""
         async with trio.open_nursery() as services:
+            self._services = services
+            services.start_soon(trio.to_thread.run_sync, remove_abandoned, self.config.cluster_cache_directory)
             if self.config.metrics_listen is not None:
                 self._metrics_endpoint = await self._status.serve(self.config.metrics_listen, services)
                 services.start_soon(self._health.run)
@@ -158,7 +160,7 @@ class ClusterBroker:
     async def _run_node(self, writer: Writer, row_bytes: RowBytes, active: bool) -> None:
         """One run of the broker, in one role."""
         engine = self._stores.connect()
-        scratch = Path(tempfile.mkdtemp(prefix="fencepost-cache-", dir=self.config.cluster_cache_directory))
+        scratch = Scratch(self.config.cluster_cache_directory)
         try:
             async with trio.open_nursery() as loading:
                 loading.start_soon(self._keep_lease, writer)
@@ -167,7 +169,7 @@ class ClusterBroker:
                 loading.cancel_scope.cancel()
             if loaded is None or slots is None:
                 return
-            member = Membership(self.config, self._stores, row_bytes, writer, engine, slots, loaded, scratch)
+            member = Membership(self.config, self._stores, row_bytes, writer, engine, slots, loaded, scratch.path)
             await member.look()
             if member.active != active or member.over.is_set():
                 return
@@ -188,7 +190,7 @@ class ClusterBroker:
                     raise
                 logger.warning("this broker was taken over while it started")
         finally:
-            await trio.to_thread.run_sync(shutil.rmtree, scratch, True)
+            self._services.start_soon(trio.to_thread.run_sync, scratch.remove)
 
     async def _keep_lease(self, writer: Writer) -> None:
         """While the broker loads its logs: that may take longer than a lease."""
