@@ -1,8 +1,13 @@
 """Objects in every kind of store: durable or an error, the right bytes or an error."""
 
+import json
 import os
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import ClassVar
+from urllib.parse import quote
 
 import pytest
 
@@ -201,3 +206,35 @@ def test_a_full_disk_is_an_error_and_leaves_no_object(tmp_path: Path, monkeypatc
         objects.put(1, [b"x"])
     with pytest.raises(ObjectMissing):
         objects.get(1, 0, 1)
+
+
+class Google(BaseHTTPRequestHandler):
+    """Google's answers to the deletion of objects: 204, and 404 for one that is missing."""
+
+    there: ClassVar[set[str]] = set()
+
+    def do_DELETE(self) -> None:
+        found = self.path in self.there
+        self.there.discard(self.path)
+        self.send_response(204 if found else 404)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *arguments: object) -> None:
+        """Nothing."""
+
+
+def test_a_missing_object_of_google_does_not_end_the_deletion_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Google and Azure answer 404 where S3 says nothing. Most claims are of objects that were never put."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), Google) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        monkeypatch.setenv("AWS_ENDPOINT_URL", url)  # allows HTTP
+        account = {"gcs_base_url": url, "disable_oauth": True, "client_email": "", "private_key": ""}
+        key = json.dumps(account | {"private_key_id": ""})
+        objects = open_objects("gs://bucket", CLUSTER, {"google_service_account_key": key})
+        Google.there.update(f"/bucket/{quote(f'{CLUSTER}/{object_name(number)}', safe='')}" for number in (2, 30))
+        objects.delete(range(1, 31))
+        assert not Google.there
+        objects.delete([7])
+        server.shutdown()
