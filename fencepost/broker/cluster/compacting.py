@@ -12,7 +12,7 @@ import trio
 
 from fencepost.broker.cluster.engine import Changed, ClaimLost, Engine, Fenced, StoreUnavailable
 from fencepost.broker.cluster.rounds import RowBytes
-from fencepost.broker.cluster.row_cleaning import Cleaned, CleanJob, RowCleaner, cleanable_rows
+from fencepost.broker.cluster.row_cleaning import Cleaned, CleanJob, Ended, RowCleaner, cleanable_rows
 from fencepost.broker.cluster.shared_log import SharedLog
 from fencepost.broker.cluster.writer import Writer
 from fencepost.broker.log.compaction.cleaning import CleaningInterrupted, CleaningLimits, CleaningStats
@@ -57,9 +57,19 @@ class Compactions:
         self._uncleanable: set[SharedLog] = set()
         self._scratch = scratch
         self._copies: Path | None = None
+        self._ended = False
         self._cleaner = RowCleaner(
-            engine, lambda: writer.identity, row_bytes, config.cluster_inline_max_bytes, self._store_for
+            engine,
+            lambda: writer.identity,
+            row_bytes,
+            config.cluster_inline_max_bytes,
+            self._store_for,
+            lambda: self._ended or writer.fenced,
         )
+
+    def end(self) -> None:
+        """Let the compaction that is under way end early: its thread cannot be cancelled."""
+        self._ended = True
 
     async def compact(self) -> None:
         """Compact every log that is due."""
@@ -112,6 +122,9 @@ class Compactions:
     async def _compact(self, shared: SharedLog, job: CleanJob) -> None:
         try:
             done = await trio.to_thread.run_sync(self._run, job)
+        except Ended:
+            logger.info("the compaction of %s ends early: this broker is not active any more", job.tp)
+            return
         except (StoreUnavailable, Fenced, Changed, ClaimLost) as error:
             logger.warning("%s could not be compacted, the broker tries again later: %s", job.tp, error)
         except (CorruptLogFile, CleaningInterrupted, OSError) as error:

@@ -88,9 +88,12 @@ class Growth:
             nursery.start_soon(self._repeat, self.compactions.backoff_ms, self.compactions.compact)
 
     async def _repeat(self, interval_ms: int, step: Callable[[], Awaitable[None]]) -> None:
-        while not self._writer.fenced:
-            await trio.sleep(interval_ms / 1000)
-            await step()
+        try:
+            while not self._writer.fenced:
+                await trio.sleep(interval_ms / 1000)
+                await step()
+        finally:
+            self.compactions.end()
 
     async def collect(self) -> None:
         """One step of garbage collection."""

@@ -36,6 +36,10 @@ REST_PER_WORK = 1.0
 """How long the thread sleeps for each second of work."""
 
 
+class Ended(Exception):
+    """Nobody wants the compaction any more: the broker stops, or was taken over."""
+
+
 class CleanJob(NamedTuple):
     """A compaction of one log."""
 
@@ -118,19 +122,21 @@ class RowCleaner:
         row_bytes: RowBytes,
         inline_bytes: int,
         scratch: Callable[[int], Store],
+        ended: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`scratch` returns an empty store for so many bytes; the caller deletes it."""
+        """`scratch` returns an empty store for so many bytes; the caller deletes it. `ended` is asked often."""
         self._engine = engine
         self._identity = identity
         self._row_bytes = row_bytes
         self._inline_bytes = inline_bytes
         self._scratch = scratch
+        self._ended = ended
 
     def run(self, job: CleanJob) -> Cleaned:
         """Compact one log. Each new segment takes the place of its rows in one transaction.
 
         Raises StoreUnavailable, Fenced, Changed and ClaimLost: a part of the log may be compacted then, and `read`
-        tells which. Raises CorruptLogFile, CleaningInterrupted and OSError.
+        tells which. Raises CorruptLogFile, CleaningInterrupted and OSError; and Ended.
         """
         start, end = job.rows[0].base, job.rows[-1].end
         rows = list(rows_of(self._engine, job.log_id, start, end, inline=True))
@@ -142,7 +148,7 @@ class RowCleaner:
         opened = _Opened(Segments(store, [*segments, Segment(store, end)]), job.producers, LeaderEpochs(store, []))
         log = PartitionLog(job.tp, bytes(16), job.config, store, opened, log_start_offset=start)
         cleaning = Cleaning(log, job.range_, job.limits, job.now_ms)
-        _drive(cleaning, job.bytes_per_second)
+        _drive(cleaning, job.bytes_per_second, self._go_on)
         parts = self._replaced(job, rows, list(opened.segments)[:-1], set(segments), sums)
         self._note(job, cleaning.cleaned_to)
         return Cleaned(parts, cleaning.cleaned_to, cleaning.stats)
@@ -153,8 +159,13 @@ class RowCleaner:
         rows = list(rows_of(self._engine, job.log_id, start, end))
         return CleanedPart(start, end, rows, [one for row in rows for one in aborted_in(row)])
 
+    def _go_on(self) -> None:
+        if self._ended():
+            raise Ended
+
     def _copied(self, store: Store, row: Row, sums: dict[int, int]) -> Segment:
-        """A row as a segment. Raises StoreUnavailable and CorruptLogFile."""
+        """A row as a segment. Raises StoreUnavailable, CorruptLogFile and Ended."""
+        self._go_on()
         place = object_name(row.placement.object_id) if row.placement.object_id else "a row in the database"
         data = bytearray(row.inline if row.inline is not None else self._row_bytes.read(row.placement))
         segment = Segment(store, row.base)
@@ -227,8 +238,8 @@ class RowCleaner:
         self._engine.replace(self._identity(), Replacement(job.log_id, at, at, (), (), (), [snapshot]))
 
 
-def _drive(cleaning: Cleaning, bytes_per_second: float) -> None:
-    """Run all steps; the thread rests between them."""
+def _drive(cleaning: Cleaning, bytes_per_second: float, go_on: Callable[[], None]) -> None:
+    """Run all steps; the thread rests between them, and may end there: `go_on` raises Ended."""
     steps, result, began, total_bytes = cleaning.run(), None, time.monotonic(), 0
     worked = 0.0
     while True:
@@ -241,5 +252,6 @@ def _drive(cleaning: Cleaning, bytes_per_second: float) -> None:
         total_bytes += 0 if isinstance(work, Offload) else work
         worked += time.thread_time() - step_began
         if worked >= 0.005:
+            go_on()
             time.sleep(max(worked * REST_PER_WORK, began + total_bytes / bytes_per_second - time.monotonic()))
             worked = 0.0

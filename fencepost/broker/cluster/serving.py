@@ -54,6 +54,8 @@ class ClusterBroker:
         self._health = StoreHealth(self._stores.probes)
         self._status = Status(config.node_id, self._health)
         self._metrics_endpoint: Endpoint | None = None
+        self._writer: Writer | None = None
+        """That of the current incarnation."""
         self._lease_ms = config.cluster_lease_ms
         self._stopping = trio.Event()
         self._services: trio.Nursery
@@ -71,9 +73,14 @@ class ClusterBroker:
         return self.node
 
     def stop(self) -> None:
-        """Begin a clean shutdown; returns at once."""
+        """Begin a clean shutdown; returns at once.
+
+        From one lease later on nothing waits for the stores any more: another broker may take over then anyway.
+        """
         self._stopping.set()
         self._status.stopping = True
+        if self._writer is not None:
+            self._writer.stop(self._lease_ms / 1000)
         if self.node is not None:
             self.node.stop()
 
@@ -128,6 +135,7 @@ class ClusterBroker:
 
     async def _serve_incarnation(self, writer: Writer, row_bytes: RowBytes) -> None:
         """Stand by until this broker may take over, then serve until it is taken over, or stops."""
+        self._writer = writer
         try:
             while not self.stopping:
                 active = await self._try_take_over(writer)

@@ -1,6 +1,7 @@
 """A broker's commits, one after the other, across broken connections."""
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -53,6 +54,7 @@ class Writer:
         self._monotonic = monotonic
         self._lock = threading.Lock()
         self._stopping = threading.Event()
+        self._stops_at = math.inf
         self.fenced = False
         """Another broker has this one's slots, as far as this process knows."""
         self.renewed_at = monotonic()
@@ -75,9 +77,12 @@ class Writer:
         """Since the last successful commit or renewal was sent."""
         return self.now() - self.renewed_at
 
-    def stop(self) -> None:
-        """Let no method wait for the database any more."""
-        self._stopping.set()
+    def stop(self, after_s: float = 0.0) -> None:
+        """Let no method wait for a store any more, or only for so long from now on."""
+        if after_s > 0:
+            self._stops_at = min(self._stops_at, self._monotonic() + after_s)
+        else:
+            self._stopping.set()
 
     def commit(self, appends: Sequence[Append], objects: Sequence[int] = ()) -> tuple[int, ...]:
         """Commit these rows; return their base offsets. Also raises Conflict and ClaimLost: then nothing changed."""
@@ -122,8 +127,12 @@ class Writer:
     def pause(self, why: StoreUnavailable) -> None:
         """Wait a moment before something is tried again, because a store is unavailable."""
         self.unavailable = str(why)
-        if self._stopping.wait(LONGEST_PAUSE_SECONDS / 4):
+        if self._stops_within(LONGEST_PAUSE_SECONDS / 4):
             raise Stopped(str(why))
+
+    def _stops_within(self, seconds: float) -> bool:
+        """Wait so long, but not after `stop`. Returns whether nothing may wait any more."""
+        return self._stopping.wait(seconds) or self._monotonic() >= self._stops_at
 
     def _fencing(self, call: "Callable[[], object]") -> "tuple[int, ...]":
         if self.fenced:
@@ -141,7 +150,7 @@ class Writer:
         self.unavailable = str(why)
         logger.warning("the cluster's database is unavailable, commits wait for it: %s", why)
         while True:
-            if self._stopping.wait(pause):
+            if self._stops_within(pause):
                 raise Stopped(str(why))
             try:
                 session = self.engine.open_session(self._identity)
