@@ -2,38 +2,53 @@
 
 from collections.abc import Sequence
 
-from fencepost.broker.cluster.engine import Changed, Engine, Identity, Replacement
+from fencepost.broker.cluster.engine import Changed, Engine, Replacement, StoreUnavailable
 from fencepost.broker.cluster.folding import EPOCHS, PRODUCERS, LogState
 from fencepost.broker.cluster.loading import rows_of
+from fencepost.broker.cluster.writer import Writer
 
 ATTEMPTS = 10
 """How often rows are read again that are merged at the same time."""
 
 
-def raise_starts(engine: Engine, identity: Identity, starts: Sequence[tuple[int, int]]) -> None:
+def raise_starts(engine: Engine, writer: Writer, starts: Sequence[tuple[int, int]]) -> None:
     """Raise the start offsets of logs, and delete the rows wholly below them. May be repeated after any error.
 
-    Blocks. Raises StoreUnavailable, Fenced, Changed, CorruptLogFile.
+    It reads over `engine`, so that commits and renewals of the lease need not wait until many logs are read. Blocks.
+    Raises Fenced, Stopped, Changed, CorruptLogFile.
     """
     for log, start in starts:
         for attempt in range(ATTEMPTS):
             try:
-                _fold_below(engine, identity, log, start)
+                _fold_below(engine, writer, log, start)
                 break
             except Changed:
                 if attempt == ATTEMPTS - 1:
                     raise
-    engine.raise_start(identity, starts)
+    writer.change(lambda identity: writer.engine.raise_start(identity, starts))
 
 
-def _fold_below(engine: Engine, identity: Identity, log: int, start: int) -> None:
+def _fold_below(engine: Engine, writer: Writer, log: int, start: int) -> None:
     """Delete the rows from the log's first run with heads up to `start`; snapshots stand for them afterwards."""
+    while True:
+        try:
+            gone = _rows_below(engine, log, start)
+            break
+        except StoreUnavailable as error:
+            writer.pause(error)
+    if gone is not None:
+        writer.change(lambda identity: writer.engine.replace(identity, gone))
+
+
+def _rows_below(engine: Engine, log: int, start: int) -> Replacement | None:
+    """The replacement of these rows by nothing. Raises Changed if they were merged after the snapshots were read."""
     state = LogState(f"log {log}", [one for kind in (PRODUCERS, EPOCHS) for one in engine.snapshots([log], kind)])
     runs = [row for row in rows_of(engine, log, state.end, start) if row.base >= state.end and row.end <= start]
     if not runs:
-        return
+        return None
+    if runs[0].base != state.end or any(row.heads is None for row in runs):
+        raise Changed(f"the rows of log {log} from {state.end} on were merged meanwhile")
     for row in runs:
         state.follow(row)
     bases = [row.base for row in runs]
-    gone = Replacement(log, runs[0].base, runs[-1].end, bases, (), (), state.snapshots(log))
-    engine.replace(identity, gone)
+    return Replacement(log, runs[0].base, runs[-1].end, bases, (), (), state.snapshots(log))

@@ -1,14 +1,16 @@
 """The logs of a cluster as a `LogStore`: loaded when this broker gets their slots, cached in a scratch directory."""
 
+import errno
 from collections.abc import Callable, Collection, Mapping
 
 from fencepost.broker.cluster.dropping import raise_starts
-from fencepost.broker.cluster.engine import NewLog, Replacement, Snapshot, log_id
+from fencepost.broker.cluster.engine import Changed, Fenced, NewLog, Replacement, Snapshot, log_id
 from fencepost.broker.cluster.loading import LoadedLog
 from fencepost.broker.cluster.rounds import Rounds
 from fencepost.broker.cluster.row_index import RowIndex
 from fencepost.broker.cluster.shared_log import ColdRows, SharedLog
 from fencepost.broker.cluster.tail import keep, stamped
+from fencepost.broker.cluster.writer import Stopped
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.epochs import LeaderEpochs
 from fencepost.broker.log.producer_state import ProducerStates
@@ -168,7 +170,10 @@ class _Starts:
         self._starts = starts
 
     def sync(self) -> None:
-        self._rounds.change(lambda identity: raise_starts(self._rounds.writer.engine, identity, self._starts))
+        try:
+            raise_starts(self._rounds.engine, self._rounds.writer, self._starts)
+        except (Fenced, Stopped, Changed) as error:
+            raise OSError(errno.EROFS, str(error)) from error
         self._stored.update(self._starts)
 
 

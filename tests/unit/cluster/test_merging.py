@@ -177,7 +177,7 @@ def test_rows_that_changed_meanwhile_are_read_again() -> None:
     log = opened(broker)
     write_rounds(broker, log, 5)
     starts = [(log.segments.log_id, 4)]
-    racing(broker, "replace", lambda: raise_starts(broker.engine, broker.writer.identity, starts))
+    racing(broker, "replace", lambda: raise_starts(broker.engine, broker.writer, starts))
     growth = growth_of(broker, log)
     merge(growth)
     assert [row.base for row in log.segments.index.rows] == [row.base for row in rows_in(broker, log)] == [4, 6, 8]
