@@ -24,6 +24,8 @@ from fencepost.broker.log.storage.segment import Segment
 from fencepost.broker.log.storage.store import CorruptLogFile, Store
 
 RETRY_SECONDS = 0.5
+MERGE_SECONDS = 30.0
+"""How long a merge of many logs may take from the replacement of a log's rows until that log knows it."""
 AHEAD_BYTES = 4 << 20
 """What one miss fetches at most, unless the first row is larger."""
 INDEX_INTERVAL_BYTES = 4096
@@ -33,6 +35,10 @@ _numbers = itertools.count()
 """They make the files' names unique: a fetch that was abandoned may still write a file."""
 
 logger = logging.getLogger(__name__)
+
+
+class RowsChanged(CorruptLogFile):
+    """The database has other rows at these offsets: they were merged, and their log will know that soon."""
 
 
 class Reader(Protocol):
@@ -198,20 +204,25 @@ class ByteCache:
             async for load in self._receive:
                 nursery.start_soon(self._fetch, load)
 
-    async def _fetch(self, load: _Load) -> None:
+    async def _read(self, rows: Mapping[_Key, Row]) -> tuple[list[_Held], dict[_Key, Exception]]:
+        """As `_built`, as soon as the stores are there."""
         while True:
             self.counters.fetches += 1
             try:
-                held, failures = await trio.to_thread.run_sync(
-                    self._built, load.rows, limiter=self._limiter, abandon_on_cancel=True
-                )
+                return await trio.to_thread.run_sync(self._built, rows, limiter=self._limiter, abandon_on_cancel=True)
             except StoreUnavailable as error:
                 logger.warning("rows of a log cannot be read now, so consumers wait: %s", error)
                 await trio.sleep(RETRY_SECONDS)
-            else:
-                break
+
+    async def _fetch(self, load: _Load) -> None:
+        held, failures = await self._read(load.rows)
         if failures:
             await trio.sleep(RETRY_SECONDS)  # rows that were merged meanwhile leave their log within this time
+        for _ in range(int(MERGE_SECONDS / RETRY_SECONDS)):
+            changed = [key for key, failure in failures.items() if isinstance(failure, RowsChanged)]
+            if not any(reader.holds(load.rows[key]) for key in changed for reader in load.readers):
+                break
+            await trio.sleep(RETRY_SECONDS)
         for key in load.rows:
             del self._loads[key]
         for key, failure in failures.items():
@@ -282,7 +293,7 @@ class ByteCache:
         with self._engine_lock:
             found = self._engine().rows(log_id, base, end, inline=True, limit=len(keys))
         if [(row.base, row.end) for row in found] != [(key.base, key.end) for key in keys]:
-            raise CorruptLogFile("the database", base, "the rows of these offsets are not there any more")
+            raise RowsChanged("the database", base, "the rows of these offsets are not there any more")
         return bytearray().join(row.inline or b"" for row in found)
 
     def _evict(self, newest: int) -> list[Segment]:

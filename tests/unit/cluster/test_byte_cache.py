@@ -184,7 +184,10 @@ async def test_what_is_fetched_ahead_is_bounded(tmp_path: Path, nursery: trio.Nu
     assert shop.cache.counters.size_bytes < 10_000 < AHEAD_BYTES
 
 
-async def test_rows_in_the_database_are_fetched_together(shop: Shop, nursery: trio.Nursery) -> None:
+async def test_rows_in_the_database_are_fetched_together(
+    shop: Shop, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fencepost.broker.cluster.byte_cache.MERGE_SECONDS", 0)
     await nursery.start(shop.cache.run)
     for seq in range(1, 5):
         data = batch(seq)
@@ -201,6 +204,20 @@ async def test_rows_in_the_database_are_fetched_together(shop: Shop, nursery: tr
     shop.rows.append(gone)
     with pytest.raises(CorruptLogFile, match="the rows of these offsets are not there any more"):
         await shop.get(4)
+
+
+async def test_a_merge_that_still_goes_on_is_no_damage(shop: Shop, nursery: trio.Nursery) -> None:
+    """The database has a log's new rows before the log: a merge reports all its logs at once."""
+    await nursery.start(shop.cache.run)
+    row = run_of(100, [batch(1)], Placement(0, 0, len(batch(1))))
+    merged_until = trio.current_time() + 1.2
+    shop.reader.holds = lambda row: trio.current_time() < merged_until  # type: ignore[method-assign]
+    missing = shop.cache.load(shop.reader, row)
+    with trio.fail_after(10):
+        while not missing.arrived:  # noqa: ASYNC110
+            await trio.sleep(0.01)
+    assert trio.current_time() >= merged_until
+    assert shop.cache.segment(LOG, row) is None, "the reader looks for the new rows"
 
 
 async def test_the_least_recently_used_rows_are_evicted(tmp_path: Path, nursery: trio.Nursery) -> None:
