@@ -32,7 +32,7 @@ from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.storage.files import FileStore
-from fencepost.broker.log.storage.store import SyncTask
+from fencepost.broker.log.storage.store import CorruptLogFile, SyncTask
 from fencepost.broker.metadata.log import METADATA_PARTITION
 from fencepost.broker.network.context import Endpoint
 from fencepost.broker.network.dispatch import Handler
@@ -240,6 +240,10 @@ class Membership:
             rows = await self._in_thread(read)
         except StoreUnavailable as error:
             logger.debug("the metadata log cannot be read: %s", error)
+            return False
+        except CorruptLogFile as error:  # or its object was deleted while this process was paused: it was merged
+            logger.warning("the metadata log is read again from its start: %s", error)
+            self.over.set()
             return False
         if rows and rows[0].row.base > start:
             self.over.set()  # a snapshot has what was deleted meanwhile: the next run begins with it
