@@ -161,6 +161,9 @@ class Writer:
                 self.fenced = True
                 raise
             else:
+                if session.commit_seq < self._seq:
+                    self.fenced = True
+                    raise Fenced(f"the database lost commits: it has {session.commit_seq} of {self._seq}")
                 self._identity, self.unavailable = session.identity, None
                 self.counters.reconnects += 1
                 logger.warning("the cluster's database is available again")

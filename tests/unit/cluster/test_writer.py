@@ -117,3 +117,14 @@ def test_a_renewal_moves_the_lease() -> None:
     engine.before = Fault("renew")
     writer.renew()
     assert writer.renewed_at == 11.0
+
+
+def test_a_broker_does_not_go_on_with_a_database_that_lost_its_commits() -> None:
+    """As after a failover to an asynchronous standby: what this broker reads from its memory may not exist any more."""
+    database, engine, writer = begun()
+    writer.commit([append()])
+    database.brokers[1] = database.brokers[1]._replace(commit_seq=0, bases=())
+    engine.before = Fault("renew")
+    with pytest.raises(Fenced, match="lost commits"):
+        writer.renew()
+    assert writer.fenced
