@@ -16,7 +16,8 @@ from fencepost.broker.cluster.engine import (
     Snapshot,
 )
 from tests.kit.engine_worlds import name_of, row
-from tests.kit.sim_engine import ObjectState, SimDatabase
+from tests.kit.sim_engine import SimDatabase
+from tests.kit.sim_tables import ObjectState
 
 BROKERS = (1, 2, 3)
 LOGS = (3, 4, 5, SLOTS + 3, SLOTS + 4, 2 * SLOTS + 3)

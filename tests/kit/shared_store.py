@@ -1,6 +1,6 @@
 """The stores of a cluster in this process, and brokers' logs over them, for tests."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from fencepost.broker.cluster.engine import SLOTS, Engine, Placement, Row, Session
@@ -34,6 +34,9 @@ class ObjectsInMemory:
 
     def read(self, place: Placement) -> bytes:
         return self.objects[place.object_id][place.position : place.position + place.size_bytes]
+
+    def read_many(self, places: Sequence[Placement]) -> Iterator[bytes]:
+        return map(self.read, places)
 
     def delete(self, object_ids: Collection[int]) -> None:
         for object_id in object_ids:

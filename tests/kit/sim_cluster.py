@@ -1,7 +1,7 @@
 """Brokers of one cluster in this process: the real `ClusterBroker` over SimEngine, in virtual time."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import Any
 
@@ -104,6 +104,9 @@ class FarObjects:
     def read(self, place: Placement) -> bytes:
         self._travel("get")
         return self._cluster.objects[place.object_id][place.position : place.position + place.size_bytes]
+
+    def read_many(self, places: Sequence[Placement]) -> Iterator[bytes]:
+        return map(self.read, places)
 
     def _travel(self, name: str) -> str:
         if not in_thread():

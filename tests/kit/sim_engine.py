@@ -8,8 +8,7 @@ import functools
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
-from enum import IntEnum
-from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 from fencepost.broker.cluster.engine import (
     SLOTS,
@@ -29,41 +28,12 @@ from fencepost.broker.cluster.engine import (
     Session,
     Slot,
     Snapshot,
+    Span,
     StillAlive,
     StoreUnavailable,
     slot_of,
 )
-
-
-class BrokerRow(NamedTuple):
-    """What the database knows of one broker."""
-
-    incarnation: int
-    session: int
-    commit_seq: int
-    bases: tuple[int, ...]
-    """The answer of the last commit."""
-    seen_ms: int
-    left: bool
-    addresses: str
-
-
-class ObjectState(IntEnum):
-    """An object begins as a claim. A commit makes it live; garbage collection marks it as doomed."""
-
-    CLAIMED = 0
-    LIVE = 1
-    DOOMED = 2
-
-
-class ObjectRow(NamedTuple):
-    """What the database knows of one object."""
-
-    state: ObjectState
-    live: int
-    """The number of rows that refer to it."""
-    at_ms: int
-    """When it was claimed."""
+from tests.kit.sim_tables import BrokerRow, ObjectRow, ObjectState
 
 
 class SimDatabase:
@@ -231,10 +201,13 @@ class SimEngine:
         heads = [head for log, head in sorted(self.database.heads.items())]
         return heads if slots is None else [head for head in heads if slot_of(head.log) in set(slots)]
 
-    @transaction
     def rows(self, log: int, start: int, end: int, inline: bool = False, limit: int = 1000) -> list[Row]:
-        found = self._overlapping(log, start, end)[:limit]
-        return found if inline else [row._replace(inline=None) for row in found]
+        return self.many_rows([Span(log, start, end)], inline, limit)[0]
+
+    @transaction
+    def many_rows(self, spans: Sequence[Span], inline: bool = False, limit: int = 1000) -> list[list[Row]]:
+        found = [self._overlapping(*span)[:limit] for span in spans]
+        return found if inline else [[row._replace(inline=None) for row in rows] for rows in found]
 
     @transaction
     def snapshots(self, logs: Collection[int], kind: str) -> list[Snapshot]:

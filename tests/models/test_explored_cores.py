@@ -7,7 +7,8 @@ import pytest
 from fencepost.broker.cluster.engine import Append, Identity, Row
 from fencepost.broker.cluster.rounds import Rounds
 from fencepost.broker.log.late_appends import LateAppends
-from tests.kit.sim_engine import ObjectState, SimEngine
+from tests.kit.sim_engine import SimEngine
+from tests.kit.sim_tables import ObjectState
 from tests.models.core_world import Limits
 from tests.models.explore import OPEN, SCOPES, Scope, explore
 from tests.models.walks import walk

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from fencepost.broker.cluster.engine import Changed, Engine, Replacement, StoreUnavailable
 from fencepost.broker.cluster.folding import EPOCHS, PRODUCERS, LogState
-from fencepost.broker.cluster.loading import rows_of
+from fencepost.broker.cluster.row_reading import rows_of
 from fencepost.broker.cluster.writer import Writer
 
 ATTEMPTS = 10

@@ -129,6 +129,14 @@ class Row(NamedTuple):
         return self.base + self.count
 
 
+class Span(NamedTuple):
+    """The offsets [start, end) of a log."""
+
+    log: int
+    start: int
+    end: int
+
+
 class NewLog(NamedTuple):
     """The name of a log, for its first row."""
 
@@ -277,6 +285,9 @@ class Engine(Protocol):
 
     def rows(self, log: int, start: int, end: int, inline: bool = False, limit: int = 1000) -> list[Row]:
         """At most `limit` rows of a log that overlap [start, end), in order; with the inline bytes if wanted."""
+
+    def many_rows(self, spans: Sequence[Span], inline: bool = False, limit: int = 1000) -> list[list[Row]]:
+        """As `rows`, for each of these spans: at most `limit` rows of each."""
 
     def snapshots(self, logs: Collection[int], kind: str) -> list[Snapshot]:
         """The newest snapshot of this kind of each log that has one."""

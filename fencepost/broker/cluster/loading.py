@@ -1,12 +1,13 @@
 """What a broker reads from the stores before it serves logs: their rows, and the state that their rows fold to."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from fencepost.broker.cluster.engine import Engine, Head, Row, Snapshot
+from fencepost.broker.cluster.engine import Engine, Head, Row, Snapshot, Span
 from fencepost.broker.cluster.folding import CLEANED, EPOCHS, LINGERING, METADATA, PRODUCERS, LogState
-from fencepost.broker.cluster.rounds import Foreign, RowBytes, foreign_rows
+from fencepost.broker.cluster.rounds import RowBytes
 from fencepost.broker.cluster.row_index import slim
+from fencepost.broker.cluster.row_reading import SPANS_AT_ONCE, Foreign, all_rows, bytes_in_objects, with_bytes
 from fencepost.broker.log.producer_state import ProducerStates
 from fencepost.broker.log.storage.txn_index import AbortedTransaction
 from fencepost.protocol.topics import GROUP_TOPIC, METADATA_TOPIC, TRANSACTION_TOPIC
@@ -47,23 +48,40 @@ def load_logs(
         for snapshot in engine.snapshots([head.log for head in heads], kind):
             snapshots.setdefault(snapshot.log, []).append(snapshot)
     cleaned = {one.log: one.base for one in engine.snapshots([head.log for head in heads], CLEANED)}
+    files = {head.log: kept_files(engine, head.log) for head in heads if _topic_of(head) == METADATA_TOPIC}
+    starts = {log: max((offset for offset, _, _ in found), default=0) for log, found in files.items()}
+    spans = {head.log: Span(head.log, max(head.start, starts.get(head.log, 0)), head.next) for head in heads}
+    content = _contents(engine, row_bytes, [spans[head.log] for head in heads if _topic_of(head) in INTERNAL_TOPICS])
     loaded = []
-    for head in heads:
-        state = LogState(head.name, snapshots.get(head.log, ()))
-        folded_to, aborted = state.end, list[AbortedTransaction]()
-        topic, start = head.name.rpartition("-")[0], head.start
-        files = kept_files(engine, head.log) if topic == METADATA_TOPIC else []
-        start = max([start, *(offset for offset, _, _ in files)])
-        internal = topic in INTERNAL_TOPICS
-        content = foreign_rows(engine, row_bytes, head.log, start, head.next) if internal else []
-        rows = []
-        for row in (row for row, _ in content) if internal else rows_of(engine, head.log, start, head.next):
-            aborted += state.follow(row)
-            rows.append(slim(row))
-        offsets = folded_to, cleaned.get(head.log, 0)
-        named = {name: data for _, name, data in files}
-        loaded.append(LoadedLog(head, start, rows, state.producers, state.epochs, *offsets, aborted, content, named))
+    for first in range(0, len(heads), SPANS_AT_ONCE):
+        some = heads[first : first + SPANS_AT_ONCE]
+        wanted = [spans[head.log] for head in some if head.log not in content]
+        rows = {span.log: found for span, found in zip(wanted, all_rows(engine, wanted), strict=True)}
+        for head in some:
+            state = LogState(head.name, snapshots.get(head.log, ()))
+            folded_to, aborted, slimmed = state.end, list[AbortedTransaction](), list[Row]()
+            mine = content.get(head.log, [])
+            for row in rows.get(head.log, [row for row, _ in mine]):
+                aborted += state.follow(row)
+                slimmed.append(slim(row))
+            offsets = folded_to, cleaned.get(head.log, 0)
+            named = {name: data for _, name, data in files.get(head.log, ())}
+            start = spans[head.log].start
+            loaded.append(
+                LoadedLog(head, start, slimmed, state.producers, state.epochs, *offsets, aborted, mine, named)
+            )
     return loaded
+
+
+def _topic_of(head: Head) -> str:
+    return head.name.rpartition("-")[0]
+
+
+def _contents(engine: Engine, row_bytes: RowBytes, spans: Sequence[Span]) -> dict[int, list[Foreign]]:
+    """The rows of these logs with their bytes. One object has rows of many logs, so all are read together."""
+    found = all_rows(engine, spans, inline=True)
+    data = bytes_in_objects(row_bytes, (row for rows in found for row in rows))
+    return {span.log: with_bytes(rows, data) for span, rows in zip(spans, found, strict=True)}
 
 
 def kept_files(engine: Engine, log: int) -> list[tuple[int, str, bytes]]:
@@ -74,10 +92,3 @@ def kept_files(engine: Engine, log: int) -> list[tuple[int, str, bytes]]:
             name, _, data = snapshot.value.partition(b"\n")
             found.append((snapshot.base, name.decode(), data))
     return found
-
-
-def rows_of(engine: Engine, log: int, start: int, end: int, inline: bool = False) -> Iterator[Row]:
-    """All rows of a log in [start, end). Blocks. Raises StoreUnavailable."""
-    while rows := engine.rows(log, start, end, inline):
-        yield from rows
-        start = rows[-1].end

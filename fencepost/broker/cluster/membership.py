@@ -21,8 +21,9 @@ from fencepost.broker.cluster.figures import ClusterFigures
 from fencepost.broker.cluster.forwarding import forwarded
 from fencepost.broker.cluster.growth import Growth
 from fencepost.broker.cluster.loading import LoadedLog
-from fencepost.broker.cluster.rounds import RoundLimits, Rounds, RowBytes, foreign_rows
+from fencepost.broker.cluster.rounds import RoundLimits, Rounds, RowBytes
 from fencepost.broker.cluster.row_objects import RowObjects
+from fencepost.broker.cluster.row_reading import foreign_rows
 from fencepost.broker.cluster.shared_log import SharedLog
 from fencepost.broker.cluster.shared_logs import SharedLogs
 from fencepost.broker.cluster.stores import Stores

@@ -17,18 +17,17 @@ from fencepost.broker.cluster.engine import (
     Replacement,
     Row,
     Snapshot,
+    Span,
 )
 from fencepost.broker.cluster.folding import EPOCHS, PRODUCERS, LogState
-from fencepost.broker.cluster.loading import rows_of
 from fencepost.broker.cluster.merging import Group, Merge, merged
 from fencepost.broker.cluster.objects import object_name
 from fencepost.broker.cluster.rounds import RowBytes
 from fencepost.broker.cluster.row_index import slim
+from fencepost.broker.cluster.row_reading import all_rows, bytes_in_objects
 from fencepost.broker.cluster.stamping import stamp
 from fencepost.broker.log.storage.store import Bytes
 
-GAP_BYTES = 128 << 10
-"""Ranges of one object that are so close come in one request."""
 REST_PER_WORK = 1.0
 """How long the thread sleeps for each second of work: other threads of the process wait for it."""
 
@@ -91,8 +90,7 @@ class Merger:
         snapshots = self._snapshots(jobs)
         found: list[NewRows] = []
         wanted: list[tuple[MergeJob, list[Row]]] = []
-        for job in jobs:
-            rows = list(rows_of(self._engine, job.log_id, job.merge.start, job.merge.end, inline=True))
+        for job, rows in zip(jobs, self._rows(jobs, inline=True), strict=True):
             state = LogState(job.name, snapshots.get(job.log_id, ()))
             # Below the start there may be runs that retention has dropped, but not deleted in the database yet.
             stale = job.merge.folds and state.end != job.merge.start
@@ -100,7 +98,8 @@ class Merger:
                 found.append(_as_found(job, rows, state.end))
             else:
                 wanted.append((job, rows))
-        data = self._bytes_of(row for job, rows in wanted for row in _copied(job.merge, rows))
+        copied = (row for job, rows in wanted for row in _copied(job.merge, rows))
+        data = bytes_in_objects(self._row_bytes, copied)
         built = [self._build(job, rows, snapshots.get(job.log_id, ()), data) for job, rows in wanted]
         return found + self._replace(built)
 
@@ -108,11 +107,13 @@ class Merger:
         """What these logs have now where the jobs' rows were. Raises StoreUnavailable."""
         snapshots = self._snapshots(jobs)
         found = []
-        for job in jobs:
-            rows = list(rows_of(self._engine, job.log_id, job.merge.start, job.merge.end))
+        for job, rows in zip(jobs, self._rows(jobs), strict=True):
             folded_to = max((one.base for one in snapshots.get(job.log_id, ()) if one.kind == PRODUCERS), default=0)
             found.append(_as_found(job, rows, folded_to))
         return found
+
+    def _rows(self, jobs: Sequence[MergeJob], inline: bool = False) -> list[list[Row]]:
+        return all_rows(self._engine, [Span(job.log_id, job.merge.start, job.merge.end) for job in jobs], inline)
 
     def _snapshots(self, jobs: Sequence[MergeJob]) -> dict[int, list[Snapshot]]:
         found: dict[int, list[Snapshot]] = {}
@@ -122,30 +123,12 @@ class Merger:
                 found.setdefault(snapshot.log, []).append(snapshot)
         return found
 
-    def _bytes_of(self, rows: Iterable[Row]) -> dict[tuple[int, int], bytearray]:
-        """The bytes of rows in objects, by object and position. Ranges that are close come in one request."""
-        places = sorted({row.placement for row in rows if row.inline is None})
-        found: dict[tuple[int, int], bytearray] = {}
-        first = 0
-        for number, place in enumerate(places):
-            end = place.position + place.size_bytes
-            after = places[number + 1] if number + 1 < len(places) else None
-            if after is not None and after.object_id == place.object_id and after.position - end <= GAP_BYTES:
-                continue
-            start = places[first].position
-            view = memoryview(self._row_bytes.read(Placement(place.object_id, start, end - start)))
-            for one in places[first : number + 1]:
-                at = one.position - start
-                found[one.object_id, one.position] = bytearray(view[at : at + one.size_bytes])
-            first = number + 1
-        return found
-
     def _build(
         self,
         job: MergeJob,
         rows: Sequence[Row],
         snapshots: Sequence[Snapshot],
-        data: dict[tuple[int, int], bytearray],
+        data: dict[Placement, bytearray],
     ) -> _Built:
         """A log's new rows. Raises CorruptLogFile."""
         began = time.thread_time()
@@ -163,7 +146,7 @@ class Merger:
             mine: list[Bytes] = []
             for row in group:
                 place = row.placement
-                whole = data[place.object_id, place.position] if row.inline is None else bytearray(row.inline)
+                whole = data[place] if row.inline is None else bytearray(row.inline)
                 stamp(row, whole, object_name(place.object_id) if place.object_id else "a row in the database")
                 mine.append(whole)
             size_bytes = sum(map(len, mine))

@@ -34,6 +34,7 @@ from fencepost.broker.cluster.engine import (
     Session,
     Slot,
     Snapshot,
+    Span,
     StillAlive,
 )
 from fencepost.broker.cluster.figures import TableSize
@@ -171,20 +172,26 @@ class PostgresEngine:
         return [Head(*head) for head in found]
 
     def rows(self, log: int, start: int, end: int, inline: bool = False, limit: int = 1000) -> list[Row]:
+        return self.many_rows([Span(log, start, end)], inline, limit)[0]
+
+    def many_rows(self, spans: Sequence[Span], inline: bool = False, limit: int = 1000) -> list[list[Row]]:
         found = self._run(
-            "SELECT base, count, kind, leader_epoch, object, position, size_bytes, max_timestamp, batches,"
-            " producer_ids, heads, aborted, " + ("inline" if inline else "NULL::bytea") + " FROM {}.entry"
-            " WHERE log = %s::bigint AND base < %s::bigint AND base + count > greatest(%s::bigint, base)"
-            " AND base >= coalesce((SELECT max(base) FROM {}.entry WHERE log = %s::bigint AND base <= %s::bigint), 0)"
-            " ORDER BY base LIMIT %s",
-            log,
-            end,
-            start,
-            log,
-            start,
-            limit if start < end else 0,
+            "SELECT number, entry.* FROM unnest(%s::bigint[], %s::bigint[], %s::bigint[])"
+            " WITH ORDINALITY AS span (log, from_offset, to_offset, number)"
+            " CROSS JOIN LATERAL (SELECT base, count, kind, leader_epoch, object, position, size_bytes, max_timestamp,"
+            " batches, producer_ids, heads, aborted, " + ("inline" if inline else "NULL::bytea") + " FROM {}.entry"
+            " WHERE log = span.log AND base < to_offset AND base + count > greatest(from_offset, base)"
+            " AND base >= coalesce((SELECT max(base) FROM {}.entry WHERE log = span.log AND base <= from_offset), 0)"
+            " ORDER BY base LIMIT %s) AS entry WHERE from_offset < to_offset ORDER BY number, base",
+            _array(span.log for span in spans),
+            _array(span.start for span in spans),
+            _array(span.end for span in spans),
+            limit,
         )
-        return [_row(*columns) for columns in found]
+        rows: list[list[Row]] = [[] for _ in spans]
+        for number, *columns in found:
+            rows[number - 1].append(_row(*columns))
+        return rows
 
     def snapshots(self, logs: Collection[int], kind: str) -> list[Snapshot]:
         found = self._run(

@@ -6,7 +6,7 @@ log's `deliver` reports the results on the event loop. The first log of a round 
 
 import errno
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 import trio
@@ -24,6 +24,7 @@ from fencepost.broker.cluster.engine import (
     RowKind,
     StoreUnavailable,
 )
+from fencepost.broker.cluster.row_reading import Foreign, foreign_rows
 from fencepost.broker.cluster.writer import Stopped, Writer
 from fencepost.broker.log.storage.store import SyncTask
 from fencepost.protocol.batch_header import HEADER_SIZE, BatchHeader
@@ -86,6 +87,9 @@ class RowBytes(Protocol):
     def read(self, place: Placement) -> bytes:
         """A range of an object. Raises StoreUnavailable and CorruptLogFile."""
 
+    def read_many(self, places: Sequence[Placement]) -> Iterator[bytes]:
+        """Ranges of objects, in this order; several requests may be under way. Raises as `read`."""
+
     def delete(self, object_ids: Collection[int]) -> None:
         """Delete objects that no row refers to; a missing one is not an error. Raises StoreUnavailable."""
 
@@ -107,13 +111,6 @@ class Cut(NamedTuple):
     def size_bytes(self) -> int:
         """Bytes of the batches."""
         return sum(map(len, self.batches))
-
-
-class Foreign(NamedTuple):
-    """A row of another broker, with its bytes."""
-
-    row: Row
-    data: bytes
 
 
 class Participant(Protocol):
@@ -294,17 +291,6 @@ class _Round:
             except StoreUnavailable as error:
                 self._rounds.writer.pause(error)
         return []
-
-
-def foreign_rows(engine: Engine, row_bytes: RowBytes, log_id: int, start: int, end: int) -> list[Foreign]:
-    """The rows of a log in [start, end) with their bytes. Blocks. Raises StoreUnavailable and CorruptLogFile."""
-    found: list[Foreign] = []
-    while True:
-        rows = engine.rows(log_id, start, end, inline=True)
-        found += [Foreign(row, row.inline if row.inline is not None else row_bytes.read(row.placement)) for row in rows]
-        if not rows:
-            return found
-        start = rows[-1].end
 
 
 def _row(cut: Cut, placement: Placement, inline: bytes | None) -> Row:

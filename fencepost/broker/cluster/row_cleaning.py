@@ -11,10 +11,10 @@ import crc32c
 
 from fencepost.broker.cluster.engine import Engine, Identity, Placement, Replacement, Row, RowKind, Snapshot
 from fencepost.broker.cluster.folding import CLEANED, aborted_in, encode_aborted
-from fencepost.broker.cluster.loading import rows_of
 from fencepost.broker.cluster.objects import object_name
 from fencepost.broker.cluster.rounds import RowBytes, producer_ids
 from fencepost.broker.cluster.row_index import slim
+from fencepost.broker.cluster.row_reading import rows_of
 from fencepost.broker.cluster.stamping import stamp
 from fencepost.broker.log.compaction.cleanable import CleanableRange
 from fencepost.broker.log.compaction.cleaning import Cleaning, CleaningLimits, CleaningStats
@@ -139,7 +139,7 @@ class RowCleaner:
         tells which. Raises CorruptLogFile, CleaningInterrupted and OSError; and Ended.
         """
         start, end = job.rows[0].base, job.rows[-1].end
-        rows = list(rows_of(self._engine, job.log_id, start, end, inline=True))
+        rows = rows_of(self._engine, job.log_id, start, end, inline=True)
         if [slim(row) for row in rows] != list(job.rows):
             return Cleaned([self.read(job)], -1, CleaningStats())
         store = self._scratch(sum(row.placement.size_bytes for row in rows))
@@ -156,7 +156,7 @@ class RowCleaner:
     def read(self, job: CleanJob) -> CleanedPart:
         """What the log has now where the job's rows were. Raises StoreUnavailable."""
         start, end = job.rows[0].base, job.rows[-1].end
-        rows = list(rows_of(self._engine, job.log_id, start, end))
+        rows = rows_of(self._engine, job.log_id, start, end)
         return CleanedPart(start, end, rows, [one for row in rows for one in aborted_in(row)])
 
     def _go_on(self) -> None:

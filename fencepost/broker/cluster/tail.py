@@ -7,6 +7,7 @@ from fencepost.broker.cluster.objects import object_name
 from fencepost.broker.cluster.stamping import stamp
 from fencepost.broker.log.config import NEVER_MS, LogConfig
 from fencepost.broker.log.storage.segments import Segments
+from fencepost.broker.log.storage.store import Bytes
 from fencepost.protocol.batch_header import BatchHeader, read_header
 
 TAIL = LogConfig(segment_bytes=16 << 20, segment_ms=NEVER_MS)
@@ -24,7 +25,7 @@ def keep(tail: Segments, batch: bytearray, header: BatchHeader, offset: int | No
     assert conflict is None, conflict
 
 
-def stamped(row: Row, data: bytes) -> Iterator[tuple[bytearray, BatchHeader]]:
+def stamped(row: Row, data: Bytes) -> Iterator[tuple[bytearray, BatchHeader]]:
     """The batches of a row as they are in the log, each with its header. Raises CorruptLogFile."""
     whole = bytearray(data)
     place = object_name(row.placement.object_id) if row.placement.object_id else "a row in the database"

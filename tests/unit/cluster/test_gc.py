@@ -12,7 +12,8 @@ from fencepost.broker.cluster.gc import Collector, collect, sweep
 from fencepost.broker.cluster.objects import ObjectMissing, Objects
 from fencepost.broker.log.storage.store import Bytes
 from tests.kit.engine_worlds import Broker, SimWorld, append, joined, row
-from tests.kit.sim_engine import ObjectState, SimEngine
+from tests.kit.sim_engine import SimEngine
+from tests.kit.sim_tables import ObjectState
 
 HOUR_MS = 60 * 60 * 1000
 LOG = 7
