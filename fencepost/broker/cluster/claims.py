@@ -7,8 +7,8 @@ from typing import Protocol
 
 CLAIM_IDLE_MS = 60 * 60 * 1000
 """Garbage collection may delete a claim of this age (`Engine.doomed`), and the object that was put under it."""
-FRESH_S = CLAIM_IDLE_MS / 1000 / 6
-"""The largest age at which an id is handed out. The rest is for the put and the commit."""
+FRESH_PART = 6
+"""An id is handed out in the first such part of the age only. The rest is for the put and the commit."""
 BLOCK = 100
 
 
@@ -26,8 +26,12 @@ class ClaimPool:
     database guarantees that no commit refers to a deleted object.
     """
 
-    def __init__(self, engine: Claiming, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, engine: Claiming, max_age_ms: int = CLAIM_IDLE_MS, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        """`max_age_ms`: garbage collection deletes claims of that age."""
         self._engine = engine
+        self._fresh_s = max_age_ms / 1000 / FRESH_PART
         self._now = now
         self._ids: list[int] = []
         self._claimed_at = 0.0
@@ -37,7 +41,7 @@ class ClaimPool:
         """An id to put one object under. Blocks while it claims a new block. Raises StoreUnavailable."""
         with self._lock:
             begun = self._now()
-            if not self._ids or begun - self._claimed_at > FRESH_S:
+            if not self._ids or begun - self._claimed_at > self._fresh_s:
                 self._ids = sorted(self._engine.claim(BLOCK), reverse=True)
                 self._claimed_at = begun
             return self._ids.pop()

@@ -57,7 +57,7 @@ def stores_of(config: "BrokerConfig") -> Stores:
         except ValueError as error:
             raise ConfigError(f"cluster.objects: {error}") from error
         found.check()
-        return RowObjects(found, ClaimPool(postgres.PostgresEngine(database)))
+        return RowObjects(found, ClaimPool(postgres.PostgresEngine(database), config.cluster_claim_max_age_ms))
 
     def prepare() -> None:
         if postgres.PostgresEngine(database).create_schema():

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.broker.cluster.claims import BLOCK, CLAIM_IDLE_MS, FRESH_S, ClaimPool
+from fencepost.broker.cluster.claims import BLOCK, CLAIM_IDLE_MS, FRESH_PART, ClaimPool
 from fencepost.broker.cluster.engine import Placement, StoreUnavailable
 from fencepost.broker.cluster.objects import ObjectMissing, open_objects
 from fencepost.broker.cluster.row_objects import RowObjects
@@ -30,15 +30,17 @@ def test_ids_are_claimed_in_blocks_and_handed_out_once() -> None:
     assert database.claims == 2
 
 
-def test_an_old_block_is_dropped() -> None:
+@pytest.mark.parametrize("max_age_ms", [CLAIM_IDLE_MS, 60_000, 1000])
+def test_an_old_block_is_dropped(max_age_ms: int) -> None:
+    """Old is relative to the age at which garbage collection deletes a claim."""
     now = 50.0
-    pool = ClaimPool(Database(), lambda: now)
+    pool = ClaimPool(Database(), max_age_ms, lambda: now)
     assert pool.take() == 1000
-    now += FRESH_S
+    now += 0.9 * max_age_ms / 1000 / FRESH_PART
     assert pool.take() == 1001
-    now += 0.1
+    now += 0.2 * max_age_ms / 1000 / FRESH_PART
     assert pool.take() == 2000
-    assert FRESH_S < CLAIM_IDLE_MS / 1000 / 4
+    assert FRESH_PART > 4
 
 
 def test_the_age_counts_from_before_the_claim() -> None:
@@ -48,10 +50,10 @@ def test_the_age_counts_from_before_the_claim() -> None:
     class SlowDatabase(Database):
         def claim(self, count: int) -> list[int]:
             nonlocal now
-            now += FRESH_S + 1
+            now += CLAIM_IDLE_MS / 1000 / FRESH_PART + 1
             return super().claim(count)
 
-    pool = ClaimPool(SlowDatabase(), lambda: now)
+    pool = ClaimPool(SlowDatabase(), now=lambda: now)
     pool.take()
     assert pool.take() == 2000
 

@@ -71,7 +71,7 @@ class Place:
 
     def writes(self, broker: Broker, log: int, count: int) -> Iterator[None]:
         """The steps of a broker that writes `count` rows: it may be paused at every `yield`."""
-        pool, seq = ClaimPool(broker.engine, lambda: self.world.database.now_ms() / 1000), 0
+        pool, seq = ClaimPool(broker.engine, now=lambda: self.world.database.now_ms() / 1000), 0
         for number in range(count):
             while True:
                 object_id, data = pool.take(), b"%d of %d" % (number, log)
