@@ -38,6 +38,9 @@ class ObjectsInMemory:
     def read_many(self, places: Sequence[Placement]) -> Iterator[bytes]:
         return map(self.read, places)
 
+    def ids(self) -> Iterator[int]:
+        return iter(list(self.objects))
+
     def delete(self, object_ids: Collection[int]) -> None:
         for object_id in object_ids:
             self.objects.pop(object_id, None)

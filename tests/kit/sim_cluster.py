@@ -108,6 +108,10 @@ class FarObjects:
     def read_many(self, places: Sequence[Placement]) -> Iterator[bytes]:
         return map(self.read, places)
 
+    def ids(self) -> Iterator[int]:
+        self._travel("list")
+        return iter(list(self._cluster.objects))
+
     def _travel(self, name: str) -> str:
         if not in_thread():
             return "ok"

@@ -36,4 +36,4 @@ class ClusterFigures(NamedTuple):
     """None for the doubles of tests."""
     growth: "GrowthCounters"
     objects_deleted: int
-    """By garbage collection."""
+    """By garbage collection and by sweeps."""

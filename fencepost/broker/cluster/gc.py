@@ -4,10 +4,12 @@ Any broker may collect, also several at once. The database marks an object first
 more; then the object is deleted; then the database forgets it. After a failure the next run repeats the rest.
 
 A put may still complete after its claim was forgotten: its broker was paused, or the request was. The commit of that
-object fails, but the object stays. `sweep` finds such objects, because the database does not know their ids.
+object fails, but the object stays. `sweep` finds such objects, because the database does not know their ids. It lists
+all objects, so the active broker does it rarely.
 """
 
-from collections.abc import Collection
+import itertools
+from collections.abc import Collection, Iterator
 from typing import Protocol
 
 from fencepost.broker.cluster.claims import CLAIM_IDLE_MS
@@ -34,6 +36,12 @@ class Deletes(Protocol):
     """The part of `Objects` that deletes."""
 
     def delete(self, object_ids: Collection[int]) -> None: ...
+
+
+class Listed(Deletes, Protocol):
+    """The part of `Objects` that lists, and deletes."""
+
+    def ids(self) -> Iterator[int]: ...
 
 
 def collect(engine: ObjectTable, objects: Objects, idle_ms: int = CLAIM_IDLE_MS) -> int:
@@ -75,25 +83,18 @@ class Collector:
         self._marked = marked - due
 
 
-def sweep(engine: ObjectTable, objects: Objects) -> int:
-    """Delete objects that the database does not know; return their number. Lists all objects. Blocks.
+def sweep(engine: ObjectTable, objects: Listed) -> Iterator[int]:
+    """Delete objects that the database does not know, step by step: yields how many each step deleted. Lists all
+    objects, and each step asks for one page of them. Blocks.
 
     Ids from the newest claim on are left alone: the database may be a restored backup, whose next claims they are.
     Raises StoreUnavailable.
     """
-    count, page = 0, list[int]()
     newest = engine.claim(1)[0]
-    for object_id in objects.ids():
-        if object_id < newest:
-            page.append(object_id)
-        if len(page) == PAGE:
-            count += _delete_unknown(engine, objects, page)
-            page = []
-    return count + _delete_unknown(engine, objects, page)
-
-
-def _delete_unknown(engine: ObjectTable, objects: Objects, page: Collection[int]) -> int:
-    """The objects were put before this asks, and claimed before they were put."""
-    unknown = set(page) - engine.known(page)
-    objects.delete(unknown)
-    return len(unknown)
+    ids = objects.ids()
+    while page := list(itertools.islice(ids, PAGE)):
+        # These objects were put before this asks, and claimed before they were put.
+        old = [object_id for object_id in page if object_id < newest]
+        unknown = set(old) - engine.known(old)
+        objects.delete(unknown)
+        yield len(unknown)

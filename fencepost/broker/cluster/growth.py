@@ -11,7 +11,7 @@ import trio
 
 from fencepost.broker.cluster.compacting import Compactions
 from fencepost.broker.cluster.engine import Engine, Fenced, StoreUnavailable
-from fencepost.broker.cluster.gc import Collector
+from fencepost.broker.cluster.gc import Collector, sweep
 from fencepost.broker.cluster.merger import MergeJob, Merger, NewRows
 from fencepost.broker.cluster.merging import Merge, MergeLimits, due_merge, merge_of_runs
 from fencepost.broker.cluster.rounds import RowBytes
@@ -32,6 +32,8 @@ EVICTION_MS = 1000
 JOBS_MAX = 500
 """The most logs that share one object."""
 RETRY_SECONDS = 0.5
+FIRST_SWEEP = 10
+"""The first sweep is due after such a part of the interval: a broker may never be active for a whole one."""
 
 logger = logging.getLogger(__name__)
 
@@ -51,6 +53,8 @@ class GrowthCounters:
         """Rows that others took the place of."""
         self.merged_bytes = 0
         """Bytes that were read and written again."""
+        self.swept_objects = 0
+        """Objects that were deleted because the database did not know them."""
 
 
 class Growth:
@@ -74,6 +78,7 @@ class Growth:
         self._config = config
         self._engine = engine
         self._writer = writer
+        self._row_bytes = row_bytes
         self._merger = Merger(engine, lambda: writer.identity, row_bytes, config.cluster_inline_max_bytes)
         self._logs = logs
         self._settled: dict[SharedLog, tuple[int, int]] = {}
@@ -84,14 +89,17 @@ class Growth:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._repeat, self._config.cluster_merge_interval_ms, self.merge)
             nursery.start_soon(self._repeat, self._config.cluster_gc_interval_ms, self.collect)
+            sweep_ms = self._config.cluster_sweep_interval_ms
+            nursery.start_soon(self._repeat, sweep_ms, self.sweep, sweep_ms // FIRST_SWEEP)
             nursery.start_soon(self._repeat, EVICTION_MS, self.evict)
             nursery.start_soon(self._repeat, self.compactions.backoff_ms, self.compactions.compact)
 
-    async def _repeat(self, interval_ms: int, step: Callable[[], Awaitable[None]]) -> None:
+    async def _repeat(self, interval_ms: int, step: Callable[[], Awaitable[None]], first_ms: int | None = None) -> None:
         try:
+            await trio.sleep((interval_ms if first_ms is None else first_ms) / 1000)
             while not self._writer.fenced:
-                await trio.sleep(interval_ms / 1000)
                 await step()
+                await trio.sleep(interval_ms / 1000)
         finally:
             self.compactions.end()
 
@@ -101,6 +109,20 @@ class Growth:
             await trio.to_thread.run_sync(self.collector.step, self._engine)
         except StoreUnavailable as error:
             logger.warning("unused objects are not deleted now, the broker tries again later: %s", error)
+
+    async def sweep(self) -> None:
+        """Delete objects that the database does not know. Merging and the broker's end wait for one page at most."""
+        steps, before = sweep(self._engine, self._row_bytes), self.counters.swept_objects
+        try:
+            while not self._writer.fenced:
+                deleted = await trio.to_thread.run_sync(next, steps, None)
+                if deleted is None:
+                    break
+                self.counters.swept_objects += deleted
+        except StoreUnavailable as error:
+            logger.warning("not all objects were compared with the database, the broker tries again later: %s", error)
+        if self.counters.swept_objects > before:
+            logger.info("deleted %d objects that the database did not know", self.counters.swept_objects - before)
 
     async def evict(self) -> None:
         """Drop local copies of records above the bound, from the logs that have most of them."""

@@ -124,7 +124,7 @@ class Membership:
             cache=self._cold.counters,
             objects=self._row_bytes.counters if isinstance(self._row_bytes, RowObjects) else None,
             growth=self.growth.counters,
-            objects_deleted=self.growth.collector.deleted,
+            objects_deleted=self.growth.collector.deleted + self.growth.counters.swept_objects,
         )
 
     def open_logs(self, default_config: Callable[[str], LogConfig]) -> LogDirectory:

@@ -90,6 +90,9 @@ class RowBytes(Protocol):
     def read_many(self, places: Sequence[Placement]) -> Iterator[bytes]:
         """Ranges of objects, in this order; several requests may be under way. Raises as `read`."""
 
+    def ids(self) -> Iterator[int]:
+        """Every object of the cluster, in no order. Raises StoreUnavailable."""
+
     def delete(self, object_ids: Collection[int]) -> None:
         """Delete objects that no row refers to; a missing one is not an error. Raises StoreUnavailable."""
 

@@ -59,6 +59,10 @@ class RowObjects:
         finally:
             pool.shutdown(cancel_futures=True)
 
+    def ids(self) -> Iterator[int]:
+        """Every object of the cluster, in no order. Raises StoreUnavailable."""
+        return self._objects.ids()
+
     def delete(self, object_ids: Collection[int]) -> None:
         """Delete objects that no row refers to; a missing one is not an error. Raises StoreUnavailable."""
         self._objects.delete(object_ids)

@@ -74,6 +74,12 @@ class ClusterSettings:
         " interval later.",
         low=10, ours=True,
     )  # fmt: skip
+    cluster_sweep_interval_ms: int = setting(
+        Kind.INT, 24 * 60 * 60 * 1000,
+        "How often the active broker lists all objects, and deletes those that the database does not know: what a"
+        " paused broker put too late. The first time is a tenth of this after the broker became active.",
+        low=10, ours=True,
+    )  # fmt: skip
     cluster_claim_max_age_ms: int = setting(
         Kind.INT, 60 * 60 * 1000,
         "An object that was announced, but not used within this time, is deleted. Its commit fails then, and is"

@@ -1,19 +1,25 @@
 """Garbage collection next to brokers that are paused at any step: every committed row keeps its bytes."""
 
 import random
+import threading
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 import pytest
+import trio
 
 from fencepost.broker.cluster.claims import CLAIM_IDLE_MS, ClaimPool
 from fencepost.broker.cluster.engine import ClaimLost, Placement, StoreUnavailable
-from fencepost.broker.cluster.gc import Collector, collect, sweep
-from fencepost.broker.cluster.objects import ObjectMissing, Objects
+from fencepost.broker.cluster.gc import PAGE, Collector, collect, sweep
+from fencepost.broker.cluster.objects import ObjectMissing, Objects, open_objects
+from fencepost.broker.log.partition import AppendOrigin
 from fencepost.broker.log.storage.store import Bytes
 from tests.kit.engine_worlds import Broker, SimWorld, append, joined, row
+from tests.kit.growing import growth_of, opened
+from tests.kit.shared_store import Stores
 from tests.kit.sim_engine import SimEngine
 from tests.kit.sim_tables import ObjectState
+from tests.unit.log.kit import NOW_MS, batch
 
 HOUR_MS = 60 * 60 * 1000
 LOG = 7
@@ -122,7 +128,7 @@ def test_a_put_that_completes_after_its_claim_was_forgotten_is_swept() -> None:
     next(steps)
     assert list(place.objects.ids()) == [1]
     assert collect(place.world.engine(), place.objects) == 0
-    assert sweep(place.world.engine(), place.objects) == 1
+    assert sum(sweep(place.world.engine(), place.objects)) == 1
     assert list(place.objects.ids()) == []
     list(steps)
     assert place.missing() == []
@@ -136,7 +142,7 @@ def test_young_claims_and_live_objects_stay() -> None:
     young = broker.engine.claim(1)[0]
     place.objects.put(young, [b"x"])
     assert collect(place.world.engine(), place.objects) == 0
-    assert sweep(place.world.engine(), place.objects) == 0
+    assert sum(sweep(place.world.engine(), place.objects)) == 0
     assert set(place.objects.ids()) == {1, young}
     place.world.age(CLAIM_IDLE_MS)
     assert collect(place.world.engine(), place.objects) == 2  # the sweep's own claim, too
@@ -172,7 +178,7 @@ def test_more_orphans_than_one_page() -> None:
     place.world.database.objects = {kept: place.world.database.objects[kept]}
     for object_id in range(2, 2502):
         place.objects.put(object_id, [b"x"])
-    assert sweep(engine, place.objects) == 2500
+    assert sum(sweep(engine, place.objects)) == 2500
     assert list(place.objects.ids()) == [kept]
 
 
@@ -180,7 +186,7 @@ def test_objects_newer_than_the_database_are_kept() -> None:
     """The database is a restored backup: what it does not know may be all that is left of the records."""
     place = Place()
     place.objects.put(12345, [b"x"])
-    assert sweep(place.world.engine(), place.objects) == 0
+    assert sum(sweep(place.world.engine(), place.objects)) == 0
     assert list(place.objects.ids()) == [12345]
 
 
@@ -248,7 +254,7 @@ def test_no_interleaving_deletes_the_bytes_of_a_committed_row() -> None:
         place.shelf.before = lambda method: None
         place.world.age(2 * HOUR_MS)
         collect(place.world.engine(), place.objects)
-        sweep(place.world.engine(), place.objects)
+        list(sweep(place.world.engine(), place.objects))
         live = {row.placement.object_id for log in (1, 2, 3) for row in place.world.engine().rows(log, 0, 99)}
         assert set(place.objects.ids()) == live, f"seed {seed}: and nothing else is left"
 
@@ -280,3 +286,68 @@ def test_a_running_broker_deletes_an_object_one_step_after_it_marked_it() -> Non
     place.shelf.before = lambda method: None
     collector.step(broker.engine)
     assert (len(place.shelf.held), collector.deleted, place.missing()) == (1, 1, [])
+
+
+def test_the_active_broker_sweeps_step_by_step() -> None:
+    """It begins before a whole interval has passed, and counts what it deletes."""
+    stores = Stores()
+    broker = stores.broker(1, inline_bytes=0)
+    log = opened(broker)
+    late = broker.engine.claim(PAGE + 1)
+    broker.engine.doomed(0, 10 * PAGE)
+    broker.engine.forget(late)
+    log.append(batch(1), AppendOrigin.COORDINATOR, NOW_MS)
+    broker.round()
+    (live,) = stores.objects
+    stores.objects.update(dict.fromkeys(late, b"put too late"))
+    growth = growth_of(broker, log, cluster_sweep_interval_ms=1000)
+
+    async def run() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(growth.run)
+            for _ in range(1000):
+                await trio.sleep(0.01)
+                if growth.counters.swept_objects == len(late):
+                    break
+            nursery.cancel_scope.cancel()
+
+    trio.run(run)
+    assert list(stores.objects) == [live]
+
+
+def test_a_sweep_continues_after_the_object_store_was_unavailable() -> None:
+    """The broker goes on, and the next sweep deletes the rest."""
+    stores = Stores()
+    broker = stores.broker(1)
+    growth = growth_of(broker)
+    (late,) = broker.engine.claim(1)
+    broker.engine.doomed(0)
+    broker.engine.forget([late])
+    stores.objects[late] = b"put too late"
+
+    def away(object_ids: Collection[int]) -> None:
+        raise StoreUnavailable("away")
+
+    broker.row_bytes.delete = away  # type: ignore[method-assign]
+    trio.run(growth.sweep)
+    assert (growth.counters.swept_objects, list(stores.objects)) == (0, [late])
+    del broker.row_bytes.delete
+    trio.run(growth.sweep)
+    assert (growth.counters.swept_objects, list(stores.objects)) == (1, [])
+
+
+def test_threads_may_take_turns_in_a_list_of_a_bucket() -> None:
+    """A sweep continues in any thread."""
+    objects = open_objects("memory://", "cluster")
+    engine = SimWorld().engine()
+    for object_id in (late := engine.claim(PAGE + 500)):
+        objects.put(object_id, [b"1"])
+    engine.doomed(0, 10 * PAGE)
+    engine.forget(late)
+    steps, found = sweep(engine, objects), list[int]()
+    while len(found) < 2:
+        thread = threading.Thread(target=lambda: found.append(next(steps)))
+        thread.start()
+        thread.join()
+    assert found == [PAGE, 500]
+    assert list(objects.ids()) == []
