@@ -258,13 +258,11 @@ class Membership:
             return await trio.to_thread.run_sync(call, abandon_on_cancel=False)
 
     def stop_waiting(self) -> bool:
-        """The broker stops: from now on a commit fails if a store is unavailable. Returns whether one is already.
-
-        The writer of a standby goes on: the next run of the broker has it, too.
-        """
-        if self.active:
+        """The broker stops: wait for no commit that cannot come soon. Returns whether that is so."""
+        if self._writer.unavailable or self._writer.fenced:
             self._writer.stop()
-        return bool(self._writer.unavailable or self._writer.fenced)
+            return True
+        return False
 
     def close(self, logs: LogDirectory) -> None:
         """Before the logs close: commit what waits, unless this broker was taken over or the database is unavailable.

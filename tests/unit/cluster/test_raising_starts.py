@@ -36,7 +36,7 @@ def test_runs_that_are_merged_between_two_reads_keep_their_producers() -> None:
     ((_, job),) = trio.run(growth._due, ())
     log.append(batch(1), AppendOrigin.COORDINATOR, NOW_MS)
     broker.round()
-    left = ["rows"]
+    left = ["many_rows"]
 
     def between(method: str) -> None:
         if method in left:
