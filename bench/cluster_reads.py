@@ -17,6 +17,7 @@ from pathlib import Path
 
 import psutil
 
+from bench import memory
 from bench.pour import TOPIC, create_topic, pour_in_process
 from bench.raw import RawFetcher, RawProducer
 from bench.target import cpu_seconds_of
@@ -40,6 +41,7 @@ def measured(what: str, broker: BrokerProcess, size_bytes: int, began: float, cp
 
 def write(what: str, broker: BrokerProcess, size_bytes: int) -> None:
     """Write to all partitions from one connection."""
+    memory.warm()
     create_topic(broker.address, PARTITIONS)
     pour_in_process(broker.address, PARTITIONS << 20, PARTITIONS, value_bytes=VALUE_BYTES)
     cpu, began = cpu_seconds_of(psutil.Process(broker.pid)), time.monotonic()
