@@ -123,8 +123,16 @@ class RequestPipeline:
         return decision, ticket
 
     async def with_fresh_producer_id(self, command: Command) -> Command:
+        """Raises LogWriteFailed with COORDINATOR_LOAD_IN_PROGRESS, as Kafka's RPCProducerIdManager without ids.
+
+        Producers retry after it. NOT_CONTROLLER, which the metadata log refuses with, would end them.
+        """
         assert isinstance(command, commands.InitProducerId | commands.EndTxn | commands.TimeOut), command
-        return replace(command, fresh_producer_id=await self._producer_ids.next_producer_id())
+        try:
+            fresh = await self._producer_ids.next_producer_id()
+        except LogWriteFailed as error:
+            raise LogWriteFailed(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"no producer id: {error}") from error
+        return replace(command, fresh_producer_id=fresh)
 
 
 async def resolve(answer: Answer | Waiting) -> Answer:

@@ -7,7 +7,7 @@ import pytest
 import trio
 import trio.testing
 
-from fencepost.coordinator.ports import Marker
+from fencepost.coordinator.ports import LogWriteFailed, Marker
 from fencepost.coordinator.txn import codec
 from fencepost.coordinator.txn.completion import COMPLETE_DELAY_SECONDS
 from fencepost.coordinator.txn.config import TxnConfig
@@ -57,6 +57,19 @@ class TestInitProducerId:
         self, world: World, arguments: Any, error: ErrorCode, autojump_clock: trio.testing.MockClock
     ) -> None:
         assert (await world.service.init_producer_id(*arguments)).error is error
+
+    async def test_without_a_producer_id_it_may_be_repeated(
+        self, world: World, monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
+    ) -> None:
+        """Another controller has taken over. Kafka's RPCProducerIdManager answers so while it has no ids."""
+
+        async def refuse() -> int:
+            raise LogWriteFailed(ErrorCode.NOT_CONTROLLER, "another controller has taken over")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(world.ids, "next_producer_id", refuse)
+            assert (await world.service.init_producer_id(TX, 60_000)).error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert (await world.service.init_producer_id(TX, 60_000)).error is NONE
 
     async def test_the_record_is_durable_before_the_answer(
         self, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
