@@ -44,16 +44,17 @@ class PostgresServer:
     def __init__(self, binaries: Path) -> None:
         self._binaries = binaries
         # Not below pytest's own directory: only its owner may enter that, and a socket's path has to be short.
-        self._directory = Path(tempfile.mkdtemp(prefix="fencepost-pg-"))
-        self._data = self._directory / "data"
-        self._log = self._directory / "server.log"
+        self.directory = Path(tempfile.mkdtemp(prefix="fencepost-pg-"))
+        """With its socket and its data."""
+        self._data = self.directory / "data"
+        self._log = self.directory / "server.log"
         self._user = next((name for name in UNPRIVILEGED if _exists(name)), None) if os.geteuid() == 0 else None
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def conninfo(self) -> str:
         """For `psycopg.connect`."""
-        return f"host={self._directory} user={USER} dbname=postgres connect_timeout=60"
+        return f"host={self.directory} user={USER} dbname=postgres connect_timeout=60"
 
     @property
     def pid(self) -> int:
@@ -79,13 +80,13 @@ class PostgresServer:
 
     def __enter__(self) -> Self:
         if self._user is not None:
-            shutil.chown(self._directory, self._user)
+            shutil.chown(self.directory, self._user)
         # Without a locale the encoding is SQL_ASCII, in which a text comes as bytes: what works there works elsewhere.
         options = ["--username", USER, "--auth", "trust", "--no-locale", "--no-sync"]
         command = [self._binaries / "initdb", *options, "-D", self._data]
         done = subprocess.run(command, user=self._user, cwd="/", capture_output=True, check=False)
         if done.returncode != 0:
-            shutil.rmtree(self._directory, ignore_errors=True)
+            shutil.rmtree(self.directory, ignore_errors=True)
             raise PostgresFailed(done.stderr.decode(errors="replace"))
         return self.start()
 
@@ -98,7 +99,7 @@ class PostgresServer:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(20)
             self.kill()
-        shutil.rmtree(self._directory, ignore_errors=True)
+        shutil.rmtree(self.directory, ignore_errors=True)
 
     def _settings(self) -> dict[str, str]:
         """Also that a start after a crash flushes the file system once, and not each of a thousand files."""
@@ -113,7 +114,7 @@ class PostgresServer:
         settings = [part for name, value in self._settings().items() for part in ("-c", f"{name}={value}")]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [self._binaries / "postgres", "-D", self._data, "-k", self._directory, *settings],
+                [self._binaries / "postgres", "-D", self._data, "-k", self.directory, *settings],
                 user=self._user,
                 cwd="/",
                 stdin=subprocess.DEVNULL,
