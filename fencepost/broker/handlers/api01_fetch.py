@@ -5,6 +5,7 @@ here is a full fetch: the response always has session id 0, which KIP-227 allows
 v12 returns a diverging epoch, v13 names topics by id, v16 returns the leader's address.
 """
 
+import math
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
@@ -319,7 +320,7 @@ async def _read_later(node: _Broker, fetch: _Fetch, max_wait_ms: int, large: Lar
     with purgatory.park(fetch.logs) as parked:
         while True:
             left = deadline - trio.current_time()
-            await parked.wait_until(fetch.ready, max(0, round(left * 1000)))
+            await parked.wait_until(fetch.ready, max(0, math.ceil(left * 1000)))
             response, settled = fetch.read() if large is None else await fetch.read_in_steps(large)
             if settled or not fetch.missing or left <= 0 or purgatory.closed:
                 return response
