@@ -15,12 +15,11 @@ from fencepost.protocol.messages.api03_metadata import MetadataRequest, Metadata
 from fencepost.protocol.messages.api26_end_txn import EndTxnRequest
 from fencepost.protocol.record_batch import build_batch
 from tests.kit.cluster_processes import ClusterProcesses
+from tests.kit.cluster_topic import SECONDS, TOPIC, create, everything
 from tests.kit.postgres_server import PostgresServer
 from tests.kit.waiting import until
 from tests.kit.wire import END_TXN, NOW_MS, PRODUCE, ConnectionEnded, Wire, produce_request
 
-TOPIC = "orders"
-SECONDS = 60
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 
@@ -28,23 +27,6 @@ AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 def cluster(server: PostgresServer, tmp_path: Path) -> Iterator[ClusterProcesses]:
     with ClusterProcesses(tmp_path, server) as processes:
         yield processes
-
-
-async def create(kafka: Client, partitions: int = 1) -> None:
-    async with kafka.admin() as admin:
-        await admin.create_topics(TOPIC, partitions=partitions)
-
-
-async def everything(bootstrap: str, count: int) -> list[tuple[int, bytes]]:
-    """The offsets and values of the first `count` committed records."""
-    found: list[tuple[int, bytes]] = []
-    async with Client(bootstrap) as kafka, kafka.consumer(TOPIC, auto_offset_reset="earliest") as consumer:
-        with trio.fail_after(SECONDS):
-            async for record in consumer:
-                found.append((record.offset, record.value))
-                if len(found) == count:
-                    return found
-    raise AssertionError("the consumer ended")
 
 
 def marker_epochs(cluster: ClusterProcesses) -> list[int]:

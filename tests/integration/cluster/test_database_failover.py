@@ -9,8 +9,8 @@ import pytest
 import trio
 
 from fencepost.client import Client
-from tests.integration.cluster.test_cluster_brokers import SECONDS, TOPIC, create, everything
 from tests.kit.cluster_processes import ClusterProcesses
+from tests.kit.cluster_topic import SECONDS, TOPIC, create, everything
 from tests.kit.postgres_server import PostgresServer, find_binaries, postgres_or_skip
 from tests.kit.postgres_standby import PostgresStandby
 from tests.kit.waiting import until
