@@ -36,14 +36,10 @@ class OwnProgram(Program):
 
     def __init__(self, world: "WholeWorld", transactional_id: str, random: Random) -> None:
         super().__init__(world, transactional_id, SECOND_PROTOCOL, random)
-        self.alive = 0
-        """How many of it mean to stay: each freeze may have brought one more."""
 
     async def run(self) -> None:
-        self.alive += 1
         try:
             await super().run()
-            self.alive -= 1
         except Superseded as end:
             self.world.tell(f"{self.transactional_id}: leaves the work to its successor: {end}")
 

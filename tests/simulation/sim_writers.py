@@ -35,16 +35,22 @@ class Program:
         self.version = version
         self.random = random
         self.timeout_ms = random.choice((1000, 2000, 4000))
+        self.alive = 0
+        """How many of it mean to stay: each freeze may have brought one more."""
         self._incarnations = 0
 
     async def run(self) -> None:
-        """Live until the work is done; raises nothing that a client may meet."""
+        """Live until the work is done, or fenced while another one lives; raises nothing that a client may meet."""
+        self.alive += 1
         while not self.finished():
             try:
                 await self._incarnate()
             except (Fenced, GaveUp, Crashed, Abortable) as end:
                 self.world.tell(f"{self.transactional_id}: incarnation ends: {end!r}")
+                if isinstance(end, Fenced) and self.alive > 1:
+                    break  # else the zombies of many freezes would come back and fence each other for ever
                 await nap(self.random.uniform(0.0, 0.3))
+        self.alive -= 1
 
     def finished(self) -> bool:
         """Whether nothing is left to do."""
