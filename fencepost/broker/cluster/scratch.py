@@ -10,6 +10,8 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import trio
+
 PREFIX = "fencepost-cache-"
 
 
@@ -29,6 +31,12 @@ class Scratch:
         """Delete it. Blocks."""
         shutil.rmtree(self.path, ignore_errors=True)
         os.close(self._lock)
+
+
+async def remove_later(scratch: Scratch) -> None:
+    """Delete it in a thread, also if the task is cancelled before it begins."""
+    with trio.CancelScope(shield=True):
+        await trio.to_thread.run_sync(scratch.remove)
 
 
 def remove_abandoned(parent: str | None) -> None:

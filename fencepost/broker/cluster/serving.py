@@ -22,7 +22,7 @@ from fencepost.broker.cluster.health import StoreHealth
 from fencepost.broker.cluster.loading import LoadedLog, load_logs
 from fencepost.broker.cluster.membership import Membership, addresses_text
 from fencepost.broker.cluster.rounds import RowBytes
-from fencepost.broker.cluster.scratch import Scratch, remove_abandoned
+from fencepost.broker.cluster.scratch import Scratch, remove_abandoned, remove_later
 from fencepost.broker.cluster.status import Status
 from fencepost.broker.cluster.stores import Stores, stores_of
 from fencepost.broker.cluster.writer import Stopped, Writer
@@ -198,7 +198,7 @@ class ClusterBroker:
                     raise
                 logger.warning("this broker was taken over while it started")
         finally:
-            self._services.start_soon(trio.to_thread.run_sync, scratch.remove)
+            self._services.start_soon(remove_later, scratch)
 
     async def _keep_lease(self, writer: Writer) -> None:
         """While the broker loads its logs: that may take longer than a lease."""

@@ -4,10 +4,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-from fencepost.broker.cluster.scratch import PREFIX, Scratch, remove_abandoned
+import trio
+
+from fencepost.broker.cluster.scratch import PREFIX, Scratch, remove_abandoned, remove_later
 
 HOLD = """
 import sys, time
+import trio
+
 from fencepost.broker.cluster.scratch import Scratch
 print(Scratch(sys.argv[1]).path, flush=True)
 time.sleep(600)
@@ -28,6 +32,15 @@ def test_a_killed_brokers_directory_is_deleted_and_that_of_a_living_one_is_not(t
     remove_abandoned(str(tmp_path))
     assert [path for path in tmp_path.iterdir() if path.name.startswith(PREFIX)] == [mine.path]
     mine.remove()
+    assert not mine.path.exists()
+
+
+async def test_a_directory_is_deleted_although_the_nursery_is_cancelled(tmp_path: Path) -> None:
+    """A broker may be told to end just after it was taken over."""
+    mine = Scratch(str(tmp_path))
+    async with trio.open_nursery() as services:
+        services.start_soon(remove_later, mine)
+        services.cancel_scope.cancel()
     assert not mine.path.exists()
 
 
