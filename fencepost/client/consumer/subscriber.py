@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Awaitable, Callable, Collection
+from functools import partial
 from re import Pattern
 from typing import Any
 
@@ -150,7 +151,8 @@ class Subscriber:
         if self._group.group_id is None and self.subscription is not None:
             for name in self.subscription.topics:
                 await self._cluster.topic(name, create=False)
-            await self._look_at(self.subscription)
+            look = partial(self._look_at, self.subscription)
+            await self._cluster.policy.run(look, what="looking for the subscribed topics")
 
     def begin_tasks(self) -> None:
         """Start the subscription's tasks: a membership, or without a group a task that looks for new topics."""

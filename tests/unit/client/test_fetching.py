@@ -11,8 +11,20 @@ from fencepost.client.consumer.read_errors import LogTruncatedError, OffsetOutOf
 from fencepost.protocol.errors import ErrorCode
 from tests.kit.batch_log import BatchLog
 from tests.kit.fetch_broker import FetchBroker, ScriptedCluster, moved_to, prefer
+from tests.kit.scripted_broker import HANG_UP
 from tests.kit.waiting import soon
 from tests.unit.client.reading_kit import T0, Start, read, values, wait_fetched
+
+
+@pytest.mark.parametrize("answered", [0, 1, 2])
+async def test_opening_outlives_a_broker_that_hangs_up(start: Start, cluster: ScriptedCluster, answered: int) -> None:
+    """Kafka's clients repeat a Metadata request whose connection is lost."""
+    broker = await start(cluster)
+    broker.scripts["Metadata"] = [*[broker.on_Metadata] * answered, HANG_UP]
+    cluster.write(0, values(0, 1))
+    async with fencepost.Client(broker.address) as kafka, kafka.consumer("t") as consumer:
+        assert await read(consumer, 1) == [(0, 0)]
+
 
 # -- fetch sessions and versions
 
