@@ -109,7 +109,7 @@ async def test_many_handshakes_at_once_leave_the_loop_to_others(node: Node, auth
     """100 clients finish their handshakes while another client is served."""
     with await trio.to_thread.run_sync(lambda: Wire(socket.create_connection(node.endpoints["PLAINTEXT"], 10))) as wire:
         made: list[Wire] = []
-        worst = 0.0
+        served = 0
 
         async def shake() -> None:
             made.append(await trio.to_thread.run_sync(partial(ask, node, authority, None)))
@@ -118,11 +118,10 @@ async def test_many_handshakes_at_once_leave_the_loop_to_others(node: Node, auth
             for _ in range(100):
                 clients.start_soon(shake)
             while len(made) < 100:
-                began = trio.current_time()
                 await trio.to_thread.run_sync(wire.call, 3, 9, MetadataRequest(topics=[]))
-                worst = max(worst, trio.current_time() - began)
+                served += 1
         for one in made:
             one.close()
-    assert worst < 2, "generous: the clients share this process"
+    assert served > 3, "mostly 10; a count, because a time would depend on what else runs"
     assert node.server is not None
     await trio.to_thread.run_sync(until, lambda: not node.server.connections)
