@@ -7,11 +7,11 @@ from typing import Self
 
 import psycopg
 
-from fencepost.broker.cluster.gc import collect
 from fencepost.broker.cluster.objects import open_objects
 from fencepost.broker.cluster.postgres import PostgresEngine
 from fencepost.testing.reserved_port import reserve_port
 from tests.kit.cluster_processes import ClusterBrokerProcess, ClusterProcesses
+from tests.kit.garbage import collect
 from tests.kit.http_faults import FaultyProxy
 from tests.kit.postgres_proxy import PostgresProxy
 from tests.kit.postgres_server import PostgresServer

@@ -17,7 +17,7 @@ from typing import NamedTuple, Protocol
 import trio
 
 from fencepost.broker.cluster.engine import Placement, Row, StoreUnavailable
-from fencepost.broker.cluster.objects import object_name
+from fencepost.broker.cluster.objects import place_name
 from fencepost.broker.cluster.stamping import stamp
 from fencepost.broker.log.log_store import Missing
 from fencepost.broker.log.storage.segment import Segment
@@ -265,19 +265,17 @@ class ByteCache:
         keys = tuple(rows)
         first, last = keys[0], keys[-1]
         if first.placement.object_id:
-            place = object_name(first.placement.object_id)
             start = first.placement.position
             size_bytes = last.placement.position + last.placement.size_bytes - start
             data = bytearray(self._ranges.read(Placement(first.placement.object_id, start, size_bytes)))
         else:
-            place = "a row in the database"
             data = self._inline(keys)
         segment = Segment(self._store, first.base, ending=f".{next(_numbers)}")
         position = 0
         with memoryview(data) as view:
             for row in rows.values():
                 with view[position : position + row.placement.size_bytes] as part:
-                    for at, base_offset, header in stamp(row, part, place):
+                    for at, base_offset, header in stamp(row, part, place_name(row.placement.object_id)):
                         segment.note(position + at, header, base_offset, INDEX_INTERVAL_BYTES)
                 position += row.placement.size_bytes
         segment.next_offset = last.end

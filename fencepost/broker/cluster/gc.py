@@ -13,7 +13,6 @@ from collections.abc import Collection, Iterator
 from typing import Protocol
 
 from fencepost.broker.cluster.claims import CLAIM_IDLE_MS
-from fencepost.broker.cluster.objects import Objects
 
 PAGE = 1000
 STEP = 100_000
@@ -44,21 +43,8 @@ class Listed(Deletes, Protocol):
     def ids(self) -> Iterator[int]: ...
 
 
-def collect(engine: ObjectTable, objects: Objects, idle_ms: int = CLAIM_IDLE_MS) -> int:
-    """Delete claims that are older than `idle_ms`, and unused objects; return their number. Blocks.
-
-    Raises StoreUnavailable.
-    """
-    count = 0
-    while doomed := engine.doomed(idle_ms, PAGE):
-        objects.delete(doomed)
-        engine.forget(doomed)
-        count += len(doomed)
-    return count
-
-
 class Collector:
-    """Collects step by step while the broker runs.
+    """Deletes unused objects and claims that are older than `idle_ms`, step by step while the broker runs.
 
     An object is deleted one step after the one that marked it: until then, reads that began before its rows were
     replaced still find it.

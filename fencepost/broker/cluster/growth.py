@@ -101,7 +101,7 @@ class Growth:
                 await step()
                 await trio.sleep(interval_ms / 1000)
         finally:
-            self.compactions.end()
+            self.compactions.end()  # by whichever loop ends first: that of a compaction waits for its thread
 
     async def collect(self) -> None:
         """One step of garbage collection."""

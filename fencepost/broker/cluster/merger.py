@@ -21,7 +21,7 @@ from fencepost.broker.cluster.engine import (
 )
 from fencepost.broker.cluster.folding import EPOCHS, PRODUCERS, LogState
 from fencepost.broker.cluster.merging import Group, Merge, merged
-from fencepost.broker.cluster.objects import object_name
+from fencepost.broker.cluster.objects import place_name
 from fencepost.broker.cluster.rounds import RowBytes
 from fencepost.broker.cluster.row_index import slim
 from fencepost.broker.cluster.row_reading import all_rows, bytes_in_objects
@@ -147,7 +147,7 @@ class Merger:
             for row in group:
                 place = row.placement
                 whole = data[place] if row.inline is None else bytearray(row.inline)
-                stamp(row, whole, object_name(place.object_id) if place.object_id else "a row in the database")
+                stamp(row, whole, place_name(place.object_id))
                 mine.append(whole)
             size_bytes = sum(map(len, mine))
             new.append(merged(group, aborted, Placement(0, position, size_bytes), b""))

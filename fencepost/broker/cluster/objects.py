@@ -170,6 +170,11 @@ class Objects:
                 yield int(number)
 
 
+def place_name(object_id: int) -> str:
+    """Where a row's bytes are, for messages; 0 is a row that holds them itself."""
+    return object_name(object_id) if object_id else "a row in the database"
+
+
 def object_name(object_id: int) -> str:
     """The id, below two digits of its hash: object stores divide their load by the first characters of a name."""
     digest = hashlib.blake2b(object_id.to_bytes(8, "big"), digest_size=1).hexdigest()

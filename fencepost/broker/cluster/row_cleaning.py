@@ -11,7 +11,7 @@ import crc32c
 
 from fencepost.broker.cluster.engine import Engine, Identity, Placement, Replacement, Row, RowKind, Snapshot
 from fencepost.broker.cluster.folding import CLEANED, aborted_in, encode_aborted
-from fencepost.broker.cluster.objects import object_name
+from fencepost.broker.cluster.objects import place_name
 from fencepost.broker.cluster.rounds import RowBytes, producer_ids
 from fencepost.broker.cluster.row_index import slim
 from fencepost.broker.cluster.row_reading import rows_of
@@ -166,10 +166,9 @@ class RowCleaner:
     def _copied(self, store: Store, row: Row, sums: dict[int, int]) -> Segment:
         """A row as a segment. Raises StoreUnavailable, CorruptLogFile and Ended."""
         self._go_on()
-        place = object_name(row.placement.object_id) if row.placement.object_id else "a row in the database"
         data = bytearray(row.inline if row.inline is not None else self._row_bytes.read(row.placement))
         segment = Segment(store, row.base)
-        for position, offset, header in stamp(row, data, place):
+        for position, offset, header in stamp(row, data, place_name(row.placement.object_id)):
             segment.note(position, header, offset, 4096)
         segment.next_offset = row.end
         segment.file.write(0, data)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from fencepost.broker.cluster.engine import Row
-from fencepost.broker.cluster.objects import object_name
+from fencepost.broker.cluster.objects import place_name
 from fencepost.broker.cluster.stamping import stamp
 from fencepost.broker.log.config import NEVER_MS, LogConfig
 from fencepost.broker.log.storage.segments import Segments
@@ -28,7 +28,6 @@ def keep(tail: Segments, batch: bytearray, header: BatchHeader, offset: int | No
 def stamped(row: Row, data: Bytes) -> Iterator[tuple[bytearray, BatchHeader]]:
     """The batches of a row as they are in the log, each with its header. Raises CorruptLogFile."""
     whole = bytearray(data)
-    place = object_name(row.placement.object_id) if row.placement.object_id else "a row in the database"
-    for position, _, header in stamp(row, whole, place):
+    for position, _, header in stamp(row, whole, place_name(row.placement.object_id)):
         batch = whole[position : position + header.size_bytes]
         yield batch, read_header(batch)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from fencepost.broker.cluster.engine import Engine, Head, Row, slot_of
 from fencepost.broker.cluster.log_check import LogCheck
-from fencepost.broker.cluster.objects import Objects, object_name
+from fencepost.broker.cluster.objects import Objects, object_name, place_name
 from fencepost.broker.log.storage.store import CorruptLogFile
 from fencepost.broker.log.verify.report import Level, Report
 from fencepost.protocol.topics import TopicPartition
@@ -155,8 +155,7 @@ def _place(row: Row) -> tuple[int, int, int]:
 
 
 def _label(head: Head, row: Row) -> str:
-    where = object_name(row.placement.object_id) if row.placement.object_id else "the database"
-    return f"{head.name} in {where}"
+    return f"{head.name} in {place_name(row.placement.object_id)}"
 
 
 def _check_unused(engine: Engine, objects: Objects, report: StoreReport, used: set[int]) -> None:

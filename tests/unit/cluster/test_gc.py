@@ -10,11 +10,12 @@ import trio
 
 from fencepost.broker.cluster.claims import CLAIM_IDLE_MS, ClaimPool
 from fencepost.broker.cluster.engine import ClaimLost, Placement, StoreUnavailable
-from fencepost.broker.cluster.gc import PAGE, Collector, collect, sweep
+from fencepost.broker.cluster.gc import PAGE, Collector, sweep
 from fencepost.broker.cluster.objects import ObjectMissing, Objects, open_objects
 from fencepost.broker.log.partition import AppendOrigin
 from fencepost.broker.log.storage.store import Bytes
 from tests.kit.engine_worlds import Broker, SimWorld, append, joined, row
+from tests.kit.garbage import collect
 from tests.kit.growing import growth_of, opened
 from tests.kit.shared_store import Stores
 from tests.kit.sim_engine import SimEngine

@@ -7,13 +7,13 @@ import pytest
 
 from fencepost.broker.cluster.dropping import raise_starts
 from fencepost.broker.cluster.engine import Placement, Row, RowKind, StoreUnavailable
-from fencepost.broker.cluster.gc import collect
 from fencepost.broker.cluster.merging import MergeLimits, due_merge, merged
 from fencepost.broker.log.partition import AppendOrigin, PartitionLog
 from fencepost.broker.log.recovery.snapshots import encode_snapshot
 from fencepost.protocol.batch_header import iter_headers
 from fencepost.protocol.topics import TopicPartition
 from tests.kit.engine_worlds import World
+from tests.kit.garbage import collect
 from tests.kit.growing import Writers, aborted, content, growth_of, merge, opened
 from tests.kit.shared_store import StoreBroker, Stores
 from tests.kit.sim_engine import SimEngine
