@@ -28,6 +28,7 @@ from tests.kit.postgres_server import postgres_or_skip
 RECORD_BYTES = 1000
 FETCHED = 50
 WAITS_MS = 10_000
+SETTLED_S = 60
 NEVER_MS = 2**31 - 1
 QUIET = {
     "cluster.linger.ms": "0",
@@ -111,13 +112,14 @@ def report(cluster: ClusterProcesses, when: str, node_id: int, partitions: int, 
 
 
 def merged(cluster: ClusterProcesses) -> None:
-    """Return when rows and objects have stayed the same for a while."""
-    before, since = (-1, -1), time.monotonic()
-    while time.monotonic() - since < 15:
+    """Return when rows and objects have stayed the same for `SETTLED_S` after they had changed."""
+    first = before = sum(cluster.rows().values()), cluster.files()
+    since = time.monotonic()
+    while before == first or time.monotonic() - since < SETTLED_S:
+        time.sleep(1)
         now = sum(cluster.rows().values()), cluster.files()
         if now != before:
             before, since = now, time.monotonic()
-        time.sleep(1)
 
 
 def main() -> None:
@@ -142,7 +144,7 @@ def main() -> None:
         cluster.start(3, **MERGING)
         began = time.monotonic()
         merged(cluster)
-        print(f"merged within {time.monotonic() - began - 15:.0f} s", flush=True)
+        print(f"merged within {time.monotonic() - began - SETTLED_S:.0f} s", flush=True)
         report(cluster, "after merging", 4, partitions, QUIET)
 
 
