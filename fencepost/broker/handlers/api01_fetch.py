@@ -125,6 +125,14 @@ class _Fetch:
                     return True  # the next read raises the same error, and reports it
         return arrived and total >= self._bytes_min
 
+    def note_changes(self) -> None:
+        """Give the partitions that this broker serves no more their error: it may have lost its place in a cluster."""
+        for _, _, reads in self.topics:
+            for read in reads:
+                log = read.log
+                if log is not None and not log.disowned and self._node.partition(read.tp) is not log:
+                    read.log, read.error, read.diverging = None, self._node.absence(read.tp), None
+
     def read(self) -> tuple[Response, bool]:
         """Read all partitions. Returns the response, and whether to send it without further waiting."""
         self._begin_read()
@@ -321,6 +329,7 @@ async def _read_later(node: _Broker, fetch: _Fetch, max_wait_ms: int, large: Lar
         while True:
             left = deadline - trio.current_time()
             await parked.wait_until(fetch.ready, max(0, math.ceil(left * 1000)))
+            fetch.note_changes()
             response, settled = fetch.read() if large is None else await fetch.read_in_steps(large)
             if settled or not fetch.missing or left <= 0 or purgatory.closed:
                 return response
