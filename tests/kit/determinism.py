@@ -8,8 +8,10 @@ import functools
 import heapq
 import itertools
 import math
+import signal
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from random import Random
 from typing import Any, TypeVar
 
@@ -18,6 +20,40 @@ import trio.testing
 from trio._core import _run as scheduler
 
 T = TypeVar("T")
+
+
+class Endless(AssertionError):
+    """A run did not end."""
+
+
+class _TimeIsUp(BaseException):
+    """Nothing that runs catches it."""
+
+
+@contextmanager
+def ends_within(seconds: float) -> Iterator[None]:
+    """Raise Endless if the block takes longer in real time, also in a loop that lets nothing else run.
+
+    For the main thread. Virtual time stands still in such a loop, so no deadline of the run itself could end it.
+    """
+    fired = False
+
+    def fire(*_: object) -> None:
+        nonlocal fired
+        fired = True
+        raise _TimeIsUp
+
+    before = signal.signal(signal.SIGALRM, fire)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    except BaseException as error:
+        if fired:
+            raise Endless(f"it did not end within {seconds:g} s") from error
+        raise
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def run_seeded(seed: int, main: Callable[[], Awaitable[T]]) -> T:

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import trio
 
-from tests.kit.determinism import nap, run_seeded
+from tests.kit.determinism import ends_within, nap, run_seeded
 from tests.kit.history import READ_COMMITTED, READ_UNCOMMITTED, History, Place, Reader
 from tests.kit.sim_broker import sim_config
 from tests.kit.sim_cluster import SimCluster, SimMember, StoreWeather
@@ -344,7 +344,8 @@ class Result(NamedTuple):
 def judge(seed: int) -> Result:
     """One world, and what is wrong with it."""
     try:
-        outcome = run_world(seed)
+        with ends_within(seconds=120):
+            outcome = run_world(seed)
         found = violations(outcome)
     except Exception as error:  # noqa: BLE001, a world that ends so is what is looked for
         import traceback

@@ -1,10 +1,15 @@
 """Virtual time: naps and trio's own sleeps end when they should, in one order, and can be cancelled."""
 
+import contextlib
+import math
 import threading
+import time
+from functools import partial
 
+import pytest
 import trio
 
-from tests.kit.determinism import nap, run_seeded
+from tests.kit.determinism import Endless, ends_within, nap, run_seeded
 from tests.kit.sim_network import ClearWeather, SimNetwork
 
 
@@ -101,3 +106,25 @@ async def _turn(over: threading.Event, turns: threading.Semaphore) -> None:
     while not over.is_set():
         turns.release()
         await trio.lowlevel.checkpoint()
+
+
+def test_a_loop_that_lets_nothing_else_run_is_ended() -> None:
+    """As a fetch did that read again and again: time stood still, so a whole search for faults did, too."""
+
+    async def spin() -> None:
+        while True:
+            with contextlib.suppress(Exception):
+                math.factorial(20)
+
+    def run() -> None:
+        with ends_within(0.2):
+            run_seeded(1, spin)
+
+    with pytest.raises(Endless, match=r"did not end within 0\.2 s"):
+        run()
+
+
+def test_what_ends_in_time_is_left_alone() -> None:
+    with ends_within(0.3):
+        run_seeded(1, partial(trio.sleep, 1000))
+    time.sleep(0.4)
