@@ -40,6 +40,11 @@ def sim_config(settings: Mapping[str, str] | None = None) -> BrokerConfig:
     return load_config(assignments=[f"{name}={value}" for name, value in merged.items()])
 
 
+def filter_of(seed: int) -> dict[str, str]:
+    """In a third of the worlds the broker leaves aborted records out, not the client (row I4)."""
+    return {"read.committed.filter": "client" if seed % 3 else "broker"}
+
+
 class SimBroker:
     """One broker and its lives. `start` may be called again after `kill`, `power_cut` or a death of its own."""
 

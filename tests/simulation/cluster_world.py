@@ -22,7 +22,7 @@ import trio
 
 from tests.kit.determinism import ends_within, nap, run_seeded
 from tests.kit.history import READ_COMMITTED, READ_UNCOMMITTED, History, Place, Reader
-from tests.kit.sim_broker import sim_config
+from tests.kit.sim_broker import filter_of, sim_config
 from tests.kit.sim_cluster import SimCluster, SimMember, StoreWeather
 from tests.kit.sim_network import Call, Fate, Request, SimNetwork
 from tests.kit.sim_threads import run_sync
@@ -196,7 +196,7 @@ class ClusterWorld:
             "cluster.inline.max.bytes": str(self.plan.inline_bytes),
         }
         for number in (1, 2):
-            config = sim_config({**settings, "node.id": str(number)})
+            config = sim_config({**filter_of(self.outcome.seed), **settings, "node.id": str(number)})
             weather = PausingWeather(self.weather)
             member = SimMember(cluster, number, config, self.fork(), SimNetwork(nursery, weather, self.tell))
             weather.member = member

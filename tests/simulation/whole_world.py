@@ -12,7 +12,7 @@ from tests.kit.determinism import nap, run_seeded
 from tests.kit.disk_faults import Fault
 from tests.kit.disk_nodes import everything, nothing, sampled
 from tests.kit.history import READ_COMMITTED, READ_UNCOMMITTED, History, Place, Reader
-from tests.kit.sim_broker import SimBroker, sim_config
+from tests.kit.sim_broker import SimBroker, filter_of, sim_config
 from tests.kit.sim_network import SimNetwork
 from tests.simulation.broker_world import BrokerWorld
 from tests.simulation.lines import Line
@@ -96,6 +96,9 @@ class WholeWorld(BrokerWorld):
         """A task for a program; one more where the one it has stands still."""
         program.nursery.start_soon(program.run)
 
+    def _write_threads(self) -> dict[str, str]:
+        return {"log.write.thread.min.bytes": "1"} if self.outcome.seed % 2 else {}
+
     # The course of the world
 
     async def run(self) -> Outcome:
@@ -106,7 +109,7 @@ class WholeWorld(BrokerWorld):
                 nursery,
                 self.network,
                 self.fork(),
-                sim_config({"log.write.thread.min.bytes": "1"} if self.outcome.seed % 2 else {}),
+                sim_config({**self._write_threads(), **filter_of(self.outcome.seed)}),
                 self._flush_seconds,
                 self.fork(),
             )

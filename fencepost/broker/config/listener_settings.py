@@ -8,7 +8,8 @@ from fencepost.broker.config.tls_settings import TlsListenerSettings
 from fencepost.broker.security.sasl.exchange import MECHANISMS
 
 PREFIX = "listener.name."
-OF_LISTENER = frozenset({**settings_of(SaslSettings), **settings_of(TlsListenerSettings)})
+READ_COMMITTED_FILTER = "read.committed.filter"
+OF_LISTENER = frozenset({*settings_of(SaslSettings), *settings_of(TlsListenerSettings), READ_COMMITTED_FILTER})
 """The settings that a listener may have for itself."""
 _FORM = re.compile(r"listener\.name\.(?P<listener>[^.]+)\.(?P<rest>.+)", re.IGNORECASE)
 _SECRET = re.compile(r"password|jaas|secret|key", re.IGNORECASE)

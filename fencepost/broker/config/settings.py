@@ -13,6 +13,7 @@ DAY_MS = 24 * HOUR_MS
 INT_MAX = 2**31 - 1
 DOUBLE_MAX = sys.float_info.max
 COMPRESSION_TYPES = ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd")
+READ_COMMITTED_FILTERS = ("broker", "client")
 TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
 _DYNAMIC = Update.CLUSTER_WIDE
 
@@ -76,6 +77,16 @@ class LogSettings:
     compression_zstd_level: int = setting(
         Kind.INT, 3, "Level of zstd where the broker compresses.", low=-131_072, high=22, update=_DYNAMIC
     )
+    read_committed_filter: str = setting(
+        Kind.STRING, "client", "Who leaves aborted records out of read_committed fetches: the client, as in Kafka, or"
+        " the broker, which then sends less.",
+        choices=READ_COMMITTED_FILTERS, update=_DYNAMIC, ours=True,
+    )  # fmt: skip
+    read_committed_filter_client_ids: tuple[str, ...] = setting(
+        Kind.LIST, (), "Values of client.id for which the broker leaves aborted records out, whatever the listener and"
+        " the topic say.",
+        ours=True,
+    )  # fmt: skip
     log_segment_bytes: int = setting(
         Kind.INT, 1 << 30, "Size at which a segment is closed.", low=1 << 20, update=_DYNAMIC
     )

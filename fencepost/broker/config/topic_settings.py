@@ -5,7 +5,13 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from fencepost.broker.config.fields import LONG_MAX, Kind, Setting, Value
-from fencepost.broker.config.settings import COMPRESSION_TYPES, HOUR_MS, TIMESTAMP_TYPES, gzip_level_problem
+from fencepost.broker.config.settings import (
+    COMPRESSION_TYPES,
+    HOUR_MS,
+    READ_COMMITTED_FILTERS,
+    TIMESTAMP_TYPES,
+    gzip_level_problem,
+)
 
 MINUTE_MS = 60_000
 WEEK_MS = 7 * 24 * HOUR_MS
@@ -225,6 +231,15 @@ _ROWS = (
         low=1,
     ),
     _row("preallocate", Kind.BOOLEAN, False, _ROOM + "Whether segments get their full size first.", "log.preallocate"),
+    _row(
+        "read.committed.filter",
+        Kind.STRING,
+        "client",
+        "Who leaves aborted records out of read_committed fetches: the client, as in Kafka, or the broker.",
+        "read.committed.filter",
+        choices=READ_COMMITTED_FILTERS,
+        ours=True,
+    ),
     _row("remote.log.copy.disable", Kind.BOOLEAN, False, _TIERED + "Whether tiered storage takes no new segments."),
     _row(
         "remote.log.delete.on.disable",

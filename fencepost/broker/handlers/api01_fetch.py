@@ -2,7 +2,8 @@
 
 v4-18 are served. v4 brings isolation and the aborted list (I1, I2), v5 the log start offset, v7 sessions (every fetch
 here is a full fetch: the response always has session id 0, which KIP-227 allows), v9 leader epochs, v10 allows zstd,
-v12 returns a diverging epoch, v13 names topics by id, v16 returns the leader's address.
+v12 returns a diverging epoch, v13 names topics by id, v16 returns the leader's address. With `read.committed.filter`
+the broker leaves aborted batches out (I4).
 """
 
 import math
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import trio
 
+from fencepost.broker.config.read_filter import BROKER, filter_for
 from fencepost.broker.log.log_store import Missing
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.reading import epoch_end_offset, read_batches, readable_bytes
@@ -89,6 +91,7 @@ class _Fetch:
         self._bytes_max = max(0, min(request.max_bytes, node.config.fetch_max_bytes))
         self._bytes_min = min(request.min_bytes, self._bytes_max)
         self.isolation = IsolationLevel(request.isolation_level)
+        self._filter = filter_for(node.config, context.session.listener_name, context.client_id)
         self.topics: list[tuple[FetchTopic, str, list[_Read]]] = []
         self.missing: list[Missing] = []
         """Bytes that the last `read` needed and that are not in this process yet."""
@@ -252,7 +255,8 @@ class _Fetch:
             return self._error_answer(read, error), 0
         # After a truncation the reader's offset may be beyond this log's end: it receives no records then.
         offset = ask.fetch_offset if read.diverging is None else log.log_end_offset
-        result = read_batches(log, offset, min(ask.partition_max_bytes, left), self.isolation, at_least_one)
+        bytes_max, filtered = min(ask.partition_max_bytes, left), self._filter or log.config.read_committed_filter
+        result = read_batches(log, offset, bytes_max, self.isolation, at_least_one, filtered == BROKER)
         if result.error:
             return self._error_answer(read, result.error), 0
         if result.missing is not None:

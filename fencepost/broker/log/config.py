@@ -21,7 +21,8 @@ class LogConfig:
     (see `jitter_ms`). `file_delete_delay_ms` is how long deleted files keep their bytes. `producer_id_expiration_ms` is
     KIP-854's limit for idle producers (row P10). `producer_ids_max` bounds the producers of one partition: beyond it
     the log forgets those idle longest without an open transaction. `retention_spares_open_transactions` is a fencepost
-    setting (row 20 of section 0): False deletes as Kafka does.
+    setting (row 20 of section 0): False deletes as Kafka does. `read_committed_filter` is one, too: "broker" leaves
+    aborted batches out of read_committed fetches (row I4), which a listener or a client may overrule.
     """
 
     segment_bytes: int = 1 << 30
@@ -49,6 +50,7 @@ class LogConfig:
     producer_id_expiration_ms: int = 24 * 3600 * 1000
     producer_ids_max: int = 100_000
     retention_spares_open_transactions: bool = True
+    read_committed_filter: Literal["broker", "client"] = "client"
 
     @property
     def keeps_batches(self) -> bool:

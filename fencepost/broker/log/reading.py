@@ -3,9 +3,11 @@
 import logging
 from typing import Final, NamedTuple
 
+from fencepost.broker.log.filtering import read_without_aborted
 from fencepost.broker.log.log_store import FoundTime, Missing
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.storage.store import CorruptLogFile, Piece
+from fencepost.protocol.batch_header import CorruptBatch
 from fencepost.protocol.errors import NO_ERROR, ErrorCode
 from fencepost.protocol.topics import IsolationLevel
 
@@ -40,9 +42,17 @@ class TimestampOffset(NamedTuple):
 
 
 def read_batches(
-    log: PartitionLog, offset: int, max_bytes: int, isolation: IsolationLevel, at_least_one: bool = True
+    log: PartitionLog,
+    offset: int,
+    max_bytes: int,
+    isolation: IsolationLevel,
+    at_least_one: bool = True,
+    filtered: bool = False,
 ) -> ReadResult:
     """Whole batches from the one that holds `offset` on, up to the bound of `isolation`.
+
+    For read_committed, `filtered` leaves out the batches of aborted transactions, though not their markers; see
+    `read_without_aborted`.
 
     At most `max_bytes`, except for the first batch, which is returned whole if `at_least_one` is set. An offset from
     the bound to the log end returns no batches; an offset outside the log returns OFFSET_OUT_OF_RANGE.
@@ -58,11 +68,16 @@ def read_batches(
         return ReadResult(NO_ERROR, [], 0, high_watermark, stable, start, [] if committed else None)
     aborted: list[tuple[int, int]] | None = None
     try:
-        parts, size_bytes, end_offset, missing = log.segments.read(offset, upper_offset, max_bytes, at_least_one)
+        if committed and filtered:
+            extent, overlapping = read_without_aborted(log.segments, offset, upper_offset, max_bytes, at_least_one)
+        else:
+            extent = log.segments.read(offset, upper_offset, max_bytes, at_least_one)
+            read_some = committed and extent.size_bytes
+            overlapping = log.segments.aborted_between(offset, extent.end_offset) if read_some else []
+        parts, size_bytes, _, missing = extent
         if committed:
-            overlapping = log.segments.aborted_between(offset, end_offset) if size_bytes else []
             aborted = [(entry.producer_id, entry.first_offset) for entry in overlapping]
-    except (OSError, CorruptLogFile) as error:
+    except (OSError, CorruptLogFile, CorruptBatch) as error:
         logger.error("reading %s at offset %d failed: %s", log.tp, offset, error)
         code = ErrorCode.KAFKA_STORAGE_ERROR if isinstance(error, OSError) else ErrorCode.CORRUPT_MESSAGE
         return ReadResult(code, [], 0, high_watermark, stable, start, aborted)

@@ -13,7 +13,7 @@ from tests.kit.late_log_store import LateLogStore
 from tests.unit.log.kit import DEFAULTS, late_log, settle
 from tests.unit.log.unflushed_kit import WRITEBACK
 
-OF_RULES = ("test_idempotence", "test_markers", "test_visibility")
+OF_RULES = ("test_filtering", "test_idempotence", "test_markers", "test_visibility")
 """The modules whose tests speak of rules, not of files."""
 
 

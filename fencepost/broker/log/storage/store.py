@@ -59,6 +59,10 @@ class FileRegion:
         """The descriptor to send from; do not close it."""
         return self._descriptor.fd
 
+    def part(self, start: int, stop: int) -> "FileRegion":
+        """The bytes from `start` to `stop`, counted from the region's begin."""
+        return FileRegion(self._descriptor, self.offset + start, stop - start)
+
     def __len__(self) -> int:
         return self.length
 
