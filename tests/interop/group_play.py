@@ -7,9 +7,17 @@ from contextlib import contextmanager
 
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, Message, Producer
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
-from tests.interop.confluent_steps import READ_COMMITTED, WAIT_SECONDS, create_topic, read_to_end, until_decided, values
+from tests.interop.confluent_steps import (
+    READ_COMMITTED,
+    WAIT_SECONDS,
+    create_topic,
+    read_to_end,
+    transactional_producer,
+    until_decided,
+    values,
+)
 from tests.interop.java.jars import Unavailable as JavaUnavailable
 from tests.interop.members.given import Given
 from tests.interop.members.jvm import java_member
@@ -50,6 +58,13 @@ def command_of(client: str) -> list[str]:
     return [sys.executable, "-m", f"tests.interop.members.{PYTHON_MODULES[client]}"]
 
 
+def filtered_by(admin: AdminClient, topic: str, who: str) -> None:
+    """Set `read.committed.filter`, which Kafka does not have."""
+    entry = ConfigEntry("read.committed.filter", who, incremental_operation=AlterConfigOpType.SET)
+    change = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
+    admin.incremental_alter_configs([change])[change].result(WAIT_SECONDS)
+
+
 class Play:
     """A group on stage: its members, and what they are fed."""
 
@@ -71,6 +86,17 @@ class Play:
                 fed.append(b"%d/%d" % (partition, len(fed)))
                 self._feeder.produce(self.source, fed[-1], partition=partition)
         assert self._feeder.flush(WAIT_SECONDS) == 0
+
+    def abort(self, count: int, size_bytes: int) -> None:
+        """Write so many records into each partition, in a transaction that is aborted."""
+        producer = transactional_producer(self._bootstrap, f"{self.group}-aborts", **{"batch.size": 20_000})
+        producer.begin_transaction()
+        for number in range(count):
+            for partition in range(PARTITIONS):
+                producer.produce(self.source, b"aborted %d" % number + bytes(size_bytes), partition=partition)
+            producer.poll(0)
+        assert producer.flush(WAIT_SECONDS) == 0
+        producer.abort_transaction(WAIT_SECONDS)
 
     def enter(
         self, who: str, variant: str | None = None, pause_s: float = 0.02, client: str | None = None
@@ -106,13 +132,13 @@ class Play:
 
         wait_until(shared, f"{len(playing)} members to share the partitions", playing)
 
-    def until_done(self, admin: AdminClient) -> None:
-        """Wait until the group has committed behind everything that was fed."""
+    def until_done(self, admin: AdminClient, aborted: int = 0) -> None:
+        """Wait until the group has committed behind everything that was fed, and so many other offsets before it."""
 
         def done() -> bool:
             asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(self.group)])[self.group]
             found = asked.result(WAIT_SECONDS).topic_partitions
-            return [one.offset for one in sorted(found)] == [len(fed) for fed in self.fed]
+            return [one.offset for one in sorted(found)] == [len(fed) + aborted for fed in self.fed]
 
         wait_until(done, "the group to come to the end", list(self.members.values()))
 
