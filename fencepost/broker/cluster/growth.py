@@ -3,7 +3,7 @@
 import heapq
 import logging
 import time
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from fencepost.broker.config.broker_config import BrokerConfig
 
 EVICTION_MS = 1000
+DROP_MS = 5000
 JOBS_MAX = 500
 """The most logs that share one object."""
 RETRY_SECONDS = 0.5
@@ -69,12 +70,17 @@ class Growth:
         logs: Callable[[], Collection[PartitionLog]],
         scratch: Path | None = None,
         now_ms: Callable[[], int] = wall_ms,
+        background_tasks: Callable[[], Iterable[SyncTask]] = tuple,
     ) -> None:
-        """`engine` is a connection that only this uses; `logs` returns the open logs; `scratch` is a directory."""
+        """`engine` is a connection that only this uses; `logs` returns the open logs; `scratch` is a directory.
+
+        `background_tasks` returns each task once: they delete the rows of deleted topics.
+        """
         self.counters = GrowthCounters()
         self.collector = Collector(row_bytes, config.cluster_claim_max_age_ms)
         self.compactions = Compactions(config, engine, writer, row_bytes, logs, scratch, now_ms)
         self._now_ms = now_ms
+        self._background_tasks = background_tasks
         self._config = config
         self._engine = engine
         self._writer = writer
@@ -92,6 +98,7 @@ class Growth:
             sweep_ms = self._config.cluster_sweep_interval_ms
             nursery.start_soon(self._repeat, sweep_ms, self.sweep, sweep_ms // FIRST_SWEEP)
             nursery.start_soon(self._repeat, EVICTION_MS, self.evict)
+            nursery.start_soon(self._repeat, DROP_MS, self.drop)
             nursery.start_soon(self._repeat, self.compactions.backoff_ms, self.compactions.compact)
 
     async def _repeat(self, interval_ms: int, step: Callable[[], Awaitable[None]], first_ms: int | None = None) -> None:
@@ -109,6 +116,14 @@ class Growth:
             await trio.to_thread.run_sync(self.collector.step, self._engine)
         except StoreUnavailable as error:
             logger.warning("unused objects are not deleted now, the broker tries again later: %s", error)
+
+    async def drop(self) -> None:
+        """Delete the rows of deleted topics. Their objects are unused then, and `collect` deletes them."""
+        for task in self._background_tasks():
+            try:
+                await trio.to_thread.run_sync(task.sync)
+            except OSError as error:
+                logger.warning("the rows of a deleted topic stay until the next start of a broker: %s", error)
 
     async def sweep(self) -> None:
         """Delete objects that the database does not know. Merging and the broker's end wait for one page at most."""

@@ -6,6 +6,7 @@ metadata log, and take over when the active broker leaves or does not renew its 
 
 import json
 import logging
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -130,7 +131,15 @@ class Membership:
     def open_logs(self, default_config: Callable[[str], LogConfig]) -> LogDirectory:
         """The logs of this broker."""
         logs = self._directory = LogDirectory.over(self._logs.small_files, "fsync", default_config, self._logs)
-        self.growth = Growth(self._config, self._connect(), self._writer, self._row_bytes, logs.logs, self._scratch)
+        self.growth = Growth(
+            self._config,
+            self._connect(),
+            self._writer,
+            self._row_bytes,
+            logs.logs,
+            self._scratch,
+            background_tasks=lambda: logs.background_tasks(time.monotonic()),
+        )
         return logs
 
     def keep_metadata(self, kind: str, offset: int, file_name: str, data: bytes) -> SyncTask:
