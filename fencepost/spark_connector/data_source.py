@@ -25,10 +25,10 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from fencepost.spark_connector.network.cluster import Cluster
 from fencepost.spark_connector.option_values import OptionError
 from fencepost.spark_connector.source.options import Mode, SourceOptions, parse_options
 from fencepost.spark_connector.source.planner import Planner
+from fencepost.spark_connector.source.sources import open_source
 from fencepost.spark_connector.source.stream import stream_reader
 from fencepost.spark_connector.source.task import RangePartition, read_range
 from fencepost.spark_connector.worker.delayed_ack import QuickAckOnUnpickle
@@ -110,11 +110,11 @@ class BatchReader(QuickAckOnUnpickle, DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """Fix the start and the end, and divide the ranges into tasks."""
-        cluster = Cluster(self._options.connection)
+        source = open_source(self._options)
         try:
-            return [RangePartition(work) for work in Planner(self._options, cluster).batch()]
+            return [RangePartition(work) for work in Planner(self._options, source).batch()]
         finally:
-            cluster.close()
+            source.close()
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The records of one partition. Runs in a task."""

@@ -1,7 +1,7 @@
 """Writing what a source has to read right, and reading it by the source's own classes, without a JVM."""
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -36,6 +36,8 @@ class World:
     """One broker of a kind, with producers that are used again and again."""
 
     bootstrap: str
+    options: Mapping[str, str] = field(default_factory=dict)
+    """Of every query."""
     _idle: list[Any] = field(default_factory=list)
 
     @cached_property
@@ -160,7 +162,7 @@ class Topic:
     # -- reading
 
     def options(self, **options: str) -> dict[str, str]:
-        given = {"kafka.bootstrap.servers": self.world.bootstrap, **options}
+        given = {"kafka.bootstrap.servers": self.world.bootstrap, **self.world.options, **options}
         if not {"assign", "subscribePattern"} & given.keys():
             given.setdefault("subscribe", self.name)
         return given

@@ -16,7 +16,7 @@ import gc, json, os, sys
 from fencepost.spark_connector.data_source import FencepostDataSource
 from fencepost.spark_connector.source.task import RangePartition, read_range
 from fencepost.spark_connector.source.options import parse_options
-from fencepost.spark_connector.source.planner import OffsetRange
+from fencepost.spark_connector.source.ranges import OffsetRange
 from fencepost.protocol.topics import TopicPartition
 
 given = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}

@@ -16,9 +16,11 @@ from fencepost.protocol.topics import IsolationLevel, TopicPartition
 from fencepost.spark_connector.network.cluster import Cluster, OpenTransaction
 from fencepost.spark_connector.network.wire import Address
 from fencepost.spark_connector.source.options import Mode, parse_options
-from fencepost.spark_connector.source.planner import OffsetRange, PlanError, Planner, split
+from fencepost.spark_connector.source.planner import PlanError, Planner, split
+from fencepost.spark_connector.source.ranges import OffsetRange
 from fencepost.spark_connector.source.reader import DataLossError
 from fencepost.spark_connector.source.scan import Limit
+from fencepost.spark_connector.source.sources import Brokers
 from tests.kit.batch_log import BatchLog
 from tests.kit.spark_broker import FakeBroker
 
@@ -63,8 +65,8 @@ class Numbers:
             found[tp] = {-1: end, -2: part.first}.get(time_ms, min(late, default=-1))
         return found
 
-    def leaders_of(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Address]:
-        return dict.fromkeys(partitions, LEADER)
+    def located(self, ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
+        return [one._replace(leader=LEADER) for one in ranges]
 
     def open_transaction(self, tp: TopicPartition) -> OpenTransaction | None:
         return self.holder
@@ -226,7 +228,7 @@ def test_a_limit_of_records_counts_what_read_committed_sees() -> None:
     log = BatchLog().aborted_run(1, *[b"x"] * 50).data(b"a", b"b", b"c").aborted_run(2, b"x").data(b"d", b"e", b"f")
     log.marker(9, True)
     with FakeBroker({T0: log}) as broker:
-        cluster = Cluster(broker.settings())
+        cluster = Brokers(broker.settings())
         address = str(broker.address)
         options = parse_options({"kafka.bootstrap.servers": address, "subscribe": "t"}, Mode.STREAM)
         stream = Planner(options, cluster)
@@ -245,7 +247,7 @@ def counting(logs: dict[TopicPartition, BatchLog], **options: str) -> Iterator[P
     with FakeBroker(logs) as broker:
         named = {"kafka.bootstrap.servers": str(broker.address), "subscribe": "t", **options}
         parsed = parse_options(named, Mode.STREAM)
-        cluster = Cluster(parsed.connection)
+        cluster = Brokers(parsed.connection)
         try:
             yield Planner(parsed, cluster)
         finally:

@@ -18,20 +18,29 @@ from fencepost.spark_connector.source.reader import DataLossError
 from tests.interop.conftest import started
 from tests.interop.java.real_kafka import RealKafka
 from tests.kit.broker_process import BrokerProcess
+from tests.kit.cluster_processes import ClusterProcesses
+from tests.kit.postgres_server import postgres_or_skip
 from tests.kit.waiting import until
 from tests.spark.source_world import DEADLINE_SECONDS, OpenTransaction, Seen, Topic, World, numbered, values, x
 
 confluent = pytest.importorskip("confluent_kafka")
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
+MERGING = {"cluster.merge.interval.ms": "200", "cluster.gc.interval.ms": "500", "cluster.inline.max.bytes": "0"}
 CLEANING = {"log.cleaner.backoff.ms": "100", "log.retention.ms": "-1"}
-KINDS = ("fencepost", "kafka")
+KINDS = ("fencepost", "kafka", "direct")
 
 
 @pytest.fixture(scope="module", params=KINDS)
 def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """Our broker on files, then a real Kafka; skipped where that cannot be had."""
+    """Our broker on files, then a real Kafka, then the stores of a cluster; skipped where those cannot be had."""
     where = tmp_path_factory.mktemp(f"matrix-{request.param}")
+    if request.param == "direct":
+        with postgres_or_skip() as server, ClusterProcesses(where, server) as cluster:
+            broker = cluster.start(1, **CLEANING, **MERGING)
+            stores = {"read": "direct", "store": cluster.store, "objects": f"file://{cluster.objects}"}
+            yield World(broker.address, stores)
+        return
     if request.param == "fencepost":
         with BrokerProcess(where, data_dir=where / "data", settings=CLEANING) as broker:
             yield World(broker.address)

@@ -229,6 +229,16 @@ class Slot(NamedTuple):
     """The leader epoch of the slot's partitions; it rises with every change of hands."""
 
 
+class TableSize(NamedTuple):
+    """A table of the cluster's database."""
+
+    name: str
+    rows: int
+    """As the last ANALYZE or VACUUM estimated it."""
+    size_bytes: int
+    """With its indexes."""
+
+
 class Engine(Protocol):
     """The database of a cluster. See the module's docstring for what every method raises."""
 

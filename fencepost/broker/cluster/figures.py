@@ -10,16 +10,6 @@ if TYPE_CHECKING:
     from fencepost.broker.cluster.growth import GrowthCounters
 
 
-class TableSize(NamedTuple):
-    """A table of the cluster's database."""
-
-    name: str
-    rows: int
-    """As the last ANALYZE or VACUUM estimated it."""
-    size_bytes: int
-    """With its indexes."""
-
-
 class ClusterFigures(NamedTuple):
     """One run of a broker."""
 

@@ -6,8 +6,7 @@ from typing import NamedTuple
 
 import trio
 
-from fencepost.broker.cluster.engine import SchemaMismatch, StoreUnavailable
-from fencepost.broker.cluster.figures import TableSize
+from fencepost.broker.cluster.engine import SchemaMismatch, StoreUnavailable, TableSize
 
 DATABASE_SECONDS = 2.0
 OBJECTS_SECONDS = 5.0

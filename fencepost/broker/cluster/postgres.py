@@ -6,7 +6,8 @@ The transactions are functions of the schema (migrations/*.sql). This module imp
 import json
 import struct
 import threading
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import psycopg
@@ -36,8 +37,8 @@ from fencepost.broker.cluster.engine import (
     Snapshot,
     Span,
     StillAlive,
+    TableSize,
 )
-from fencepost.broker.cluster.figures import TableSize
 
 BYTEA_OID = 17
 BYTEA_ARRAY_OID = 1001
@@ -86,6 +87,20 @@ class PostgresEngine:
                 return schema.create_if_missing(opened, self._schema)
         except psycopg.Error as error:
             raise self._translated(error) from error
+
+    def known_cluster_id(self) -> str | None:
+        """The cluster's id; None if no broker has used the database yet."""
+        ((identifier,),) = self._run("SELECT id FROM {}.cluster")
+        return None if identifier is None else str(identifier)
+
+    @contextmanager
+    def at_one_instant(self) -> Iterator[None]:
+        """All reads within the block see the database as it is at the first one. For one thread, which only reads."""
+        self._control(b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        try:
+            yield
+        finally:
+            self._control(b"ROLLBACK")
 
     def table_sizes(self) -> list[TableSize]:
         """How large the tables are, as the server last estimated it."""
@@ -253,6 +268,13 @@ class PostgresEngine:
                 return (
                     self._opened().execute(self._prepared(statement), parameters, prepare=True, binary=True).fetchall()
                 )
+            except psycopg.Error as error:
+                raise self._translated(error) from error
+
+    def _control(self, command: bytes) -> None:
+        with self._lock:
+            try:
+                self._opened().execute(command)
             except psycopg.Error as error:
                 raise self._translated(error) from error
 

@@ -26,7 +26,12 @@ SOURCE_NAMES = (
     "maxRecordsPerPartition",
     "includeHeaders",
     "columns",
+    "read",
+    "store",
+    "objects",
 )
+STORES = {"store": "such as postgresql://USER@HOST/DATABASE", "objects": "such as s3://BUCKET/PREFIX"}
+"""The options that name the stores of a cluster, with examples."""
 # Spark's Kafka source needs these for its consumers. This source has no consumers, so they have no effect.
 WITHOUT_EFFECT = (
     "groupIdPrefix",

@@ -22,8 +22,10 @@ from fencepost.spark_connector.source.option_names import (
     REFUSED,
     SPELLING,
     STARTS,
+    STORES,
     SUBSCRIPTIONS,
 )
+from fencepost.spark_connector.source.store_settings import StoreSettings
 
 log = logging.getLogger(__name__)
 
@@ -69,6 +71,9 @@ class SourceOptions:
     ending: Bound
     isolation: IsolationLevel
     connection: ConnectionSettings
+    """Without an address for a query that reads from the stores."""
+    stores: StoreSettings | None = None
+    """Where to read from; None: from brokers."""
     latest_if_no_timestamp: bool = False
     fail_on_data_loss: bool = True
     max_offsets_per_trigger: int | None = None
@@ -153,6 +158,7 @@ def parse_options(options: Mapping[str, str], mode: Mode | None = None) -> Sourc
         ending=_ending(given),
         isolation=IsolationLevel[given.one("kafka.isolation.level", _LEVEL, "read_committed").upper()],
         connection=_connection(given),
+        stores=_stores(given),
         latest_if_no_timestamp=given.one("startingOffsetsByTimestampStrategy", _choice("error", "latest"), "error")
         == "latest",
         fail_on_data_loss=given.one("failOnDataLoss", boolean, True),
@@ -295,15 +301,33 @@ def _columns(given: _Given) -> tuple[str, ...]:
     return columns
 
 
+def _stores(given: _Given) -> StoreSettings | None:
+    """The stores, with read=direct. Raises OptionError if one is missing, or has no effect."""
+    if given.one("read", _choice("brokers", "direct"), "brokers") == "brokers":
+        for name in STORES:
+            if name in given.values:
+                raise OptionError(f"option {name} needs option read = direct: brokers know their stores")
+        return None
+    for name, example in STORES.items():
+        if name not in given.values:
+            raise OptionError(f"option {name} is missing: option read = direct needs it, {example}")
+    timeout_ms = given.one("kafka.default.api.timeout.ms", positive, 60_000)
+    return StoreSettings(given.value("store", str), given.value("objects", str), timeout_ms)
+
+
+def _needs_brokers(given: _Given) -> bool:
+    return given.values.get("read", "").strip().lower() != "direct" or "commitGroup" in given.values
+
+
 def _connection(given: _Given) -> ConnectionSettings:
-    if "kafka.bootstrap.servers" not in given.values:
+    if "kafka.bootstrap.servers" not in given.values and _needs_brokers(given):
         raise OptionError("option kafka.bootstrap.servers is missing: the address of at least one broker, host:port")
     try:
         security = security_of(given.values)
     except ValueError as error:
         raise OptionError(_CLIENT_NAME.sub(lambda found: f"kafka.{found[1].replace('_', '.')}", str(error))) from None
     return ConnectionSettings(
-        bootstrap=given.value("kafka.bootstrap.servers", _addresses),
+        bootstrap=given.one("kafka.bootstrap.servers", _addresses, ()),
         client_id=given.one("kafka.client.id", str, "fencepost-spark"),
         request_timeout_ms=given.one("kafka.request.timeout.ms", positive, 30_000),
         api_timeout_ms=given.one("kafka.default.api.timeout.ms", positive, 60_000),

@@ -5,16 +5,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
-from typing import NamedTuple
 
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
-from fencepost.spark_connector.network.cluster import Cluster
-from fencepost.spark_connector.network.wire import Address
 from fencepost.spark_connector.offsets import EARLIEST, LATEST, Offsets
 from fencepost.spark_connector.source.java_regex import java_pattern
 from fencepost.spark_connector.source.options import Bound, SourceOptions
+from fencepost.spark_connector.source.ranges import OffsetRange
 from fencepost.spark_connector.source.reader import DataLossError, FetchSettings
 from fencepost.spark_connector.source.scan import Limit, VisibleScan, limited_ends, scan_settings
+from fencepost.spark_connector.source.sources import Source
 
 log = logging.getLogger(__name__)
 
@@ -25,19 +24,10 @@ class PlanError(ValueError):
     """The options name a topic, partition or time that does not exist, or an end that is not stable yet."""
 
 
-class OffsetRange(NamedTuple):
-    """The offsets of one task, from `start` to before `stop`, and the partition's leader at planning time."""
-
-    tp: TopicPartition
-    start: int
-    stop: int
-    leader: Address | None = None
-
-
 class Planner:
     """Finds the offsets that the options mean. Raises PlanError, DataLossError and BrokerError."""
 
-    def __init__(self, options: SourceOptions, cluster: Cluster) -> None:
+    def __init__(self, options: SourceOptions, cluster: Source) -> None:
         self._options = options
         self._cluster = cluster
         self._invisible: dict[TopicPartition, tuple[int, int]] = {}
@@ -164,7 +154,8 @@ class Planner:
         scans: dict[TopicPartition, VisibleScan] = {}
         for tp in sorted(end):
             if known[tp] < end[tp]:
-                scan = scans[tp] = VisibleScan(self._cluster, tp, known[tp], end[tp], settings)
+                reader = self._cluster.reader(tp, known[tp], end[tp], settings, ahead=False)
+                scan = scans[tp] = VisibleScan(reader, known[tp], end[tp])
                 self._invisible[tp] = (known[tp], scan.first_visible or known[tp])
         return scans
 
@@ -197,9 +188,8 @@ class Planner:
                 begin = max(begin, min(first_visible, end[tp]))
             if begin < end[tp]:
                 plan.append(OffsetRange(tp, begin, end[tp]))
-        leaders = self._cluster.leaders_of(found.tp for found in plan)
         pieces = split(plan, self._options.min_partitions, self._options.max_records_per_partition)
-        return [piece._replace(leader=leaders.get(piece.tp)) for piece in pieces]
+        return self._cluster.located(pieces)
 
     def _with_new(self, start: Mapping[TopicPartition, int], end: Iterable[TopicPartition]) -> Offsets:
         """`start`, completed by new partitions. Those are read from their first record."""

@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from fencepost.client.errors import code_of
 from fencepost.protocol.batch_header import BatchHeader, CorruptBatch, check_crc, iter_headers
@@ -76,7 +76,8 @@ class RangeReader:
         self.tp = tp
         self._ahead = ahead
         self._cluster = cluster
-        self._start = start
+        self.start = start
+        """Of the records to give; it rises where they were deleted."""
         self._position = start
         self._stop = stop
         self._settings = settings
@@ -105,14 +106,7 @@ class RangeReader:
 
     def arrow_batches(self) -> Iterator[Any]:
         """The visible records of the range, as Arrow batches of the chosen columns."""
-        columns = self._settings.columns
-        maker, fields = BatchMaker(self.tp, columns), fields_of(columns)
-        for fetched in self.fetches():
-            found = iter_columns(
-                fetched.buffer, fetched.batches, first_offset=self._start, stop_offset=self._stop, fields=fields
-            )
-            yield from map(maker.batch, found)
-            del fetched, found  # as in `fetches`
+        return arrow_batches_of(self, self._stop, self._settings.columns)
 
     def _prefetch(self) -> None:
         # A failure loses nothing: the next _receive finds no request in flight and sends another.
@@ -196,9 +190,36 @@ class RangeReader:
             raise BrokerError(f"{self.tp}: offset {self._position} cannot be read yet", ErrorCode.OFFSET_NOT_AVAILABLE)
         resume_at = min(first, self._stop) if first > self._position else self._stop
         self._lost(f"offsets {self._position} to {resume_at} were deleted, the partition now holds {first} to {end}")
-        self._position = resume_at
+        self.start = self._position = resume_at
 
     def _lost(self, what: str) -> None:
-        if self._settings.fail_on_data_loss:
-            raise DataLossError(f"{self.tp}: {what}; with failOnDataLoss=false the query continues without them")
-        log.warning("%s: %s; the query continues without them (failOnDataLoss=false)", self.tp, what)
+        lost(self.tp, what, self._settings)
+
+
+def lost(tp: TopicPartition, what: str, settings: FetchSettings) -> None:
+    """Planned records are gone: a warning, or DataLossError."""
+    if settings.fail_on_data_loss:
+        raise DataLossError(f"{tp}: {what}; with failOnDataLoss=false the query continues without them")
+    log.warning("%s: %s; the query continues without them (failOnDataLoss=false)", tp, what)
+
+
+class Fetches(Protocol):
+    """A reader of one range of a partition."""
+
+    tp: TopicPartition
+    start: int
+    """The first offset to give; it rises where records were deleted."""
+
+    def fetches(self) -> Iterator[Fetched]:
+        """The visible batches of the range, in order. The first of them may begin below `start`."""
+
+
+def arrow_batches_of(reader: Fetches, stop: int, columns: tuple[str, ...]) -> Iterator[Any]:
+    """The visible records from the reader's start to before `stop`, as Arrow batches of the chosen columns."""
+    maker, fields = BatchMaker(reader.tp, columns), fields_of(columns)
+    for fetched in reader.fetches():
+        found = iter_columns(
+            fetched.buffer, fetched.batches, first_offset=reader.start, stop_offset=stop, fields=fields
+        )
+        yield from map(maker.batch, found)
+        del fetched, found  # otherwise they stay in memory while the reader waits for the next response

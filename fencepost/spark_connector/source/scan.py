@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 from fencepost.protocol.columns import iter_columns
 from fencepost.protocol.topics import TopicPartition
-from fencepost.spark_connector.network.cluster import Cluster
-from fencepost.spark_connector.source.reader import FetchSettings, RangeReader
+from fencepost.spark_connector.source.reader import Fetches, FetchSettings
 
 SCAN_BYTES_MAX = 64 << 20
 """How many bytes of a partition a scan reads once it has found visible records. Beyond that it counts offsets."""
@@ -38,17 +37,18 @@ class VisibleScan:
     """Counts visible records of one partition, batch by batch from `start`, as far as `take` allows.
 
     `end` is the end of a micro-batch with the counted records. It is after the invisible offsets that follow, so the
-    next micro-batch starts at a record. `first_visible` is the first visible offset. Raises what RangeReader raises.
+    next micro-batch starts at a record. `first_visible` is the first visible offset. Raises what the reader raises.
     """
 
-    def __init__(self, cluster: Cluster, tp: TopicPartition, start: int, stop: int, settings: FetchSettings) -> None:
+    def __init__(self, reader: Fetches, start: int, stop: int) -> None:
+        """`reader` reads from `start` to before `stop`."""
         self.end = start
         self.records = 0
         self.size_bytes = 0
         self.first_visible: int | None = None
         self._stop = stop
         self._start = start
-        self._reader = RangeReader(cluster, tp, start, stop, settings, ahead=False)
+        self._reader = reader
         self._runs = self._visible()
         self._next: _Run | None = None
         self._read_bytes = 0

@@ -14,6 +14,7 @@ from fencepost.spark_connector.option_values import OptionError
 from fencepost.spark_connector.source.group import GroupPosition
 from fencepost.spark_connector.source.options import SourceOptions
 from fencepost.spark_connector.source.planner import PlanError, Planner
+from fencepost.spark_connector.source.sources import open_source
 from fencepost.spark_connector.source.task import RangePartition, read_range
 from fencepost.spark_connector.worker.delayed_ack import QuickAckOnUnpickle
 
@@ -26,11 +27,13 @@ class UnlimitedStreamReader(QuickAckOnUnpickle, DataSourceStreamReader):
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
-        self._cluster = Cluster(options.connection)
-        self._planner = Planner(options, self._cluster)
+        self._source = open_source(options)
+        self._planner = Planner(options, self._source)
         self._reached: Offsets = {}
         group = options.commit_group
-        self._position = GroupPosition(self._cluster, group) if group is not None else None
+        self._brokers = Cluster(options.connection)
+        """Of the group; it connects when it is needed."""
+        self._position = GroupPosition(self._brokers, group) if group is not None else None
 
     def __getstate__(self) -> dict[str, Any]:
         # Tasks get a copy only to call `read`. Connections stay on the driver.
@@ -73,7 +76,8 @@ class UnlimitedStreamReader(QuickAckOnUnpickle, DataSourceStreamReader):
 
     def stop(self) -> None:
         """Close the driver's connections."""
-        self._cluster.close()
+        self._source.close()
+        self._brokers.close()
 
 
 _NEED_LIMITS = {
