@@ -50,7 +50,7 @@ def session() -> tuple[SparkSession, bool]:
     """A session, with Spark's Kafka connector if its jars can be had."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder: Any = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-    builder = builder.config("spark.driver.memory", "2g")
+    builder = builder.config("spark.driver.memory", "2g").config("spark.ui.showConsoleProgress", "false")
     try:
         builder, has_jars = builder.config("spark.jars", jars_of(pyspark.__version__, CACHE)), True
     except Unavailable as missing:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 import trio
 
 from fencepost.broker.config.read_filter import BROKER, filter_for
+from fencepost.broker.log.filtering import Looks
 from fencepost.broker.log.log_store import Missing
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.reading import epoch_end_offset, read_batches, readable_bytes
@@ -101,6 +102,7 @@ class _Fetch:
         self._checked_by: Authorizer | None = None
         """The authorizer that allowed the reads. The next read checks again if the rules have changed meanwhile."""
         self._responses: list[FetchableTopicResponse] = []
+        self._looks = Looks()
         self._read_bytes = self._left = 0
         self._settled = False
 
@@ -158,6 +160,7 @@ class _Fetch:
             self._check_rights()
         self._left = min(self._bytes_max, self._node.response_bytes.left(LEAST_BYTES))
         self.missing = []
+        self._looks = Looks()
         self._read_bytes, self._settled = 0, False
         self._responses = []
         self._endpoints = {}
@@ -255,8 +258,8 @@ class _Fetch:
             return self._error_answer(read, error), 0
         # After a truncation the reader's offset may be beyond this log's end: it receives no records then.
         offset = ask.fetch_offset if read.diverging is None else log.log_end_offset
-        bytes_max, filtered = min(ask.partition_max_bytes, left), self._filter or log.config.read_committed_filter
-        result = read_batches(log, offset, bytes_max, self.isolation, at_least_one, filtered == BROKER)
+        looks = self._looks if (self._filter or log.config.read_committed_filter) == BROKER else None
+        result = read_batches(log, offset, min(ask.partition_max_bytes, left), self.isolation, at_least_one, looks)
         if result.error:
             return self._error_answer(read, result.error), 0
         if result.missing is not None:

@@ -15,23 +15,32 @@ from fencepost.broker.log.storage.txn_index import AbortedTransaction
 from fencepost.protocol.batch_header import HEADER_SIZE, BatchHeader, iter_headers, read_header
 
 BATCHES_MAX = 1000
-"""How many batches one read looks at: the event loop does it."""
+"""How many batches one fetch looks at, in all its partitions: the event loop does it, for some milliseconds."""
 COPIED_BYTES_MAX = 16 << 10
 """Shorter runs between two aborted batches are read at once: a call of sendfile for each would take longer."""
 _WINDOW_BYTES = 16 << 10
 
 
+class Looks:
+    """How many batches a fetch may still look at. Once there are none left, it is not filtered any more."""
+
+    __slots__ = ("left",)
+
+    def __init__(self) -> None:
+        self.left = BATCHES_MAX
+
+
 def read_without_aborted(
-    segments: StoredLog, offset: int, upper_offset: int, max_bytes: int, at_least_one: bool
+    segments: StoredLog, offset: int, upper_offset: int, max_bytes: int, at_least_one: bool, looks: Looks
 ) -> tuple[Extent, list[AbortedTransaction]]:
     """As `StoredLog.read`, without the batches of aborted transactions; and the transactions that overlap what it read.
 
-    It reads on past aborted batches, up to `BATCHES_MAX`. If no batch stays, the last aborted one is returned: readers
-    leave it out themselves, and go on after it. Raises as `StoredLog.read`.
+    It reads on past aborted batches, as far as `looks` allows. If no batch stays, the last aborted one is returned:
+    readers leave it out themselves, and go on after it. Raises as `StoredLog.read`.
     """
     parts: list[Piece] = []
     found: dict[AbortedTransaction, None] = {}
-    size_bytes = batches = 0
+    size_bytes = 0
     last: Piece | None = None
     while True:
         extent = segments.read(offset, upper_offset, max(0, max_bytes - size_bytes), at_least_one and not parts)
@@ -49,10 +58,10 @@ def read_without_aborted(
         spans = _spans(aborted)
         for piece in extent.parts:
             seen, left_out = _sift(piece, spans, parts)
-            batches += seen
+            looks.left -= seen
             last = left_out or last
         size_bytes = sum(map(len, parts))
-        if offset >= upper_offset or size_bytes >= max_bytes or batches >= BATCHES_MAX:
+        if offset >= upper_offset or size_bytes >= max_bytes or looks.left <= 0:
             break
     if not parts and last is not None:
         parts, size_bytes = [last], len(last)

@@ -38,7 +38,7 @@ MANY = 1 << 20
 
 
 def read(log: PartitionLog, offset: int, max_bytes: int = MANY, *, filtered: bool = True) -> ReadResult:
-    return read_batches(log, offset, max_bytes, COMMITTED, filtered=filtered)
+    return read_batches(log, offset, max_bytes, COMMITTED, looks=filtering.Looks() if filtered else None)
 
 
 def found(result: ReadResult) -> list[BatchHeader]:
@@ -133,13 +133,26 @@ def test_i5_if_no_batch_stays_the_last_aborted_one_moves_the_reader_on(monkeypat
     assert list(consumed(log, 0, 10 * size_bytes, filtered=True)) == []
 
 
+def test_a_fetch_that_has_looked_at_many_batches_leaves_the_rest_to_its_client(monkeypatch):
+    """A fetch of very many partitions would keep the event loop busy."""
+    monkeypatch.setattr(filtering, "BATCHES_MAX", 10)
+    log = over(MemoryStore())
+    for number in range(12):
+        transact(log, 7, 0, number)
+    end(log, 7, 0, commit=False)
+    looks = filtering.Looks()
+    assert offsets(read_batches(log, 0, MANY, COMMITTED, looks=looks)) == [12]
+    rest = read_batches(log, 0, MANY, COMMITTED, looks=looks)
+    assert (offsets(rest), rest.aborted) == ([*range(13)], [(7, 0)])
+
+
 def test_what_does_not_fit_is_not_read():
     """As without the filter: whoever has no room left gets nothing, and the first batch of all comes whole."""
     log = over(MemoryStore())
     transact(log, 7, 0, 0)
     end(log, 7, 0, commit=False)
     send(log, batch(value=bytes(5000)))
-    assert read_batches(log, 0, 0, COMMITTED, False, filtered=True).parts == []
+    assert read_batches(log, 0, 0, COMMITTED, False, filtering.Looks()).parts == []
     assert offsets(read(log, 0, 100)) == [1]
     assert offsets(read(log, 2, 100)) == [2]
 
