@@ -25,7 +25,7 @@ from tests.kit.http_faults import Fault
 from tests.kit.kill_cluster import KillCluster, SteppedBroker
 from tests.kit.postgres_proxy import CommitFault
 from tests.kit.postgres_server import PostgresServer, find_binaries
-from tests.kit.stepped_broker import BETWEEN_PARTS, COMMIT_STEPS, TAKEOVER_STEPS
+from tests.kit.stepped_broker import BEFORE_LATE_COMMITS, BETWEEN_PARTS, COMMIT_STEPS, TAKEOVER_STEPS
 from tests.kit.workload_command import carry_out, parser_of
 from tests.kit.workload_run import Plan, Run
 from tests.kit.workload_writers import LOOSE_TOPIC, TRANSACTION_TOPIC
@@ -134,7 +134,8 @@ class ClusterKills(Run):
 
     def _kinds(self) -> Mapping[str, Callable[[], None]]:
         kinds: dict[str, Callable[[], None]] = {"killed at a random moment": self._kill_some_time}
-        kinds |= {f"killed {step}": partial(self._kill_at, step) for step in (*COMMIT_STEPS, BETWEEN_PARTS)}
+        planted = (BETWEEN_PARTS, BEFORE_LATE_COMMITS)
+        kinds |= {f"killed {step}": partial(self._kill_at, step) for step in (*COMMIT_STEPS, *planted)}
         kinds |= {f"killed {step}": partial(self._kill_next_at, step) for step in TAKEOVER_STEPS}
         kinds |= {f"commit: {fault.value}": partial(self._break_commit, fault) for fault in CommitFault}
         kinds |= {name: partial(self._break_s3, name, *words) for name, words in S3_FAULTS.items()}

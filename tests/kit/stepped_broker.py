@@ -26,6 +26,8 @@ COMMIT_STEPS = ("before put", "after put", "before commit", "after commit", "bef
 TAKEOVER_STEPS = ("before take-over", "after take-over", "while loading", "after loading", "before registering")
 BETWEEN_PARTS = "between parts"
 """Only where a fault is planted that commits in parts."""
+BEFORE_LATE_COMMITS = "before late commits"
+"""Only where a fault is planted that acknowledges before it commits."""
 _reached: Counter[str] = Counter()
 
 

@@ -26,7 +26,7 @@ FAULTS = (
     "commit: answer lost",
 )
 PLANTED = {
-    "acknowledge_before_commit": ("killed at a random moment", "acknowledged record is not where it should be"),
+    "acknowledge_before_commit": ("killed before late commits", "acknowledged record is not where it should be"),
     "commit_in_parts": ("killed between parts", "a transaction is torn"),
     "commit_without_claims": ("garbage collected", "ends after"),
     "commit_without_fence": ("paused", "something else"),
