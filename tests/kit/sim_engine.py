@@ -42,6 +42,7 @@ class SimDatabase:
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self.now_ms = now_ms
         self.id: str | None = None
+        self.secret: bytes | None = None
         self.brokers: dict[int, BrokerRow] = {}
         self.slots = [Slot(number, None, 0) for number in range(SLOTS)]
         self.heads: dict[int, Head] = {}
@@ -157,10 +158,33 @@ class SimEngine:
         self._vacate({identity.broker})
 
     @transaction
+    def give_up(self, identity: Identity, slots: Collection[int]) -> None:
+        self._renew(identity)
+        for number in slots:
+            slot = self.database.slots[number]
+            if slot.broker == identity.broker:
+                self.database.slots[number] = slot._replace(broker=None)
+
+    @transaction
+    def drain(self, broker: int, draining: bool) -> bool:
+        row = self.database.brokers.get(broker)
+        if row is not None:
+            self.database.brokers[broker] = row._replace(draining=draining)
+        return row is not None
+
+    @transaction
+    def secret(self, wanted: bytes) -> bytes:
+        self.database.secret = self.database.secret or wanted
+        return self.database.secret
+
+    @transaction
     def members(self) -> list[Member]:
         now = self.database.now_ms()
         rows = sorted(self.database.brokers.items())
-        return [Member(broker, row.incarnation, now - row.seen_ms, row.left, row.addresses) for broker, row in rows]
+        return [
+            Member(broker, row.incarnation, now - row.seen_ms, row.left, row.addresses, row.draining)
+            for broker, row in rows
+        ]
 
     @transaction
     def slots(self) -> list[Slot]:
@@ -186,7 +210,10 @@ class SimEngine:
             head = heads[append.log]
             assert head is not None, "a conflict"
             bases.append(head.next)
-            self._add(head, [append.row._replace(base=head.next)])
+            row_epoch = (
+                database.slots[slot_of(append.log)].epoch if append.expected is None else append.row.leader_epoch
+            )
+            self._add(head, [append.row._replace(base=head.next, leader_epoch=row_epoch)])
             database.heads[append.log] = database.heads[append.log]._replace(next=head.next + append.row.count)
         self._make_live(commit.objects)
         database.brokers[identity.broker] = row._replace(

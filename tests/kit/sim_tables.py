@@ -15,6 +15,7 @@ class BrokerRow(NamedTuple):
     seen_ms: int
     left: bool
     addresses: str
+    draining: bool = False
 
 
 class ObjectState(IntEnum):

@@ -218,6 +218,8 @@ class Member(NamedTuple):
     """It released its slots and stopped, or never began."""
     addresses: str
     """Its listeners, as JSON."""
+    draining: bool = False
+    """It gives all slots up and takes none, because an operator wants that; also after a restart."""
 
 
 class Slot(NamedTuple):
@@ -267,6 +269,17 @@ class Engine(Protocol):
 
     def release(self, identity: Identity) -> None:
         """Give all slots up, and leave: the incarnation ends. Raises Fenced."""
+
+    def give_up(self, identity: Identity, slots: Collection[int]) -> None:
+        """Give these slots up, and go on. Slots that the broker does not own are ignored. The caller has committed all
+        that it appended to their logs, and appends no more. Raises Fenced.
+        """
+
+    def drain(self, broker: int, draining: bool) -> bool:
+        """Have a broker give all its slots up, or let it own slots again; False if no broker has this id."""
+
+    def secret(self, wanted: bytes) -> bytes:
+        """What all brokers of the cluster know, and no client; `wanted`, if there is none yet."""
 
     def members(self) -> list[Member]:
         """Every broker that ever joined, by id."""

@@ -146,10 +146,21 @@ class PostgresEngine:
     def release(self, identity: Identity) -> None:
         self._run("SELECT {}.fp_release(%s, %s, %s)", *identity)
 
+    def give_up(self, identity: Identity, slots: Collection[int]) -> None:
+        self._run("SELECT {}.fp_give_up(%s, %s, %s, %s)", *identity, _array(slots))
+
+    def drain(self, broker: int, draining: bool) -> bool:
+        found = self._run("UPDATE {}.broker SET draining = %s WHERE id = %s RETURNING id", draining, broker)
+        return bool(found)
+
+    def secret(self, wanted: bytes) -> bytes:
+        ((found,),) = self._run("UPDATE {}.cluster SET secret = coalesce(secret, %s) RETURNING secret", wanted)
+        return bytes(found)
+
     def members(self) -> list[Member]:
         found = self._run(
-            "SELECT id, incarnation, (extract(epoch FROM clock_timestamp() - seen) * 1000)::bigint, has_left, addresses"
-            " FROM {}.broker ORDER BY id"
+            "SELECT id, incarnation, (extract(epoch FROM clock_timestamp() - seen) * 1000)::bigint, has_left, addresses,"
+            " draining FROM {}.broker ORDER BY id"
         )
         return [Member(*member) for member in found]
 

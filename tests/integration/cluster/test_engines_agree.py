@@ -33,8 +33,9 @@ MET_IN_EVERY_RUN = {
     *(("commit", kind) for kind in ("tuple", "Fenced", "Conflict", "ClaimLost", "LogIdTaken")),
     *(("replace", kind) for kind in ("NoneType", "Fenced", "Changed", "ClaimLost")),
     *((method, kind) for method in ("open_session", "join") for kind in ("Session",)),
-    *(("take_over", kind) for kind in ("list", "Fenced")),
-    *((method, "NoneType") for method in ("raise_start", "drop", "release", "renew", "forget")),
+    *((method, kind) for method, kinds in (("take_over", ("list", "Fenced")), ("drain", ("bool",))) for kind in kinds),
+    ("secret", "bytes"),
+    *((method, "NoneType") for method in ("raise_start", "drop", "release", "give_up", "renew", "forget")),
     ("join", "StillAlive"),
 }
 """Commands and answers: a run without one of them would prove less than it says."""
@@ -84,7 +85,7 @@ def tables_of_postgres(world: "PostgresWorld") -> dict[str, list[Any]]:
         facts = (Placement(held, position, size), timestamp, batches, tuple(ids))
         return log, Row(base, count, RowKind(kind), epoch, *facts, heads, aborted, inline)
 
-    brokers = table("id, incarnation, session, commit_seq, bases, has_left, addresses", "broker")
+    brokers = table("id, incarnation, session, commit_seq, bases, has_left, addresses, draining", "broker")
     return {
         "broker": [(*row[:4], tuple(row[4]), *row[5:]) for row in brokers],
         "slot": list(table("slot, broker, epoch", "slot")),
