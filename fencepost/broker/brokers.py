@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.partitions import Leader
-from fencepost.broker.ports import HasCluster, HasConfig
+from fencepost.broker.ports import HasCluster, HasConfig, HasMetadata
+from fencepost.protocol.topics import TopicPartition
 
 if TYPE_CHECKING:
     from fencepost.coordinator.metadata.image import TopicImage
@@ -14,6 +15,10 @@ NO_NODE = -1
 
 class _Broker(HasCluster, HasConfig, Protocol):
     """What the list needs."""
+
+
+class _Leading(_Broker, HasMetadata, Protocol):
+    """What the leader of a partition needs."""
 
 
 def brokers(node: _Broker, context: RequestContext) -> list[Leader]:
@@ -39,10 +44,16 @@ def controller_id(node: _Broker) -> int:
     """The broker that changes the metadata; -1 if it is not known."""
     if node.cluster is None:
         return node.config.node_id
-    return NO_NODE if node.cluster.leader_id is None else node.cluster.leader_id
+    return NO_NODE if node.cluster.controller_id is None else node.cluster.controller_id
 
 
-def coordinator(node: _Broker, context: RequestContext) -> Leader | None:
-    """The broker that coordinates all groups and transactions; None if it is not known."""
-    wanted = controller_id(node)
-    return next((one for one in brokers(node, context) if one.node_id == wanted), None)
+def leader(node: _Leading, context: RequestContext, tp: TopicPartition) -> Leader | None:
+    """The broker that leads a partition, or coordinates what an internal one holds; None if it is not known."""
+    if node.cluster is None:
+        return brokers(node, context)[0]
+    topic = node.metadata.image.topics_by_name.get(tp.topic)
+    if topic is None:
+        return None
+    slot = node.cluster.ownership.of(topic.topic_id, tp.partition)
+    found = next((one for one in brokers(node, context) if one.node_id == slot.broker), None)
+    return None if found is None else found._replace(epoch=slot.epoch)

@@ -11,7 +11,7 @@ import trio
 
 from fencepost.broker.byte_budget import ByteBudget
 from fencepost.broker.clock import SystemClock
-from fencepost.broker.cluster.standby import stand_by
+from fencepost.broker.cluster import following
 from fencepost.broker.config.access_settings import make_authorizer
 from fencepost.broker.config.broker_config import BrokerConfig, group_config
 from fencepost.broker.config.topic_rules import (
@@ -107,7 +107,7 @@ class Node:
         )
         self.markers = Markers(self)
         self.hanging = HangingCheck(self)
-        self._deleted_topics = DeletedTopics(self)
+        self.deleted_topics = DeletedTopics(self)
         self.metadata_answers = MetadataAnswers()
         self.endpoints: dict[str, Endpoint] = {}
         """The bound address of each listener by its name, in the order of the setting, once the broker listens."""
@@ -129,7 +129,6 @@ class Node:
         self._listening = listening
         self.cluster = cluster
         """This broker's place in its cluster; None for a broker with files, which is alone."""
-        self.standby = cluster is not None and not cluster.active
         self.logs, self.commit = self._open_logs(store, threads)
         self.large_writes = LargeWrites(
             config.log_write_thread_min_bytes if self._has_files else None,
@@ -175,18 +174,18 @@ class Node:
     def _build_coordinators(self) -> None:
         config = self.config
         cluster_id = cluster_id_of(config.data_directory, config.node_id, config.cluster_id, self._entropy)
-        self._metadata_log = open_metadata_log(self.logs, self.commit, metadata_log_config(config))
+        self.metadata_log = open_metadata_log(self.logs, self.commit, metadata_log_config(config))
         self._snapshots = MetadataSnapshots(
-            self._metadata_log,
+            self.metadata_log,
             self.commit,
             self.upkeep_threads,
             self.clock,
             lambda: self.config,
-            self._deleted_topics.lingering_ids,
+            self.deleted_topics.lingering_ids,
             None if self.cluster is None else self.cluster.keep_metadata,
         )
         self.metadata = MetadataService(
-            MetadataPartitionLog(self._metadata_log, self.commit),
+            MetadataPartitionLog(self.metadata_log, self.commit),
             self.clock,
             cluster_facts(config, cluster_id),
             self._rules,
@@ -229,11 +228,6 @@ class Node:
         enabled = "consumer" in self.config.group_coordinator_rebalance_protocols
         return enabled and self.metadata.image.features.get(GROUP_VERSION, 0) >= 1
 
-    @property
-    def metadata_log(self) -> PartitionLog:
-        """The log of the cluster's metadata."""
-        return self._metadata_log
-
     def partition(self, tp: TopicPartition) -> PartitionLog | None:
         """The log of a partition, opened on first use; None if there is none, and `absence` returns why."""
         return self.partitions.get(tp)
@@ -272,7 +266,7 @@ class Node:
 
     def _log_lost(self, log: FlushedLog, error: OSError) -> None:
         """A log went offline. The broker continues without it; for the metadata log it raises `error`."""
-        if log is self._metadata_log:
+        if log is self.metadata_log:
             raise error
         logger.critical("partition is offline until the next start partition=%s cause=%s", log.tp, error)
 
@@ -293,7 +287,7 @@ class Node:
             await services.start(self.commit.run)
             await self._start_services(services)
             server = self.server = await self._make_server(services)
-            await self._register()
+            await self.register()
             await self._serve_metrics(services)
             async with trio.open_nursery() as serving:
                 await serving.start(server.run)
@@ -319,17 +313,21 @@ class Node:
 
     async def _start_services(self, services: trio.Nursery) -> None:
         """Load the coordinators in the order of their dependencies: metadata, then groups, then transactions."""
-        known_before = self._metadata_log.log_end_offset > 0
+        known_before = self.metadata_log.log_end_offset > 0
         some_lost = self.logs.kept_aside(METADATA_PARTITION) > 0
-        await self.metadata.start(first_free_producer_id(self.logs), standby=self.standby)
+        cluster = self.cluster
+        await self.metadata.start(
+            first_free_producer_id(self.logs), standby=cluster is not None and not cluster.is_controller
+        )
+        if cluster is not None:
+            await following.until_bootstrapped(self)
         self.authorizer = make_authorizer(self.config, self.metadata.image)
-        self._deleted_topics.delete_strays()
+        self.deleted_topics.delete_strays()
         self._settings_changed()
-        if self.cluster is not None:
-            services.start_soon(self.cluster.run)
-            if self.standby:
-                await stand_by(self, self.cluster, services)
-                return
+        if cluster is not None:
+            services.start_soon(cluster.run)
+            services.start_soon(following.follow, self)
+            following.unload_foreign(self)
         await self.groups.start()
         if known_before and not some_lost:
             self.groups.forget_deleted_topics()
@@ -353,9 +351,9 @@ class Node:
         )
         return server
 
-    async def _register(self) -> None:
+    async def register(self) -> None:
         """Register this run of the broker in the metadata. No request depends on it, so an error is only logged."""
-        if self.standby:
+        if self.cluster is not None and not self.cluster.is_controller:
             return
         addresses = end_points(self.config, self.endpoints)
         try:
@@ -381,7 +379,7 @@ class Node:
         """Apply the newest metadata to logs and settings; called when it is durable."""
         for change in changes:
             if isinstance(change, TopicDeleted):
-                self._deleted_topics.delete(change.topic.name, change.topic.partitions)
+                self.deleted_topics.delete(change.topic.name, change.topic.partitions)
             elif isinstance(change, TopicCreated | PartitionsAdded):
                 self.groups.topics_changed([change.topic.name], created=isinstance(change, TopicCreated))
             elif isinstance(change, AclsChanged):

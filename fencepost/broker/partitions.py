@@ -25,11 +25,14 @@ class Leader(NamedTuple):
 
 
 class Leading(Protocol):
-    """Whether this broker's place in its cluster lets it lead."""
+    """Which partitions this broker's place in its cluster lets it lead."""
 
     @property
     def leads(self) -> bool:
         """Whether clients may use the logs of this broker."""
+
+    def leads_partition(self, topic_id: bytes, partition: int) -> bool:
+        """Whether this broker leads a partition."""
 
 
 class Partitions:
@@ -54,7 +57,7 @@ class Partitions:
         if self._cluster is not None and not self._cluster.leads:
             return None
         log = self._owned.get(tp)
-        if log is None and tp not in self._offline and tp not in self._elsewhere and self._metadata.exists(tp):
+        if log is None and tp not in self._offline and tp not in self._elsewhere and self._leads(tp):
             try:
                 return self.open(tp)
             except CorruptLogFile:
@@ -63,6 +66,13 @@ class Partitions:
                 logger.error("cannot open a partition, it is offline partition=%s cause=%s", tp, error)
                 self._offline.add(tp)
         return log
+
+    def _leads(self, tp: TopicPartition) -> bool:
+        """Whether the partition exists, and no other broker of the cluster leads it."""
+        if not self._metadata.exists(tp):
+            return False
+        topic_id = self._metadata.image.topics_by_name[tp.topic].topic_id
+        return self._cluster is None or self._cluster.leads_partition(topic_id, tp.partition)
 
     def open(self, tp: TopicPartition) -> PartitionLog:
         """Open the log of a partition in the metadata. Raises CorruptLogFile and OSError."""
@@ -80,7 +90,7 @@ class Partitions:
         For a partition that is opening it is NOT_LEADER_OR_FOLLOWER, as in Kafka before a new leader is ready: the
         client refreshes its metadata and retries.
         """
-        leads = self._cluster is None or self._cluster.leads
+        leads = self._cluster is None or (self._cluster.leads and self._leads(tp))
         if tp in self._elsewhere or (not leads and self._metadata.exists(tp)):
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.KAFKA_STORAGE_ERROR if tp in self._offline else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -105,6 +115,11 @@ class Partitions:
         self._offline.discard(tp)
         self._owned.pop(tp, None)
         self._logs.release(tp, f"broker {leader.node_id} leads {tp}")  # housekeeping may have opened it, too
+
+    def hide(self, tp: TopicPartition) -> None:
+        """Clients may not use the partition's log any more, because another broker will lead it soon."""
+        self._owned.pop(tp, None)
+        self._offline.discard(tp)
 
     def begin_opening(self, tp: TopicPartition) -> None:
         """This broker becomes the leader, but the log is not ready yet."""

@@ -227,7 +227,8 @@ class SimMember:
     @property
     def is_active(self) -> bool:
         """Whether it believes so."""
-        return self.node is not None and not self.node.standby
+        node = self.node
+        return node is not None and node.cluster is not None and node.cluster.active
 
     def start(self) -> None:
         """Begin a life."""

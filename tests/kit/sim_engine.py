@@ -5,13 +5,11 @@ afterwards, so it happens whole or not at all.
 """
 
 import functools
-import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Concatenate, ParamSpec, TypeVar
 
 from fencepost.broker.cluster.engine import (
-    SLOTS,
     Append,
     Changed,
     ClaimLost,
@@ -33,38 +31,7 @@ from fencepost.broker.cluster.engine import (
     StoreUnavailable,
     slot_of,
 )
-from tests.kit.sim_tables import BrokerRow, ObjectRow, ObjectState
-
-
-class SimDatabase:
-    """The tables; `now_ms` is the database's clock."""
-
-    def __init__(self, now_ms: Callable[[], int]) -> None:
-        self.now_ms = now_ms
-        self.id: str | None = None
-        self.secret: bytes | None = None
-        self.brokers: dict[int, BrokerRow] = {}
-        self.slots = [Slot(number, None, 0) for number in range(SLOTS)]
-        self.heads: dict[int, Head] = {}
-        self.rows: dict[int, list[Row]] = {}
-        """By log; in the order of their base offsets."""
-        self.objects: dict[int, ObjectRow] = {}
-        self.last_object = 0
-        self.snapshots: dict[tuple[int, str], Snapshot] = {}
-        self.in_flight: list[Callable[[], object]] = []
-        """Transactions that brokers sent over connections which broke; the database has not begun them."""
-        self.lock = threading.RLock()
-
-    def deliver(self) -> list[object]:
-        """Run all transactions in flight. Returns their answers, or their exceptions, which no broker sees."""
-        answers: list[object] = []
-        with self.lock:
-            while self.in_flight:
-                try:
-                    answers.append(self.in_flight.pop(0)())
-                except (Fenced, ClaimLost, Conflict, Changed, StillAlive, LogIdTaken) as error:
-                    answers.append(error)
-        return answers
+from tests.kit.sim_tables import BrokerRow, ObjectRow, ObjectState, SimDatabase
 
 
 def no_fault(method: str) -> None:
@@ -158,6 +125,12 @@ class SimEngine:
         self._vacate({identity.broker})
 
     @transaction
+    def ready(self, identity: Identity) -> None:
+        self._renew(identity)
+        row = self.database.brokers[identity.broker]
+        self.database.brokers[identity.broker] = row._replace(ready_incarnation=row.incarnation)
+
+    @transaction
     def give_up(self, identity: Identity, slots: Collection[int]) -> None:
         self._renew(identity)
         for number in slots:
@@ -182,7 +155,15 @@ class SimEngine:
         now = self.database.now_ms()
         rows = sorted(self.database.brokers.items())
         return [
-            Member(broker, row.incarnation, now - row.seen_ms, row.left, row.addresses, row.draining)
+            Member(
+                broker,
+                row.incarnation,
+                now - row.seen_ms,
+                row.left,
+                row.addresses,
+                row.draining,
+                row.ready_incarnation == row.incarnation,
+            )
             for broker, row in rows
         ]
 
@@ -222,6 +203,10 @@ class SimEngine:
         return tuple(bases)
 
     # Reading
+
+    @transaction
+    def ends(self, logs: Collection[int]) -> dict[int, int]:
+        return {log: self.database.heads[log].next for log in logs if log in self.database.heads}
 
     @transaction
     def heads(self, slots: Collection[int] | None = None) -> list[Head]:

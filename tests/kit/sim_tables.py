@@ -1,7 +1,23 @@
-"""The rows of the tables of a SimDatabase."""
+"""The tables of a cluster's database in memory."""
 
+import threading
+from collections.abc import Callable
 from enum import IntEnum
 from typing import NamedTuple
+
+from fencepost.broker.cluster.engine import (
+    SLOTS,
+    Changed,
+    ClaimLost,
+    Conflict,
+    Fenced,
+    Head,
+    LogIdTaken,
+    Row,
+    Slot,
+    Snapshot,
+    StillAlive,
+)
 
 
 class BrokerRow(NamedTuple):
@@ -16,6 +32,7 @@ class BrokerRow(NamedTuple):
     left: bool
     addresses: str
     draining: bool = False
+    ready_incarnation: int | None = None
 
 
 class ObjectState(IntEnum):
@@ -34,3 +51,34 @@ class ObjectRow(NamedTuple):
     """The number of rows that refer to it."""
     at_ms: int
     """When it was claimed."""
+
+
+class SimDatabase:
+    """The tables; `now_ms` is the database's clock."""
+
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        self.now_ms = now_ms
+        self.id: str | None = None
+        self.secret: bytes | None = None
+        self.brokers: dict[int, BrokerRow] = {}
+        self.slots = [Slot(number, None, 0) for number in range(SLOTS)]
+        self.heads: dict[int, Head] = {}
+        self.rows: dict[int, list[Row]] = {}
+        """By log; in the order of their base offsets."""
+        self.objects: dict[int, ObjectRow] = {}
+        self.last_object = 0
+        self.snapshots: dict[tuple[int, str], Snapshot] = {}
+        self.in_flight: list[Callable[[], object]] = []
+        """Transactions that brokers sent over connections which broke; the database has not begun them."""
+        self.lock = threading.RLock()
+
+    def deliver(self) -> list[object]:
+        """Run all transactions in flight. Returns their answers, or their exceptions, which no broker sees."""
+        answers: list[object] = []
+        with self.lock:
+            while self.in_flight:
+                try:
+                    answers.append(self.in_flight.pop(0)())
+                except (Fenced, ClaimLost, Conflict, Changed, StillAlive, LogIdTaken) as error:
+                    answers.append(error)
+        return answers

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from fencepost.__main__ import main
-from fencepost.broker.cluster import loading, serving
+from fencepost.broker.cluster import membership, serving
 from fencepost.broker.cluster.postgres import PostgresEngine
 from fencepost.broker.cluster.rounds import Rounds
 from fencepost.broker.cluster.row_objects import RowObjects
@@ -87,9 +87,9 @@ def put_steps() -> None:
     _between(RowObjects, "put", "before put", "after put")
     _between(PostgresEngine, "commit", "before commit", "after commit", lambda bases: True)
     _between(PostgresEngine, "take_over", "before take-over", "after take-over")
-    _between(loading, "LogState", "while loading", None)  # one for each log
-    _between(serving, "load_logs", None, "after loading", lambda logs: True)
-    _between(Node, "_register", "before registering", None)
+    for module in (membership, serving):
+        _between(module, "load_logs", "while loading", "after loading", lambda logs: True)
+    _between(Node, "register", "before registering", None)
     _around_deliver()
 
 

@@ -134,7 +134,7 @@ class MetadataView:
 
 
 def _image(engine: PostgresEngine, row_bytes: RowBytes) -> MetadataImage:
-    (loaded,) = load_logs(engine, row_bytes, [slot_of(_METADATA_LOG)], only=_METADATA_LOG)
+    (loaded,) = load_logs(engine, row_bytes, [slot_of(_METADATA_LOG)], lambda log: log == _METADATA_LOG)
     image = EMPTY_IMAGE
     names = [(found.offset, name) for name in loaded.files if (found := snapshot_id(name)) is not None]
     if names:

@@ -220,6 +220,8 @@ class Member(NamedTuple):
     """Its listeners, as JSON."""
     draining: bool = False
     """It gives all slots up and takes none, because an operator wants that; also after a restart."""
+    ready: bool = False
+    """This incarnation serves clients: other brokers may give slots to it."""
 
 
 class Slot(NamedTuple):
@@ -270,6 +272,9 @@ class Engine(Protocol):
     def release(self, identity: Identity) -> None:
         """Give all slots up, and leave: the incarnation ends. Raises Fenced."""
 
+    def ready(self, identity: Identity) -> None:
+        """This incarnation serves clients from now on. Raises Fenced."""
+
     def give_up(self, identity: Identity, slots: Collection[int]) -> None:
         """Give these slots up, and go on. Slots that the broker does not own are ignored. The caller has committed all
         that it appended to their logs, and appends no more. Raises Fenced.
@@ -302,6 +307,9 @@ class Engine(Protocol):
         """
 
     # Reading
+
+    def ends(self, logs: Collection[int]) -> dict[int, int]:
+        """The offset after the last row of each of these logs that exists."""
 
     def heads(self, slots: Collection[int] | None = None) -> list[Head]:
         """The bounds of all logs, or of those in these slots, by id."""

@@ -14,6 +14,9 @@ class ClusterFigures(NamedTuple):
     """One run of a broker."""
 
     active: bool
+    """It leads a slot."""
+    slots: int
+    """How many it leads."""
     leader_epoch: int
     peers: int
     lease_age_s: float

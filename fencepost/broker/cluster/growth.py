@@ -71,10 +71,12 @@ class Growth:
         scratch: Path | None = None,
         now_ms: Callable[[], int] = wall_ms,
         background_tasks: Callable[[], Iterable[SyncTask]] = tuple,
+        sweeps: Callable[[], bool] = lambda: True,
     ) -> None:
         """`engine` is a connection that only this uses; `logs` returns the open logs; `scratch` is a directory.
 
-        `background_tasks` returns each task once: they delete the rows of deleted topics.
+        `background_tasks` returns each task once: they delete the rows of deleted topics. `sweeps`: whether this broker
+        lists all objects, which one of a cluster does.
         """
         self.counters = GrowthCounters()
         self.collector = Collector(row_bytes, config.cluster_claim_max_age_ms)
@@ -87,6 +89,9 @@ class Growth:
         self._row_bytes = row_bytes
         self._merger = Merger(engine, lambda: writer.identity, row_bytes, config.cluster_inline_max_bytes)
         self._logs = logs
+        self._sweeps = sweeps
+        self.merging = trio.Lock()
+        """Held while rows are merged: whoever gives logs up waits for that."""
         self._settled: dict[SharedLog, tuple[int, int]] = {}
         """Logs that had nothing to merge when they had so many rows, up to that offset."""
 
@@ -127,6 +132,8 @@ class Growth:
 
     async def sweep(self) -> None:
         """Delete objects that the database does not know. Merging and the broker's end wait for one page at most."""
+        if not self._sweeps():
+            return
         steps, before = sweep(self._engine, self._row_bytes), self.counters.swept_objects
         try:
             while not self._writer.fenced:
@@ -160,20 +167,25 @@ class Growth:
         """Merge until no log has anything to merge."""
         self._settled = {log: known for log, known in self._settled.items() if log.is_open}
         failed: set[SharedLog] = set()
-        while jobs := await self._due(failed):
-            logs = {job.log_id: (log, job) for log, job in jobs}
-            for new in await self._carry_out([job for _, job in jobs]):
-                log, job = logs[new.log_id]
-                if log.is_open:
-                    log.replaced(new.start, new.end, new.rows, new.folded_to)
-                if not new.as_planned:
-                    failed.add(log)
-                    continue
-                self.counters.merges += 1
-                self.counters.merged_rows += len(job.merge.rows)
-                self.counters.merged_bytes += job.merge.read_bytes
-            if self._writer.fenced:
-                return
+        while not self._writer.fenced:
+            async with self.merging:
+                jobs = await self._due(failed)
+                if not jobs:
+                    return
+                await self._merge(jobs, failed)
+
+    async def _merge(self, jobs: Sequence[tuple[SharedLog, MergeJob]], failed: set[SharedLog]) -> None:
+        logs = {job.log_id: (log, job) for log, job in jobs}
+        for new in await self._carry_out([job for _, job in jobs]):
+            log, job = logs[new.log_id]
+            if log.is_open:
+                log.replaced(new.start, new.end, new.rows, new.folded_to)
+            if not new.as_planned:
+                failed.add(log)
+                continue
+            self.counters.merges += 1
+            self.counters.merged_rows += len(job.merge.rows)
+            self.counters.merged_bytes += job.merge.read_bytes
 
     async def _due(self, failed: Collection[SharedLog]) -> list[tuple[SharedLog, MergeJob]]:
         """The next jobs, as many as go into one object."""

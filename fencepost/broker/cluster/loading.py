@@ -1,6 +1,6 @@
 """What a broker reads from the stores before it serves logs: their rows, and the state that their rows fold to."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from fencepost.broker.cluster.engine import Engine, Head, Row, Snapshot, Span
@@ -39,10 +39,13 @@ class LoadedLog:
 
 
 def load_logs(
-    engine: Engine, row_bytes: RowBytes, slots: Collection[int] | None = None, only: int | None = None
+    engine: Engine,
+    row_bytes: RowBytes,
+    slots: Collection[int] | None = None,
+    wanted: Callable[[int], bool] = lambda log: True,
 ) -> list[LoadedLog]:
-    """Every log of these slots, or `only` one. Blocks. Raises StoreUnavailable and CorruptLogFile."""
-    heads = [head for head in engine.heads(slots) if only in (None, head.log)]
+    """Every log of these slots, or of all, if it is `wanted`. Blocks. Raises StoreUnavailable and CorruptLogFile."""
+    heads = [head for head in engine.heads(slots) if wanted(head.log)]
     snapshots: dict[int, list[Snapshot]] = {}
     for kind in (PRODUCERS, EPOCHS):
         for snapshot in engine.snapshots([head.log for head in heads], kind):
@@ -55,8 +58,8 @@ def load_logs(
     loaded = []
     for first in range(0, len(heads), SPANS_AT_ONCE):
         some = heads[first : first + SPANS_AT_ONCE]
-        wanted = [spans[head.log] for head in some if head.log not in content]
-        rows = {span.log: found for span, found in zip(wanted, all_rows(engine, wanted), strict=True)}
+        unread = [spans[head.log] for head in some if head.log not in content]
+        rows = {span.log: found for span, found in zip(unread, all_rows(engine, unread), strict=True)}
         for head in some:
             state = LogState(head.name, snapshots.get(head.log, ()))
             folded_to, aborted, slimmed = state.end, list[AbortedTransaction](), list[Row]()

@@ -1,27 +1,37 @@
-"""A broker's place in its cluster: active or standby, who leads, which brokers there are.
+"""A broker's place in its cluster: which slots it leads, who leads the others, which brokers there are."""
 
-One broker is active: it owns all slots. The others are standbys: they answer with the active one's address, follow the
-metadata log, and take over when the active broker leaves or does not renew its lease.
-"""
-
-import json
 import logging
+import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import trio
 
 from fencepost.broker.cluster.byte_cache import ByteCache
 from fencepost.broker.cluster.confirming import confirmed
-from fencepost.broker.cluster.engine import Engine, Fenced, Member, Slot, StoreUnavailable
+from fencepost.broker.cluster.engine import (
+    SLOTS,
+    Engine,
+    Fenced,
+    Identity,
+    Member,
+    Slot,
+    StoreUnavailable,
+    log_id,
+    slot_of,
+)
 from fencepost.broker.cluster.figures import ClusterFigures
 from fencepost.broker.cluster.forwarding import forwarded
 from fencepost.broker.cluster.growth import Growth
-from fencepost.broker.cluster.loading import LoadedLog
+from fencepost.broker.cluster.guest_rows import GuestRows
+from fencepost.broker.cluster.guests import GuestLog, GuestLogs
+from fencepost.broker.cluster.loading import LoadedLog, load_logs
+from fencepost.broker.cluster.ownership import METADATA_LOG, METADATA_SLOT, Ownership
+from fencepost.broker.cluster.peers import Peer, peers_of
 from fencepost.broker.cluster.rounds import RoundLimits, Rounds, RowBytes
 from fencepost.broker.cluster.row_objects import RowObjects
 from fencepost.broker.cluster.row_reading import foreign_rows
@@ -39,22 +49,15 @@ from fencepost.broker.metadata.log import METADATA_PARTITION
 from fencepost.broker.network.context import Endpoint
 from fencepost.broker.network.dispatch import Handler
 from fencepost.coordinator.metadata.image import PartitionImage, TopicImage
+from fencepost.protocol.topics import TopicPartition
 
 FOLLOW_SECONDS = 0.1
-"""How often a standby looks for a free slot and for new metadata, and a broker for other brokers."""
+"""How often a broker looks for free slots, for other brokers, and for new metadata."""
+NO_LEADER = -1
 
 ResultT = TypeVar("ResultT")
 
 logger = logging.getLogger(__name__)
-
-
-class Peer(NamedTuple):
-    """Another broker of the cluster, as clients reach it."""
-
-    node_id: int
-    rack: str | None
-    listeners: dict[str, Endpoint]
-    """Its addresses by listener."""
 
 
 class Membership:
@@ -71,91 +74,140 @@ class Membership:
         loaded: Sequence[LoadedLog],
         scratch: Path,
     ) -> None:
-        """`own` is a connection for this run's threads, besides the writer's."""
+        """`own` is a connection for this run's threads, besides the writer's; `loaded` are the logs of this broker's
+        slots, and that of the metadata.
+        """
         self.node_id = writer.identity.broker
-        self.leader_id = slots[0].broker
-        """The active broker; None while there is none."""
-        self.leader_epoch = slots[0].epoch
-        self.active = self.leader_id == self.node_id
-        """Whether this broker owns the slots."""
+        self.ownership = Ownership(self.node_id, slots)
+        """Who leads what."""
         self.peers: dict[int, Peer] = {}
         """The other living brokers by id."""
         self.over = trio.Event()
-        """Set when this run has to end: the broker was taken over, or may take over."""
+        """Set when this run has to end: the broker was taken over, or has to read the metadata anew."""
         self.place = stores.place
         """The database, for messages."""
         self.rounds = Rounds(own, writer, row_bytes, self._taken_over, limits_of(config))
-        self._row_bytes = row_bytes
-        self._writer = writer
+        self.guests = GuestLogs(self.rounds)
+        """Markers for the logs of other brokers."""
+        self.row_bytes = row_bytes
+        self.writer = writer
+        self.lease_ms = config.cluster_lease_ms
         self._engine = own
         self._config, self._connect, self._scratch = config, stores.connect, scratch
-        self._lease_ms = config.cluster_lease_ms
+        self.following = trio.Lock()
+        """Held while the metadata log is followed."""
         self._lock = trio.Lock()
         self._renewal_wanted = trio.Event()
         self._renewed = trio.Event()
+        self._confirmed_at = -math.inf
+        """When the last look began that found this broker's place and the rows of guests."""
         tails, rows = FileStore(scratch / "tails"), FileStore(scratch / "rows")
         tails.make()
         rows.make()
         self._cold = ByteCache(lambda: own, row_bytes, rows, config.cluster_cache_max_bytes)
-        self._logs = SharedLogs(stores.place, loaded, self.rounds, self._cold, tails, lambda log_id: self.leader_epoch)
-        self._directory: LogDirectory | None = None
+        self.logs = SharedLogs(
+            stores.place, loaded, self.rounds, self._cold, tails, self._epoch_of, self.ownership.leads
+        )
+        """What this broker has of the logs."""
+        self.guest_rows = GuestRows(own, row_bytes, self.in_thread, self._open_logs)
+        """Absorbs the markers of other brokers."""
+        self.directory: LogDirectory
+        """The logs, as the rest of the broker sees them."""
         self._led: dict[bytes, tuple[TopicImage, TopicImage]] = {}
+        self._led_version = -1
+
+    def _open_logs(self) -> Collection[PartitionLog]:
+        return self.directory.logs() if hasattr(self, "directory") else ()
+
+    def _epoch_of(self, log_id: int) -> int:
+        return self.ownership.led.get(slot_of(log_id), 0)
 
     @property
     def leads(self) -> bool:
-        """Whether clients may use this broker's logs: it owns the slots, and has renewed its lease in time.
+        """Whether clients may use this broker's logs: it has renewed its lease in time.
 
         Otherwise another broker may own them already. What this one commits cannot become wrong, but what it reads
         may be old, and its clients must look for the new leader.
         """
-        writer = self._writer
-        return self.active and not writer.fenced and writer.idle_seconds * 1000 < self._lease_ms
+        writer = self.writer
+        return not writer.fenced and writer.idle_seconds * 1000 < self.lease_ms
+
+    def leads_partition(self, topic_id: bytes, partition: int) -> bool:
+        """Whether this broker leads a partition."""
+        return self.ownership.leads(log_id(topic_id, partition))
+
+    @property
+    def active(self) -> bool:
+        """Whether this broker leads any slot."""
+        return bool(self.ownership.led)
+
+    @property
+    def is_controller(self) -> bool:
+        """Whether this broker changes the metadata."""
+        return self.ownership.is_controller
+
+    @property
+    def controller_id(self) -> int | None:
+        """The broker that changes the metadata; None while there is none."""
+        return self.ownership.controller
 
     @property
     def figures(self) -> ClusterFigures:
         """What this run reports about itself."""
-        writer = self._writer
+        writer = self.writer
         return ClusterFigures(
             active=self.active,
-            leader_epoch=self.leader_epoch,
+            slots=len(self.ownership.led),
+            leader_epoch=self.ownership.slots[METADATA_SLOT].epoch,
             peers=len(self.peers),
             lease_age_s=writer.idle_seconds,
             unavailable=writer.unavailable,
             writer=writer.counters,
             cache=self._cold.counters,
-            objects=self._row_bytes.counters if isinstance(self._row_bytes, RowObjects) else None,
+            objects=self.row_bytes.counters if isinstance(self.row_bytes, RowObjects) else None,
             growth=self.growth.counters,
             objects_deleted=self.growth.collector.deleted + self.growth.counters.swept_objects,
         )
 
     def open_logs(self, default_config: Callable[[str], LogConfig]) -> LogDirectory:
         """The logs of this broker."""
-        logs = self._directory = LogDirectory.over(self._logs.small_files, "fsync", default_config, self._logs)
+        logs = self.directory = LogDirectory.over(self.logs.small_files, "fsync", default_config, self.logs)
         self.growth = Growth(
             self._config,
             self._connect(),
-            self._writer,
-            self._row_bytes,
+            self.writer,
+            self.row_bytes,
             logs.logs,
             self._scratch,
             background_tasks=lambda: logs.background_tasks(time.monotonic()),
+            sweeps=lambda: self.is_controller,
         )
         return logs
 
     def keep_metadata(self, kind: str, offset: int, file_name: str, data: bytes) -> SyncTask:
         """The task that stores a snapshot of the metadata in the database."""
-        return self._logs.keep_file(str(METADATA_PARTITION), kind, offset, file_name, data)
+        return self.logs.keep_file(str(METADATA_PARTITION), kind, offset, file_name, data)
+
+    def marker_log(self, tp: TopicPartition, topic_id: bytes) -> PartitionLog | GuestLog | None:
+        """Where a marker for a partition goes that clients cannot use here: into this broker's own log, as long as that
+        is here, else into another broker's log as a guest; None if this broker leads it, and has not opened it.
+        """
+        own = self.directory.opened(tp)
+        if own is not None and not own.disowned:
+            return own
+        return None if self.leads_partition(topic_id, tp.partition) else self.guests.of(tp, topic_id)
 
     # What clients are told
 
     def led(self, topic: TopicImage) -> TopicImage:
         """The topic with its leaders: the metadata log holds none, because slots have owners, not partitions."""
+        if self._led_version != self.ownership.version:
+            self._led_version = self.ownership.version
+            self._led.clear()
         known = self._led.get(topic.topic_id)
         if known is None or known[0] is not topic:
-            leader = self.leader_id if self.leader_id is not None else -1
-            replicas = (leader,) if leader >= 0 else ()
-            partition = PartitionImage(replicas, replicas, leader=leader, leader_epoch=self.leader_epoch)
-            known = self._led[topic.topic_id] = topic, replace(topic, assignment=(partition,) * topic.partitions)
+            slots = [self.ownership.of(topic.topic_id, number) for number in range(topic.partitions)]
+            known = self._led[topic.topic_id] = topic, replace(topic, assignment=tuple(map(_partition, slots)))
         return known[1]
 
     # Running
@@ -164,18 +216,20 @@ class Membership:
         """Read what clients want of old rows, and look after the other brokers, until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._cold.run)
-            nursery.start_soon(self._watch)
-            if self.active:
-                nursery.start_soon(self.growth.run)
+            nursery.start_soon(self.growth.run)
+            nursery.start_soon(self.guest_rows.run)
 
     async def keep_lease(self) -> None:
         """Renew the lease until the broker is taken over, or cancelled; also while the broker starts."""
         while True:
-            with trio.move_on_after(self._lease_ms / 4000):
+            with trio.move_on_after(self.lease_ms / 4000):
                 await self._renewal_wanted.wait()
             self._renewal_wanted = trio.Event()
+            began = self.now()
             try:
-                await trio.to_thread.run_sync(self._writer.renew, abandon_on_cancel=True)
+                await trio.to_thread.run_sync(self.writer.renew, abandon_on_cancel=True)
+                if await self.guest_rows.absorb():
+                    self._confirmed_at = began
             except (Fenced, Stopped) as error:
                 logger.warning("this broker lost its place in the cluster: %s", error)
                 self._taken_over()
@@ -187,67 +241,58 @@ class Membership:
     def _taken_over(self) -> None:
         """End this run: what waits for a commit fails now, because it will never be committed."""
         self.over.set()
-        for log in () if self._directory is None else self._directory.logs():
+        for log in list(self._open_logs()):
             if not log.disowned:
                 log.disown(f"broker {self.node_id} is not active any more")
 
     def wrapped(self, api_key: int, handle: Handler) -> Handler:
-        """The handler of an API: an active broker confirms its answers, a standby forwards what it cannot answer."""
-        return (confirmed if self.active else forwarded)(self, api_key, handle)
+        """The handler of an API, which confirms its answers, and forwards what only the controller can do."""
+        return confirmed(self, api_key, forwarded(self, api_key, handle))
 
     def active_endpoint(self, listener: str) -> Endpoint | None:
-        """The listener of this name of the active broker, if that is another one and known."""
-        active = None if self.leader_id is None else self.peers.get(self.leader_id)
-        return None if active is None else active.listeners.get(listener)
+        """The listener of this name of the controller, if that is another broker and known."""
+        controller = None if self.controller_id is None else self.peers.get(self.controller_id)
+        return None if controller is None else controller.listeners.get(listener)
 
     def now(self) -> float:
         """The time, for `confirm`."""
-        return self._writer.now()
+        return self.writer.now()
 
     async def confirm(self, since: float) -> bool:
-        """Whether the database has confirmed at `since` or later that this broker is active; True for a standby.
+        """Whether the database has confirmed at `since` or later that this broker has its place, and has shown it the
+        rows of guests.
 
         Waits for that until the lease ends.
         """
-        while self.active and self._writer.renewed_at < since:
+        while max(self._confirmed_at, self.writer.renewed_at if self.guest_rows.impossible else -math.inf) < since:
             if not self.leads:
                 return False
             self._renewal_wanted.set()
-            with trio.move_on_after(self._lease_ms / 1000):
+            with trio.move_on_after(self.lease_ms / 1000):
                 await self._renewed.wait()
         return True
 
-    async def _watch(self) -> None:
-        while True:
-            await self.look()
-            await trio.sleep(FOLLOW_SECONDS)
+    async def absorb_all(self) -> None:
+        """Absorb the rows of guests. From then on there are no new ones if this broker leads all slots."""
+        self.guest_rows.impossible = False
+        absorbed = await self.guest_rows.absorb()
+        self.guest_rows.impossible = absorbed and len(self.ownership.led) == SLOTS
 
-    async def look(self) -> None:
-        """Read the brokers and the slots once."""
-        try:
-            members, slots = await self._in_thread(lambda: (self._engine.members(), self._engine.slots()))
-        except StoreUnavailable as error:
-            logger.debug("the brokers of the cluster cannot be read: %s", error)
-            return
-        self.peers = peers_of(members, self.node_id, self._lease_ms)
-        if self.active or self.over.is_set():
-            return
-        owner, epoch = slots[0].broker, slots[0].epoch
-        if (owner, epoch) != (self.leader_id, self.leader_epoch):
-            self.leader_id, self.leader_epoch = owner, epoch
-            self._led.clear()
-        alive = {one.broker for one in members if not one.left and one.idle_ms < self._lease_ms}
-        if owner is None or owner not in alive:
-            self.over.set()
+    async def look(self) -> tuple[list[Member], list[Slot]]:
+        """Read the brokers and the slots once. Raises StoreUnavailable."""
+        members, slots = await self.in_thread(lambda: (self._engine.members(), self._engine.slots()))
+        self.peers = peers_of(members, self.node_id, self.lease_ms)
+        self.ownership.see(slots)
+        return members, slots
 
     async def follow(self, log: PartitionLog) -> bool:
-        """As a standby, read the new rows of a log. Returns whether there were any."""
+        """Read the new rows of a log that another broker leads. Returns whether there were any."""
         shared = log.segments
         assert isinstance(shared, SharedLog), "the logs of a cluster"
         start = shared.end_offset
-        read = partial(foreign_rows, self._engine, self._row_bytes, shared.log_id, start, 1 << 62)
+        read = partial(foreign_rows, self._engine, self.row_bytes, shared.log_id, start, 1 << 62)
         try:
-            rows = await self._in_thread(read)
+            rows = await self.in_thread(read)
         except StoreUnavailable as error:
             logger.debug("the metadata log cannot be read: %s", error)
             return False
@@ -262,14 +307,30 @@ class Membership:
             shared.absorb(rows)
         return bool(rows)
 
-    async def _in_thread(self, call: Callable[[], ResultT]) -> ResultT:
+    async def load(self, slots: Collection[int]) -> list[LoadedLog]:
+        """The logs of these slots, but not that of the metadata, which is here. Raises as `load_logs`."""
+        wanted = partial(load_logs, self._engine, self.row_bytes, slots, lambda log: log != METADATA_LOG)
+        return await self.in_thread(wanted)
+
+    async def change(self, change: Callable[[Identity, Engine], ResultT]) -> ResultT:
+        """Run a fenced change of the database, over the connection of the commits. Raises Fenced and Stopped."""
+        found: list[ResultT] = []
+
+        def run(identity: Identity) -> None:
+            found.append(change(identity, self.writer.engine))
+
+        await trio.to_thread.run_sync(self.writer.change, run)
+        return found[-1]
+
+    async def in_thread(self, call: Callable[[], ResultT]) -> ResultT:
+        """Run what uses this run's own connection; one call at a time."""
         async with self._lock:
             return await trio.to_thread.run_sync(call, abandon_on_cancel=False)
 
     def stop_waiting(self) -> bool:
         """The broker stops: wait for no commit that cannot come soon. Returns whether that is so."""
-        if self._writer.unavailable or self._writer.fenced:
-            self._writer.stop()
+        if self.writer.unavailable or self.writer.fenced:
+            self.writer.stop()
             return True
         return False
 
@@ -283,6 +344,13 @@ class Membership:
                 logs.release(tp, f"broker {self.node_id} is not active any more")
 
 
+def _partition(slot: Slot) -> PartitionImage:
+    replicas = () if slot.broker is None else (slot.broker,)
+    return PartitionImage(
+        replicas, replicas, leader=NO_LEADER if slot.broker is None else slot.broker, leader_epoch=slot.epoch
+    )
+
+
 def limits_of(config: BrokerConfig) -> RoundLimits:
     """The settings of rounds."""
     return RoundLimits(
@@ -291,20 +359,3 @@ def limits_of(config: BrokerConfig) -> RoundLimits:
         config.cluster_linger_ms / 1000,
         config.cluster_linger_max_bytes,
     )
-
-
-def peers_of(members: Sequence[Member], node_id: int, lease_ms: int) -> dict[int, Peer]:
-    """The other brokers that live."""
-    found = {}
-    for one in members:
-        if one.broker == node_id or one.left or one.idle_ms > 2 * lease_ms:
-            continue
-        addresses = json.loads(one.addresses)
-        listeners = {name: Endpoint(host, port) for name, (host, port) in addresses["listeners"].items()}
-        found[one.broker] = Peer(one.broker, addresses["rack"], listeners)
-    return found
-
-
-def addresses_text(listeners: dict[str, Endpoint], rack: str | None) -> str:
-    """A broker's addresses for the database."""
-    return json.dumps({"rack": rack, "listeners": {name: list(where) for name, where in listeners.items()}})

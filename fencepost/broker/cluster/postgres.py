@@ -146,6 +146,9 @@ class PostgresEngine:
     def release(self, identity: Identity) -> None:
         self._run("SELECT {}.fp_release(%s, %s, %s)", *identity)
 
+    def ready(self, identity: Identity) -> None:
+        self._run("SELECT {}.fp_ready(%s, %s, %s)", *identity)
+
     def give_up(self, identity: Identity, slots: Collection[int]) -> None:
         self._run("SELECT {}.fp_give_up(%s, %s, %s, %s)", *identity, _array(slots))
 
@@ -159,8 +162,8 @@ class PostgresEngine:
 
     def members(self) -> list[Member]:
         found = self._run(
-            "SELECT id, incarnation, (extract(epoch FROM clock_timestamp() - seen) * 1000)::bigint, has_left, addresses,"
-            " draining FROM {}.broker ORDER BY id"
+            "SELECT id, incarnation, (extract(epoch FROM clock_timestamp() - seen) * 1000)::bigint, has_left,"
+            " addresses, draining, ready_incarnation IS NOT DISTINCT FROM incarnation FROM {}.broker ORDER BY id"
         )
         return [Member(*member) for member in found]
 
@@ -187,6 +190,9 @@ class PostgresEngine:
         return tuple(bases)
 
     # Reading
+
+    def ends(self, logs: Collection[int]) -> dict[int, int]:
+        return dict(self._run("SELECT log, next FROM {}.head WHERE log = ANY (%s::bigint[])", _array(logs)))
 
     def heads(self, slots: Collection[int] | None = None) -> list[Head]:
         chosen = _array(range(SLOTS) if slots is None else slots)

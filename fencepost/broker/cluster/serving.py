@@ -1,34 +1,38 @@
-"""Runs a broker of a cluster: it joins, stands by, serves while it is active, and joins again if it was taken over."""
+"""Runs a broker of a cluster: it joins, serves, and joins again if it was taken over."""
 
 import dataclasses
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TypeVar
 
 import trio
 
 from fencepost.broker.cluster.engine import (
-    SLOTS,
     Engine,
     Fenced,
+    Identity,
     Session,
+    Slot,
     StillAlive,
     StoreUnavailable,
-    log_id,
     slot_of,
 )
 from fencepost.broker.cluster.health import StoreHealth
 from fencepost.broker.cluster.loading import LoadedLog, load_logs
-from fencepost.broker.cluster.membership import Membership, addresses_text
+from fencepost.broker.cluster.membership import Membership
+from fencepost.broker.cluster.ownership import METADATA_LOG, METADATA_SLOT
+from fencepost.broker.cluster.peers import addresses_text
 from fencepost.broker.cluster.rounds import RowBytes
 from fencepost.broker.cluster.scratch import Scratch, remove_abandoned, remove_later
+from fencepost.broker.cluster.slot_moves import SlotMoves
+from fencepost.broker.cluster.slot_plan import gathered, is_alive, may_own, spread
 from fencepost.broker.cluster.status import Status
 from fencepost.broker.cluster.stores import Stores, stores_of
 from fencepost.broker.cluster.writer import Stopped, Writer
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.listeners import configured_addresses, end_points
-from fencepost.broker.metadata.log import METADATA_PARTITION, METADATA_TOPIC_ID
 from fencepost.broker.network.context import Endpoint
 from fencepost.broker.node import Node
 from fencepost.coordinator.ports import LogWriteFailed
@@ -137,50 +141,29 @@ class ClusterBroker:
         """Stand by until this broker may take over, then serve until it is taken over, or stops."""
         self._writer = writer
         try:
-            while not self.stopping:
-                active = await self._try_take_over(writer)
-                await self._run_node(writer, row_bytes, active)
-                if writer.fenced:
-                    return
-                if active or self.stopping:
-                    await trio.to_thread.run_sync(self._release, writer)
-                    return
+            await self._run_node(writer, row_bytes)
+            if not writer.fenced:
+                await trio.to_thread.run_sync(self._release, writer)
         except (Fenced, Stopped) as error:
             logger.warning("this broker lost its place in the cluster, it joins again: %s", error)
 
-    async def _try_take_over(self, writer: Writer) -> bool:
-        """Whether this broker owns the slots: another one may be first."""
-        engine = self._stores.connect()
-
-        def take() -> bool:
-            slots = engine.slots()
-            if any(slot.broker == writer.identity.broker for slot in slots):
-                return True
-            taken = engine.take_over(writer.identity, range(SLOTS), self._lease_ms)
-            assert len(taken) in (0, SLOTS), "all slots have one owner"
-            return bool(taken)
-
-        taken = await self._available(take)
-        if taken:
-            logger.info("this broker is active now broker=%d", writer.identity.broker)
-        return bool(taken)
-
-    async def _run_node(self, writer: Writer, row_bytes: RowBytes, active: bool) -> None:
-        """One run of the broker, in one role."""
+    async def _run_node(self, writer: Writer, row_bytes: RowBytes) -> None:
+        """One run of the broker."""
         engine = self._stores.connect()
         scratch = Scratch(self.config.cluster_cache_directory)
         try:
             async with trio.open_nursery() as loading:
                 loading.start_soon(self._keep_lease, writer)
-                loaded = await self._available(lambda: _load(engine, row_bytes, active))
-                slots = await self._available(engine.slots)
+                slots = await self._available(lambda: self._first_slots(writer, engine))
+                loaded = (
+                    None if slots is None else await self._available(lambda: _load(engine, row_bytes, slots, writer))
+                )
                 loading.cancel_scope.cancel()
-            if loaded is None or slots is None:
+            if loaded is None or slots is None or writer.fenced:
                 return
             member = Membership(self.config, self._stores, row_bytes, writer, engine, slots, loaded, scratch.path)
-            await member.look()
-            if member.active != active or member.over.is_set():
-                return
+            with suppress(StoreUnavailable):  # the first step of SlotMoves looks again
+                await member.look()
             node = self.node = self._status.node = self.new_node(member)
             node.metrics_endpoint = self._metrics_endpoint
             try:
@@ -188,6 +171,7 @@ class ClusterBroker:
                     nursery.start_soon(member.keep_lease)
                     nursery.start_soon(_stop_when_over, node, member)
                     await nursery.start(node.run)
+                    nursery.start_soon(SlotMoves(node, member, self.config.cluster_active_brokers == "all").run)
                     self.ready.set()
                     if self.stopping:
                         node.stop()
@@ -199,6 +183,18 @@ class ClusterBroker:
                 logger.warning("this broker was taken over while it started")
         finally:
             self._services.start_soon(remove_later, scratch)
+
+    def _first_slots(self, writer: Writer, engine: Engine) -> list[Slot]:
+        """All slots, after this broker took those that nobody holds, and that it should own. Blocks."""
+        me, lease_ms, slots = writer.identity.broker, self._lease_ms, engine.slots()
+        alive = {one.broker for one in engine.members() if is_alive(one, lease_ms)}
+        able = {one.broker for one in engine.members() if may_own(one, lease_ms)}
+        spreads = self.config.cluster_active_brokers == "all"
+        plan = spread(frozenset({*able, me})) if spreads else gathered(slots, able or {me}, METADATA_SLOT)
+        free = [slot.slot for slot in slots if slot.broker not in alive and plan[slot.slot] == me]
+        if free:
+            writer.change(lambda identity: _take(writer.engine, identity, free, lease_ms))
+        return engine.slots()
 
     async def _keep_lease(self, writer: Writer) -> None:
         """While the broker loads its logs: that may take longer than a lease."""
@@ -238,11 +234,15 @@ class ClusterBroker:
             await self._stopping.wait()
 
 
-def _load(engine: Engine, row_bytes: RowBytes, active: bool) -> list[LoadedLog]:
-    """The logs that this broker needs: all, or the metadata log."""
-    metadata = log_id(METADATA_TOPIC_ID, METADATA_PARTITION.partition)
-    slots = None if active else [slot_of(metadata)]
-    return load_logs(engine, row_bytes, slots, only=None if active else metadata)
+def _load(engine: Engine, row_bytes: RowBytes, slots: Sequence[Slot], writer: Writer) -> list[LoadedLog]:
+    """The logs that this broker needs: those of its slots, and that of the metadata."""
+    mine = {slot.slot for slot in slots if slot.broker == writer.identity.broker}
+    return load_logs(engine, row_bytes, {*mine, METADATA_SLOT}, lambda log: log == METADATA_LOG or slot_of(log) in mine)
+
+
+def _take(engine: Engine, identity: Identity, slots: Sequence[int], lease_ms: int) -> None:
+    taken = engine.take_over(identity, slots, lease_ms)
+    logger.info("this broker takes slots over broker=%d slots=%d", identity.broker, len(taken))
 
 
 async def _stop_when_over(node: Node, member: Membership) -> None:

@@ -177,9 +177,21 @@ class SharedLog:
             self._replay(foreign)
 
     def absorb(self, foreign: Sequence[Foreign]) -> None:
-        """Follow another broker: these rows come next. No append of this broker may wait."""
-        assert not self._batches, "a follower appends nothing"
+        """These rows of other brokers come next; none of this log's appends may be in a round. What waits for the next
+        one is checked again behind them.
+        """
+        assert not self._cut_count, "a round reports such rows itself"
         self._replay(foreign)
+
+    @property
+    def bound_end(self) -> int:
+        """The offset after the last row, without the appends that wait."""
+        return self._bound_end
+
+    @property
+    def is_in_round(self) -> bool:
+        """Whether appends of this log are in the round that is under way."""
+        return self._cut_count > 0
 
     def _replay(self, foreign: Sequence[Foreign]) -> None:
         """Rows of other brokers come first: keep them, and let the listener append what waited again."""

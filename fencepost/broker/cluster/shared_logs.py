@@ -4,7 +4,7 @@ import errno
 from collections.abc import Callable, Collection, Mapping
 
 from fencepost.broker.cluster.dropping import raise_starts
-from fencepost.broker.cluster.engine import Changed, Fenced, NewLog, Replacement, Snapshot, log_id
+from fencepost.broker.cluster.engine import Changed, Fenced, NewLog, Replacement, Snapshot, log_id, slot_of
 from fencepost.broker.cluster.loading import LoadedLog
 from fencepost.broker.cluster.rounds import Rounds
 from fencepost.broker.cluster.row_index import RowIndex
@@ -27,6 +27,11 @@ from fencepost.broker.log.storage.memory import MemoryStore
 from fencepost.broker.log.storage.segment import Segment
 from fencepost.broker.log.storage.segments import Segments
 from fencepost.broker.log.storage.store import Store, SyncTask
+from fencepost.broker.metadata.log import METADATA_PARTITION
+from fencepost.protocol.topics import TopicPartition
+
+METADATA_NAME = str(METADATA_PARTITION)
+"""The log that every broker has open."""
 
 
 class OpenedShared:
@@ -53,8 +58,11 @@ class SharedLogs:
         cold: ColdRows,
         scratch: Store,
         leader_epoch: Callable[[int], int],
+        leads: Callable[[int], bool] = lambda log_id: True,
     ) -> None:
-        """`leader_epoch` returns the epoch of a log's slot. The logs of deleted topics may share names with others."""
+        """`leader_epoch` returns the epoch of a log's slot, `leads` whether this broker leads the log. The logs of
+        deleted topics may share names with others.
+        """
         self.small_files = MemoryStore(place)
         self._rounds = rounds
         self._cold = cold
@@ -63,21 +71,45 @@ class SharedLogs:
         self._loaded: dict[str, list[LoadedLog]] = {}
         self._ids: dict[str, int] = {}
         """The ids of logs that were opened, by name."""
-        self._starts = {log.head.log: log.head.start for log in loaded}
+        self._starts: dict[int, int] = {}
         """The start offsets in the database."""
-        for log in loaded:
-            self._loaded.setdefault(log.head.name, []).append(log)
-        for name, same_name in self._loaded.items():
-            head = same_name[-1].head
-            self.files(name).replace(PARTITION_METADATA, encode_partition_metadata(head.topic_id))
-            for file_name, data in same_name[-1].files.items():
-                self.files(name).replace(file_name, data)
-            self._ids[name] = head.log
-        starts = {partition_of(log.head.name): log.start for log in loaded if log.start}
-        offsets = encode_offsets({tp: start for tp, start in starts.items() if tp is not None})
+        self._leads = leads
+        self._given_up = 0
+        offsets = encode_offsets(self.add(loaded))
         for file in (LOG_STARTS, LOG_STARTS_TWIN):
             self.small_files.replace(file, offsets)
         self.small_files.replace(CLEAN_SHUTDOWN, b"")
+
+    def add(self, loaded: Collection[LoadedLog]) -> dict[TopicPartition, int]:
+        """These logs are here from now on. Returns their partitions, with the offsets at which they begin."""
+        for log in loaded:
+            self._loaded.setdefault(log.head.name, []).append(log)
+            self._starts[log.head.log] = log.head.start
+        for name in {log.head.name for log in loaded}:
+            newest = self._loaded[name][-1]
+            self.files(name).replace(PARTITION_METADATA, encode_partition_metadata(newest.head.topic_id))
+            for file_name, data in newest.files.items():
+                self.files(name).replace(file_name, data)
+            self._ids.setdefault(name, newest.head.log)
+        starts = {partition_of(log.head.name): log.start for log in loaded}
+        return {tp: start for tp, start in starts.items() if tp is not None}
+
+    def give_up(self, slot: int) -> tuple[list[str], list[SyncTask]]:
+        """Forget the logs of a slot that another broker leads from now on. Returns the names of those that were open,
+        or would have been opened, and the tasks that delete what is cached of them.
+        """
+        for name, same_name in list(self._loaded.items()):
+            kept = self._loaded[name] = [log for log in same_name if slot_of(log.head.log) != slot]
+            if not kept:
+                del self._loaded[name]
+        names = [name for name, number in self._ids.items() if slot_of(number) == slot and name != METADATA_NAME]
+        removals: list[SyncTask] = []
+        for name in names:
+            self._starts.pop(self._ids.pop(name), None)
+            self._given_up += 1
+            self.small_files.discard_child(name, f"{name}.{self._given_up}")
+            removals += self._scratch.discard_child(name, f"{name}.{self._given_up}")
+        return names, removals
 
     @property
     def place(self) -> str:
@@ -140,7 +172,7 @@ class SharedLogs:
         """The task that makes the start offsets of logs durable."""
         numbers = {self._ids[name]: start for name, start in starts.items() if name in self._ids}
         fresh = [(number, start) for number, start in numbers.items() if start > self._starts.get(number, 0)]
-        return [_Starts(self._rounds, self._starts, fresh)] if fresh else []
+        return [_Starts(self._rounds, self._starts, fresh, self._leads)] if fresh else []
 
     def keep_file(self, name: str, kind: str, offset: int, file_name: str, data: bytes) -> SyncTask:
         """The task that stores a file beside the log `name` in the database, in place of an older one of this kind."""
@@ -164,17 +196,21 @@ class SharedLogs:
 class _Starts:
     """Raises the start offsets of logs in the database."""
 
-    def __init__(self, rounds: Rounds, stored: dict[int, int], starts: list[tuple[int, int]]) -> None:
+    def __init__(
+        self, rounds: Rounds, stored: dict[int, int], starts: list[tuple[int, int]], leads: Callable[[int], bool]
+    ) -> None:
         self._rounds = rounds
         self._stored = stored
         self._starts = starts
+        self._leads = leads
 
     def sync(self) -> None:
+        starts = [(log, start) for log, start in self._starts if self._leads(log)]
         try:
-            raise_starts(self._rounds.engine, self._rounds.writer, self._starts)
+            raise_starts(self._rounds.engine, self._rounds.writer, starts)
         except (Fenced, Stopped, Changed) as error:
             raise OSError(errno.EROFS, str(error)) from error
-        self._stored.update(self._starts)
+        self._stored.update((log, start) for log, start in starts if self._leads(log))
 
 
 class _File:

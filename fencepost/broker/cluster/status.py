@@ -51,7 +51,7 @@ class Status:
         facts: dict[str, Any] = {
             "broker": self._broker_id,
             "role": self.role,
-            "active_broker": None if cluster is None else cluster.leader_id,
+            "active_broker": None if cluster is None else cluster.controller_id,
             "stopping": self.stopping,
             "missing": [name for name, why in (("database", database), ("objects", objects)) if why is not None],
             "database": database or "ok",

@@ -25,6 +25,10 @@ class ClusterSettings:
         Kind.INT, 3000, "A broker of a cluster that did not reach the database for so long may be replaced.",
         low=200, ours=True,
     )  # fmt: skip
+    cluster_active_brokers: str = setting(
+        Kind.STRING, "one", "Which brokers of a cluster lead partitions: one, and the others stand by; or all.",
+        choices=("one", "all"), ours=True,
+    )  # fmt: skip
     cluster_inline_max_bytes: int = setting(
         Kind.INT, 16 << 10, "A commit of at most so many bytes keeps them in the database, and puts no object.",
         low=0, high=1 << 20, ours=True,

@@ -1,4 +1,4 @@
-"""FindCoordinator (10): the broker that coordinates a group or a transactional id; here it is always this one.
+"""FindCoordinator (10): the broker that coordinates a group or a transactional id.
 
 v0-6 are served: v1 brings transactional ids, v4 many keys (KIP-699), v5 TRANSACTION_ABORTABLE, v6 the key type of
 share groups. Share groups are not served: the broker rejects them like a Kafka broker that has them disabled.
@@ -6,9 +6,17 @@ share groups. Share groups are not served: the broker rejects them like a Kafka 
 
 from typing import Protocol
 
-from fencepost.broker.brokers import coordinator
+from fencepost.broker.brokers import leader
 from fencepost.broker.network.context import RequestContext
-from fencepost.broker.ports import HasAuthorizer, HasCluster, HasConfig, HasGroups, HasPartitions, HasTransactions
+from fencepost.broker.ports import (
+    HasAuthorizer,
+    HasCluster,
+    HasConfig,
+    HasGroups,
+    HasMetadata,
+    HasPartitions,
+    HasTransactions,
+)
 from fencepost.broker.security.checks import is_allowed
 from fencepost.broker.security.rights import ERROR_OF
 from fencepost.protocol.admin_enums import AclOperation, AclResourceType
@@ -26,12 +34,12 @@ BATCH_SINCE = 4
 NO_NODE = -1
 
 
-class _Broker(HasAuthorizer, HasCluster, HasConfig, HasGroups, HasPartitions, HasTransactions, Protocol):
+class _Broker(HasAuthorizer, HasCluster, HasConfig, HasGroups, HasMetadata, HasPartitions, HasTransactions, Protocol):
     """What FindCoordinator needs."""
 
 
 def handle(node: _Broker, request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
-    """Return this node's address for each key."""
+    """Return the address of each key's coordinator."""
     if context.api_version < BATCH_SINCE:
         found = _find(node, request.key_type, request.key, context)
         return FindCoordinatorResponse(
@@ -49,13 +57,13 @@ def handle(node: _Broker, request: FindCoordinatorRequest, context: RequestConte
 def _find(node: _Broker, key_type: int, key: str, context: RequestContext) -> Coordinator:
     """One key's response. If the coordinator's log is offline, the key has no coordinator until the next start."""
     error, message = ErrorCode.NONE, None
-    found = coordinator(node, context)
+    found = leader(node, context, _partition(node, key_type, key)) if key_type in (GROUP, TRANSACTION) else None
     if key_type not in (GROUP, TRANSACTION):
         error, message = ErrorCode.INVALID_REQUEST, f"Key type {key_type} has no coordinator here"
     elif not is_allowed(node, context, AclOperation.DESCRIBE, _RESOURCES[key_type], key):
         error = ERROR_OF[_RESOURCES[key_type]]
     elif found is None:
-        error, message = ErrorCode.COORDINATOR_NOT_AVAILABLE, "No broker of the cluster is active"
+        error, message = ErrorCode.COORDINATOR_NOT_AVAILABLE, "No broker leads the coordinator's partition now"
     elif found.node_id == node.config.node_id and (
         node.is_offline(_partition(node, key_type, key)) or _is_refused(node, key_type, key)
     ):

@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Callable, Collection, Container, Iterable
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from pathlib import Path
 
 from fencepost.broker.log.config import LogConfig
@@ -190,8 +190,13 @@ class LogDirectory:
         log = self._logs.pop(tp, None)
         if log is not None:
             log.disown(why)
-            if str(tp) in self._log_store.names():
-                self._unopened.add(tp)
+        self._unopened.discard(tp)
+        self._unopened |= {tp} if str(tp) in self._log_store.names() else set()
+
+    def add(self, starts: Mapping[TopicPartition, int]) -> None:
+        """The log store has these logs from now on, which begin at these offsets."""
+        self._unopened |= starts.keys() - self._logs.keys()
+        self._kept.log_starts.update(starts)
 
     def partitions(self) -> Collection[TopicPartition]:
         """Every partition that has a log, opened or not."""

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.epochs import LeaderEpochs
-from fencepost.broker.log.log_store import LateLog
+from fencepost.broker.log.log_store import LateLog, StoredLog
 from fencepost.broker.log.producer_entries import BatchMetadata, ProducerEntry
 from fencepost.broker.log.producer_state import (
     ALREADY_OPEN,
@@ -33,6 +33,7 @@ class _Log(FlushedLog, Protocol):
     """The part of `PartitionLog` that this module uses and changes."""
 
     config: LogConfig
+    segments: StoredLog
     producers: ProducerStates
     epochs: LeaderEpochs
     follower: LogFollower | None

@@ -378,7 +378,7 @@ class PartitionLog:
         self.segments.close()
 
     def disown(self, why: str, error: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER) -> None:
-        """Give the log up: the partition was deleted, or another broker leads it. The only way that a log learns this.
+        """Give the log up: the partition was deleted, or another broker leads it.
 
         Appends fail with NOT_LEADER_OR_FOLLOWER, unsettled tickets fail, parked fetches wake and get `error`.
         """

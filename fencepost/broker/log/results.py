@@ -3,10 +3,19 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from fencepost.broker.log.log_store import StoredLog
 from fencepost.broker.log.storage.store import Bytes, Store, SyncTask
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
+
+
+class Written(Protocol):
+    """The part of `StoredLog` that `LogFlusher` uses."""
+
+    @property
+    def written_bytes(self) -> int: ...
+
+    @property
+    def closed_since_sync(self) -> int: ...
 
 
 class FlushedLog(Protocol):
@@ -14,13 +23,15 @@ class FlushedLog(Protocol):
 
     tp: TopicPartition
     store: Store
-    segments: StoredLog
     binds_late: bool
     disowned: bool
     offline: bool
     flush_at_bytes: int
     log_start_offset: int
     high_watermark: int
+
+    @property
+    def segments(self) -> Written: ...
 
     @property
     def writable(self) -> bool: ...

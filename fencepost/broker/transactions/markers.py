@@ -1,10 +1,11 @@
-"""Appending the markers that end a transaction to this node's own logs."""
+"""Appending the markers that end a transaction: to this node's own logs, and to those of other brokers."""
 
 import logging
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Protocol
 
-from fencepost.broker.ports import HasClock, HasCluster, HasFlusher, HasGroups, HasMetrics, HasPartitions
+from fencepost.broker.cluster.guests import GuestLog
+from fencepost.broker.ports import HasClock, HasCluster, HasFlusher, HasGroups, HasMetadata, HasMetrics, HasPartitions
 from fencepost.coordinator.ports import Marker
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import GROUP_TOPIC, TopicPartition
@@ -13,10 +14,12 @@ if TYPE_CHECKING:
     from fencepost.broker.log.partition import PartitionLog
     from fencepost.broker.log.results import Ticket
 
+    _Log = PartitionLog | GuestLog | None
+
 logger = logging.getLogger(__name__)
 
 
-class _Broker(HasClock, HasCluster, HasFlusher, HasGroups, HasMetrics, HasPartitions, Protocol):
+class _Broker(HasClock, HasCluster, HasFlusher, HasGroups, HasMetadata, HasMetrics, HasPartitions, Protocol):
     """The logs that receive markers, and the groups whose offsets they commit or drop."""
 
 
@@ -31,7 +34,7 @@ class _Appended:
 
 
 class Markers:
-    """The coordinator's `MarkerWriter` for this node's own logs."""
+    """The coordinator's `MarkerWriter`."""
 
     def __init__(self, node: _Broker) -> None:
         self._node = node
@@ -72,11 +75,17 @@ class Markers:
         changed = await self._node.commit_all(appended.tickets.values())
         return self._finished(appended, marker, changed)
 
-    def _logs(self, partitions: Collection[TopicPartition]) -> "list[tuple[TopicPartition, PartitionLog | None]]":
+    def _logs(self, partitions: Collection[TopicPartition]) -> "list[tuple[TopicPartition, _Log]]":
         """The logs in sorted order: the order of a set of names differs between runs."""
-        return [(tp, self._node.partition(tp)) for tp in sorted(partitions)]
+        return [(tp, self._log(tp)) for tp in sorted(partitions)]
 
-    def _append(self, marker: Marker, logs: "list[tuple[TopicPartition, PartitionLog | None]]") -> _Appended:
+    def _log(self, tp: TopicPartition) -> "_Log":
+        log, cluster = self._node.partition(tp), self._node.cluster
+        if log is not None or cluster is None or not self._node.metadata.exists(tp):
+            return log
+        return cluster.marker_log(tp, self._node.metadata.image.topics_by_name[tp.topic].topic_id)
+
+    def _append(self, marker: Marker, logs: "list[tuple[TopicPartition, _Log]]") -> _Appended:
         node = self._node
         now_ms = node.clock.now_ms()
         appended = _Appended()
@@ -84,6 +93,9 @@ class Markers:
         for tp, log in logs:
             if log is None:
                 results[tp] = node.absence(tp)
+                continue
+            if isinstance(log, GuestLog):
+                results[tp], appended.tickets[tp] = ErrorCode.NONE, log.append(marker, now_ms)
                 continue
             if tp.topic == GROUP_TOPIC and not node.groups.takes_markers(tp.partition):
                 results[tp] = ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -110,7 +122,7 @@ class Markers:
                 results[tp] = ticket.error if ticket.is_settled else self._loss(ticket)
             if results[tp]:
                 logger.warning("marker lost partition=%s code=%s", tp, results[tp].name)
-            elif tp.topic == GROUP_TOPIC:
+            elif tp.topic == GROUP_TOPIC and not isinstance(ticket.log, GuestLog):
                 node.groups.complete_transaction(tp.partition, marker.producer_id, marker.commit)
         return results
 

@@ -165,12 +165,20 @@ class MetadataService:
         self._next_id = self._last_id = 0
         await self.journal.settle()
 
+    async def step_down(self) -> None:
+        """Let another broker become the controller: finish the change under way, and make no other. Raises
+        LogWriteFailed.
+        """
+        async with self.journal.exclusive():
+            self.journal.active = False
+
     async def take_snapshot(self) -> bool:
         """Write the image to a snapshot, unless the last one has it already.
 
-        Returns False, and writes nothing, while a transaction or an append is under way. Raises OSError.
+        Returns False, and writes nothing, while a transaction or an append is under way, and where another broker is
+        the controller. Raises OSError.
         """
-        if self._snapshots is None or not self.journal.is_aligned:
+        if self._snapshots is None or not (self.journal.active and self.journal.is_aligned):
             return False
         await self._snapshots.write(self.image)
         return True

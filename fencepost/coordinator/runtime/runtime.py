@@ -212,6 +212,13 @@ class CoordinatorRuntime(Generic[StateT, RecordT, KeyT]):
         """Give up a partition: its waiting requests fail with NOT_COORDINATOR, its timers stop, its state is freed."""
         self._close(self._shard(partition), ErrorCode.NOT_COORDINATOR, "another broker owns the shard")
 
+    def allow(self, partition: int) -> None:
+        """This broker owns the partition, which has no log yet: it is active from its first use."""
+        shard = self._shards.get(partition)
+        if shard is not None and shard.refusal is ErrorCode.NOT_COORDINATOR:
+            del self._shards[partition]
+            self._by_id.clear()
+
     def superseded(self, shard: Shard[StateT, RecordT]) -> None:
         """Appends of an active shard were refused: replay its log again, with what the other writer appended."""
         if shard.refusal:

@@ -35,7 +35,7 @@ MET_IN_EVERY_RUN = {
     *((method, kind) for method in ("open_session", "join") for kind in ("Session",)),
     *((method, kind) for method, kinds in (("take_over", ("list", "Fenced")), ("drain", ("bool",))) for kind in kinds),
     ("secret", "bytes"),
-    *((method, "NoneType") for method in ("raise_start", "drop", "release", "give_up", "renew", "forget")),
+    *((method, "NoneType") for method in ("raise_start", "drop", "release", "give_up", "ready", "renew", "forget")),
     ("join", "StillAlive"),
 }
 """Commands and answers: a run without one of them would prove less than it says."""
@@ -85,7 +85,9 @@ def tables_of_postgres(world: "PostgresWorld") -> dict[str, list[Any]]:
         facts = (Placement(held, position, size), timestamp, batches, tuple(ids))
         return log, Row(base, count, RowKind(kind), epoch, *facts, heads, aborted, inline)
 
-    brokers = table("id, incarnation, session, commit_seq, bases, has_left, addresses, draining", "broker")
+    brokers = table(
+        "id, incarnation, session, commit_seq, bases, has_left, addresses, draining, ready_incarnation", "broker"
+    )
     return {
         "broker": [(*row[:4], tuple(row[4]), *row[5:]) for row in brokers],
         "slot": list(table("slot, broker, epoch", "slot")),

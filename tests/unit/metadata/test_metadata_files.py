@@ -244,7 +244,7 @@ async def test_m1_a_deleted_topic_of_which_a_log_is_left_is_remembered_beside_th
         await node.metadata.create_topics([NewTopic("gone")])
         assert node.partition(TopicPartition("gone", 0)) is not None
         topic_id = node.metadata.image.topics_by_name["gone"].topic_id
-        monkeypatch.setattr(node._deleted_topics, "_delete_log", lambda tp: None)
+        monkeypatch.setattr(node.deleted_topics, "_delete_log", lambda tp: None)
         monkeypatch.setattr(node.logs, "topic_id_on_disk", lambda tp: topic_id)
         await node.metadata.delete_topics([TopicRef("gone")])
         assert await node.metadata.take_snapshot()
@@ -264,7 +264,7 @@ async def test_m1_ids_of_deleted_topics_do_not_grow_for_ever(tmp_path: Path, mon
                 assert node.partition(TopicPartition("t7", 0)) is not None
                 monkeypatch.setattr(node.logs, "topic_id_on_disk", lambda tp, kept=kept: kept)
                 with monkeypatch.context() as patch:
-                    patch.setattr(node._deleted_topics, "_delete_log", lambda tp: None)
+                    patch.setattr(node.deleted_topics, "_delete_log", lambda tp: None)
                     await metadata.delete_topics([TopicRef("t7")])
             else:
                 await metadata.delete_topics([TopicRef(f"t{number}")])

@@ -2,6 +2,15 @@
 
 ALTER TABLE cluster ADD COLUMN secret bytea;
 ALTER TABLE broker ADD COLUMN draining boolean NOT NULL DEFAULT false;
+-- The incarnation that serves clients: others may give slots to it.
+ALTER TABLE broker ADD COLUMN ready_incarnation bigint;
+
+CREATE FUNCTION fp_ready(me integer, my_incarnation bigint, my_session bigint) RETURNS void
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    PERFORM fp_renew(me, my_incarnation, my_session);
+    UPDATE broker SET ready_incarnation = incarnation WHERE id = me;
+END $$;
 
 -- The owner gives single slots up. It has committed everything that it appended to their logs, and appends no more.
 CREATE FUNCTION fp_give_up(me integer, my_incarnation bigint, my_session bigint, given integer[]) RETURNS void

@@ -1,0 +1,145 @@
+"""Markers for logs of other brokers. A coordinator commits them as a guest, together with its decision.
+
+A guest does not know where such a log ends: the commit places the marker there, whatever the owner appends meanwhile.
+It needs no rights to the log, because its own record in the same commit fences it. The owner absorbs the marker when it
+commits to the log next, or looks (docs/decisions/0060-one-commit-per-round.md).
+"""
+
+from collections.abc import Collection, Sequence
+
+from fencepost.broker.cluster.engine import SLOTS, NewLog, Row, log_id
+from fencepost.broker.cluster.rounds import Cut, Rounds
+from fencepost.broker.cluster.row_reading import Foreign
+from fencepost.broker.log.results import Ticket
+from fencepost.broker.log.storage.memory import MemoryStore
+from fencepost.broker.log.storage.store import Store, SyncTask
+from fencepost.coordinator.ports import Marker
+from fencepost.protocol.batch_header import BatchHeader
+from fencepost.protocol.control_records import same_marker
+from fencepost.protocol.topics import TopicPartition
+
+EPOCH_OF_SLOT = 0
+"""A guest's row gets its leader epoch from the database."""
+
+
+class GuestLog:
+    """The markers for one log of another broker: a `FlushedLog`, and a `Participant` of rounds.
+
+    Its offsets count this broker's markers; where they are in the log, only the owner needs to know.
+    """
+
+    binds_late = True
+    disowned = False
+    offline = False
+    writable = True
+    flush_at_bytes = 1 << 62
+    log_start_offset = 0
+    written_bytes = 0
+    closed_since_sync = 0
+    unflushed_bytes = 0
+
+    def __init__(self, tp: TopicPartition, topic_id: bytes, rounds: Rounds, store: Store) -> None:
+        self.tp = tp
+        self.store = store
+        self.log_id = log_id(topic_id, tp.partition)
+        self.high_watermark = 0
+        """So many markers are durable."""
+        self._new_log = NewLog(str(tp), topic_id)
+        self._rounds = rounds
+        self._batches: list[bytearray] = []
+        self._headers: list[BatchHeader] = []
+        self._cut_count = 0
+
+    @property
+    def segments(self) -> "GuestLog":
+        """What `FlushedLog` asks of segments."""
+        return self
+
+    @property
+    def log_end_offset(self) -> int:
+        """The number of markers, durable or not."""
+        return self.high_watermark + len(self._batches)
+
+    def append(self, marker: Marker, now_ms: int) -> Ticket:
+        """Let a marker wait for the next round."""
+        batch, header = same_marker(
+            marker.producer_id, marker.producer_epoch, marker.commit, marker.coordinator_epoch, now_ms
+        )
+        self._batches.append(bytearray(batch))
+        self._headers.append(header)
+        self._rounds.enlist(self, len(batch))
+        return Ticket(self, self.log_end_offset, self.log_end_offset - 1)
+
+    # As a participant of rounds
+
+    def cut(self) -> Cut | None:
+        """See `Participant`."""
+        if not self._batches:
+            return None
+        self._cut_count = len(self._batches)
+        batches, headers = list(self._batches), list(self._headers)
+        return Cut(self, self.log_id, None, False, batches, headers, EPOCH_OF_SLOT, self._new_log)
+
+    def committed(self, row: Row, foreign: Sequence[Foreign]) -> None:
+        """See `Participant`."""
+        count, self._cut_count = self._cut_count, 0
+        del self._batches[:count], self._headers[:count]
+        self.high_watermark += count
+        if self._batches:
+            self._rounds.enlist(self)
+
+    def refused(self, foreign: Sequence[Foreign]) -> None:
+        """See `Participant`. A guest expects nothing, so this is for the other logs of a round."""
+        self._cut_count = 0
+        self._rounds.enlist(self)
+
+    # As a flushed log
+
+    def begin_sync(self, reserve: bool = False) -> tuple[int, list[SyncTask]]:
+        """The next round of all logs, unless another log has begun it."""
+        return self.log_end_offset, self._rounds.begin()
+
+    def finish_sync(self, end_offset: int) -> None:
+        """A round has ended."""
+        self._rounds.deliver()
+
+    def begin_writeback(self, max_bytes: int) -> tuple[int, list[SyncTask]]:
+        """Nothing is written back."""
+        return 0, []
+
+    def finish_writeback(self, size_bytes: int) -> None:
+        """Nothing was written back."""
+
+    def take_offline(self, why: OSError) -> None:
+        """A commit fails only if this broker was taken over."""
+        self.writable = False
+
+
+class GuestLogs:
+    """The logs of other brokers that this one has written markers to, or will."""
+
+    def __init__(self, rounds: Rounds) -> None:
+        self._rounds = rounds
+        self._store = MemoryStore("guests")
+        self._logs: dict[int, GuestLog] = {}
+
+    def of(self, tp: TopicPartition, topic_id: bytes) -> GuestLog:
+        """The log of a partition, made on first use."""
+        number = log_id(topic_id, tp.partition)
+        found = self._logs.get(number)
+        if found is None:
+            found = self._logs[number] = GuestLog(tp, topic_id, self._rounds, self._store)
+        return found
+
+    def waiting(self, slots: Collection[int]) -> list[GuestLog]:
+        """The logs of these slots with markers that are not durable yet."""
+        return [
+            log
+            for number, log in self._logs.items()
+            if number % SLOTS in slots and log.high_watermark < log.log_end_offset
+        ]
+
+    def forget(self, slots: Collection[int]) -> None:
+        """This broker leads these slots now; none of their logs may have waiting markers."""
+        for number in [number for number in self._logs if number % SLOTS in slots]:
+            del self._logs[number]

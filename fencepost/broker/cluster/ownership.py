@@ -1,0 +1,60 @@
+"""The slots of a cluster as one broker sees them: which it leads, and who leads the others."""
+
+from collections.abc import Sequence
+
+from fencepost.broker.cluster.engine import SLOTS, Slot, log_id, slot_of
+from fencepost.broker.metadata.log import METADATA_PARTITION, METADATA_TOPIC_ID
+
+METADATA_LOG = log_id(METADATA_TOPIC_ID, METADATA_PARTITION.partition)
+METADATA_SLOT = slot_of(METADATA_LOG)
+"""The owner of this slot is the controller."""
+
+
+class Ownership:
+    """The newest known owners. This broker leads a slot once it has loaded the slot's logs."""
+
+    def __init__(self, broker: int, slots: Sequence[Slot]) -> None:
+        """`broker` leads the slots that it owns according to `slots`: their logs are loaded."""
+        self.broker = broker
+        self.slots = list(slots)
+        self.led = {slot.slot: slot.epoch for slot in slots if slot.broker == broker}
+        """The epoch of each slot that this broker leads."""
+        self.version = 0
+        """Rises when an owner changes."""
+
+    def see(self, slots: Sequence[Slot]) -> None:
+        """The database has these owners now."""
+        if list(slots) != self.slots:
+            self.slots = list(slots)
+            self.version += 1
+
+    def begin(self, slots: Sequence[Slot]) -> None:
+        """This broker leads these slots of its own from now on."""
+        for slot in slots:
+            self.led[slot.slot] = slot.epoch
+            self.slots[slot.slot] = slot
+        self.version += 1
+
+    def end(self, slot: int) -> None:
+        """This broker does not lead this slot any more; its next owner is not known yet."""
+        self.led.pop(slot, None)
+        self.slots[slot] = self.slots[slot]._replace(broker=None)
+        self.version += 1
+
+    def leads(self, log: int) -> bool:
+        """Whether this broker leads the log of this id."""
+        return log % SLOTS in self.led
+
+    def of(self, topic_id: bytes, partition: int) -> Slot:
+        """The slot of a partition, with its newest known owner."""
+        return self.slots[slot_of(log_id(topic_id, partition))]
+
+    @property
+    def controller(self) -> int | None:
+        """The broker that changes the metadata; None while there is none."""
+        return self.slots[METADATA_SLOT].broker
+
+    @property
+    def is_controller(self) -> bool:
+        """Whether that is this broker."""
+        return METADATA_SLOT in self.led

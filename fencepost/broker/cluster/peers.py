@@ -1,0 +1,34 @@
+"""The other brokers of a cluster, as the database knows them."""
+
+import json
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from fencepost.broker.cluster.engine import Member
+from fencepost.broker.network.context import Endpoint
+
+
+class Peer(NamedTuple):
+    """Another broker of the cluster, as clients reach it."""
+
+    node_id: int
+    rack: str | None
+    listeners: dict[str, Endpoint]
+    """Its addresses by listener."""
+
+
+def peers_of(members: Sequence[Member], node_id: int, lease_ms: int) -> dict[int, Peer]:
+    """The other brokers that live."""
+    found = {}
+    for one in members:
+        if one.broker == node_id or one.left or one.idle_ms > 2 * lease_ms:
+            continue
+        addresses = json.loads(one.addresses)
+        listeners = {name: Endpoint(host, port) for name, (host, port) in addresses["listeners"].items()}
+        found[one.broker] = Peer(one.broker, addresses["rack"], listeners)
+    return found
+
+
+def addresses_text(listeners: dict[str, Endpoint], rack: str | None) -> str:
+    """A broker's addresses for the database."""
+    return json.dumps({"rack": rack, "listeners": {name: list(where) for name, where in listeners.items()}})
