@@ -12,6 +12,8 @@ import trio
 from fencepost.broker.byte_budget import ByteBudget
 from fencepost.broker.clock import SystemClock
 from fencepost.broker.cluster import following
+from fencepost.broker.cluster.remote_producer_ids import ClusterProducerIds
+from fencepost.broker.cluster.remote_transactions import RemoteTransactions
 from fencepost.broker.config.access_settings import make_authorizer
 from fencepost.broker.config.broker_config import BrokerConfig, group_config
 from fencepost.broker.config.topic_rules import (
@@ -203,13 +205,17 @@ class Node:
             self.clock,
             new_id=lambda: str(uuid.UUID(bytes=self._entropy(16), version=4)),
         )
+        count, cluster = config.transaction_state_log_num_partitions, self.cluster
+        others = None if cluster is None else RemoteTransactions(cluster, self.metadata, count)
+        ids = self.metadata if cluster is None else ClusterProducerIds(cluster, self.metadata)
         self.transactions = TransactionService(
-            logs=self._internal_logs(TRANSACTION_TOPIC, config.transaction_state_log_num_partitions),
+            logs=self._internal_logs(TRANSACTION_TOPIC, count),
             markers=self.markers,
-            producer_ids=self.metadata,
+            producer_ids=ids,
             topics=self.metadata,
             clock=self.clock,
             config=txn_config(config),
+            others=others,
         )
 
     def _internal_logs(self, topic: str, count: int) -> InternalTopicLogs:
@@ -315,10 +321,8 @@ class Node:
         """Load the coordinators in the order of their dependencies: metadata, then groups, then transactions."""
         known_before = self.metadata_log.log_end_offset > 0
         some_lost = self.logs.kept_aside(METADATA_PARTITION) > 0
-        cluster = self.cluster
-        await self.metadata.start(
-            first_free_producer_id(self.logs), standby=cluster is not None and not cluster.is_controller
-        )
+        cluster, first_free = self.cluster, first_free_producer_id(self.logs)
+        await self.metadata.start(first_free, standby=cluster is not None and not cluster.is_controller)
         if cluster is not None:
             await following.until_bootstrapped(self)
         self.authorizer = make_authorizer(self.config, self.metadata.image)
@@ -326,10 +330,9 @@ class Node:
         self._settings_changed()
         if cluster is not None:
             services.start_soon(cluster.run)
-            services.start_soon(following.follow, self)
-            following.unload_foreign(self)
+            following.begin(self, services)
         await self.groups.start()
-        if known_before and not some_lost:
+        if cluster is not None or (known_before and not some_lost):
             self.groups.forget_deleted_topics()
         await self.transactions.start()
         await services.start(self.groups.run)
@@ -355,9 +358,9 @@ class Node:
         """Register this run of the broker in the metadata. No request depends on it, so an error is only logged."""
         if self.cluster is not None and not self.cluster.is_controller:
             return
-        addresses = end_points(self.config, self.endpoints)
+        found = Registration(self._entropy(16), end_points(self.config, self.endpoints), self.config.broker_rack)
         try:
-            await self.metadata.register_broker(Registration(self._entropy(16), addresses, self.config.broker_rack))
+            await self.metadata.register_broker(found)
         except LogWriteFailed as error:
             logger.error("the broker cannot be registered in the metadata: %s", error)
 

@@ -226,6 +226,25 @@ class ProducerIdSource(Protocol):
         """A new producer id (>= 1), from blocks of 1000 that the metadata log reserves."""
 
 
+class RemoteCoordinators(Protocol):
+    """The transaction coordinators of other brokers."""
+
+    def coordinates(self, transactional_id: str) -> bool:
+        """Whether another broker coordinates this id, or one that is not known yet."""
+
+    async def ensure(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Collection[TopicPartition],
+        add: bool,
+    ) -> dict[TopicPartition, ErrorCode]:
+        """The coordinator's error for each partition: whether it belongs to the open transaction, or with `add` does
+        now.
+        """
+
+
 class TopicView(Protocol):
     """What the coordinators may ask about topics."""
 

@@ -1,14 +1,16 @@
 """Brokers of one cluster in this process: the real `ClusterBroker` over SimEngine, in virtual time."""
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from random import Random
 from typing import Any
 
 import trio
 
-from fencepost.broker.cluster.engine import Engine, Placement, StoreUnavailable
+from fencepost.broker.cluster.engine import Engine, Placement, StoreUnavailable, slot_of
 from fencepost.broker.cluster.membership import Membership
+from fencepost.broker.cluster.ownership import METADATA_LOG
+from fencepost.broker.cluster.peers import PeerUnavailable
 from fencepost.broker.cluster.rounds import RowBytes
 from fencepost.broker.cluster.serving import ClusterBroker
 from fencepost.broker.cluster.stores import Stores
@@ -21,7 +23,7 @@ from fencepost.broker.node import Node
 from tests.kit.determinism import nap
 from tests.kit.sim_clock import SimClock
 from tests.kit.sim_engine import SimDatabase, SimEngine
-from tests.kit.sim_network import SimNetwork
+from tests.kit.sim_network import SimNetwork, exchange
 from tests.kit.sim_threads import SimEvent, SimLock, SimProcess, in_thread, pause, process, run_sync
 
 LOOK_SECONDS = 0.02
@@ -146,6 +148,37 @@ class SimSyncs:
         """Nothing to end."""
 
 
+class SimLinks:
+    """One broker's connections to the others."""
+
+    def __init__(self, member: "SimMember") -> None:
+        self._member = member
+        self._correlation = 0
+
+    async def ask(self, broker: int, request: Any, version: int) -> Any:
+        """As `Links.ask`; each request has a connection of its own."""
+        member = self._member
+        other = next(one for one in member.cluster.members if one.number == broker)
+        paused = max(member.paused_until, other.paused_until) - trio.current_time()
+        await nap(member.cluster.weather.delay() + max(0.0, paused))
+        if member.cluster.weather.fate() != "ok":
+            raise PeerUnavailable(f"the request to broker {broker} is lost")
+        try:
+            call = await other.network.call(f"broker {member.number}")
+        except OSError as error:
+            raise PeerUnavailable(f"broker {broker} cannot be reached") from error
+        try:
+            self._correlation += 1
+            return await exchange(call, self._correlation, version, request, "broker")
+        except OSError as error:
+            raise PeerUnavailable(f"broker {broker} does not answer") from error
+        finally:
+            call.cut()
+
+    def close(self) -> None:
+        """Nothing is kept."""
+
+
 class _Node(Node):
     """One run, which clients reach from its start until it has drained."""
 
@@ -182,6 +215,7 @@ class _Broker(ClusterBroker):
 
     def new_node(self, membership: Membership) -> Node:
         membership._cold._engine_lock = SimLock()  # type: ignore[assignment]
+        membership.links = SimLinks(self._member)
         clock = SimClock()
         node = _Node(self._member, self.config, clock, membership)
         growth = membership.growth
@@ -229,6 +263,11 @@ class SimMember:
         """Whether it believes so."""
         node = self.node
         return node is not None and node.cluster is not None and node.cluster.active
+
+    def led(self) -> Collection[int]:
+        """The slots that it leads, as it believes."""
+        node = self.node
+        return () if node is None or node.cluster is None else node.cluster.ownership.led
 
     def start(self) -> None:
         """Begin a life."""
@@ -298,11 +337,17 @@ class SimCluster:
                     self.objects.pop(object_id, None)
                 engine.forget(doomed)
 
+    def owner(self, log: int) -> SimMember | None:
+        """The broker that owns a log, according to the database."""
+        number = self.database.slots[slot_of(log)].broker
+        return next((member for member in self.members if member.number == number), None)
+
     async def active(self) -> SimMember:
-        """The active broker, as soon as there is one, and it knows so."""
+        """The owner of the metadata log, as soon as all slots are led by brokers that know so."""
         while True:
-            for member in self.members:
-                slot = self.database.slots[0]
-                if member.is_active and slot.broker == member.number:
-                    return member
+            led = {(slot, member.number) for member in self.members for slot in member.led()}
+            if {(slot.slot, slot.broker) for slot in self.database.slots} == led:
+                owner = self.owner(METADATA_LOG)
+                assert owner is not None
+                return owner
             await nap(LOOK_SECONDS)

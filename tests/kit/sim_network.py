@@ -10,15 +10,15 @@ import socket
 import struct
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import trio
 
 from fencepost.broker.network.context import Endpoint
 from fencepost.broker.network.server import Server
 from fencepost.client.errors import ConnectionLostError
-from fencepost.protocol.headers import read_request_header
-from fencepost.protocol.registry import API_BY_KEY
+from fencepost.protocol.headers import read_request_header, read_response_header, write_request_header
+from fencepost.protocol.registry import API_BY_KEY, API_BY_NAME
 from tests.kit.determinism import nap
 
 HERE = Endpoint("sim", 9092)
@@ -241,6 +241,16 @@ class Call:
         if fate.cut:
             self._network.tell(f"#{self._number} {request.client_id}: the answer to {request.name} is lost")
         return None if fate.cut else answer
+
+
+async def exchange(call: Call, correlation: int, version: int, request: Any, client_id: str) -> Any:
+    """The answer to a request. Raises OSError."""
+    api = API_BY_NAME[type(request).__name__.removesuffix("Request")]
+    body = write_request_header(api, version, correlation, client_id) + api.request.encode(request, version)
+    frame = memoryview(await call.ask(len(body).to_bytes(4, "big") + body))[4:]
+    found, start = read_response_header(api, version, frame)
+    assert found == correlation
+    return api.response.decode(frame, version, start)
 
 
 class _Link:

@@ -1,4 +1,6 @@
-"""`python -m tests.simulation.cluster_world`: clusters of two brokers without a disk, one world for each seed.
+"""`python -m tests.simulation.cluster_world`: clusters without a disk, one world for each seed.
+
+With odd seeds two brokers, of which one is active; with even ones three, and all are.
 
 The brokers are the real `ClusterBroker` over SimEngine. They are killed, stopped and paused. Requests to the database
 and to the object store are lost before or after they happened, or come later, or find no store for a while. Clients
@@ -6,6 +8,7 @@ and rules are those of the other worlds (`whole_world.py`, `oracles.py`).
 """
 
 import argparse
+import dataclasses
 import gc
 import logging
 import multiprocessing
@@ -13,22 +16,25 @@ import os
 import sys
 import tempfile
 import time
-from dataclasses import replace
 from random import Random
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import trio
 
+from fencepost.broker.cluster.engine import log_id
+from fencepost.broker.cluster.slot_plan import spread
+from fencepost.coordinator.partitioning import partition_for
 from tests.kit.determinism import ends_within, nap, run_seeded
 from tests.kit.history import READ_COMMITTED, READ_UNCOMMITTED, History, Place, Reader
 from tests.kit.sim_broker import filter_of, sim_config
 from tests.kit.sim_cluster import SimCluster, SimMember, StoreWeather
-from tests.kit.sim_network import Call, Fate, Request, SimNetwork
+from tests.kit.sim_network import Fate, Request, SimNetwork
 from tests.kit.sim_threads import run_sync
+from tests.simulation.cluster_lines import ClusterLine
 from tests.simulation.hashes import fix_hashes
 from tests.simulation.lines import Line, create_topics
-from tests.simulation.node_state import open_transactions, state_of
+from tests.simulation.node_state import open_transactions, state_of_all
 from tests.simulation.oracles import violations
 from tests.simulation.sim_readers import follow, read_all
 from tests.simulation.sim_writers import Copier, PlainWriter, Program
@@ -39,42 +45,12 @@ from tests.simulation.whole_world import Fence, Outcome
 MEMORY = "/dev/shm" if os.path.isdir("/dev/shm") else None
 """Where the caches are: no rule here is about disks. A broker that is killed leaves its own, so a world deletes all."""
 LEASE_MS = 1000
+INTERNAL_PARTITIONS = 2
+STRAYING = 0.05
+"""How often a request goes to any broker."""
 PROGRAMS_END_SECONDS = 120.0
 REST_SECONDS = 6.0
 """Longer than every timeout of a transaction."""
-
-
-class ClusterNetwork:
-    """Leads each connection to a broker that says it is active, or now and then to another one."""
-
-    def __init__(self, world: "ClusterWorld") -> None:
-        self._world = world
-
-    async def call(self, client_id: str) -> Call:
-        """As `SimNetwork.call`."""
-        members = [member for member in self._world.cluster.members if self._world.knows_topics(member)]
-        active = [member for member in members if member.is_active]
-        stray = not self._world.weather.calm and self._world.random.random() < 0.05
-        if not active:
-            await nap(0.02)
-        if not members:
-            raise ConnectionRefusedError
-        member = self._world.random.choice(active if active and not stray else members)
-        call = await member.network.call(client_id)
-        self._world.calls[call] = member
-        return call
-
-
-class ClusterLine(Line):
-    """Leaves a broker that is not active any more."""
-
-    world: "ClusterWorld"
-
-    async def ask(self, version: int, request: Any, timeout_seconds: float = 1.0) -> Any:
-        member = None if self._call is None else self.world.calls.get(self._call)
-        if member is not None and not member.is_active:
-            self.close()
-        return await super().ask(version, request, timeout_seconds)
 
 
 class PausingWeather:
@@ -95,7 +71,7 @@ class PausingWeather:
 
     def _later(self, fate: Fate) -> Fate:
         paused = 0.0 if self.member is None else self.member.paused_until - trio.current_time()
-        return replace(fate, delay_seconds=fate.delay_seconds + max(0.0, paused))
+        return dataclasses.replace(fate, delay_seconds=fate.delay_seconds + max(0.0, paused))
 
 
 class Event(NamedTuple):
@@ -125,6 +101,7 @@ class ClusterWorld:
             copier=random.random() < 0.5,
             collect_idle_ms=random.choice((200, 3000)),
             inline_bytes=random.choice((0, 200, 16 << 10)),
+            brokers=2 if seed % 2 else 3,
             events=[
                 Event(random.uniform(0.1, seconds), random.choice(KINDS), random.uniform(0.1, 2.5))
                 for _ in range(random.choice((1, 2, 3, 5)))
@@ -133,7 +110,6 @@ class ClusterWorld:
         self.history = History([], [], {READ_COMMITTED: {}, READ_UNCOMMITTED: {}}, [])
         self.outcome = Outcome(seed, [], self.history)
         self.weather = SeededWeather(self.fork())
-        self.calls: dict[Call, SimMember] = {}
         self.writers_done = self.created = False
         self.places: list[Place] = [("in", number) for number in range(self.plan.partitions)] + [("side", 0)]
         self._lines: list[Line] = []
@@ -150,10 +126,21 @@ class ClusterWorld:
 
     def line(self, client_id: str, *, spared: bool = False) -> Line:
         """A client's line to the cluster."""
-        line = ClusterLine(ClusterNetwork(self), client_id)  # type: ignore[arg-type]
-        line.world = self
+        line = ClusterLine(self, client_id)
         self._lines.append(line)
         return line
+
+    def leader(self, topic: str, partition: int) -> SimMember | None:
+        """The broker that owns a partition, according to the database."""
+        for member in self.cluster.members:
+            found = None if member.node is None else member.node.metadata.image.topics_by_name.get(topic)
+            if found is not None:
+                return self.cluster.owner(log_id(found.topic_id, partition))
+        return None
+
+    def coordinator(self, topic: str, name: str) -> SimMember | None:
+        """The broker that coordinates a group or a transactional id."""
+        return self.leader(topic, partition_for(name, INTERNAL_PARTITIONS))
 
     def knows_topics(self, member: SimMember) -> bool:
         """A standby that has just started answers UNKNOWN_TOPIC_OR_PARTITION, as with Kafka."""
@@ -194,8 +181,10 @@ class ClusterWorld:
             "cluster.linger.ms": "5",
             "cluster.cache.directory": self._directory,
             "cluster.inline.max.bytes": str(self.plan.inline_bytes),
+            "allow.remote.broker.requests": "true",
+            "cluster.active.brokers": "one" if self.plan.brokers == 2 else "all",
         }
-        for number in (1, 2):
+        for number in range(1, self.plan.brokers + 1):
             config = sim_config({**filter_of(self.outcome.seed), **settings, "node.id": str(number)})
             weather = PausingWeather(self.weather)
             member = SimMember(cluster, number, config, self.fork(), SimNetwork(nursery, weather, self.tell))
@@ -203,6 +192,7 @@ class ClusterWorld:
             cluster.members.append(member)
             member.start()
             await cluster.active()
+        await self._all_lead()
         self.weather.calm = True
         topics = {"in": self.plan.partitions, "side": 1, "out": self.plan.partitions}
         admin = self.line("admin")
@@ -233,6 +223,16 @@ class ClusterWorld:
         for member in cluster.members:
             await member.kill()
         self._note_deaths()
+
+    async def _all_lead(self) -> None:
+        """Wait until the brokers have spread the slots, and move no more."""
+        numbers = [member.number for member in self.cluster.members]
+        wanted = spread(frozenset(numbers)) if self.plan.brokers > 2 else None
+        while True:
+            await self.cluster.active()
+            if wanted is None or tuple(slot.broker for slot in self.cluster.database.slots) == wanted:
+                return
+            await nap(0.02)
 
     async def _run_programs(self) -> None:
         """Faults and programs side by side; then calm; then the programs end by themselves."""
@@ -280,7 +280,7 @@ class ClusterWorld:
     async def _strike(self, event: Event) -> None:
         await nap(event.at_seconds)
         cluster = self.cluster
-        active = next((member for member in cluster.members if member.is_active), cluster.members[0])
+        active = self.random.choice([member for member in cluster.members if member.is_active] or cluster.members)
         other = next(member for member in cluster.members if member is not active)
         self.tell(f"{event.kind}, {event.amount:.2f} s, broker {active.number} is active")
         if event.kind == "stores down":
@@ -297,21 +297,19 @@ class ClusterWorld:
     # The end
 
     async def _look_back(self) -> None:
-        """What is there at the end, seen live, and by a broker that takes over after all were killed."""
-        member = await self.cluster.active()
-        node = member.node
-        assert node is not None
-        self.outcome.still_open = open_transactions(node)
+        """What is there at the end, seen live, and by brokers that take over after all were killed."""
+        await self._all_lead()
+        nodes = [member.node for member in self.cluster.members if member.node is not None]
+        self.outcome.still_open = [what for node in nodes for what in open_transactions(node)]
         await self._read_everything("live")
-        self.outcome.live = await state_of(node)
+        self.outcome.live = await state_of_all(nodes)
         self._down = True
         for one in self.cluster.members:
             await one.kill()
         self._down = False
-        member = await self.cluster.active()
-        assert member.node is not None
+        await self._all_lead()
         await self._read_everything("after a crash")
-        self.outcome.rebuilt = await state_of(member.node)
+        self.outcome.rebuilt = await state_of_all([one.node for one in self.cluster.members if one.node is not None])
 
     async def _read_everything(self, name: str) -> None:
         line = self.line(name)

@@ -5,10 +5,8 @@ from typing import Any
 
 import trio
 
-from fencepost.protocol.headers import read_response_header, write_request_header
 from fencepost.protocol.messages.api19_create_topics import CreatableTopic, CreateTopicsRequest
-from fencepost.protocol.registry import API_BY_NAME
-from tests.kit.sim_network import Call, SimNetwork
+from tests.kit.sim_network import Call, SimNetwork, exchange
 
 TIMEOUT_SECONDS = 1.0
 
@@ -49,14 +47,8 @@ class Line:
         raise Lost(sent)
 
     async def _exchange(self, call: Call, version: int, request: Any) -> Any:
-        api = API_BY_NAME[type(request).__name__.removesuffix("Request")]
         self._correlation += 1
-        header = write_request_header(api, version, self._correlation, self.client_id)
-        body = header + api.request.encode(request, version)
-        frame = memoryview(await call.ask(len(body).to_bytes(4, "big") + body))[4:]
-        correlation, start = read_response_header(api, version, frame)
-        assert correlation == self._correlation
-        return api.response.decode(frame, version, start)
+        return await exchange(call, self._correlation, version, request, self.client_id)
 
     def close(self) -> None:
         """End the connection, if there is one."""

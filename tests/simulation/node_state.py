@@ -1,6 +1,6 @@
 """The state of a whole broker in a form that can be compared, as it lives and as its logs alone give it."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 import trio
 
@@ -22,7 +22,7 @@ CHECKPOINTS = ("recovery-point-offset-checkpoint", "replication-offset-checkpoin
 GROUPS = ("copiers",)
 
 
-async def state_of(node: Node) -> NodeState:
+async def state_of(node: Node, groups: Collection[str] = GROUPS) -> NodeState:
     """Metadata, partitions with their bounds, producers and aborted transactions; transactional ids; groups' positions.
 
     The metadata log is compared by what it says: each life adds its own registration to it (KIP-631). All
@@ -46,9 +46,21 @@ async def state_of(node: Node) -> NodeState:
         aborted = log.segments.aborted_between(log.log_start_offset, log.last_stable_offset)
         state[f"{tp} aborted"] = str(sorted((one.producer_id, one.first_offset) for one in aborted))
     state.update((f"transactional id {name}", str(known)) for name, known in transactional_ids(node))
-    for group in GROUPS:
+    for group in groups:
         found = await node.groups.positions.fetch(group, None, False)
         state[f"group {group}"] = str(sorted((str(one.partition), one.offset) for one in found))
+    return state
+
+
+async def state_of_all(nodes: Sequence[Node]) -> NodeState:
+    """The same of a cluster: each log, id and group as the broker knows it that leads it."""
+    state: NodeState = {}
+    for node in nodes:
+        coordinated = [group for group in GROUPS if not node.groups.refusal(group)]
+        found = await state_of(node, coordinated)
+        twice = [name for name in found.keys() & state.keys() if name != "metadata"]
+        assert not twice, f"two brokers lead {twice}"
+        state.update(found)
     return state
 
 

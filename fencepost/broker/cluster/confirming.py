@@ -8,7 +8,7 @@ NOT_LEADER_OR_FOLLOWER, or the connection is closed, and the client looks for th
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from fencepost.broker.network.context import CloseConnection, RequestContext
 from fencepost.broker.network.dispatch import Handler
@@ -16,6 +16,11 @@ from fencepost.broker.network.reply import READY, Durable, Ready, Reply, ready
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api01_fetch import FetchResponse
+from fencepost.protocol.topics import TopicPartition
+
+if TYPE_CHECKING:
+    from fencepost.broker.log.partition import PartitionLog
+    from fencepost.protocol.messages.api02_list_offsets import ListOffsetsRequest
 
 OF_LOGS = frozenset({ApiKey.LIST_OFFSETS, ApiKey.OFFSET_FOR_LEADER_EPOCH, ApiKey.DESCRIBE_PRODUCERS})
 """APIs whose answers rest on logs: once the lease has ended, they are NOT_LEADER_OR_FOLLOWER anyway."""
@@ -44,6 +49,9 @@ class Confirmation(Protocol):
     def now(self) -> float:
         """The time, for `confirm`."""
 
+    def look_at(self, log: "PartitionLog") -> None:
+        """Have the next confirmation show markers that other brokers wrote to this log."""
+
     async def confirm(self, since: float) -> bool:
         """Whether the database has confirmed at `since` or later that this broker is active; True for a standby."""
 
@@ -60,6 +68,8 @@ def confirmed(cluster: Confirmation, api_key: int, handle: Handler) -> Handler:
 
     def confirming(node: Any, request: Any, context: RequestContext) -> Reply:
         since = cluster.now()
+        if api_key == ApiKey.LIST_OFFSETS:
+            _look_at(cluster, node, request)
         reply = handle(node, request, context)
         if isinstance(reply, READY) and not needs_confirmation(reply):
             return reply
@@ -74,6 +84,15 @@ def confirmed(cluster: Confirmation, api_key: int, handle: Handler) -> Handler:
         return await ready(again())  # NOT_LEADER_OR_FOLLOWER
 
     return confirming
+
+
+def _look_at(cluster: Confirmation, node: Any, request: "ListOffsetsRequest") -> None:
+    """Also at logs without an open transaction: a coordinator asks for them after a marker."""
+    for topic in request.topics:
+        for partition in topic.partitions:
+            log = node.partition(TopicPartition(topic.name, partition.partition_index))
+            if log is not None:
+                cluster.look_at(log)
 
 
 def _out_of_range(reply: Ready) -> bool:

@@ -27,8 +27,9 @@ async def until_bootstrapped(node: Follower) -> None:
         await catch_up(node)
 
 
-def unload_foreign(node: Follower) -> None:
-    """Coordinate nothing in slots of other brokers: NOT_COORDINATOR sends clients there."""
+def begin(node: Follower, services: trio.Nursery) -> None:
+    """Follow the metadata, and coordinate nothing in slots of other brokers: NOT_COORDINATOR sends clients there."""
+    services.start_soon(_follow, node)
     for runtime in (node.groups.runtime, node.transactions.runtime):
         topic = node.metadata.image.topics_by_name[runtime.topic]
         for partition in range(runtime.count):
@@ -36,7 +37,7 @@ def unload_foreign(node: Follower) -> None:
                 runtime.unload(partition)
 
 
-async def follow(node: Follower) -> None:
+async def _follow(node: Follower) -> None:
     """Follow the metadata until cancelled."""
     while True:
         await trio.sleep(FOLLOW_SECONDS)
@@ -45,10 +46,17 @@ async def follow(node: Follower) -> None:
 
 async def catch_up(node: Follower) -> None:
     """Read what the controller has written so far."""
+    async with _cluster(node).following:
+        await read_to_end(node)
+
+
+async def read_to_end(node: Follower) -> None:
+    """As `catch_up`, for a caller that holds `Membership.following`: until it gives that back, nothing more is read."""
     cluster = _cluster(node)
-    async with cluster.following:
-        while not cluster.is_controller and await cluster.follow(node.metadata_log):
-            await node.metadata.follow()
+    while not cluster.is_controller and await cluster.follow(node.metadata_log):
+        if cluster.over.is_set():
+            return
+        await node.metadata.follow()
 
 
 async def become_controller(node: Follower, epoch: int) -> None:

@@ -53,8 +53,8 @@ class Cluster(Protocol):
 
 
 def forwarded(cluster: Cluster, api_key: int, handle: Handler) -> Handler:
-    """The handler of an API at a standby."""
-    if api_key not in CHANGES | {ApiKey.METADATA, ApiKey.INIT_PRODUCER_ID}:
+    """The handler of an API, which passes to the controller what only that can do."""
+    if api_key not in CHANGES | {ApiKey.METADATA}:
         return handle
 
     def forwarding(node: Any, request: Any, context: RequestContext) -> Reply:
@@ -66,8 +66,6 @@ def forwarded(cluster: Cluster, api_key: int, handle: Handler) -> Handler:
         own = partial(handle, node, request, context)
         if api_key == ApiKey.METADATA:
             return _created(target, request, context, own)
-        if api_key == ApiKey.INIT_PRODUCER_ID and request.transactional_id is not None:
-            return own()  # NOT_COORDINATOR
         return _forward(target, request, context, own)
 
     return forwarding

@@ -8,6 +8,7 @@ from typing import Any
 import trio
 
 from fencepost.broker.cluster.engine import Engine, StoreUnavailable
+from fencepost.broker.cluster.ownership import METADATA_LOG
 from fencepost.broker.cluster.rounds import RowBytes
 from fencepost.broker.cluster.row_reading import Foreign, foreign_rows
 from fencepost.broker.cluster.shared_log import SharedLog
@@ -15,16 +16,16 @@ from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.storage.store import CorruptLogFile
 
 LOOK_SECONDS = 0.25
-"""How often a broker looks; other brokers also ask for it."""
+"""How often a broker looks at logs with open transactions; other brokers also ask for it."""
+LOOKS = 20
+"""Every so many looks all logs are looked at."""
 BUSY_SECONDS = 0.001
 
 logger = logging.getLogger(__name__)
 
 
 class GuestRows:
-    """Absorbs the rows of guests into logs with open transactions: a marker in another log changes nothing that a
-    client can see before its next records.
-    """
+    """Absorbs the rows of guests, mostly into logs with open transactions: in others a marker only moves the end."""
 
     def __init__(
         self,
@@ -39,27 +40,41 @@ class GuestRows:
         self._row_bytes = row_bytes
         self._in_thread = in_thread
         self._logs = logs
+        self._wanted: dict[int, SharedLog] = {}
 
     async def run(self) -> None:
         """Look again and again, until cancelled."""
         while True:
-            await trio.sleep(LOOK_SECONDS)
-            await self.absorb()
+            for _ in range(LOOKS):
+                await trio.sleep(LOOK_SECONDS)
+                await self.absorb()
+            for log in self._logs():
+                self.want(log)
+
+    def want(self, log: PartitionLog) -> None:
+        """Have the next look include this log. The metadata log has no guests, and is followed by other means."""
+        shared = log.segments
+        if isinstance(shared, SharedLog) and not self.impossible and shared.log_id != METADATA_LOG:
+            self._wanted[shared.log_id] = shared
 
     async def absorb(self) -> bool:
         """Absorb what is there when this is called. Returns whether that succeeded."""
         while not self.impossible:
-            logs = self._with_open_transactions()
+            logs = self._wanted | self._with_open_transactions()
+            self._wanted = {}
             if not logs:
                 return True
             ends = {number: log.bound_end for number, log in logs.items()}
             try:
                 found: dict[int, list[Foreign]] = await self._in_thread(partial(self._read, ends))
             except (StoreUnavailable, CorruptLogFile) as error:
+                self._wanted = logs
                 logger.debug("the rows of other brokers cannot be read now: %s", error)
                 return False
-            behind = [logs[number] for number, rows in found.items() if not _absorbed(logs[number], rows)]
-            if not behind:
+            self._wanted |= {
+                number: logs[number] for number, rows in found.items() if not _absorbed(logs[number], rows)
+            }
+            if not self._wanted:
                 return True
             await trio.sleep(BUSY_SECONDS)
         return True
@@ -73,7 +88,7 @@ class GuestRows:
         return found
 
     def _read(self, ends: Mapping[int, int]) -> dict[int, list[Foreign]]:
-        """In a thread: the rows of each log from its known end on, if there are any."""
+        """In a thread: the rows of each log from its known end on, if there are any. Raises as `foreign_rows`."""
         newest = self._engine.ends(list(ends))
         late = [log for log, end in ends.items() if newest.get(log, 0) > end]
         return {log: foreign_rows(self._engine, self._row_bytes, log, ends[log], newest[log]) for log in late}

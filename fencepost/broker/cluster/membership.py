@@ -21,7 +21,6 @@ from fencepost.broker.cluster.engine import (
     Member,
     Slot,
     StoreUnavailable,
-    log_id,
     slot_of,
 )
 from fencepost.broker.cluster.figures import ClusterFigures
@@ -31,7 +30,8 @@ from fencepost.broker.cluster.guest_rows import GuestRows
 from fencepost.broker.cluster.guests import GuestLog, GuestLogs
 from fencepost.broker.cluster.loading import LoadedLog, load_logs
 from fencepost.broker.cluster.ownership import METADATA_LOG, METADATA_SLOT, Ownership
-from fencepost.broker.cluster.peers import Peer, peers_of
+from fencepost.broker.cluster.peer_links import PeerLinks
+from fencepost.broker.cluster.peers import Links, Peer, peers_of
 from fencepost.broker.cluster.rounds import RoundLimits, Rounds, RowBytes
 from fencepost.broker.cluster.row_objects import RowObjects
 from fencepost.broker.cluster.row_reading import foreign_rows
@@ -82,6 +82,8 @@ class Membership:
         """Who leads what."""
         self.peers: dict[int, Peer] = {}
         """The other living brokers by id."""
+        self.links: Links = PeerLinks(f"broker-{self.node_id}", self._peer_endpoint)
+        """Connections to them."""
         self.over = trio.Event()
         """Set when this run has to end: the broker was taken over, or has to read the metadata anew."""
         self.place = stores.place
@@ -134,7 +136,7 @@ class Membership:
 
     def leads_partition(self, topic_id: bytes, partition: int) -> bool:
         """Whether this broker leads a partition."""
-        return self.ownership.leads(log_id(topic_id, partition))
+        return self.ownership.leads_partition(topic_id, partition)
 
     @property
     def active(self) -> bool:
@@ -213,11 +215,14 @@ class Membership:
     # Running
 
     async def run(self) -> None:
-        """Read what clients want of old rows, and look after the other brokers, until cancelled."""
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._cold.run)
-            nursery.start_soon(self.growth.run)
-            nursery.start_soon(self.guest_rows.run)
+        """Read what clients want of old rows, keep the stores small, and absorb markers, until cancelled."""
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._cold.run)
+                nursery.start_soon(self.growth.run)
+                nursery.start_soon(self.guest_rows.run)
+        finally:
+            self.links.close()
 
     async def keep_lease(self) -> None:
         """Renew the lease until the broker is taken over, or cancelled; also while the broker starts."""
@@ -254,9 +259,20 @@ class Membership:
         controller = None if self.controller_id is None else self.peers.get(self.controller_id)
         return None if controller is None else controller.listeners.get(listener)
 
+    def _peer_endpoint(self, broker: int) -> Endpoint | None:
+        """Where another broker listens for brokers: inter.broker.listener.name, or its first listener."""
+        peer, wanted = self.peers.get(broker), self._config.inter_broker_listener_name
+        if peer is None:
+            return None
+        return peer.listeners.get(wanted) if wanted else next(iter(peer.listeners.values()), None)
+
     def now(self) -> float:
         """The time, for `confirm`."""
         return self.writer.now()
+
+    def look_at(self, log: PartitionLog) -> None:
+        """Have the next confirmation show markers that other brokers wrote to this log."""
+        self.guest_rows.want(log)
 
     async def confirm(self, since: float) -> bool:
         """Whether the database has confirmed at `since` or later that this broker has its place, and has shown it the
@@ -303,9 +319,11 @@ class Membership:
         if rows and rows[0].row.base > start:
             self.over.set()  # a snapshot has what was deleted meanwhile: the next run begins with it
             return False
-        if rows:
-            shared.absorb(rows)
-        return bool(rows)
+        if self.over.is_set() or not rows:
+            return False
+        assert shared.end_offset == start, "only one task follows a log"
+        shared.absorb(rows)
+        return True
 
     async def load(self, slots: Collection[int]) -> list[LoadedLog]:
         """The logs of these slots, but not that of the metadata, which is here. Raises as `load_logs`."""

@@ -45,6 +45,10 @@ class Ownership:
         """Whether this broker leads the log of this id."""
         return log % SLOTS in self.led
 
+    def leads_partition(self, topic_id: bytes, partition: int) -> bool:
+        """Whether this broker leads a partition."""
+        return slot_of(log_id(topic_id, partition)) in self.led
+
     def of(self, topic_id: bytes, partition: int) -> Slot:
         """The slot of a partition, with its newest known owner."""
         return self.slots[slot_of(log_id(topic_id, partition))]

@@ -2,10 +2,24 @@
 
 import json
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from fencepost.broker.cluster.engine import Member
 from fencepost.broker.network.context import Endpoint
+
+
+class PeerUnavailable(Exception):
+    """Another broker cannot be asked; the text says which, and why."""
+
+
+class Links(Protocol):
+    """Connections to the other brokers."""
+
+    async def ask(self, broker: int, request: Any, version: int) -> Any:
+        """The answer of another broker; it may get the request twice. Raises PeerUnavailable."""
+
+    def close(self) -> None:
+        """Close all connections that nobody uses."""
 
 
 class Peer(NamedTuple):

@@ -1,6 +1,7 @@
 """Moves slots while the broker runs: takes over what has no living owner, hands over what another broker should own."""
 
 import logging
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Protocol
 
@@ -8,7 +9,7 @@ import trio
 
 from fencepost.broker.cluster import slot_plan
 from fencepost.broker.cluster.engine import Fenced, Member, Slot, StoreUnavailable, log_id, slot_of
-from fencepost.broker.cluster.following import Follower, become_controller, catch_up
+from fencepost.broker.cluster.following import Follower, become_controller, read_to_end
 from fencepost.broker.cluster.loading import LoadedLog
 from fencepost.broker.cluster.membership import FOLLOW_SECONDS, Membership
 from fencepost.broker.cluster.ownership import METADATA_SLOT
@@ -26,6 +27,8 @@ from fencepost.coordinator.ports import LogWriteFailed
 from fencepost.coordinator.runtime.runtime import CoordinatorRuntime
 from fencepost.protocol.topics import TopicPartition
 
+GIVEN_AT_ONCE = 8
+"""A broker gets no further slots before it has taken these: it may have died since it was seen last."""
 RETRY_SECONDS = 0.5
 BUSY_SECONDS = 0.02
 
@@ -83,7 +86,12 @@ class SlotMoves:
         unled = [slot for slot in taken if slot.slot not in cluster.ownership.led]
         if unled:
             await self._begin(unled)
-        leaving = [slot for slot in sorted(cluster.ownership.led) if plan[slot] != cluster.node_id]
+        given = Counter(plan[slot.slot] for slot in cluster.ownership.slots if slot.broker is None)
+        leaving = [
+            slot
+            for slot in sorted(cluster.ownership.led)
+            if plan[slot] != cluster.node_id and given[plan[slot]] < GIVEN_AT_ONCE
+        ]
         return bool(leaving) and await self._hand_over_one(leaving)
 
     def _plan(self, members: Sequence[Member], slots: Sequence[Slot]) -> Sequence[int] | None:
@@ -117,11 +125,14 @@ class SlotMoves:
         loaded = await self._loaded(numbers)
         if loaded is None:
             return
-        await catch_up(node)
-        while waiting := cluster.guests.waiting(numbers):  # then they are appended as the owner's
-            await node.commit.flush_all(waiting)
-            await trio.lowlevel.checkpoint()
-        cluster.ownership.begin(slots)
+        async with cluster.following:  # a new controller must not read its own records as those of another one
+            await read_to_end(node)
+            while waiting := cluster.guests.waiting(numbers):  # further markers are appended as the owner's
+                await node.commit.flush_all(waiting)
+                await trio.lowlevel.checkpoint()
+            if cluster.over.is_set():
+                return
+            cluster.ownership.begin(slots)
         cluster.guests.forget(numbers)
         node.logs.add(cluster.logs.add(loaded))
         node.deleted_topics.delete_strays()

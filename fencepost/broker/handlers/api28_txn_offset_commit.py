@@ -11,7 +11,7 @@ from typing import Protocol
 
 from fencepost.broker.handlers.api08_offset_commit import unusable_topic
 from fencepost.broker.network.context import RequestContext
-from fencepost.broker.ports import HasAuthorizer, HasGroups, HasMetadata, HasTransactions
+from fencepost.broker.ports import HasAuthorizer, HasGroups, HasMetadata, HasPartitions, HasTransactions
 from fencepost.broker.security.checks import denied_topics
 from fencepost.coordinator.group.commit import Commit
 from fencepost.coordinator.group.offsets import OffsetCommitItem
@@ -31,9 +31,11 @@ LOADING_SINCE = 2
 ABORTABLE_SINCE = 4
 IMPLICIT_ADD_SINCE = 5
 TOPIC_ID_SINCE = 6
+NO_SEQUENCE = 0
+"""Offsets have no sequence numbers."""
 
 
-class _Broker(HasAuthorizer, HasGroups, HasMetadata, HasTransactions, Protocol):
+class _Broker(HasAuthorizer, HasGroups, HasMetadata, HasPartitions, HasTransactions, Protocol):
     """What TxnOffsetCommit needs."""
 
 
@@ -119,9 +121,14 @@ async def _commit(
 async def _check_transaction(node: _Broker, request: TxnOffsetCommitRequest, context: RequestContext) -> ErrorCode:
     """Add the group's partition to the transaction (v5), or verify that it was added.
 
-    No other task runs between this result and the append: there is no checkpoint between them (row T16).
+    No other task runs between this result and the append: there is no checkpoint between them (row T16). If another
+    broker coordinates the transaction, its marker may have come meanwhile: then the guard is gone, and the client asks
+    again.
     """
     partition = TopicPartition(GROUP_TOPIC, node.groups.group_partition(request.group_id))
+    producer = request.producer_id, request.producer_epoch
+    log = node.partition(partition) if node.transactions.is_remote(request.transactional_id) else None
+    guard = None if log is None else log.verify(*producer, NO_SEQUENCE, 0)
     results = await node.transactions.ensure_partitions(
         request.transactional_id,
         request.producer_id,
@@ -131,6 +138,10 @@ async def _check_transaction(node: _Broker, request: TxnOffsetCommitRequest, con
         knows_abortable=context.api_version >= ABORTABLE_SINCE,
         caller=context,
     )
+    if log is not None and not results[partition]:
+        states = log.producers
+        if not states.has_open(*producer) and (guard is None or states.guard_of(request.producer_id) is not guard):
+            return ErrorCode.CONCURRENT_TRANSACTIONS
     return coordinator_error(results[partition])
 
 

@@ -64,7 +64,7 @@ class LogFollower(Protocol):
     """State built from a log's rows. The log reports other writers' rows to it before any ticket settles."""
 
     def foreign(self, rows: Sequence[Bytes], refused: bool) -> None:
-        """Other writers' rows were bound; `refused`: this broker's waiting appends were rejected because of them."""
+        """Rows of other writers were bound, or a marker of this broker; `refused`: they rejected waiting appends."""
 
     def disowned(self) -> None:
         """The partition was deleted, or another broker leads it."""

@@ -12,6 +12,7 @@ from fencepost.coordinator.ports import (
     LogWriteFailed,
     MarkerWriter,
     ProducerIdSource,
+    RemoteCoordinators,
     TopicView,
 )
 from fencepost.coordinator.runtime.runtime import CoordinatorRuntime
@@ -22,6 +23,7 @@ from fencepost.coordinator.txn.commands import Answer, Command, NeedsProducerId
 from fencepost.coordinator.txn.completion import Completions
 from fencepost.coordinator.txn.config import TxnConfig
 from fencepost.coordinator.txn.fencing_history import FencingHistory
+from fencepost.coordinator.txn.idle_ids import expire_idle_ids
 from fencepost.coordinator.txn.inspection import Inspection
 from fencepost.coordinator.txn.pipeline import RequestPipeline, Waiting, resolve
 from fencepost.coordinator.txn.shard_state import TxnRecords
@@ -56,7 +58,9 @@ class TransactionService:
         topics: TopicView,
         clock: Clock,
         config: TxnConfig | None = None,
+        others: RemoteCoordinators | None = None,
     ) -> None:
+        """`others`: the coordinators of other brokers; None if this broker is alone."""
         self.runtime: TxnRuntime = CoordinatorRuntime(
             TRANSACTION_TOPIC, logs, clock, TxnRecords(lambda: self.config), self, self._timer_interval_s
         )
@@ -68,6 +72,7 @@ class TransactionService:
         self._tallies = Tallies()
         self._producer_ids = producer_ids
         self._topics = topics
+        self._others = others
         self._clock = clock
         self._completions = Completions(self.store, markers)
         self._pipeline = RequestPipeline(self.store, FencingHistory(clock), self._completions, producer_ids)
@@ -123,7 +128,7 @@ class TransactionService:
                     self._resume(nursery, shard)
                 nursery.start_soon(self._completions.append_completed)
                 nursery.start_soon(self.runtime.serve)
-                nursery.start_soon(self._expire_idle_ids)
+                nursery.start_soon(expire_idle_ids, self.store, self.history)
                 task_status.started()
                 await trio.sleep_forever()
             finally:
@@ -286,17 +291,26 @@ class TransactionService:
         TRANSACTION_ABORTABLE (Produce v11 and later); by default the value of `add`.
 
         If the answer is NONE, no other task has run between the check and the return. If the caller appends before the
-        next checkpoint, no EndTxn can come between: the purpose of Kafka's VerificationGuard (row T16).
+        next checkpoint, no EndTxn can come between: the purpose of Kafka's VerificationGuard (row T16). If the id is
+        `remote`, only the partition's guard knows whether the transaction has ended meanwhile.
         """
         wanted = frozenset(partitions)
         if not add and not self.config.transaction_partition_verification_enable:
             return dict.fromkeys(wanted, ErrorCode.NONE)
-        answer = await self._ensure(transactional_id, producer_id, producer_epoch, wanted, add, caller)
+        if transactional_id and self._others is not None and self.is_remote(transactional_id):
+            codes = await self._others.ensure(transactional_id, producer_id, producer_epoch, wanted, add)
+        else:
+            answer = await self._ensure(transactional_id, producer_id, producer_epoch, wanted, add, caller)
+            codes = wire_codes.by_partition(wanted, answer)
         knows = add if knows_abortable is None else knows_abortable
         return {
             partition: wire_codes.visible_to_producer(error, adds=add, knows_abortable=knows)
-            for partition, error in wire_codes.by_partition(wanted, answer).items()
+            for partition, error in codes.items()
         }
+
+    def is_remote(self, transactional_id: str) -> bool:
+        """Whether another broker coordinates this id."""
+        return self._others is not None and self._others.coordinates(transactional_id)
 
     def is_ongoing_with(
         self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Collection[TopicPartition]
@@ -384,17 +398,3 @@ class TransactionService:
             return
         if decision.log:
             logger.warning("transactional id %r: aborted after its timeout of %d ms", timer, state.timeout_ms)
-
-    async def _expire_idle_ids(self) -> None:
-        """Expire ids every `id_expiration_interval_ms`, until cancelled; the next round retries what a log refused."""
-        while True:
-            await trio.sleep(self.config.id_expiration_interval_ms / 1000)
-            for shard in self.store.shards():
-                try:
-                    for tombstones in self.store.tombstones(shard):
-                        ticket = shard.write(tombstones)
-                        self.history.expired(tombstones)
-                        await ticket.durable()
-                        await trio.lowlevel.checkpoint()
-                except LogWriteFailed as error:
-                    logger.warning("expired transactional ids could not be removed, the next round retries: %s", error)

@@ -54,6 +54,9 @@ class Transactions:
     code: ErrorCode = ErrorCode.NONE
     asked: list[tuple[Any, ...]] = field(default_factory=list)
 
+    def is_remote(self, transactional_id: str) -> bool:
+        return False
+
     async def ensure_partitions(
         self,
         transactional_id: str,

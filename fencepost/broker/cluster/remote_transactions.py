@@ -1,0 +1,89 @@
+"""Transactions that another broker of the cluster coordinates: a partition's leader asks it before the first write.
+
+Kafka's brokers do the same, with the same request (KIP-890): AddPartitionsToTxn v5, which verifies or adds.
+"""
+
+import logging
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from fencepost.broker.cluster.peers import PeerUnavailable
+from fencepost.coordinator.partitioning import partition_for
+from fencepost.coordinator.ports import TopicView
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages.api24_add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+from fencepost.protocol.topics import TRANSACTION_TOPIC, TopicPartition
+
+if TYPE_CHECKING:
+    from fencepost.broker.cluster.membership import Membership
+
+ADD_VERSION = 5
+
+logger = logging.getLogger(__name__)
+
+
+class RemoteTransactions:
+    """The coordinators of the other brokers, as `RemoteCoordinators`."""
+
+    def __init__(self, cluster: "Membership", topics: TopicView, partitions: int) -> None:
+        """`partitions` is the number of partitions of `__transaction_state`."""
+        self._cluster = cluster
+        self._topics = topics
+        self._partitions = partitions
+
+    def coordinates(self, transactional_id: str) -> bool:
+        """Whether another broker coordinates this id, or one that is not known yet."""
+        return not self._cluster.ownership.leads_partition(*self._place(transactional_id))
+
+    async def ensure(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Collection[TopicPartition],
+        add: bool,
+    ) -> dict[TopicPartition, ErrorCode]:
+        """The coordinator's error for each partition. NETWORK_EXCEPTION if it cannot be asked."""
+        broker = self._cluster.ownership.of(*self._place(transactional_id)).broker
+        if broker is None or broker == self._cluster.ownership.broker:
+            return dict.fromkeys(partitions, ErrorCode.NOT_COORDINATOR)
+        topics: dict[str, list[int]] = {}
+        for tp in sorted(partitions):
+            topics.setdefault(tp.topic, []).append(tp.partition)
+        transaction = AddPartitionsToTxnTransaction(
+            transactional_id=transactional_id,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            verify_only=not add,
+            topics=[AddPartitionsToTxnTopic(name=name, partitions=numbers) for name, numbers in topics.items()],
+        )
+        try:
+            answer = await self._cluster.links.ask(
+                broker, AddPartitionsToTxnRequest(transactions=[transaction]), ADD_VERSION
+            )
+        except PeerUnavailable as error:
+            logger.warning("transactional id %r cannot be verified: %s", transactional_id, error)
+            return dict.fromkeys(partitions, ErrorCode.NETWORK_EXCEPTION)
+        return _codes(answer, partitions)
+
+    def _place(self, transactional_id: str) -> tuple[bytes, int]:
+        """The topic id and partition that hold the id's state."""
+        topic_id = self._topics.topic_id(TRANSACTION_TOPIC)
+        assert topic_id is not None, "the first controller has made the internal topics"
+        return topic_id, partition_for(transactional_id, self._partitions)
+
+
+def _codes(
+    answer: AddPartitionsToTxnResponse, partitions: Collection[TopicPartition]
+) -> dict[TopicPartition, ErrorCode]:
+    found = dict.fromkeys(partitions, ErrorCode(answer.error_code) or ErrorCode.UNKNOWN_SERVER_ERROR)
+    for transaction in answer.results_by_transaction:
+        for topic in transaction.topic_results:
+            for part in topic.results_by_partition:
+                found[TopicPartition(topic.name, part.partition_index)] = ErrorCode(part.partition_error_code)
+    return found

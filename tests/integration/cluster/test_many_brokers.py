@@ -1,0 +1,178 @@
+"""Three broker processes over a real PostgreSQL that all lead partitions, and clients of others."""
+
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from fencepost.broker.cluster.slot_plan import spread
+from tests.kit.cluster_processes import ClusterProcesses
+from tests.kit.postgres_server import PostgresServer
+from tests.kit.waiting import until
+
+BROKERS = (1, 2, 3)
+PARTITIONS = 12
+SECONDS = 60
+ALL = {"cluster.active.brokers": "all"}
+
+
+class ManyBrokers(ClusterProcesses):
+    """Three of them."""
+
+    def start_all(self) -> None:
+        """Return when each owns its share."""
+        for number in BROKERS:
+            self.start(number, **ALL)
+        until(lambda: self.owners() == spread(frozenset(BROKERS)))
+
+    def owners(self) -> tuple[int | None, ...]:
+        """The broker of each slot."""
+        return tuple(slot.broker for slot in self.engine.slots())
+
+    def shares(self) -> set[int | None]:
+        """The brokers that own slots."""
+        return set(self.owners())
+
+    def leaders(self, topic: str) -> dict[int, int]:
+        """The leader of each partition, as clients are told."""
+        found = AdminClient({"bootstrap.servers": self.bootstrap}).list_topics(topic, timeout=SECONDS)
+        return {number: part.leader for number, part in found.topics[topic].partitions.items()}
+
+    def make(self, topic: str) -> None:
+        """A topic over all brokers."""
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        for future in admin.create_topics([NewTopic(topic, PARTITIONS, 1)]).values():
+            future.result(SECONDS)
+        until(lambda: set(self.leaders(topic).values()) == set(BROKERS))
+
+
+@pytest.fixture
+def cluster(server: PostgresServer, tmp_path: Path) -> Iterator[ManyBrokers]:
+    with ManyBrokers(tmp_path, server) as processes:
+        processes.start_all()
+        processes.make("orders")
+        yield processes
+
+
+def everything(bootstrap: str, topic: str, isolation: str = "read_committed") -> dict[int, list[bytes]]:
+    """The values of each partition, from its beginning to its end."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "reads",
+            "isolation.level": isolation,
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+        }
+    )
+    consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
+    found: dict[int, list[bytes]] = {number: [] for number in range(PARTITIONS)}
+    unread, deadline = set(found), time.monotonic() + SECONDS
+    while unread:
+        assert time.monotonic() < deadline, f"no end of {unread}"
+        for record in consumer.consume(1000, 0.2):
+            error, partition = record.error(), record.partition()
+            if error is None:
+                value = record.value()
+                assert value is not None
+                assert partition is not None
+                found[partition].append(value)
+            elif error.code() == KafkaError._PARTITION_EOF:
+                unread.discard(partition)
+    consumer.close()
+    return found
+
+
+def test_a_transaction_over_partitions_of_all_brokers_is_whole(cluster: ManyBrokers) -> None:
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "transactional.id": "all"})
+    producer.init_transactions(SECONDS)
+    for number in range(20):
+        producer.begin_transaction()
+        for partition in range(PARTITIONS):
+            producer.produce("orders", b"%d" % number, partition=partition)
+        if number % 4 == 3:
+            producer.abort_transaction(SECONDS)
+        else:
+            producer.commit_transaction(SECONDS)
+        # Every leader shows the end of the transaction as soon as the producer knows it.
+        if number == 10:
+            assert all(len(values) == number + 1 - 2 for values in everything(cluster.bootstrap, "orders").values())
+    expected = [b"%d" % number for number in range(20) if number % 4 != 3]
+    found = everything(cluster.bootstrap, "orders")
+    assert found == dict.fromkeys(range(PARTITIONS), expected)
+
+
+def test_groups_and_offsets_are_coordinated_by_all_brokers(cluster: ManyBrokers) -> None:
+    """Twelve groups are on several brokers; a transaction commits the offsets of each."""
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "transactional.id": "copier"})
+    producer.init_transactions(SECONDS)
+    for number in range(12):
+        settings = {"bootstrap.servers": cluster.bootstrap, "group.id": f"group-{number}", "enable.auto.commit": False}
+        consumer = Consumer(settings)
+        producer.begin_transaction()
+        producer.produce("orders", b"x", partition=number)
+        offsets = [TopicPartition("orders", partition, number + 1) for partition in range(PARTITIONS)]
+        producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), SECONDS)
+        producer.commit_transaction(SECONDS)
+        found = consumer.committed([TopicPartition("orders", partition) for partition in range(PARTITIONS)], SECONDS)
+        assert [one.offset for one in found] == [number + 1] * PARTITIONS
+        consumer.close()
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_only_the_partitions_of_a_broker_that_goes_move(cluster: ManyBrokers, how: signal.Signals) -> None:
+    before = cluster.leaders("orders")
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "enable.idempotence": True, "linger.ms": 0})
+    sent: dict[int, list[bytes]] = {number: [] for number in range(PARTITIONS)}
+    failed: list[KafkaError] = []
+
+    def delivered(error: KafkaError | None, record: object) -> None:
+        if error is not None:
+            failed.append(error)
+
+    for number in range(300):
+        if number == 100:
+            cluster.brokers[2].signal(how)
+        for partition in range(PARTITIONS):
+            sent[partition].append(b"%d" % number)
+            producer.produce("orders", b"%d" % number, partition=partition, on_delivery=delivered)
+        producer.poll(0.01)
+    assert producer.flush(SECONDS) == 0
+    assert not failed
+    until(lambda: cluster.shares() == {1, 3})
+    until(lambda: set(cluster.leaders("orders").values()) == {1, 3})
+    after = cluster.leaders("orders")
+    assert {number: after[number] for number in after if before[number] != 2} == {
+        number: leader for number, leader in before.items() if leader != 2
+    }
+    assert everything(cluster.brokers[1].address, "orders") == sent
+    cluster.brokers[2].kill()
+    cluster.brokers[2].start()
+    until(lambda: cluster.leaders("orders") == before)
+    assert everything(cluster.brokers[1].address, "orders") == sent
+
+
+def test_a_drained_broker_leads_nothing_and_clients_go_on(cluster: ManyBrokers) -> None:
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "transactional.id": "drains"})
+    producer.init_transactions(SECONDS)
+    assert cluster.engine.drain(3, True)
+    for number in range(40):
+        producer.begin_transaction()
+        for partition in range(PARTITIONS):
+            producer.produce("orders", b"%d" % number, partition=partition)
+        try:
+            producer.commit_transaction(SECONDS)
+        except KafkaException as error:
+            if not error.args[0].txn_requires_abort():
+                raise
+            producer.abort_transaction(SECONDS)
+    until(lambda: cluster.shares() == {1, 2})
+    found = everything(cluster.bootstrap, "orders")
+    assert all(values == found[0] for values in found.values()), "each transaction is whole"
+    assert len(found[0]) >= 30
+    assert cluster.engine.drain(3, False)
+    until(lambda: cluster.shares() == {1, 2, 3})
