@@ -10,7 +10,7 @@ from fencepost.broker.config.listeners import EVERY_INTERFACE
 from fencepost.broker.logins import Logins
 from fencepost.broker.network.context import Endpoint
 from fencepost.broker.network.listening import Listening
-from fencepost.broker.ports import HasClock, HasConfig, HasMetadata
+from fencepost.broker.ports import HasClock, HasCluster, HasConfig, HasMetadata
 from fencepost.protocol.metadata_record_types import BrokerEndpoint
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fencepost.broker.network.server import Server
 
 
-class _Broker(HasClock, HasConfig, HasMetadata, Protocol):
+class _Broker(HasClock, HasCluster, HasConfig, HasMetadata, Protocol):
     """What listeners need of the broker."""
 
 
@@ -29,7 +29,8 @@ async def open_listeners(server: "Server", node: _Broker, services: trio.Nursery
     certificate that cannot be used.
     """
     config = node.config
-    logins = Logins(config, node.metadata, node.clock)
+    of_brokers = None if node.cluster is None else node.cluster.logins.new_exchange
+    logins = Logins(config, node.metadata, node.clock, of_brokers)
     await logins.start(services)
     watch = None
     if any(one.protocol.tls for one in config.client_listeners):

@@ -9,7 +9,7 @@ import trio
 
 from fencepost.broker.config.sasl_settings import UNSECURED, jaas_of
 from fencepost.broker.first_user import create_first_user
-from fencepost.broker.security.sasl.exchange import OAUTHBEARER, PLAIN, Exchange
+from fencepost.broker.security.sasl.exchange import FENCEPOST_CLUSTER, OAUTHBEARER, PLAIN, Exchange
 from fencepost.broker.security.sasl.oauthbearer import OAuthExchange, Validator
 from fencepost.broker.security.sasl.plain import PlainExchange, PlainUsers
 from fencepost.broker.security.sasl.scram import Credential, Form, ScramCredentials, ScramExchange, usual_form
@@ -33,7 +33,15 @@ logger = logging.getLogger(__name__)
 class Logins:
     """Makes the SASL sessions of connections."""
 
-    def __init__(self, config: "BrokerConfig", metadata: "MetadataService", clock: "Clock") -> None:
+    def __init__(
+        self,
+        config: "BrokerConfig",
+        metadata: "MetadataService",
+        clock: "Clock",
+        of_brokers: Callable[[], Exchange] | None = None,
+    ) -> None:
+        """`of_brokers` makes the exchange of a login by another broker of the cluster."""
+        self._of_brokers = of_brokers
         self._config = config
         self._metadata = metadata
         self._clock = clock
@@ -75,6 +83,8 @@ class Logins:
             )
             for name in enabled
         }
+        if self._of_brokers is not None:
+            mechanisms[FENCEPOST_CLUSTER] = Mechanism(self._of_brokers, advertised=False)
         delay_s = config.of_listener(listener, "connection.failed.authentication.delay.ms") / 1000
         receive_bytes_max = config.of_listener(listener, "sasl.server.max.receive.size")
         return lambda: SaslSession(mechanisms, delay_s, receive_bytes_max)

@@ -30,7 +30,8 @@ from fencepost.broker.cluster.guest_rows import GuestRows
 from fencepost.broker.cluster.guests import GuestLog, GuestLogs
 from fencepost.broker.cluster.loading import LoadedLog, load_logs
 from fencepost.broker.cluster.ownership import METADATA_LOG, METADATA_SLOT, Ownership
-from fencepost.broker.cluster.peer_links import PeerLinks
+from fencepost.broker.cluster.peer_links import PeerLinks, Route, route_to
+from fencepost.broker.cluster.peer_login import PeerLogins
 from fencepost.broker.cluster.peers import Links, Peer, peers_of
 from fencepost.broker.cluster.rounds import RoundLimits, Rounds, RowBytes
 from fencepost.broker.cluster.row_objects import RowObjects
@@ -73,16 +74,19 @@ class Membership:
         slots: Sequence[Slot],
         loaded: Sequence[LoadedLog],
         scratch: Path,
+        secret: bytes = b"",
     ) -> None:
         """`own` is a connection for this run's threads, besides the writer's; `loaded` are the logs of this broker's
-        slots, and that of the metadata.
+        slots, and that of the metadata; `secret` is that of the cluster.
         """
         self.node_id = writer.identity.broker
         self.ownership = Ownership(self.node_id, slots)
         """Who leads what."""
         self.peers: dict[int, Peer] = {}
         """The other living brokers by id."""
-        self.links: Links = PeerLinks(f"broker-{self.node_id}", self._peer_endpoint)
+        self.logins = PeerLogins(secret)
+        """Logins between brokers."""
+        self.links: Links = PeerLinks(f"broker-{self.node_id}", self._route, self.logins)
         """Connections to them."""
         self.over = trio.Event()
         """Set when this run has to end: the broker was taken over, or has to read the metadata anew."""
@@ -259,12 +263,10 @@ class Membership:
         controller = None if self.controller_id is None else self.peers.get(self.controller_id)
         return None if controller is None else controller.listeners.get(listener)
 
-    def _peer_endpoint(self, broker: int) -> Endpoint | None:
-        """Where another broker listens for brokers: inter.broker.listener.name, or its first listener."""
-        peer, wanted = self.peers.get(broker), self._config.inter_broker_listener_name
-        if peer is None:
-            return None
-        return peer.listeners.get(wanted) if wanted else next(iter(peer.listeners.values()), None)
+    def _route(self, broker: int) -> Route | None:
+        """How to reach another broker."""
+        peer = self.peers.get(broker)
+        return None if peer is None else route_to(self._config, peer)
 
     def now(self) -> float:
         """The time, for `confirm`."""
@@ -319,7 +321,7 @@ class Membership:
         if rows and rows[0].row.base > start:
             self.over.set()  # a snapshot has what was deleted meanwhile: the next run begins with it
             return False
-        if self.over.is_set() or not rows:
+        if self.over.is_set() or not shared.is_open or not rows:
             return False
         assert shared.end_offset == start, "only one task follows a log"
         shared.absorb(rows)

@@ -1,15 +1,26 @@
 """Connections to the other brokers, over Kafka's port."""
 
+import ssl
 import struct
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import trio
 
-from fencepost.broker.cluster.peers import PeerUnavailable
+from fencepost.broker.cluster.peer_login import PeerLogins
+from fencepost.broker.cluster.peers import Peer, PeerUnavailable
 from fencepost.broker.network.context import Endpoint
+from fencepost.broker.security.sasl.exchange import FENCEPOST_CLUSTER
+from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.headers import read_response_header, write_request_header
+from fencepost.protocol.messages.api17_sasl_handshake import SaslHandshakeRequest
+from fencepost.protocol.messages.api36_sasl_authenticate import SaslAuthenticateRequest
 from fencepost.protocol.registry import API_BY_NAME
+
+if TYPE_CHECKING:
+    from fencepost.broker.config.broker_config import BrokerConfig
+    from fencepost.broker.config.listeners import ClientListener
 
 CONNECT_SECONDS = 3.0
 ANSWER_SECONDS = 30.0
@@ -18,13 +29,39 @@ IDLE_MAX = 16
 _SIZE = struct.Struct(">i")
 
 
+class Route(NamedTuple):
+    """How to reach another broker."""
+
+    endpoint: Endpoint
+    tls: Callable[[], ssl.SSLContext] | None
+    """Makes the context of a connection; it reads files. None: the listener has no TLS."""
+
+
+def route_to(config: "BrokerConfig", peer: Peer) -> Route | None:
+    """The way to a broker: its listener of `inter.broker.listener.name`, or the first one that both have."""
+    wanted = config.inter_broker_listener_name
+    for own in config.client_listeners:
+        if own.name in peer.listeners and wanted in (None, own.name):
+            tls = partial(_peer_context, own, config) if own.protocol.tls else None
+            return Route(peer.listeners[own.name], tls)
+    return None
+
+
+def _peer_context(own: "ClientListener", config: "BrokerConfig") -> ssl.SSLContext:
+    from fencepost.broker.config.tls_settings import tls_settings
+    from fencepost.broker.security.tls_context import make_peer_context
+
+    return make_peer_context(tls_settings(own, config))
+
+
 class PeerLinks:
     """Asks other brokers. A connection carries one request at a time, and is kept for the next one."""
 
-    def __init__(self, client_id: str, endpoint_of: Callable[[int], Endpoint | None]) -> None:
-        """`endpoint_of` returns where another broker listens; None if it is not known."""
+    def __init__(self, client_id: str, route_of: Callable[[int], Route | None], logins: PeerLogins) -> None:
+        """`route_of` returns how to reach another broker; None if it is not known."""
         self._client_id = client_id
-        self._endpoint_of = endpoint_of
+        self._route_of = route_of
+        self._logins = logins
         self._idle: dict[Endpoint, list[_Link]] = {}
 
     async def ask(self, broker: int, request: Any, version: int) -> Any:
@@ -32,19 +69,23 @@ class PeerLinks:
 
         Raises PeerUnavailable.
         """
-        endpoint = self._endpoint_of(broker)
-        if endpoint is None:
-            raise PeerUnavailable(f"broker {broker} is not known, or has no listener that this broker can use")
+        route = self._route_of(broker)
+        if route is None:
+            raise PeerUnavailable(f"broker {broker} is not known, or has no listener that this broker has, too")
+        endpoint = route.endpoint
         try:
             with trio.fail_after(ANSWER_SECONDS):
-                return await self._ask(endpoint, request, version)
+                return await self._ask(route, request, version)
+        except PeerUnavailable as error:
+            raise PeerUnavailable(f"broker {broker} at {endpoint}: {error}") from error
         except (OSError, trio.TooSlowError, trio.BrokenResourceError, trio.ClosedResourceError) as error:
             why = f"no answer within {ANSWER_SECONDS:g} s" if isinstance(error, trio.TooSlowError) else error
             raise PeerUnavailable(
                 f"broker {broker} at {endpoint.host}:{endpoint.port} does not answer: {why}"
             ) from error
 
-    async def _ask(self, endpoint: Endpoint, request: Any, version: int) -> Any:
+    async def _ask(self, route: Route, request: Any, version: int) -> Any:
+        endpoint = route.endpoint
         kept = self._idle.get(endpoint)
         if kept:
             try:
@@ -52,10 +93,25 @@ class PeerLinks:
             except (OSError, trio.BrokenResourceError, trio.ClosedResourceError):
                 self.forget(endpoint)  # the other broker has closed them all, most likely
         with trio.move_on_after(CONNECT_SECONDS) as connecting:
-            stream = await trio.open_tcp_stream(endpoint.host, endpoint.port)
+            link = await self._open(route)
         if connecting.cancelled_caught:
             raise TimeoutError(f"no connection within {CONNECT_SECONDS:g} s")
-        return await self._exchange(endpoint, _Link(stream, self._client_id), request, version)
+        return await self._exchange(endpoint, link, request, version)
+
+    async def _open(self, route: Route) -> "_Link":
+        """A connection on which both sides have proved that they are brokers of this cluster."""
+        stream: trio.abc.Stream = await trio.open_tcp_stream(*route.endpoint)
+        if route.tls is not None:
+            stream = trio.SSLStream(
+                stream, await trio.to_thread.run_sync(route.tls), server_hostname=route.endpoint.host
+            )
+        link = _Link(stream, self._client_id)
+        try:
+            await link.log_in(self._logins)
+        except BaseException:
+            link.close()
+            raise
+        return link
 
     async def _exchange(self, endpoint: Endpoint, link: "_Link", request: Any, version: int) -> Any:
         try:
@@ -84,10 +140,23 @@ class PeerLinks:
 class _Link:
     """One connection."""
 
-    def __init__(self, stream: trio.SocketStream, client_id: str) -> None:
+    def __init__(self, stream: trio.abc.Stream, client_id: str) -> None:
         self._stream = stream
         self._client_id = client_id
         self._correlation = 0
+
+    async def log_in(self, logins: PeerLogins) -> None:
+        """Log in at the other broker. Raises PeerUnavailable if one of the two does not know the secret."""
+        answer = await self.exchange(SaslHandshakeRequest(mechanism=FENCEPOST_CLUSTER), 1)
+        messages, challenge = logins.messages(), None
+        while not answer.error_code:
+            try:
+                message = next(messages) if challenge is None else messages.send(challenge)
+            except StopIteration:
+                return
+            answer = await self.exchange(SaslAuthenticateRequest(auth_bytes=message), 2)
+            challenge = bytes(answer.auth_bytes)
+        raise PeerUnavailable(f"it refuses the login of this broker: {ErrorCode(answer.error_code).name}")
 
     async def exchange(self, request: Any, version: int) -> Any:
         """The answer to a request. Raises OSError and trio's errors of streams."""
@@ -114,4 +183,8 @@ class _Link:
 
     def close(self) -> None:
         """End the connection at once."""
-        self._stream.socket.close()
+        stream = self._stream
+        while isinstance(stream, trio.SSLStream):
+            stream = stream.transport_stream
+        assert isinstance(stream, trio.SocketStream)
+        stream.socket.close()

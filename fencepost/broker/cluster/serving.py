@@ -2,6 +2,7 @@
 
 import dataclasses
 import logging
+import secrets
 import socket
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -23,6 +24,7 @@ from fencepost.broker.cluster.health import StoreHealth
 from fencepost.broker.cluster.loading import LoadedLog, load_logs
 from fencepost.broker.cluster.membership import Membership
 from fencepost.broker.cluster.ownership import METADATA_LOG, METADATA_SLOT
+from fencepost.broker.cluster.peer_login import SECRET_BYTES
 from fencepost.broker.cluster.peers import addresses_text
 from fencepost.broker.cluster.rounds import RowBytes
 from fencepost.broker.cluster.scratch import Scratch, remove_abandoned, remove_later
@@ -61,6 +63,8 @@ class ClusterBroker:
         self._writer: Writer | None = None
         """That of the current incarnation."""
         self._lease_ms = config.cluster_lease_ms
+        self._secret = b""
+        """What the brokers of the cluster know."""
         self._stopping = trio.Event()
         self._services: trio.Nursery
         """What lives as long as the process."""
@@ -102,6 +106,7 @@ class ClusterBroker:
     async def _serve(self) -> None:
         engine = self._stores.connect()
         cluster_id = self._health.cluster_id = await self._cluster_id(engine)
+        self._secret = await self._available(lambda: engine.secret(secrets.token_bytes(SECRET_BYTES))) or b""
         row_bytes = await self._available(lambda: self._stores.open_objects(cluster_id))
         if row_bytes is None:
             return
@@ -161,7 +166,9 @@ class ClusterBroker:
                 loading.cancel_scope.cancel()
             if loaded is None or slots is None or writer.fenced:
                 return
-            member = Membership(self.config, self._stores, row_bytes, writer, engine, slots, loaded, scratch.path)
+            member = Membership(
+                self.config, self._stores, row_bytes, writer, engine, slots, loaded, scratch.path, self._secret
+            )
             with suppress(StoreUnavailable):  # the first step of SlotMoves looks again
                 await member.look()
             node = self.node = self._status.node = self.new_node(member)

@@ -1,26 +1,39 @@
 """SaslHandshake (17): choose a SASL mechanism.
 
 v0-1 are served. After v0 the client sends the mechanism's messages without headers, after v1 in SaslAuthenticate. On a
-listener without SASL both are rejected with ILLEGAL_SASL_STATE, as in Kafka.
+listener without SASL both are rejected with ILLEGAL_SASL_STATE, as in Kafka; but another broker of the cluster may log
+in there.
 """
+
+from typing import Protocol
 
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.network.login import delay
-from fencepost.broker.ports import HasClock
+from fencepost.broker.ports import HasClock, HasCluster, HasConfig
+from fencepost.broker.security.sasl.exchange import FENCEPOST_CLUSTER
+from fencepost.broker.security.sasl.session import Mechanism, SaslSession
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api17_sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 HEADERS_SINCE = 1
 
 
-async def handle(node: HasClock, request: SaslHandshakeRequest, context: RequestContext) -> SaslHandshakeResponse:
+class _Broker(HasClock, HasCluster, HasConfig, Protocol):
+    """What SaslHandshake needs."""
+
+
+async def handle(node: _Broker, request: SaslHandshakeRequest, context: RequestContext) -> SaslHandshakeResponse:
     """Begin a login, or after one a re-authentication (KIP-368)."""
     session = context.session
+    if request.mechanism == FENCEPOST_CLUSTER and session.sasl is None and node.cluster is not None:
+        delay_s = node.config.connection_failed_authentication_delay_ms / 1000
+        mechanism = Mechanism(node.cluster.logins.new_exchange, advertised=False)
+        session.sasl = SaslSession({FENCEPOST_CLUSTER: mechanism}, delay_s)
     if session.sasl is None:
         return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
     sasl = session.sasl
     code = sasl.handshake(request.mechanism, context.api_version >= HEADERS_SINCE, node.clock.monotonic())
-    session.guarded = sasl.needs_guard
+    session.guarded = sasl.needs_guard and session.security_protocol.sasl
     if code is ErrorCode.UNSUPPORTED_SASL_MECHANISM:
         await delay(sasl)
     mechanisms = [] if code is ErrorCode.ILLEGAL_SASL_STATE else sasl.mechanisms

@@ -5,7 +5,7 @@ ILLEGAL_SASL_STATE, as in Kafka.
 """
 
 from fencepost.broker.network.context import RequestContext
-from fencepost.broker.network.login import authenticate
+from fencepost.broker.network.login import authenticate, log_refusal
 from fencepost.broker.ports import HasClock
 from fencepost.broker.security.sasl.exchange import LoginRefused
 from fencepost.broker.security.sasl.session import State
@@ -29,5 +29,6 @@ async def handle(node: HasClock, request: SaslAuthenticateRequest, context: Requ
     try:
         step = await authenticate(context.session, bytes(request.auth_bytes), node.clock)
     except LoginRefused as refused:
+        log_refusal(context.session)
         return SaslAuthenticateResponse(error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=refused.message)
     return SaslAuthenticateResponse(error_message=None, auth_bytes=step.challenge, session_lifetime_ms=step.lifetime_ms)

@@ -13,8 +13,8 @@ from fencepost.broker.network.response_queue import ResponseQueue
 from fencepost.broker.network.tls import CertificateRefused, TlsListener
 from fencepost.broker.ports import HasClock
 from fencepost.broker.security.audit import log_failed_login
-from fencepost.broker.security.principal import Principal
-from fencepost.broker.security.sasl.exchange import LoginRefused
+from fencepost.broker.security.principal import CLUSTER, Principal
+from fencepost.broker.security.sasl.exchange import FENCEPOST_CLUSTER, LoginRefused
 from fencepost.broker.security.sasl.session import NotAdmitted, SaslSession, State, Step
 from fencepost.coordinator.ports import Clock
 from fencepost.protocol.api_keys import ApiKey
@@ -134,8 +134,9 @@ async def authenticate(session: Session, message: bytes, clock: Clock) -> Step:
         log_refusal(session)  # here, because many clients close the connection now
     if sasl.state is State.LOGGED_IN:
         assert sasl.user is not None
-        session.log_in(Principal("User", sasl.user), sasl.mechanism)
-    session.guarded = sasl.needs_guard
+        is_broker = sasl.mechanism == FENCEPOST_CLUSTER
+        session.log_in(CLUSTER if is_broker else Principal("User", sasl.user), sasl.mechanism)
+    session.guarded = sasl.needs_guard and session.security_protocol.sasl
     return step
 
 

@@ -8,7 +8,7 @@ from ipaddress import IPv6Address, ip_address
 from itertools import chain
 from typing import NamedTuple, Protocol
 
-from fencepost.broker.security.principal import Principal
+from fencepost.broker.security.principal import CLUSTER, Principal
 from fencepost.coordinator.metadata.image import Acl
 from fencepost.protocol.admin_enums import AclOperation, AclPermission, AclResourceType, PatternType
 
@@ -123,7 +123,7 @@ class Authorizer:
         self, principal: Principal, host: str, operation: AclOperation, kind: AclResourceType, name: str
     ) -> Verdict:
         """The decision of `allows`, its reason, and the rule that decided. Looks at every rule."""
-        if str(principal) in self.super_users:
+        if self._may_do_all(principal):
             return Verdict(True, Reason.SUPER_USER)
         about = [acl for acl in chain.from_iterable(self._groups.values()) if _is_about(acl, kind, name)]
         applying = [acl for acl in about if _applies(acl, principal, java_address(host), operation)]
@@ -133,13 +133,17 @@ class Authorizer:
             return Verdict(False, Reason.NO_RULE_FOR_REQUEST)
         return Verdict(self.allow_if_no_acl, Reason.NO_RULE_FOR_RESOURCE)
 
+    def _may_do_all(self, principal: Principal) -> bool:
+        """Super users, and the other brokers of the cluster."""
+        return principal == CLUSTER or str(principal) in self.super_users
+
     def _tables_of(self, who: tuple[Principal, str]) -> "tuple[_Table, ...] | None":
         """The compiled rules that apply to a principal and host; None for a super user."""
         principal, host = who
         if len(self._sessions) >= HOSTS_KEPT:
             self._sessions.clear()
         tables = None
-        if str(principal) not in self.super_users:
+        if not self._may_do_all(principal):
             names, hosts = {str(principal), ANY_PRINCIPAL}, {java_address(host), WILDCARD}
             tables = tuple(self._table((one, at)) for one in names for at in hosts if (one, at) in self._groups)
         self._sessions[who] = tables

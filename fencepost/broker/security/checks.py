@@ -12,6 +12,7 @@ from fencepost.broker.security.audit import audit
 from fencepost.broker.security.authorizer import CLUSTER_NAME
 from fencepost.broker.security.denials import log_allowed, log_denied
 from fencepost.broker.security.ports import Asking, HasRights, HasRightsAndConfig
+from fencepost.broker.security.principal import CLUSTER
 from fencepost.broker.security.refusals import refuse
 from fencepost.broker.security.rights import ERROR_OF
 from fencepost.protocol.admin_enums import AclOperation, AclResourceType, ConfigResourceType
@@ -154,10 +155,12 @@ def cluster_operations(node: HasRights, context: Asking, asked: bool) -> int:
 def brokers_only(node: HasRightsAndConfig, request: Any, context: Asking) -> "ResponseValue | None":
     """The refusal of a request that only brokers send; None if the client may send it.
 
-    With an authorizer its rules have decided already. Without one the client must be on this machine, unless the
-    setting `allow.remote.broker.requests` is on.
+    Brokers of the cluster may. With an authorizer its rules have decided already. Without one a client must be on this
+    machine, unless the setting `allow.remote.broker.requests` is on.
     """
     host = context.session.client_host
+    if context.session.principal == CLUSTER:
+        return None
     if node.authorizer is not None or node.config.allow_remote_broker_requests or is_loopback(host):
         return None
     log_denied(context, AclOperation.CLUSTER_ACTION, AclResourceType.CLUSTER, CLUSTER_NAME)

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 
 class Principal(NamedTuple):
-    """A principal. `kind` is Kafka's principal type; the broker itself makes only `User`."""
+    """A principal. `kind` is Kafka's principal type; clients are of the kind `User`."""
 
     kind: str
     name: str
@@ -13,5 +13,7 @@ class Principal(NamedTuple):
         return f"{self.kind}:{self.name}"
 
 
+CLUSTER = Principal("Broker", "cluster")
+"""Another broker of the cluster. No login of a client makes a principal of this type."""
 ANONYMOUS = Principal("User", "ANONYMOUS")
 """A client that has not logged in: on a PLAINTEXT listener, or with TLS but without a certificate."""

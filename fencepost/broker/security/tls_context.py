@@ -11,6 +11,7 @@ from fencepost.broker.security.keystores import Store, StoreError, as_file, pem_
 
 VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 TLS13_SUITES = ("TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256")
+_CERTIFICATE = re.compile("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----\n?", re.DOTALL)
 _VERIFY = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 
 
@@ -62,6 +63,23 @@ def make_context(settings: TlsSettings) -> ssl.SSLContext:
     context.verify_mode = _VERIFY[settings.client_auth]
     if context.verify_mode is not ssl.CERT_NONE:
         _load_truststore(context, settings)
+    return context
+
+
+def make_peer_context(settings: TlsSettings) -> ssl.SSLContext:
+    """For connections to the same listener of other brokers, with this broker's certificate.
+
+    Trusted are the authorities of the truststore; without one, those in the keystore and the system's. Raises
+    StoreError.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    _load_keystore(context, settings)
+    if settings.truststore.is_given:
+        _load_truststore(context, settings)
+    else:
+        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+        with _explained(settings, settings.keystore.prefix):
+            context.load_verify_locations(cadata="".join(_CERTIFICATE.findall(pem_of(settings.keystore))))
     return context
 
 

@@ -21,6 +21,8 @@ class Mechanism(NamedTuple):
 
     new_exchange: Callable[[], Exchange]
     max_reauth_ms: int = 0
+    advertised: bool = True
+    """Whether clients are told of it."""
 
 
 class State(Enum):
@@ -72,8 +74,8 @@ class SaslSession:
 
     @property
     def mechanisms(self) -> list[str]:
-        """The enabled mechanisms."""
-        return list(self._mechanisms)
+        """The enabled mechanisms that clients may use."""
+        return [name for name, mechanism in self._mechanisms.items() if mechanism.advertised]
 
     @property
     def mechanism(self) -> str:
