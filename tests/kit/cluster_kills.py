@@ -1,6 +1,6 @@
 """Kill -9 in a loop on a cluster over PostgreSQL and S3, under load; a checker judges what clients were told and read.
 
-    python -m tests.kit.cluster_kills --cycles 200 --seed 7
+    python -m tests.kit.cluster_kills --cycles 200 --seed 7 [--brokers 3]
 
 A cycle kills the active broker at a random moment or at a named step of a commit, or the next one at a step of its
 takeover. After every tenth PostgreSQL is killed, after every second something else fails: an answer of COMMIT is lost,
@@ -76,6 +76,7 @@ class ClusterKills(Run):
     cycles: int = 10
     first: int = 0
     planted: str = ""
+    brokers: int = 2
     chosen: Sequence[str] = ()
     """Play these faults only, in turn."""
     recovery_seconds: list[float] = field(default_factory=list)
@@ -85,7 +86,7 @@ class ClusterKills(Run):
         """The cycles, and the verdict over all of them."""
         binaries = find_binaries()
         assert binaries is not None, "PostgreSQL is missing"
-        with PostgresServer(binaries) as server, KillCluster(self.work_dir / "cluster", server, self.planted) as made:
+        with PostgresServer(binaries) as server, self._cluster_over(server) as made:
             self._cluster = made
             try:
                 self._create_topics()
@@ -102,6 +103,9 @@ class ClusterKills(Run):
         verdict = check(self._history(finals))
         verdict.add("a process failed", self.failures)
         return verdict
+
+    def _cluster_over(self, server: PostgresServer) -> KillCluster:
+        return KillCluster(self.work_dir / "cluster", server, self.planted, self.brokers)
 
     @property
     def _address(self) -> str:
@@ -336,6 +340,7 @@ class LongRun:
     work_dir: Path
     cycles: int
     planted: str = ""
+    brokers: int = 2
     chosen: Sequence[str] = ()
     faults: Counter[str] = field(default_factory=Counter)
     recovery_seconds: list[float] = field(default_factory=list)
@@ -350,6 +355,7 @@ class LongRun:
                 cycles=min(CYCLES_MAX, self.cycles - first),
                 first=first,
                 planted=self.planted,
+                brokers=self.brokers,
                 chosen=self.chosen,
             )
             found = run.go()
@@ -370,7 +376,7 @@ def _report(run: LongRun, verdict: Verdict, seconds: float) -> str:
         facts.append(f"clients worked again after {waits[len(waits) // 2]:.1f} s (median), {waits[-1]:.1f} s (longest)")
     facts.append(f"took {seconds:.0f} s")
     word = "VIOLATED" if verdict.violations else "nothing was lost"
-    again = f"python -m tests.kit.cluster_kills --cycles {run.cycles} --seed {run.plan.seed}"
+    again = f"python -m tests.kit.cluster_kills --cycles {run.cycles} --seed {run.plan.seed} --brokers {run.brokers}"
     again += "".join([f" --planted {run.planted}"] * bool(run.planted) + [f" --fault '{name}'" for name in run.chosen])
     return "\n".join([word, *verdict.violations, *facts, f"again: {again}"])
 
@@ -380,6 +386,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = parser_of("tests.kit.cluster_kills", __doc__)
     parser.add_argument("--cycles", type=int, default=10)
     parser.add_argument("--planted", default="", help="a function of planted_faults.py: the run has to find it")
+    parser.add_argument("--brokers", type=int, default=2, help="of two one is active, of more all are; default: 2")
     parser.add_argument("--fault", action="append", default=[], help="play only this one; may be repeated")
     arguments = parser.parse_args(argv)
     plan = ClusterPlan(
@@ -392,7 +399,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         bad_network=False,
         readers=("reads1",),
     )
-    make = partial(LongRun, plan, cycles=arguments.cycles, planted=arguments.planted, chosen=arguments.fault)
+    words = {"planted": arguments.planted, "brokers": arguments.brokers, "chosen": arguments.fault}
+    make = partial(LongRun, plan, cycles=arguments.cycles, **words)
     return carry_out(make, arguments.directory, _report)
 
 

@@ -1,5 +1,6 @@
-"""A cluster for runs that kill: two brokers with named steps, each with a proxy of its own before PostgreSQL; S3."""
+"""A cluster for runs that kill: brokers with named steps, each with a proxy of its own before PostgreSQL; S3."""
 
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -33,12 +34,19 @@ class SteppedBroker(ClusterBrokerProcess):
     """One broker, its way to the database, and what is to happen at its steps."""
 
     def __init__(
-        self, work_dir: Path, node_id: int, store: str, s3: S3Server, objects: FaultyProxy, planted: str
+        self,
+        work_dir: Path,
+        node_id: int,
+        store: str,
+        s3: S3Server,
+        objects: FaultyProxy,
+        planted: str,
+        settings: Mapping[str, str],
     ) -> None:
         socket_directory = store.partition("host=")[2].split()[0]
         self.database = PostgresProxy(f"{socket_directory}/.s.PGSQL.5432")
         through = f"host=127.0.0.1 port={self.database.port} sslmode=disable gssencmode=disable"
-        super().__init__(work_dir, node_id, f"{through} {store.partition(' ')[2]}", s3.url, SETTINGS)
+        super().__init__(work_dir, node_id, f"{through} {store.partition(' ')[2]}", s3.url, {**SETTINGS, **settings})
         self._control = work_dir / "next-step"
         work_dir.mkdir(parents=True)
         options = s3.options(objects.endpoint)
@@ -74,14 +82,18 @@ class SteppedBroker(ClusterBrokerProcess):
 
 
 class KillCluster:
-    """A context manager: PostgreSQL, an S3 server behind a proxy with faults, and two brokers."""
+    """A context manager: PostgreSQL, an S3 server behind a proxy with faults, and brokers.
 
-    def __init__(self, work_dir: Path, server: PostgresServer, planted: str = "") -> None:
+    Of two brokers one is active; of more, all are.
+    """
+
+    def __init__(self, work_dir: Path, server: PostgresServer, planted: str = "", brokers: int = 2) -> None:
         self._server = server
         self._stack = ExitStack()
         self._processes = ClusterProcesses(work_dir, server)
         self._work_dir = work_dir
         self._planted = planted
+        self._count = brokers
         self._s3 = S3Server()
         self.brokers: dict[int, SteppedBroker] = {}
 
@@ -90,9 +102,13 @@ class KillCluster:
             self._stack.enter_context(self._processes)
             self._stack.enter_context(self._s3)
             self.objects = self._stack.enter_context(FaultyProxy(self._s3.port))
-            for node_id in (1, 2):
+            for node_id in range(1, self._count + 1):
                 where = self._work_dir / f"broker-{node_id}"
-                broker = SteppedBroker(where, node_id, self._processes.store, self._s3, self.objects, self._planted)
+                store, settings = (
+                    self._processes.store,
+                    {"cluster.active.brokers": "one" if self._count == 2 else "all"},
+                )
+                broker = SteppedBroker(where, node_id, store, self._s3, self.objects, self._planted, settings)
                 self._stack.enter_context(broker.database)
                 broker.port = reserve_port(broker, broker.host)
                 self.brokers[node_id] = broker
@@ -107,11 +123,11 @@ class KillCluster:
 
     @property
     def bootstrap(self) -> str:
-        """The addresses of both brokers."""
+        """The addresses of all brokers."""
         return ",".join(broker.address for broker in self.brokers.values())
 
     def active(self) -> SteppedBroker:
-        """The owner of the slots."""
+        """The owner of the first slot; of two brokers it owns all."""
         owner = None
 
         def owned() -> bool:
@@ -124,8 +140,8 @@ class KillCluster:
         return self.brokers[owner]
 
     def other(self, broker: SteppedBroker) -> SteppedBroker:
-        """The other one."""
-        return self.brokers[3 - broker.node_id]
+        """Another one."""
+        return self.brokers[broker.node_id % self._count + 1]
 
     def kill_database(self) -> None:
         """And start it again."""

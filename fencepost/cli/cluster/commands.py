@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fencepost.cli.cluster import text as cluster_text
+from fencepost.cli.cluster.owners import drain_command, owners_command
 from fencepost.cli.connect import Broker, broker_options, fail, print_json
 from fencepost.cli.parameters import PLACE, Place
 from fencepost.cli.plain_text import counted
@@ -31,10 +32,18 @@ def cluster() -> None:
     Elect leaders, show reassignments:
       fencepost cluster elect-leaders --all
       fencepost cluster reassignments
+    Who leads what over PostgreSQL, and why not?
+      fencepost cluster owners --store postgresql://app@db/fencepost orders
+      fencepost cluster drain 3 --store postgresql://app@db/fencepost
 
-    All commands speak Kafka's protocol and work with Apache Kafka too. Exit code 0: done; 1: failed or refused; 2:
+    `owners` and `drain` ask the database of a cluster. All others speak Kafka's protocol and work with Apache Kafka
+    too. Exit code 0: done; 1: failed or refused; 2:
     wrong usage.
     """
+
+
+cluster.add_command(owners_command)
+cluster.add_command(drain_command)
 
 
 @cluster.command("describe", short_help="Show the cluster: id, controller, brokers, features, quorum.")

@@ -1,5 +1,6 @@
 """Three broker processes over a real PostgreSQL that all lead partitions, and clients of others."""
 
+import json
 import signal
 import time
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from fencepost.broker.cluster.slot_plan import spread
 from tests.kit.cluster_processes import ClusterProcesses
 from tests.kit.postgres_server import PostgresServer
+from tests.kit.store_commands import run
 from tests.kit.waiting import until
 
 BROKERS = (1, 2, 3)
@@ -176,3 +178,33 @@ def test_a_drained_broker_leads_nothing_and_clients_go_on(cluster: ManyBrokers) 
     assert len(found[0]) >= 30
     assert cluster.engine.drain(3, False)
     until(lambda: cluster.shares() == {1, 2, 3})
+
+
+def test_the_database_tells_who_leads_what_and_why_not(cluster: ManyBrokers) -> None:
+    producer = Producer({"bootstrap.servers": cluster.bootstrap})
+    for partition in range(PARTITIONS):
+        producer.produce("orders", b"x", partition=partition)
+    assert producer.flush(SECONDS) == 0
+    stores = ("--store", cluster.store)
+    told = json.loads(run("cluster", "owners", "orders", *stores, "--json").stdout)
+    assert [(one["broker"], one["state"]) for one in told["brokers"]] == [(1, "leads"), (2, "leads"), (3, "leads")]
+    assert sum(one["slots"] for one in told["brokers"]) == 256
+    leaders = cluster.leaders("orders")
+    assert {one["partition"]: one["broker"] for one in told["partitions"]} == {
+        f"orders-{number}": leader for number, leader in leaders.items()
+    }
+    drained = run("cluster", "drain", "3", *stores)
+    assert (drained.returncode, "Broker 3 owns 0 slots." in drained.stdout) == (0, True), (
+        drained.stdout + drained.stderr
+    )
+    shown = run("cluster", "owners", *stores)
+    assert (shown.returncode, " drained " in shown.stdout) == (0, True), shown.stdout
+    assert run("cluster", "drain", "3", "--undo", *stores).returncode == 0
+    until(lambda: cluster.shares() == {1, 2, 3})
+    for broker in cluster.brokers.values():
+        broker.kill()
+    why = "which does not renew its lease; no other broker is ready to take over: start one"
+    late = until(lambda: run("cluster", "owners", *stores), lambda told: why in told.stderr)
+    assert (late.returncode, "gone, renewed its lease" in late.stdout) == (1, True), late.stdout
+    unknown = run("cluster", "drain", "77", *stores)
+    assert (unknown.returncode, "no broker 77 ever joined" in unknown.stderr) == (1, True)
