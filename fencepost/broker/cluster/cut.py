@@ -5,17 +5,17 @@ over many partitions is in it whole. The bounds are those of brokers: all rows a
 watermark. This module imports psycopg.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from fencepost.broker.cluster.engine import Head, Row, Span, log_id, slot_of
-from fencepost.broker.cluster.folding import PRODUCERS, LogState
+from fencepost.broker.cluster.engine import Head, Row, Snapshot, Span, log_id, slot_of
+from fencepost.broker.cluster.folding import CLEANED, PRODUCERS, LogState
 from fencepost.broker.cluster.loading import load_logs
 from fencepost.broker.cluster.objects import place_name
 from fencepost.broker.cluster.postgres import PostgresEngine
 from fencepost.broker.cluster.rounds import RowBytes
-from fencepost.broker.cluster.row_reading import all_rows, bytes_in_objects
+from fencepost.broker.cluster.row_reading import all_rows, bytes_in_objects, foreign_rows
 from fencepost.broker.cluster.stamping import stamp
 from fencepost.broker.log.producer_state import OpenTransaction
 from fencepost.broker.log.storage.txn_index import AbortedTransaction
@@ -41,6 +41,32 @@ class Folded(NamedTuple):
     open: OpenTransaction | None
     """The oldest open transaction."""
     aborted: list[AbortedTransaction]
+    """The aborted transactions by their markers' offsets: the list by which readers filter."""
+
+
+class Index(NamedTuple):
+    """All that the database has about one log, but for the bytes of inline rows."""
+
+    head: Head
+    rows: Sequence[Row]
+    snapshots: Sequence[Snapshot]
+    """Of the producers, if there is one."""
+    cleaned_to: int
+    """The first offset that no finished compaction has reached; 0 if there was none."""
+
+    @property
+    def folded_to(self) -> int:
+        """The offset of the snapshot of the producers."""
+        return max((snapshot.base for snapshot in self.snapshots), default=0)
+
+    def fold(self) -> Folded:
+        """What the rows add up to. Raises CorruptLogFile if a snapshot or the headers in a row are damaged."""
+        head, state, aborted = self.head, LogState(self.head.name, self.snapshots), list[AbortedTransaction]()
+        for row in self.rows:
+            aborted += state.follow(row)
+        oldest = next(state.producers.open_transactions(), None)
+        stable = head.next if oldest is None else max(oldest.first_offset, head.start)
+        return Folded(stable, oldest, aborted)
 
 
 class Cut:
@@ -50,7 +76,9 @@ class Cut:
         self._engine = engine
         self._row_bytes = row_bytes
         self._heads = {head.log: head for head in engine.heads()}
-        self.topics = metadata.topics(engine, row_bytes, self._heads.get(_METADATA_LOG))
+        metadata.follow(engine, row_bytes, self._heads.get(_METADATA_LOG))
+        self._metadata = metadata
+        self.topics: Mapping[str, TopicImage] = metadata.image.topics_by_name
         """Every topic by its name."""
 
     def log_of(self, tp: TopicPartition) -> int | None:
@@ -60,25 +88,38 @@ class Cut:
             return None
         return log_id(topic.topic_id, tp.partition)
 
+    def is_compacted(self, topic: str) -> bool:
+        """Whether the metadata give the topic a cleanup.policy with `compact`. Files of settings are not read."""
+        image = self._metadata.image
+        default = image.broker_config("").get("log.cleanup.policy", "delete")
+        return "compact" in image.topic_config(topic).get("cleanup.policy", default)
+
     def bounds(self, log: int) -> tuple[int, int]:
         """The log start offset and the high watermark. A log has no row before its first record."""
         head = self._heads.get(log)
         return (0, 0) if head is None else (head.start, head.next)
 
+    def index(self, logs: Collection[int]) -> dict[int, Index]:
+        """The rows of those of these logs that have records."""
+        heads = [self._heads[log] for log in logs if log in self._heads]
+        known = [head.log for head in heads]
+        snapshots = {one.log: [one] for one in self._engine.snapshots(known, PRODUCERS)}
+        cleaned = {one.log: one.base for one in self._engine.snapshots(known, CLEANED)}
+        rows = all_rows(self._engine, [Span(head.log, head.start, head.next) for head in heads])
+        return {
+            head.log: Index(head, mine, snapshots.get(head.log, ()), cleaned.get(head.log, 0))
+            for head, mine in zip(heads, rows, strict=True)
+        }
+
     def fold(self, logs: Collection[int]) -> dict[int, Folded]:
         """The last stable offsets and the transactions of these logs."""
-        heads = [self._heads[log] for log in logs if log in self._heads]
-        snapshots = {one.log: [one] for one in self._engine.snapshots([head.log for head in heads], PRODUCERS)}
-        found = {log: Folded(0, None, []) for log in logs}
-        rows = all_rows(self._engine, [Span(head.log, head.start, head.next) for head in heads])
-        for head, mine in zip(heads, rows, strict=True):
-            state, aborted = LogState(head.name, snapshots.get(head.log, ())), list[AbortedTransaction]()
-            for row in mine:
-                aborted += state.follow(row)
-            oldest = next(state.producers.open_transactions(), None)
-            stable = head.next if oldest is None else max(oldest.first_offset, head.start)
-            found[head.log] = Folded(stable, oldest, aborted)
-        return found
+        nothing = dict.fromkeys(logs, Folded(0, None, []))
+        return {**nothing, **{log: index.fold() for log, index in self.index(logs).items()}}
+
+    def content(self, log: int) -> Iterator[tuple[bytearray, list[tuple[int, BatchHeader]]]]:
+        """All batches of a log, row by row, with the position and header of each."""
+        for row, data in foreign_rows(self._engine, self._row_bytes, log, *self.bounds(log)):
+            yield _stamped(row, bytearray(data))
 
     def first_at(self, log: int, timestamp_ms: int, upper_offset: int) -> int | None:
         """The offset of the first record below `upper_offset` with at least that timestamp (row I6)."""
@@ -113,24 +154,28 @@ def stamped_bytes(row: Row, row_bytes: RowBytes) -> tuple[bytearray, list[tuple[
 
     Raises StoreUnavailable and CorruptLogFile.
     """
-    data = bytearray(row.inline if row.inline is not None else bytes_in_objects(row_bytes, [row])[row.placement])
+    data = row.inline if row.inline is not None else bytes_in_objects(row_bytes, [row])[row.placement]
+    return _stamped(row, bytearray(data))
+
+
+def _stamped(row: Row, data: bytearray) -> tuple[bytearray, list[tuple[int, BatchHeader]]]:
     stamp(row, data, place_name(row.placement.object_id))
     return data, list(iter_headers(data))
 
 
 class MetadataView:
-    """The topics of a cluster. It reads the metadata again only after it changed."""
+    """The metadata of a cluster. It reads them again only after they changed."""
 
     def __init__(self) -> None:
         self._read_to = -1
-        self._topics: Mapping[str, TopicImage] = {}
+        self.image: MetadataImage = EMPTY_IMAGE
+        """A change that is not whole yet (KIP-868) is not in it."""
 
-    def topics(self, engine: PostgresEngine, row_bytes: RowBytes, head: Head | None) -> Mapping[str, TopicImage]:
-        """The topics, by name. A change that is not whole yet (KIP-868) does not count."""
+    def follow(self, engine: PostgresEngine, row_bytes: RowBytes, head: Head | None) -> None:
+        """Read the metadata whose log has these bounds; None: there are none yet."""
         if head is not None and head.next != self._read_to:
-            self._topics = _image(engine, row_bytes).topics_by_name
+            self.image = _image(engine, row_bytes)
             self._read_to = head.next
-        return self._topics
 
 
 def _image(engine: PostgresEngine, row_bytes: RowBytes) -> MetadataImage:

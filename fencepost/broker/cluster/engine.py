@@ -243,6 +243,18 @@ class TableSize(NamedTuple):
     """With its indexes."""
 
 
+class ObjectUse(NamedTuple):
+    """What the database has about an object to which rows refer."""
+
+    object_id: int
+    state: int | None
+    """0 claimed, 1 live, 2 marked for deletion; None if the database does not know the object."""
+    counted: int
+    """How many rows the database believes refer to it. At 0 garbage collection deletes the object."""
+    rows: int
+    """How many rows refer to it."""
+
+
 class Engine(Protocol):
     """The database of a cluster. See the module's docstring for what every method raises."""
 

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 
 from fencepost.broker.cluster.engine import Head, Row, RowKind, Snapshot
-from fencepost.broker.cluster.rounds import producer_ids
+from fencepost.broker.cluster.row_checks import before_row, bounds_differences, row_differences, size_difference
 from fencepost.broker.cluster.stamping import Stamped, stamp
 from fencepost.broker.log.producer_entries import ProducerEntry
 from fencepost.broker.log.producer_state import ProducerStates
@@ -12,13 +12,11 @@ from fencepost.broker.log.recovery.snapshots import decode_snapshot
 from fencepost.broker.log.storage.store import CorruptLogFile
 from fencepost.broker.log.storage.txn_index import TXN_ENTRY, AbortedTransaction
 from fencepost.broker.log.verify.report import Finding, Level, PartitionFacts
-from fencepost.protocol.batch_header import HEADER_SIZE, BatchHeader, CorruptBatch, read_header
+from fencepost.protocol.batch_header import BatchHeader, CorruptBatch, read_header
 from fencepost.protocol.records import decode_records
 
 RESTORE = "Acknowledged records are damaged: restore the database and the objects from a backup"
 REBUILD = "The records are complete, but a broker may decide wrongly about producers: restore the database"
-BASE_OFFSET_END, LEADER_EPOCH_START, LEADER_EPOCH_END = 8, 12, 16
-"""A row's headers, and its bytes, may carry other offsets and epochs than the row."""
 
 
 class LogCheck:
@@ -68,14 +66,13 @@ class LogCheck:
         """Check the bounds of the log."""
         head = self._head
         end = head.start if self._end is None else self._end
-        if end != head.next:
-            what = f"its rows end at offset {end}, but the database gives the next record offset {head.next}"
-            self._damage(head.name, None, end, what)
-        if head.start > head.next:
-            self._damage(head.name, None, head.start, f"it starts behind its end, at offset {head.start}")
-        if self._row_bytes != head.size_bytes:
-            what = f"its rows have {self._row_bytes} bytes, but the database counts {head.size_bytes}"
-            self._add(Level.WARNING, head.name, None, None, what, "Retention by size deletes too early or too late")
+        for offset, what in bounds_differences(head, self._end):
+            self._damage(head.name, None, offset, what)
+        difference = size_difference(head, self._row_bytes)
+        if difference is not None:
+            self._add(
+                Level.WARNING, head.name, None, None, difference, "Retention by size deletes too early or too late"
+            )
         self._reach(end)
         if not self._compared:
             assert self._snapshot is not None
@@ -91,14 +88,11 @@ class LogCheck:
         return PartitionFacts(head.name, head.start, head.next, stable, count)
 
     def _follow(self, row: Row, label: str) -> None:
+        wrong = before_row(self._head, self._end, row)
+        if wrong is not None:
+            self._damage(label, None, *wrong)
         if self._end is None:
-            if row.base > self._head.start:
-                what = f"its first row begins at offset {row.base}, but the log at {self._head.start}"
-                self._damage(label, None, self._head.start, what)
             self._whole = row.base == 0
-        elif row.base != self._end:
-            what = f"the row at offset {row.base} follows one that ends at {self._end}"
-            self._damage(label, None, self._end, what)
         self._reach(row.base)
         self._end = row.end
 
@@ -106,23 +100,9 @@ class LogCheck:
         self, row: Row, headers: Sequence[BatchHeader], stamped: Stamped, content: bytearray, label: str
     ) -> None:
         """What the row says about its batches."""
-        for name, found, wanted in (
-            ("producer ids", row.producer_ids, producer_ids(headers)),
-            ("largest timestamp", row.max_timestamp_ms, max((one.max_timestamp for one in headers), default=-1)),
-        ):
-            if found != wanted:
-                what = f"the row has {name} {found}, its batches {wanted}"
-                self._damage(label, row.placement.position, row.base, what, REBUILD)
-        if row.heads is not None:
-            expected = b"".join(
-                _without_offset(content, position, header.size_bytes if header.is_control else HEADER_SIZE)
-                for (position, _, _), header in zip(stamped, headers, strict=True)
-            )
-            if _all_without_offset(row.heads) != expected:
-                what = "the headers in the row are not those of its batches"
-                self._damage(label, row.placement.position, row.base, what, REBUILD)
-        elif row.kind is RowKind.RUN and row.base >= (self._snapshot.base if self._snapshot is not None else 0):
-            what = "the row has no headers, but no snapshot of the producers stands for it"
+        batches = [(position, header) for (position, _, _), header in zip(stamped, headers, strict=True)]
+        folded_to = self._snapshot.base if self._snapshot is not None else 0
+        for what in row_differences(row, batches, content, folded_to):
             self._damage(label, row.placement.position, row.base, what, REBUILD)
 
     def _replay(
@@ -213,23 +193,3 @@ def _essence(entry: ProducerEntry) -> tuple[int, int, int, int]:
         -1 if last is None else last.last_sequence,
         -1 if last is None else last.last_offset,
     )
-
-
-def _without_offset(content: bytes | bytearray, start: int, size: int) -> bytes:
-    """A header, or a control batch, without base offset and leader epoch; the CRC-32C covers neither."""
-    return bytes(
-        content[start + BASE_OFFSET_END : start + LEADER_EPOCH_START] + content[start + LEADER_EPOCH_END : start + size]
-    )
-
-
-def _all_without_offset(heads: bytes) -> bytes:
-    parts, position = [], 0
-    try:
-        while position < len(heads):
-            header = read_header(heads, position, whole=False)
-            size = header.size_bytes if header.is_control else HEADER_SIZE
-            parts.append(_without_offset(heads, position, size))
-            position += size
-    except CorruptBatch:
-        return b""
-    return b"".join(parts)

@@ -27,6 +27,7 @@ from fencepost.broker.cluster.engine import (
     Identity,
     LogIdTaken,
     Member,
+    ObjectUse,
     Placement,
     Replacement,
     Row,
@@ -110,6 +111,21 @@ class PostgresEngine:
             sql.Identifier(self._schema).as_string(None),
         )
         return [TableSize(*table) for table in found]
+
+    def instant(self) -> str:
+        """When the transaction began, by the database's clock: as in `2026-03-01 12:30:00 UTC`."""
+        ((found,),) = self._run(
+            "SELECT to_char(transaction_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS \"UTC\"')"
+        )
+        return str(found)
+
+    def object_uses(self) -> list[ObjectUse]:
+        """Every object to which a row of any log refers. Reads all rows."""
+        found = self._run(
+            "SELECT used.object, object.state, coalesce(object.live, 0), used.n FROM (SELECT object, count(*) AS n"
+            " FROM {}.entry WHERE object <> 0 GROUP BY object) AS used LEFT JOIN {}.object ON object.id = used.object"
+        )
+        return [ObjectUse(*use) for use in found]
 
     def close(self) -> None:
         """Close the connection. The engine may be used again."""
