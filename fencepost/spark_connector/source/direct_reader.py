@@ -98,19 +98,12 @@ class DirectReader:
         return found
 
     def _content(self, rows: Sequence[Row]) -> Iterator[Foreign]:
-        parts = list(_parts(rows))
+        parts = list(parts_of(rows))
         if not self._ahead:
             for part in parts:
                 yield from self._read(part)
             return
-        with ThreadPoolExecutor(1, "fencepost-direct") as pool:
-            reading: Future[list[Foreign]] = pool.submit(self._read, parts[0])
-            for following in [*parts[1:], None]:
-                found = reading.result()
-                if following is not None:
-                    reading = pool.submit(self._read, following)
-                while found:
-                    yield found.pop(0)  # a row that was decoded is not kept
+        yield from read_ahead(parts, self._read)
 
     def _read(self, rows: Sequence[Row]) -> list[Foreign]:
         _, row_objects = self._cluster.stores()
@@ -130,7 +123,20 @@ class DirectReader:
         return Fetched(memoryview(data), visible, self._position)
 
 
-def _parts(rows: Sequence[Row]) -> Iterator[list[Row]]:
+def read_ahead(parts: Sequence[Sequence[Row]], read: Callable[[Sequence[Row]], list[T]]) -> Iterator[T]:
+    """What `read` returns for each part. A thread reads one part ahead of the caller."""
+    with ThreadPoolExecutor(1, "fencepost-direct") as pool:
+        reading: Future[list[T]] = pool.submit(read, parts[0])
+        for following in [*parts[1:], None]:
+            found = reading.result()
+            if following is not None:
+                reading = pool.submit(read, following)
+            while found:
+                yield found.pop(0)  # a row that was decoded is not kept
+
+
+def parts_of(rows: Sequence[Row]) -> Iterator[list[Row]]:
+    """Adjacent rows in parts of at most BYTES_AT_ONCE, unless one row has more."""
     part: list[Row] = []
     size_bytes = 0
     for row in rows:
