@@ -22,6 +22,7 @@ from fencepost.cli.spark.options import (
     shape_options,
     spark_options,
 )
+from fencepost.cli.spark.stores import store_errors, store_settings
 
 if TYPE_CHECKING:
     from fencepost.spark_pipelines.auditing.findings import AuditReport
@@ -55,6 +56,12 @@ def spark() -> None:
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     help="Read the data directory of a stopped broker, instead of a running broker; repeatable.",
 )
+@click.option(
+    "--store",
+    metavar="postgresql://...",
+    help="Read the stores of a cluster, instead of a running broker: the database that orders its logs.",
+)
+@click.option("--objects", metavar="s3://BUCKET/PREFIX", help="The object store of that cluster.")
 @click.option("--local", is_flag=True, help="Read in this process, without Spark: for logs of up to about 100 MB.")
 @click.option(
     "--html",
@@ -68,6 +75,8 @@ def spark() -> None:
 def audit_command(
     topics: tuple[str, ...],
     directories: tuple[Path, ...],
+    store: str | None,
+    objects: str | None,
     local: bool,
     page: Path | None,
     as_json: bool,
@@ -85,26 +94,43 @@ def audit_command(
       the last stable offset is where the oldest open transaction begins
       every batch is unchanged since it was written (CRC-32C)
 
-    Without TOPICS it audits all topics that are not internal. Producers may continue to write: the audit ends at the
-    high watermark of its start. Exit code 1 if it finds a fault.
+    With --store it checks a whole cluster as its database and objects have it at one instant, and asks no broker:
+      every row agrees with its batches: place, size, offsets, headers, producer ids, largest timestamp
+      the bytes of every row are in the stores, and no object that a row names is due for deletion
+      the transaction coordinators' logs of the same instant agree with all markers
+
+    
+    Without TOPICS it audits all topics that are not internal; with --store, internal ones too. Producers may
+    continue to write: the audit ends at the high watermark of its start. Exit code 1 if it finds a fault.
 
     \b
     Examples:
       fencepost spark audit orders invoices
       fencepost spark audit --data ./data --html audit.html
       fencepost spark audit --data ./data --local --json | jq .faults
+      fencepost spark audit --store postgresql://reader@db/fencepost --objects s3://bucket/prefix
     """
     from fencepost.spark_pipelines import audit
 
     if not as_json:
         need_rich()
-    with report_errors(bootstrap):
+    where = _source_of(directories, store, objects, bootstrap)
+    with report_errors(bootstrap), store_errors():
         session = None if local else start_spark("audit")
-        where: dict[str, Any] = {"directories": directories} if directories else {"kafka": kafka_settings(bootstrap)}
         with bar("auditing") as advance:
             report = audit(topics, spark=session, advance=advance, **where)
         _print_report(report, page, as_json)
     sys.exit(0 if report.sound else EXIT_FAULTS)
+
+
+def _source_of(directories: tuple[Path, ...], store: str | None, objects: str | None, bootstrap: str) -> dict[str, Any]:
+    """What the audit reads, as keyword arguments. Raises UsageError."""
+    kafka = kafka_settings(bootstrap)
+    if store is None and objects is None:
+        return {"directories": directories} if directories else {"kafka": kafka}
+    if directories:
+        raise click.UsageError("name data directories or the stores of a cluster, not both")
+    return {"stores": store_settings(store, objects, kafka)}
 
 
 def _print_report(report: AuditReport, page: Path | None, as_json: bool) -> None:

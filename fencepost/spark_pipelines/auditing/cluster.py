@@ -13,9 +13,9 @@ from fencepost.protocol.topics import IsolationLevel, TopicPartition
 from fencepost.spark_connector.network.cluster import Cluster
 from fencepost.spark_connector.network.wire import BrokerError, ConnectionSettings
 from fencepost.spark_connector.offsets import EARLIEST, LATEST
+from fencepost.spark_pipelines.auditing.bounds import Bounds
 from fencepost.spark_pipelines.auditing.facts import Fact, damage, fact_of, indexed
 from fencepost.spark_pipelines.auditing.plan import Piece, Plan, RangePiece
-from fencepost.spark_pipelines.auditing.rules import Bounds
 from fencepost.spark_pipelines.errors import PipelineError
 
 _FETCH_BYTES = 4 << 20

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from fencepost.protocol.topics import TopicPartition
 from fencepost.spark_pipelines.auditing.findings import PartitionReport
-from fencepost.spark_pipelines.auditing.rules import Owner, with_owners
+from fencepost.spark_pipelines.auditing.owners import Owner, with_owners
 
 if TYPE_CHECKING:
     from fencepost.client.admin import Admin

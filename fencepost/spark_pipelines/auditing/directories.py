@@ -21,12 +21,13 @@ from fencepost.broker.log.verify.report import Report
 from fencepost.broker.verification import metadata_facts
 from fencepost.coordinator.txn import codec
 from fencepost.coordinator.txn.state import Dead, Ongoing, PrepareAbort, PrepareCommit
-from fencepost.protocol.batch_header import BatchHeader, CorruptBatch, check_crc
+from fencepost.protocol.batch_header import BatchHeader, Buffer, CorruptBatch, check_crc
 from fencepost.protocol.records import decode_records
 from fencepost.protocol.topics import TRANSACTION_TOPIC, TopicPartition
+from fencepost.spark_pipelines.auditing.bounds import Bounds
 from fencepost.spark_pipelines.auditing.facts import Fact, damage, fact_of, indexed
+from fencepost.spark_pipelines.auditing.owners import Owner
 from fencepost.spark_pipelines.auditing.plan import Plan, SegmentPiece
-from fencepost.spark_pipelines.auditing.rules import Bounds, Owner
 from fencepost.spark_pipelines.errors import PipelineError
 
 
@@ -137,7 +138,7 @@ def _owners(directory: Path, check: DirectoryCheck) -> dict[int, Owner]:
             segment = ReadSegment(directory / name, base)
             try:
                 for _, header, data in batches(segment, 0):
-                    _fold_owners(last, header, data)
+                    fold_owners(last, header, data)
             except (CorruptLogFile, CorruptBatch, codec.UnreadableRecord):
                 break
             finally:
@@ -145,12 +146,16 @@ def _owners(directory: Path, check: DirectoryCheck) -> dict[int, Owner]:
     return dict(last.values())
 
 
-def _fold_owners(last: dict[str, tuple[int, Owner]], header: BatchHeader, data: memoryview) -> None:
+def fold_owners(last: dict[str, tuple[int, Owner]], header: BatchHeader, data: Buffer, start: int = 0) -> None:
+    """Add the records of a batch of a transaction coordinator's log to the last states, by transactional id.
+
+    Raises CorruptBatch and UnreadableRecord.
+    """
     if header.is_control:
         return
-    if not check_crc(data, 0, header):
+    if not check_crc(data, start, header):
         raise CorruptBatch("the CRC-32C does not match")
-    for record in decode_records(data, 0, header):
+    for record in decode_records(data, start, header):
         entry = codec.decode(record.key, record.value)
         if entry is None:
             continue

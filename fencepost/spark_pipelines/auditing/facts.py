@@ -10,6 +10,9 @@ from fencepost.protocol.control_records import ControlType, control_type
 DATA, COMMIT, ABORT, CONTROL, INDEXED, DAMAGE = "data", "commit", "abort", "control", "indexed", "damage"
 """The kinds of rows: records, the two markers, other control batches, an entry of the list of aborted transactions,
 and bytes that are no batch."""
+DIFFERS, LOST, CHANGED = "differs", "lost", "changed"
+"""Further kinds, from the stores of a cluster: a row of the database that differs from its batches; a row whose batches
+cannot be read; offsets that a broker deleted or compacted while the audit ran."""
 
 
 class Fact(NamedTuple):
@@ -97,3 +100,8 @@ def indexed(topic: str, partition: int, piece: int, producer_id: int, first_offs
 def damage(topic: str, partition: int, piece: int, position: int, offset: int, note: str) -> Fact:
     """The row of bytes that are no batch. `offset` is the offset of the expected batch."""
     return Fact(topic, partition, piece, position, DAMAGE, offset, offset, 0, -1, -1, -1, False, 0, -1, note)
+
+
+def of_row(kind: str, topic: str, partition: int, piece: int, position: int, span: tuple[int, int], note: str) -> Fact:
+    """A fact of kind DIFFERS, LOST or CHANGED for the offsets from the first to the last of `span`."""
+    return Fact(topic, partition, piece, position, kind, *span, 0, -1, -1, -1, False, 0, -1, note)

@@ -25,6 +25,35 @@ class Rule(StrEnum):
     INDEX = "the list of aborted transactions matches the markers"
     STABLE = "the last stable offset is where the oldest open transaction begins"
     WHOLE = "every batch is unchanged since it was written"
+    ROWS = "every row of the database agrees with its batches and its neighbours"
+    STORED = "the bytes of every row are in the stores"
+    KEPT = "no object that a row names is due for deletion"
+
+
+OF_STORES = frozenset({Rule.ROWS, Rule.STORED, Rule.KEPT})
+"""The rules that only an audit of a cluster's stores checks."""
+
+MEANINGS = {
+    Rule.DENSE: "Acknowledged records are lost, or offsets were given twice: restore a backup, or write the missing"
+    " records again",
+    Rule.ONCE: "Consumers read these records twice: the broker should have refused the second batch. Report it with"
+    " this audit",
+    Rule.GAPLESS: "Records of this producer are lost: compare the topic with the producer's source, and restore a"
+    " backup or write them again",
+    Rule.FENCED: "A producer that was replaced has written, so records may be there twice: report it with this audit",
+    Rule.CLOSED: "Readers of committed records wait here, or see records of a transaction that did not commit:"
+    " `fencepost txn why TOPIC PARTITION` shows its state; restore a backup if the marker is lost",
+    Rule.INDEX: "Readers of committed records see aborted ones, or miss committed ones: restore a backup",
+    Rule.STABLE: "Readers of committed records stop too early, or read records that may still be aborted: restart the"
+    " broker, audit again, and restore a backup if the fault stays",
+    Rule.WHOLE: "Readers fail at this batch: restore a backup",
+    Rule.ROWS: "Brokers decide by the row, but readers get the batches: restore database and objects from one backup",
+    Rule.STORED: "The records of this row cannot be read: copy the object from a backup to its name, or restore"
+    " database and objects",
+    Rule.KEPT: "Garbage collection may delete the object, and then its records are lost: stop the brokers, back up the"
+    " objects, and restore the database",
+}
+"""What follows from a broken rule, and what to do."""
 
 
 def counted(number: int, thing: str) -> str:
@@ -40,6 +69,14 @@ class Fault:
     rule: str
     offset: int
     what: str
+    meaning: str = ""
+    """What follows, and what to do."""
+    place: str = ""
+    """With the stores of a cluster: the object of the row that has this offset, or `a row in the database`."""
+
+    def __str__(self) -> str:
+        where = f" in {self.place}" if self.place else ""
+        return f"offset {self.offset:,}{where}: {self.what} ({self.rule})"
 
 
 @dataclass(frozen=True)
@@ -94,7 +131,11 @@ class PartitionReport:
         """Add a fault."""
         self.faults_in_all += 1
         if len(self.faults) < FAULTS_KEPT:
-            self.faults.append(Fault(rule.value, offset, what))
+            self.faults.append(Fault(rule.value, offset, what, MEANINGS[rule]))
+
+    def meanings(self) -> list[str]:
+        """What follows from the faults, and what to do: one sentence for each broken rule."""
+        return list(dict.fromkeys(fault.meaning for fault in self.faults if fault.meaning))
 
     @property
     def name(self) -> str:
@@ -127,6 +168,8 @@ class AuditReport:
     source: str
     partitions: list[PartitionReport]
     seconds: float = 0.0
+    rules: list[str] = field(default_factory=lambda: [rule.value for rule in Rule if rule not in OF_STORES])
+    """The rules that were checked."""
 
     @property
     def faults(self) -> int:

@@ -14,7 +14,6 @@ from fencepost.spark_pipelines.auditing.findings import (
     OPEN,
     AuditReport,
     PartitionReport,
-    Rule,
     counted,
 )
 
@@ -66,7 +65,7 @@ def html(report: AuditReport) -> str:
         f'<p class="{verdict}"><b>{escape(report.verdict())}</b></p>',
         f'<p class="quiet">{counted(report.total("batches"), "batch")},'
         f" {report.total('size_bytes') / (1 << 20):,.1f} MiB, {report.seconds:.1f} s."
-        f" Checked rules: {escape('; '.join(rule.value for rule in Rule))}.</p>",
+        f" Checked rules: {escape('; '.join(report.rules))}.</p>",
         _table(_HEAD, rows),
         f'<p class="key">{key}<span style="background:{FAULT}"></span>fault</p>',
         *(_partition(one) for one in report.partitions),
@@ -112,9 +111,10 @@ def strip_svg(one: PartitionReport) -> str:
 
 def _partition(one: PartitionReport) -> str:
     lines = [f"<h2>{escape(one.name)}</h2>", strip_svg(one)]
-    lines += _list("Faults", (f"offset {f.offset:,}: {f.what} ({f.rule})" for f in one.faults), "broken")
+    lines += _list("Faults", map(str, one.faults), "broken")
     if one.faults_in_all > len(one.faults):
         lines.append(f'<p class="broken">and {one.faults_in_all - len(one.faults):,} more</p>')
+    lines += _list("What follows, and what to do", one.meanings(), "broken")
     lines += _list("Explained holes", (f"{h.first:,} to {h.last:,}: {h.why}" for h in one.holes))
     lines += _list(
         "Open transactions",

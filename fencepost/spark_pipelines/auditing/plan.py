@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from fencepost.protocol.topics import TopicPartition
 from fencepost.spark_connector.network.wire import ConnectionSettings
-from fencepost.spark_pipelines.auditing.rules import Bounds, Owner
+from fencepost.spark_pipelines.auditing.bounds import Bounds
+from fencepost.spark_pipelines.auditing.owners import Owner
+
+if TYPE_CHECKING:
+    from fencepost.broker.cluster.engine import Row
+    from fencepost.broker.log.storage.txn_index import AbortedTransaction
+    from fencepost.spark_connector.source.store_settings import StoreSettings
 
 
 class SegmentPiece(NamedTuple):
@@ -35,7 +41,26 @@ class RangePiece(NamedTuple):
     size_bytes: int
 
 
-Piece = SegmentPiece | RangePiece
+class StorePiece(NamedTuple):
+    """Adjacent rows of one log in the stores of a cluster, as the cut has them, without inline bytes."""
+
+    tp: TopicPartition
+    number: int
+    log: int
+    start: int
+    """The log start offset at the cut."""
+    rows: tuple[Row, ...]
+    folded_to: int
+    """The offset of the snapshot of the log's producers."""
+    compacted: bool
+    """Whether a broker may compact the log while the audit runs."""
+    aborted: tuple[AbortedTransaction, ...]
+    """The aborted transactions that end in the rows: the list by which readers filter."""
+    settings: StoreSettings
+    size_bytes: int
+
+
+Piece = SegmentPiece | RangePiece | StorePiece
 
 
 @dataclass
@@ -46,6 +71,8 @@ class Plan:
     pieces: list[Piece] = field(default_factory=list)
     bounds: dict[TopicPartition, Bounds] = field(default_factory=dict)
     owners: dict[int, Owner] | None = None
+    rules: list[str] | None = None
+    """The rules that the audit checks; None: those that need no stores."""
 
     def pieces_of(self, tp: TopicPartition) -> list[Piece]:
         """The pieces of one partition, in order."""

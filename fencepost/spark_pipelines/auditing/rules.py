@@ -7,12 +7,12 @@ on append: idempotence (KIP-98), and epochs that rise with each transaction (KIP
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from fencepost.protocol.sequence import advance
-from fencepost.protocol.topics import TopicPartition
-from fencepost.spark_pipelines.auditing.facts import ABORT, COMMIT, DAMAGE, DATA, INDEXED, Fact
+from fencepost.spark_pipelines.auditing.bounds import Bounds
+from fencepost.spark_pipelines.auditing.facts import ABORT, CHANGED, COMMIT, DAMAGE, DATA, DIFFERS, INDEXED, LOST, Fact
 from fencepost.spark_pipelines.auditing.findings import (
     ABORTED,
     COMMITTED,
@@ -24,6 +24,7 @@ from fencepost.spark_pipelines.auditing.findings import (
     PartitionReport,
     Rule,
 )
+from fencepost.spark_pipelines.auditing.owners import Owner, with_owners
 from fencepost.spark_pipelines.auditing.strip import Strip
 
 _REMEMBERED = 64
@@ -33,43 +34,13 @@ _HOLES_KEPT = 100
 OWNER_UNKNOWN = "the source does not report its transactional.id"
 
 
-@dataclass(frozen=True)
-class Bounds:
-    """The facts about a partition that are known before its batches are read.
-
-    The log holds `start` to before `end`; `end` is None if it is unknown. `stable` are the broker's last stable offsets
-    from before and after it reported the end. `why_start` explains the missing offsets below `start`.
-    """
-
-    start: int
-    end: int | None
-    stable: tuple[int, int] | None = None
-    compacted: bool = False
-    why_start: str = "removed by retention or DeleteRecords"
-    end_is_least: bool = False
-    """Whether the log may continue after `end`. `end` is then only a lower bound."""
-    durable: int | None = None
-    """A bad batch from here on is the result of a crash, and recovery truncates it. None: no batch may be bad."""
-    listed: int | None = None
-    """Below this offset the list of aborted transactions is complete. None: the whole list is complete."""
-
-
-@dataclass(frozen=True)
-class Owner:
-    """The transaction coordinator's entry for a producer id: its transactional id, and the transaction's state."""
-
-    transactional_id: str
-    state: str
-    epoch: int
-    partitions: Collection[TopicPartition]
-    """The partitions of its open transaction; empty if none is open."""
-
-
 @dataclass
 class _Producer:
     epoch: int
     next_sequence: int | None
     """None: no batch of this producer was seen before, so any sequence is valid."""
+    seen: int = 0
+    """The offset of its last batch or marker."""
     recent: deque[tuple[int, int, int]] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
     """First sequence, last sequence, base offset."""
 
@@ -95,6 +66,9 @@ class PartitionAudit:
         self._indexed: dict[tuple[int, int], int] = {}
         self._closed: dict[tuple[int, int], int] = {}
         """The marker's offset of each aborted range, by (producer id, first offset)."""
+        self._compacted_to = bounds.compacted_to if bounds.compacted else 0
+        self._bare: set[tuple[int, int]] = set()
+        """(producer id, offset) of ABORT markers without records before them; kept for compacted logs."""
         self._strip = Strip(bounds.start)
         if bounds.start > 0:
             self._explain(0, bounds.start - 1, bounds.why_start, drawn=False)
@@ -107,6 +81,12 @@ class PartitionAudit:
         if self._truncated:
             return
         report = self.report
+        if fact.kind == DIFFERS:
+            report.fault(Rule.ROWS, fact.base_offset, fact.note or "")
+            return
+        if fact.kind in (LOST, CHANGED):
+            self._begin_again(fact)
+            return
         if fact.note is not None:
             durable = self._bounds.durable
             if durable is not None and self._next >= durable:
@@ -153,6 +133,25 @@ class PartitionAudit:
 
     # Offsets
 
+    def _begin_again(self, fact: Fact) -> None:
+        """The batches of these offsets are unknown: what came before them proves nothing about what follows."""
+        if fact.base_offset > self._next:
+            self._missing(self._next, fact.base_offset - 1)
+        if fact.kind == LOST:
+            self.report.fault(Rule.STORED, fact.base_offset, fact.note or "")
+            self._strip.add(HOLES, fact.base_offset, fact.last_offset)
+        else:
+            self._explain(fact.base_offset, fact.last_offset, fact.note or "")
+        self._next = max(self._next, fact.last_offset + 1)
+        self._started = True
+        self._bounds = replace(self._bounds, start=self._next, stable=None)
+        for one in self._open.values():
+            self._draw(one, OPEN)
+            self.report.open_records += one.records
+        self._open.clear()
+        self._producers.clear()
+        self._closed.clear()
+
     def _density(self, fact: Fact) -> None:
         first, expected = fact.base_offset, self._next
         if not self._started:
@@ -166,7 +165,7 @@ class PartitionAudit:
             self._missing(expected, first - 1)
         span = fact.last_offset - first + 1
         if fact.records < span and fact.kind == DATA:
-            if self._bounds.compacted:
+            if first < self._compacted_to:
                 self._strip.add(HOLES, first, first + span - fact.records - 1)
                 self._explain(first, fact.last_offset, f"compaction kept {fact.records} of {span} records", drawn=False)
             else:
@@ -181,9 +180,11 @@ class PartitionAudit:
         return self._next == self._bounds.start and fact.base_offset < self._bounds.start <= fact.last_offset
 
     def _missing(self, first: int, last: int) -> None:
-        if self._bounds.compacted:
-            self._explain(first, last, "compaction removed whole batches")
-            return
+        if first < self._compacted_to:
+            self._explain(first, min(last, self._compacted_to - 1), "compaction removed whole batches")
+            if last < self._compacted_to:
+                return
+            first = self._compacted_to
         self._strip.add(HOLES, first, last)
         count = last - first + 1
         what = f"offset {first} is" if count == 1 else f"offsets {first} to {last} are"
@@ -233,9 +234,10 @@ class PartitionAudit:
             if distance < _HALF:
                 self._duplicate(fact, known, producer)
                 return
-            if not self._bounds.compacted:
+            if known.seen >= self._compacted_to:
                 what = f"{producer} continues with sequence {fact.base_sequence} where {expected} was expected"
                 self.report.fault(Rule.GAPLESS, fact.base_offset, what)
+        known.seen = fact.base_offset
         known.next_sequence = advance(fact.base_sequence, count)
         known.recent.append((fact.base_sequence, known.next_sequence, fact.base_offset))
 
@@ -286,6 +288,8 @@ class PartitionAudit:
     def _marker(self, fact: Fact) -> None:
         self._strip.add(MARKERS, fact.base_offset, fact.last_offset)
         known = self._producers.get(fact.producer_id)
+        if known is not None:
+            known.seen = fact.base_offset
         if known is not None and fact.producer_epoch > known.epoch:
             known.epoch, known.next_sequence = fact.producer_epoch, 0
             known.recent.clear()
@@ -295,6 +299,8 @@ class PartitionAudit:
         one = self._open.pop(fact.producer_id, None)
         if one is None:
             self.report.bare_markers += 1
+            if fact.kind == ABORT and self._compacted_to:
+                self._bare.add((fact.producer_id, fact.base_offset))
             return
         if fact.kind == COMMIT:
             self.report.commits += 1
@@ -329,38 +335,29 @@ class PartitionAudit:
         listed = self._bounds.listed
         # A transaction may begin below the log's start. Its remaining batches then begin later than in the list.
         cut = {producer_id for producer_id, first in self._indexed if first < self._bounds.start}
+        # Compaction removes the first batches of an aborted transaction before its last ones, and its marker last.
+        markers = self._markers_of(self._indexed) if self._compacted_to else set()
         for (producer_id, first), marker in self._closed.items():
             listed_end = self._indexed.get((producer_id, first))
             if listed_end is None:
+                if (producer_id, marker) in markers:
+                    continue
                 if producer_id not in cut and (listed is None or first < listed) and marker >= self._bounds.start:
                     what = f"offsets {first} to {marker} of producer {producer_id} are aborted, but not in the list"
                     self.report.fault(Rule.INDEX, first, what)
             elif listed_end not in (-1, marker):
                 what = f"the list ends the aborted range from {first} at {listed_end}, but its marker is at {marker}"
                 self.report.fault(Rule.INDEX, first, what)
+        markers = (self._markers_of(self._closed) | self._bare) if self._compacted_to else set()
         for (producer_id, first), marker in self._indexed.items():
-            if (producer_id, first) in self._closed or first < self._bounds.start:
+            if (producer_id, first) in self._closed or first < self._bounds.start or (producer_id, marker) in markers:
                 continue
             to = f" to {marker}" if marker >= 0 else ""
             what = f"the list names aborted offsets {first}{to} of producer {producer_id}, but no marker aborts them"
             self.report.fault(Rule.CLOSED, first, what)
 
-
-def with_owners(report: PartitionReport, owners: Mapping[int, Owner]) -> None:
-    """Add the owner of each open transaction. If its coordinator has ended it, its marker is missing: a fault."""
-    tp = TopicPartition(report.topic, report.partition)
-    named = []
-    for one in report.open:
-        owner = owners.get(one.producer_id)
-        if owner is None:
-            named.append(replace(one, why="no transaction coordinator knows this producer id"))
-            continue
-        why = f"transactional.id {owner.transactional_id}, {owner.state}, epoch {owner.epoch}"
-        named.append(replace(one, why=why))
-        if tp not in owner.partitions and owner.epoch >= one.producer_epoch:
-            what = f"the transaction of producer {one.producer_id} has ended ({why}), but its marker is missing"
-            report.fault(Rule.CLOSED, one.first_offset, what)
-    report.open[:] = named
+    def _markers_of(self, ranges: Mapping[tuple[int, int], int]) -> set[tuple[int, int]]:
+        return {(producer_id, marker) for (producer_id, _), marker in ranges.items()}
 
 
 __all__ = ["Bounds", "Owner", "PartitionAudit", "with_owners"]

@@ -10,13 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 from fencepost.protocol.topics import TopicPartition
 from fencepost.spark_connector.source.options import parse_options
+from fencepost.spark_connector.source.store_settings import StoreSettings
+from fencepost.spark_pipelines.auditing.bounds import Bounds
 from fencepost.spark_pipelines.auditing.cluster import plan_cluster, range_facts
 from fencepost.spark_pipelines.auditing.coordinators import compacted_topics, explain_open
 from fencepost.spark_pipelines.auditing.directories import locked, plan_directories, segment_facts
 from fencepost.spark_pipelines.auditing.facts import SCHEMA, Fact, arrow_schema
 from fencepost.spark_pipelines.auditing.findings import AuditReport, PartitionReport
-from fencepost.spark_pipelines.auditing.plan import Piece, Plan, RangePiece
-from fencepost.spark_pipelines.auditing.rules import Bounds, PartitionAudit, with_owners
+from fencepost.spark_pipelines.auditing.owners import with_owners
+from fencepost.spark_pipelines.auditing.plan import Piece, Plan, RangePiece, StorePiece
+from fencepost.spark_pipelines.auditing.rules import PartitionAudit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -36,23 +39,26 @@ def audit(
     *,
     kafka: Mapping[str, Any] | None = None,
     directories: Sequence[Path | str] = (),
+    stores: StoreSettings | None = None,
     spark: Any = None,
     advance: Advance = _ignore,
 ) -> AuditReport:
     """Check that topics hold each record exactly once.
 
-    The audit reads from a running broker, fencepost or Apache Kafka, or from data directories of stopped brokers.
-    `kafka` holds Kafka's dotted names, at least "bootstrap.servers". No topics means all that are not internal. With
-    `spark` the session's tasks read. Without it this process reads, which is quicker up to about 100 MB.
+    The audit reads from a running broker, fencepost or Apache Kafka, from data directories of stopped brokers, or from
+    the stores of a cluster as they are at one instant. `kafka` holds Kafka's dotted names, at least
+    "bootstrap.servers". No topics means all that are not internal; with `stores` it means all. With `spark` the
+    session's tasks read. Without it this process reads, which is quicker up to about 100 MB.
 
     Raises PipelineError if there is nothing to read or a broker runs on a directory. Raises BrokerError or KafkaError
-    if a broker does not respond; OSError.
+    if a broker does not respond, StoreUnavailable if a store does not; OSError.
     """
     began = time.monotonic()
-    if (kafka is None) == (not directories):
-        raise ValueError("set either kafka or directories")
+    _need_one(kafka, directories, stores)
     if kafka is not None:
         report = _of_cluster(topics, kafka, spark, advance)
+    elif stores is not None:
+        report = _of_stores(topics, stores, spark, advance)
     else:
         paths = [Path(one) for one in directories]
         with locked(paths):
@@ -70,18 +76,36 @@ def batches(
     *,
     kafka: Mapping[str, Any] | None = None,
     directories: Sequence[Path | str] = (),
+    stores: StoreSettings | None = None,
 ) -> Any:
     """The audit's input as a DataFrame: a row for each batch, marker and aborted transaction.
 
     The columns are those of `auditing.facts.Fact`. The brokers of directories must stay stopped while it is used.
     """
-    if (kafka is None) == (not directories):
-        raise ValueError("set either kafka or directories")
-    if kafka is not None:
+    _need_one(kafka, directories, stores)
+    if stores is not None:
+        from fencepost.spark_pipelines.auditing.stores import plan_stores
+
+        plan = plan_stores(stores, topics).plan
+    elif kafka is not None:
         plan = plan_cluster(_connection(kafka), topics, _tasks(spark))
     else:
         plan = plan_directories([Path(one) for one in directories], topics)
     return _frame(spark, plan)
+
+
+def _need_one(kafka: object, directories: Sequence[object], stores: object) -> None:
+    if (kafka is not None) + bool(directories) + (stores is not None) != 1:
+        raise ValueError("set one of kafka, directories and stores")
+
+
+def _of_stores(topics: Sequence[str], stores: StoreSettings, spark: Any, advance: Advance) -> AuditReport:
+    from fencepost.spark_pipelines.auditing.stores import plan_stores
+
+    planned = plan_stores(stores, topics)
+    report = _execute(planned.plan, spark, advance)
+    planned.complete(report.partitions)
+    return report
 
 
 def _of_cluster(topics: Sequence[str], kafka: Mapping[str, Any], spark: Any, advance: Advance) -> AuditReport:
@@ -105,11 +129,18 @@ def _tasks(spark: Any) -> int:
 
 def _execute(plan: Plan, spark: Any, advance: Advance) -> AuditReport:
     reports = _in_process(plan, advance) if spark is None else _with_spark(plan, spark, advance)
-    return AuditReport(plan.source, sorted(reports, key=lambda one: (one.topic, one.partition)))
+    report = AuditReport(plan.source, sorted(reports, key=lambda one: (one.topic, one.partition)))
+    if plan.rules is not None:
+        report.rules = plan.rules
+    return report
 
 
 def facts_of(piece: Piece) -> Iterator[Fact]:
     """The facts of one piece."""
+    if isinstance(piece, StorePiece):
+        from fencepost.spark_pipelines.auditing.store_scan import store_facts
+
+        return store_facts(piece)
     return range_facts(piece) if isinstance(piece, RangePiece) else segment_facts(piece)
 
 

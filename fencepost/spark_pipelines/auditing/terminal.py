@@ -82,9 +82,11 @@ def _partition(console: Any, one: Partition, width: int) -> None:
         ticks = "".join("▲" if fault else " " for *_, fault in columns)
         console.print(Text("  " + ticks, style="bold red"), no_wrap=True, overflow="crop")
     for fault in one.faults[:_LISTED]:
-        console.print(Text(f"  fault at offset {fault.offset:,}: {fault.what} ({fault.rule})", style="red"))
+        console.print(Text(f"  fault at {fault}", style="red"))
     if one.faults_in_all > _LISTED:
         console.print(Text(f"  and {one.faults_in_all - _LISTED:,} more; --html or --json lists them", style="red"))
+    for meaning in one.meanings():
+        console.print(Text(f"  {meaning}", style="red"))
     for hole in one.holes[:_LISTED]:
         console.print(Text(f"  offsets {hole.first:,} to {hole.last:,}: {hole.why}", style="dim"))
     for left in one.open[:_LISTED]:
