@@ -21,6 +21,7 @@ from fencepost.broker.cluster.engine import (
     LogIdTaken,
     Member,
     NewLog,
+    Proposed,
     Replacement,
     Row,
     Session,
@@ -265,6 +266,27 @@ class SimEngine:
             del self.database.heads[log], self.database.rows[log]
         for key in [key for key in self.database.snapshots if key[0] in logs]:
             del self.database.snapshots[key]
+
+    # Proposals
+
+    @transaction
+    def propose(self, log: int, value: bytes) -> int:
+        self.database.proposals.append(Proposed(len(self.database.proposals) + 1, log, value))
+        return len(self.database.proposals)
+
+    @transaction
+    def proposed(self) -> list[Proposed]:
+        return [one for one in self.database.proposals if one.number not in self.database.answers]
+
+    @transaction
+    def answer(self, identity: Identity, number: int, answer: str) -> None:
+        self._renew(identity)
+        if 0 < number <= len(self.database.proposals):
+            self.database.answers.setdefault(number, answer)
+
+    @transaction
+    def answer_to(self, number: int) -> str | None:
+        return self.database.answers.get(number)
 
     # Objects
 

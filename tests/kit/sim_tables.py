@@ -13,6 +13,7 @@ from fencepost.broker.cluster.engine import (
     Fenced,
     Head,
     LogIdTaken,
+    Proposed,
     Row,
     Slot,
     Snapshot,
@@ -68,6 +69,8 @@ class SimDatabase:
         self.objects: dict[int, ObjectRow] = {}
         self.last_object = 0
         self.snapshots: dict[tuple[int, str], Snapshot] = {}
+        self.proposals: list[Proposed] = []
+        self.answers: dict[int, str] = {}
         self.in_flight: list[Callable[[], object]] = []
         """Transactions that brokers sent over connections which broke; the database has not begun them."""
         self.lock = threading.RLock()

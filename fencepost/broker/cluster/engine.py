@@ -207,6 +207,15 @@ class Replacement(NamedTuple):
     snapshots: Sequence[Snapshot] = ()
 
 
+class Proposed(NamedTuple):
+    """A compaction that another program has computed, for the owner of the log to commit or refuse."""
+
+    number: int
+    log: int
+    value: bytes
+    """As proposals.py encodes it."""
+
+
 class Member(NamedTuple):
     """One broker in the database."""
 
@@ -349,6 +358,20 @@ class Engine(Protocol):
 
     def drop(self, identity: Identity, logs: Collection[int]) -> None:
         """Delete logs with all their rows and snapshots. Raises Fenced."""
+
+    # Proposals
+
+    def propose(self, log: int, value: bytes) -> int:
+        """Store a proposal; returns its number. No log changes."""
+
+    def proposed(self) -> list[Proposed]:
+        """The proposals without an answer, the oldest first."""
+
+    def answer(self, identity: Identity, number: int, answer: str) -> None:
+        """Store the owner's answer to a proposal, unless it has one. Raises Fenced."""
+
+    def answer_to(self, number: int) -> str | None:
+        """The answer to a proposal; None if there is none yet."""
 
     # Objects
 

@@ -4,16 +4,13 @@ The transactions are functions of the schema (migrations/*.sql). This module imp
 """
 
 import json
-import struct
 import threading
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import psycopg
-from psycopg import pq, sql
-from psycopg.abc import Buffer
-from psycopg.adapt import Dumper
+from psycopg import sql
 
 from fencepost.broker.cluster import connection, schema
 from fencepost.broker.cluster.engine import (
@@ -28,10 +25,9 @@ from fencepost.broker.cluster.engine import (
     LogIdTaken,
     Member,
     ObjectUse,
-    Placement,
+    Proposed,
     Replacement,
     Row,
-    RowKind,
     SchemaMismatch,
     Session,
     Slot,
@@ -40,26 +36,7 @@ from fencepost.broker.cluster.engine import (
     StillAlive,
     TableSize,
 )
-
-BYTEA_OID = 17
-BYTEA_ARRAY_OID = 1001
-
-
-class Blobs(list[bytes | None]):
-    """An array of bytes for PostgreSQL."""
-
-
-class _BlobsDumper(Dumper):
-    """In PostgreSQL's binary format: the number of dimensions, of nulls, the type, the length, the first index."""
-
-    format = pq.Format.BINARY
-    oid = BYTEA_ARRAY_OID
-
-    def dump(self, obj: Blobs) -> Buffer:
-        parts = [struct.pack("!iiIii", 1, 1, BYTEA_OID, len(obj), 1)]
-        for blob in obj:
-            parts += (struct.pack("!i", len(blob)), blob) if blob is not None else (struct.pack("!i", -1),)
-        return b"".join(parts) if obj else struct.pack("!iiI", 0, 0, BYTEA_OID)
+from fencepost.broker.cluster.postgres_values import Blobs, BlobsDumper, array, columns, row_of, session_of
 
 
 class PostgresEngine:
@@ -140,7 +117,7 @@ class PostgresEngine:
 
     def join(self, broker: int, addresses: str, lease_ms: int) -> Session:
         ((incarnation, *rest),) = self._run("SELECT * FROM {}.fp_join(%s, %s, %s)", broker, addresses, lease_ms)
-        return _session(broker, incarnation, *rest)
+        return session_of(broker, incarnation, *rest)
 
     def open_session(self, identity: Identity) -> Session:
         found = self._run(
@@ -150,13 +127,13 @@ class PostgresEngine:
         )
         if not found:
             raise Fenced(f"broker {identity.broker} with incarnation {identity.incarnation} is fenced")
-        return _session(identity.broker, identity.incarnation, *found[0])
+        return session_of(identity.broker, identity.incarnation, *found[0])
 
     def renew(self, identity: Identity) -> None:
         self._run("SELECT {}.fp_renew(%s, %s, %s)", *identity)
 
     def take_over(self, identity: Identity, slots: Collection[int], lease_ms: int) -> list[Slot]:
-        taken = self._run("SELECT * FROM {}.fp_take_over(%s, %s, %s, %s, %s)", *identity, _array(slots), lease_ms)
+        taken = self._run("SELECT * FROM {}.fp_take_over(%s, %s, %s, %s, %s)", *identity, array(slots), lease_ms)
         return [Slot(*slot) for slot in taken]
 
     def release(self, identity: Identity) -> None:
@@ -195,13 +172,13 @@ class PostgresEngine:
             "SELECT {}.fp_append(%s, %s, %s, %s, %s" + ", %s" * 17 + ")",
             *commit.identity,
             commit.seq,
-            _array(commit.objects),
-            _array(append.log for append in appends),
-            _array(append.expected for append in appends),
-            _array("t" if append.fixed else "f" for append in appends),
+            array(commit.objects),
+            array(append.log for append in appends),
+            array(append.expected for append in appends),
+            array("t" if append.fixed else "f" for append in appends),
             [None if new is None else new.name for new in new_logs] if any(new_logs) else "{}",
             Blobs(None if new is None else new.topic_id for new in new_logs),
-            *_columns([append.row for append in appends]),
+            *columns([append.row for append in appends]),
         )
         return tuple(bases)
 
@@ -211,7 +188,7 @@ class PostgresEngine:
         return dict(self._run("SELECT log, next FROM {}.head WHERE log = ANY (%s::bigint[])", _array(logs)))
 
     def heads(self, slots: Collection[int] | None = None) -> list[Head]:
-        chosen = _array(range(SLOTS) if slots is None else slots)
+        chosen = array(range(SLOTS) if slots is None else slots)
         found = self._run(
             "SELECT log, name, topic_id, next, start, size_bytes FROM {}.head"
             " WHERE log %% " + str(SLOTS) + " = ANY (%s::bigint[]) ORDER BY log",
@@ -231,20 +208,20 @@ class PostgresEngine:
             " WHERE log = span.log AND base < to_offset AND base + count > greatest(from_offset, base)"
             " AND base >= coalesce((SELECT max(base) FROM {}.entry WHERE log = span.log AND base <= from_offset), 0)"
             " ORDER BY base LIMIT %s) AS entry WHERE from_offset < to_offset ORDER BY number, base",
-            _array(span.log for span in spans),
-            _array(span.start for span in spans),
-            _array(span.end for span in spans),
+            array(span.log for span in spans),
+            array(span.start for span in spans),
+            array(span.end for span in spans),
             limit,
         )
         rows: list[list[Row]] = [[] for _ in spans]
-        for number, *columns in found:
-            rows[number - 1].append(_row(*columns))
+        for number, *values in found:
+            rows[number - 1].append(row_of(*values))
         return rows
 
     def snapshots(self, logs: Collection[int], kind: str) -> list[Snapshot]:
         found = self._run(
             "SELECT log, base, kind, value FROM {}.snapshot WHERE log = ANY (%s::bigint[]) AND kind = %s ORDER BY log",
-            _array(logs),
+            array(logs),
             kind,
         )
         return [Snapshot(*snapshot) for snapshot in found]
@@ -252,7 +229,7 @@ class PostgresEngine:
     # Growth
 
     def raise_start(self, identity: Identity, starts: Sequence[tuple[int, int]]) -> None:
-        logs, offsets = _array(log for log, _ in starts), _array(start for _, start in starts)
+        logs, offsets = array(log for log, _ in starts), array(start for _, start in starts)
         self._run("SELECT {}.fp_raise_start(%s, %s, %s, %s, %s)", *identity, logs, offsets)
 
     def replace(self, identity: Identity, replacement: Replacement) -> None:
@@ -260,21 +237,40 @@ class PostgresEngine:
         self._run(
             "SELECT {}.fp_replace(%s, %s, %s, %s, %s, %s, %s, %s, %s" + ", %s" * 16 + ")",
             *identity,
-            _array(objects),
+            array(objects),
             log,
             start,
             end,
-            _array(sorted(bases)),
-            _array(row.base for row in rows),
-            *_columns(rows),
-            _array(snapshot.log for snapshot in snapshots),
+            array(sorted(bases)),
+            array(row.base for row in rows),
+            *columns(rows),
+            array(snapshot.log for snapshot in snapshots),
             [snapshot.kind for snapshot in snapshots],
-            _array(snapshot.base for snapshot in snapshots),
+            array(snapshot.base for snapshot in snapshots),
             Blobs(snapshot.value for snapshot in snapshots),
         )
 
     def drop(self, identity: Identity, logs: Collection[int]) -> None:
-        self._run("SELECT {}.fp_drop(%s, %s, %s, %s)", *identity, _array(logs))
+        self._run("SELECT {}.fp_drop(%s, %s, %s, %s)", *identity, array(logs))
+
+    # Proposals
+
+    def propose(self, log: int, value: bytes) -> int:
+        ((number,),) = self._run("INSERT INTO {}.proposal (log, value) VALUES (%s, %s) RETURNING id", log, value)
+        return int(number)
+
+    def proposed(self) -> list[Proposed]:
+        return [
+            Proposed(*found)
+            for found in self._run("SELECT id, log, value FROM {}.proposal WHERE answer IS NULL ORDER BY id")
+        ]
+
+    def answer(self, identity: Identity, number: int, answer: str) -> None:
+        self._run("SELECT {}.fp_answer(%s, %s, %s, %s, %s)", *identity, number, answer)
+
+    def answer_to(self, number: int) -> str | None:
+        found = self._run("SELECT answer FROM {}.proposal WHERE id = %s", number)
+        return found[0][0] if found else None
 
     # Objects
 
@@ -286,10 +282,10 @@ class PostgresEngine:
         return [object_id for (object_id,) in self._run("SELECT {}.fp_doomed(%s, %s)", idle_ms, limit)]
 
     def forget(self, objects: Collection[int]) -> None:
-        self._run("SELECT {}.fp_forget(%s)", _array(objects))
+        self._run("SELECT {}.fp_forget(%s)", array(objects))
 
     def known(self, objects: Collection[int]) -> set[int]:
-        found = self._run("SELECT id FROM {}.object WHERE id = ANY (%s::bigint[])", _array(objects))
+        found = self._run("SELECT id FROM {}.object WHERE id = ANY (%s::bigint[])", array(objects))
         return {object_id for (object_id,) in found}
 
     # The connection
@@ -319,7 +315,7 @@ class PostgresEngine:
             except BaseException:
                 opened.close()
                 raise
-            opened.adapters.register_dumper(Blobs, _BlobsDumper)
+            opened.adapters.register_dumper(Blobs, BlobsDumper)
             self._connection = opened
         return self._connection
 
@@ -356,41 +352,3 @@ class PostgresEngine:
             self._close()
             return connection.unavailable(self._parameters, error)
         return error
-
-
-def _array(values: Iterable[int | str | None]) -> str:
-    """PostgreSQL's text of an array. The function that takes it knows the type, so one prepared statement serves all
-    values; psycopg would choose a type for each list.
-    """
-    return "{" + ",".join("NULL" if value is None else str(value) for value in values) + "}"
-
-
-def _columns(rows: Sequence[Row]) -> tuple[Any, ...]:
-    """An array for each column of the rows, as fp_append and fp_replace take them; their bases are not among them."""
-    return (
-        _array(row.count for row in rows),
-        _array(int(row.kind) for row in rows),
-        _array(row.leader_epoch for row in rows),
-        _array(row.placement.object_id for row in rows),
-        _array(row.placement.position for row in rows),
-        _array(row.placement.size_bytes for row in rows),
-        _array(row.max_timestamp_ms for row in rows),
-        _array(row.batches for row in rows),
-        [_array(row.producer_ids) for row in rows],
-        Blobs(row.heads for row in rows),
-        Blobs(row.aborted for row in rows),
-        Blobs(row.inline for row in rows),
-    )
-
-
-def _row(
-    base: int, count: int, kind: int, leader_epoch: int, object_id: int, position: int, size_bytes: int, *rest: Any
-) -> Row:
-    max_timestamp_ms, batches, producer_ids, heads, aborted, inline = rest
-    placement = Placement(object_id, position, size_bytes)
-    facts = (RowKind(kind), leader_epoch, placement, max_timestamp_ms, batches, tuple(producer_ids))
-    return Row(base, count, *facts, heads, aborted, inline)
-
-
-def _session(broker: int, incarnation: int, session: int, commit_seq: int, bases: Sequence[int]) -> Session:
-    return Session(Identity(broker, incarnation, session), commit_seq, tuple(bases))
