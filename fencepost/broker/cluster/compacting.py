@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from fencepost.broker.cluster.accepting import Acceptor
 from fencepost.broker.cluster.engine import Changed, ClaimLost, Engine, Fenced, StoreUnavailable
 from fencepost.broker.cluster.rounds import RowBytes
-from fencepost.broker.cluster.row_cleaning import Cleaned, CleanJob, Ended, RowCleaner, cleanable_rows
+from fencepost.broker.cluster.row_cleaning import Cleaned, CleanJob, Ended, RowCleaner, RowPlanner, cleanable_rows
 from fencepost.broker.cluster.shared_log import SharedLog
 from fencepost.broker.cluster.writer import Writer
 from fencepost.broker.log.compaction.cleaning import CleaningInterrupted, CleaningLimits, CleaningStats
@@ -58,21 +59,23 @@ class Compactions:
         self._scratch = scratch
         self._copies: Path | None = None
         self._ended = False
-        self._cleaner = RowCleaner(
+        planner = RowPlanner(
             engine,
-            lambda: writer.identity,
             row_bytes,
             config.cluster_inline_max_bytes,
             self._store_for,
             lambda: self._ended or writer.fenced,
         )
+        self._cleaner = RowCleaner(engine, lambda: writer.identity, planner)
+        self._acceptor = Acceptor(engine, writer, self._cleaner, logs, self._reserve)
 
     def end(self) -> None:
         """Let the compaction that is under way end early: its thread cannot be cancelled."""
         self._ended = True
 
     async def compact(self) -> None:
-        """Compact every log that is due."""
+        """Answer the proposed compactions, and compact every log that is due."""
+        await self._acceptor.answer()
         put_off: set[SharedLog] = set()
         while self._config.log_cleaner_enable and not self._writer.fenced:
             self._uncleanable = {log for log in self._uncleanable if log.is_open}
@@ -86,6 +89,9 @@ class Compactions:
                 await self._compact(shared, job)
             finally:
                 self.busy = None
+
+    def _reserve(self, log: SharedLog | None) -> None:
+        self.busy = log
 
     async def _dirtiest(self, skipped: Collection[SharedLog]) -> tuple[SharedLog, CleanJob] | None:
         now_ms, best, found = self._now_ms(), -1.0, None
@@ -145,7 +151,8 @@ class Compactions:
             return
         while not self._writer.fenced:
             try:
-                part = await trio.to_thread.run_sync(self._cleaner.read, job)
+                span = job.rows[0].base, job.rows[-1].end
+                part = await trio.to_thread.run_sync(self._cleaner.read, job.log_id, *span)
             except StoreUnavailable as error:
                 logger.debug("the rows of %s cannot be read: %s", job.tp, error)
                 await trio.sleep(RETRY_SECONDS)

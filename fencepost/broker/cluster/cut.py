@@ -5,20 +5,18 @@ over many partitions is in it whole. The bounds are those of brokers: all rows a
 watermark. This module imports psycopg.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from typing import NamedTuple
 
-from fencepost.broker.cluster.engine import Head, Row, Snapshot, Span, log_id, slot_of
-from fencepost.broker.cluster.folding import CLEANED, PRODUCERS, LogState
-from fencepost.broker.cluster.loading import load_logs
+from fencepost.broker.cluster.engine import Head, Row, log_id, slot_of
+from fencepost.broker.cluster.folding import Folded, Index
+from fencepost.broker.cluster.loading import load_logs, read_indexes
 from fencepost.broker.cluster.objects import place_name
 from fencepost.broker.cluster.postgres import PostgresEngine
 from fencepost.broker.cluster.rounds import RowBytes
-from fencepost.broker.cluster.row_reading import all_rows, bytes_in_objects, foreign_rows
+from fencepost.broker.cluster.row_reading import bytes_in_objects, foreign_rows
 from fencepost.broker.cluster.stamping import stamp
-from fencepost.broker.log.producer_state import OpenTransaction
-from fencepost.broker.log.storage.txn_index import AbortedTransaction
+from fencepost.broker.log.producer_state import ProducerStates
 from fencepost.broker.metadata.log import METADATA_PARTITION, METADATA_TOPIC_ID
 from fencepost.coordinator.metadata.image import EMPTY_IMAGE, MetadataImage, TopicImage
 from fencepost.coordinator.metadata.snapshot import read_snapshot, snapshot_id
@@ -31,42 +29,6 @@ from fencepost.protocol.topics import TopicPartition
 
 _METADATA_LOG = log_id(METADATA_TOPIC_ID, METADATA_PARTITION.partition)
 _NO_FIELDS: frozenset[str] = frozenset()
-
-
-class Folded(NamedTuple):
-    """What a partition's rows add up to."""
-
-    stable: int
-    """The last stable offset."""
-    open: OpenTransaction | None
-    """The oldest open transaction."""
-    aborted: list[AbortedTransaction]
-    """The aborted transactions by their markers' offsets: the list by which readers filter."""
-
-
-class Index(NamedTuple):
-    """All that the database has about one log, but for the bytes of inline rows."""
-
-    head: Head
-    rows: Sequence[Row]
-    snapshots: Sequence[Snapshot]
-    """Of the producers, if there is one."""
-    cleaned_to: int
-    """The first offset that no finished compaction has reached; 0 if there was none."""
-
-    @property
-    def folded_to(self) -> int:
-        """The offset of the snapshot of the producers."""
-        return max((snapshot.base for snapshot in self.snapshots), default=0)
-
-    def fold(self) -> Folded:
-        """What the rows add up to. Raises CorruptLogFile if a snapshot or the headers in a row are damaged."""
-        head, state, aborted = self.head, LogState(self.head.name, self.snapshots), list[AbortedTransaction]()
-        for row in self.rows:
-            aborted += state.follow(row)
-        oldest = next(state.producers.open_transactions(), None)
-        stable = head.next if oldest is None else max(oldest.first_offset, head.start)
-        return Folded(stable, oldest, aborted)
 
 
 class Cut:
@@ -101,19 +63,16 @@ class Cut:
 
     def index(self, logs: Collection[int]) -> dict[int, Index]:
         """The rows of those of these logs that have records."""
-        heads = [self._heads[log] for log in logs if log in self._heads]
-        known = [head.log for head in heads]
-        snapshots = {one.log: [one] for one in self._engine.snapshots(known, PRODUCERS)}
-        cleaned = {one.log: one.base for one in self._engine.snapshots(known, CLEANED)}
-        rows = all_rows(self._engine, [Span(head.log, head.start, head.next) for head in heads])
-        return {
-            head.log: Index(head, mine, snapshots.get(head.log, ()), cleaned.get(head.log, 0))
-            for head, mine in zip(heads, rows, strict=True)
-        }
+        return read_indexes(self._engine, [self._heads[log] for log in logs if log in self._heads])
+
+    @property
+    def image(self) -> MetadataImage:
+        """The metadata."""
+        return self._metadata.image
 
     def fold(self, logs: Collection[int]) -> dict[int, Folded]:
         """The last stable offsets and the transactions of these logs."""
-        nothing = dict.fromkeys(logs, Folded(0, None, []))
+        nothing = dict.fromkeys(logs, Folded(0, None, [], ProducerStates()))
         return {**nothing, **{log: index.fold() for log, index in self.index(logs).items()}}
 
     def content(self, log: int) -> Iterator[tuple[bytearray, list[tuple[int, BatchHeader]]]]:

@@ -4,10 +4,11 @@ A snapshot stands for the rows below its base. Above it the rows are runs, whose
 batches.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
-from fencepost.broker.cluster.engine import Row, Snapshot
-from fencepost.broker.log.producer_state import ProducerStates
+from fencepost.broker.cluster.engine import Head, Row, Snapshot
+from fencepost.broker.log.producer_state import OpenTransaction, ProducerStates
 from fencepost.broker.log.recovery.scanning import replay
 from fencepost.broker.log.recovery.snapshots import decode_snapshot, encode_snapshot
 from fencepost.broker.log.storage.checkpoints import decode_epochs, encode_epochs
@@ -71,6 +72,44 @@ class LogState:
             Snapshot(log, self.end, PRODUCERS, encode_snapshot(self.producers.entries())),
             Snapshot(log, self.end, EPOCHS, encode_epochs(self.epochs)),
         ]
+
+
+class Folded(NamedTuple):
+    """What a partition's rows add up to."""
+
+    stable: int
+    """The last stable offset."""
+    open: OpenTransaction | None
+    """The oldest open transaction."""
+    aborted: list[AbortedTransaction]
+    """The aborted transactions by their markers' offsets: the list by which readers filter."""
+    producers: ProducerStates
+    """At the end of the log."""
+
+
+class Index(NamedTuple):
+    """All that the database has about one log, but for the bytes of inline rows."""
+
+    head: Head
+    rows: Sequence[Row]
+    snapshots: Sequence[Snapshot]
+    """Of the producers, if there is one."""
+    cleaned_to: int
+    """The first offset that no finished compaction has reached; 0 if there was none."""
+
+    @property
+    def folded_to(self) -> int:
+        """The offset of the snapshot of the producers."""
+        return max((snapshot.base for snapshot in self.snapshots), default=0)
+
+    def fold(self) -> Folded:
+        """What the rows add up to. Raises CorruptLogFile if a snapshot or the headers in a row are damaged."""
+        head, state, aborted = self.head, LogState(self.head.name, self.snapshots), list[AbortedTransaction]()
+        for row in self.rows:
+            aborted += state.follow(row)
+        oldest = next(state.producers.open_transactions(), None)
+        stable = head.next if oldest is None else max(oldest.first_offset, head.start)
+        return Folded(stable, oldest, aborted, state.producers)
 
 
 def aborted_in(row: Row) -> list[AbortedTransaction]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from fencepost.broker.cluster.engine import Engine, Head, Row, Snapshot, Span
-from fencepost.broker.cluster.folding import CLEANED, EPOCHS, LINGERING, METADATA, PRODUCERS, LogState
+from fencepost.broker.cluster.folding import CLEANED, EPOCHS, LINGERING, METADATA, PRODUCERS, Index, LogState
 from fencepost.broker.cluster.rounds import RowBytes
 from fencepost.broker.cluster.row_index import slim
 from fencepost.broker.cluster.row_reading import SPANS_AT_ONCE, Foreign, all_rows, bytes_in_objects, with_bytes
@@ -74,6 +74,18 @@ def load_logs(
                 LoadedLog(head, start, slimmed, state.producers, state.epochs, *offsets, aborted, mine, named)
             )
     return loaded
+
+
+def read_indexes(engine: Engine, heads: Sequence[Head]) -> dict[int, Index]:
+    """All that the database has about these logs, but for the bytes of inline rows. Raises StoreUnavailable."""
+    known = [head.log for head in heads]
+    snapshots = {one.log: [one] for one in engine.snapshots(known, PRODUCERS)}
+    cleaned = {one.log: one.base for one in engine.snapshots(known, CLEANED)}
+    rows = all_rows(engine, [Span(head.log, head.start, head.next) for head in heads])
+    return {
+        head.log: Index(head, mine, snapshots.get(head.log, ()), cleaned.get(head.log, 0))
+        for head, mine in zip(heads, rows, strict=True)
+    }
 
 
 def _topic_of(head: Head) -> str:

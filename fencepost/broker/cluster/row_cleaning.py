@@ -4,7 +4,7 @@ Only rows that a producer snapshot covers are compacted: the newest runs are wha
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import crc32c
@@ -112,52 +112,59 @@ def delay_ms(rows: Sequence[Row], config: LogConfig, now_ms: int) -> int:
     return max(0, now_ms - config.max_compaction_lag_ms - min(times))
 
 
-class RowCleaner:
-    """Compacts logs over a connection of its own. All methods block."""
+class Planned(NamedTuple):
+    """The rows that a compaction has computed. Nothing is replaced yet."""
+
+    replacements: Iterator[Replacement]
+    """In the order in which they must happen: a row may lack what marks records before it as deleted. Each has one new
+    row. The iterator puts an object before it returns the first row with bytes in it; it raises StoreUnavailable.
+    """
+    cleaned_to: int
+    """The first dirty offset after all replacements."""
+    stats: CleaningStats
+
+
+class RowPlanner:
+    """Computes compactions, and puts their objects. All methods block."""
 
     def __init__(
         self,
         engine: Engine,
-        identity: Callable[[], Identity],
         row_bytes: RowBytes,
         inline_bytes: int,
         scratch: Callable[[int], Store],
         ended: Callable[[], bool] = lambda: False,
+        rest_per_work: float = REST_PER_WORK,
     ) -> None:
-        """`scratch` returns an empty store for so many bytes; the caller deletes it. `ended` is asked often."""
+        """`scratch` returns an empty store for so many bytes; the caller deletes it. `ended` is asked often.
+
+        The thread sleeps `rest_per_work` seconds for each second of work.
+        """
         self._engine = engine
-        self._identity = identity
         self._row_bytes = row_bytes
         self._inline_bytes = inline_bytes
         self._scratch = scratch
         self._ended = ended
+        self._rest_per_work = rest_per_work
 
-    def run(self, job: CleanJob) -> Cleaned:
-        """Compact one log. Each new segment takes the place of its rows in one transaction.
+    def plan(self, job: CleanJob) -> Planned | None:
+        """Compact copies of a log's rows; None if the database has other rows than the job.
 
-        Raises StoreUnavailable, Fenced, Changed and ClaimLost: a part of the log may be compacted then, and `read`
-        tells which. Raises CorruptLogFile, CleaningInterrupted and OSError; and Ended.
+        Raises StoreUnavailable, CorruptLogFile, CleaningInterrupted and OSError; and Ended.
         """
         start, end = job.rows[0].base, job.rows[-1].end
         rows = rows_of(self._engine, job.log_id, start, end, inline=True)
         if [slim(row) for row in rows] != list(job.rows):
-            return Cleaned([self.read(job)], -1, CleaningStats())
+            return None
         store = self._scratch(sum(row.placement.size_bytes for row in rows))
         sums: dict[int, int] = {}
         segments = [self._copied(store, row, sums) for row in rows]
         opened = _Opened(Segments(store, [*segments, Segment(store, end)]), job.producers, LeaderEpochs(store, []))
         log = PartitionLog(job.tp, bytes(16), job.config, store, opened, log_start_offset=start)
         cleaning = Cleaning(log, job.range_, job.limits, job.now_ms)
-        _drive(cleaning, job.bytes_per_second, self._go_on)
-        parts = self._replaced(job, rows, list(opened.segments)[:-1], set(segments), sums)
-        self._note(job, cleaning.cleaned_to)
-        return Cleaned(parts, cleaning.cleaned_to, cleaning.stats)
-
-    def read(self, job: CleanJob) -> CleanedPart:
-        """What the log has now where the job's rows were. Raises StoreUnavailable."""
-        start, end = job.rows[0].base, job.rows[-1].end
-        rows = rows_of(self._engine, job.log_id, start, end)
-        return CleanedPart(start, end, rows, [one for row in rows for one in aborted_in(row)])
+        _drive(cleaning, job.bytes_per_second, self._rest_per_work, self._go_on)
+        replacements = self._replacements(job, rows, list(opened.segments)[:-1], set(segments), sums)
+        return Planned(replacements, cleaning.cleaned_to, cleaning.stats)
 
     def _go_on(self) -> None:
         if self._ended():
@@ -177,16 +184,15 @@ class RowCleaner:
         sums[row.base] = crc32c.crc32c(data)
         return segment
 
-    def _replaced(
+    def _replacements(
         self,
         job: CleanJob,
         rows: Sequence[Row],
         segments: Sequence[Segment],
         untouched: set[Segment],
         sums: dict[int, int],
-    ) -> list[CleanedPart]:
-        """Put the segments that differ from their rows, and let them take their rows' place."""
-        parts: list[CleanedPart] = []
+    ) -> Iterator[Replacement]:
+        """Put the segments that differ from their rows."""
         batch: list[tuple[Segment, list[Row], bytes]] = []
         size_bytes = 0
         for segment in segments:
@@ -199,17 +205,15 @@ class RowCleaner:
             batch.append((segment, old, data))
             size_bytes += len(data)
             if size_bytes >= OBJECT_BYTES:
-                parts += self._replace(job, batch)
+                yield from self._put(job, batch)
                 batch, size_bytes = [], 0
-        return parts + self._replace(job, batch)
+        yield from self._put(job, batch)
 
-    def _replace(self, job: CleanJob, batch: Sequence[tuple[Segment, list[Row], bytes]]) -> list[CleanedPart]:
-        parts: list[CleanedPart] = []
+    def _put(self, job: CleanJob, batch: Sequence[tuple[Segment, list[Row], bytes]]) -> Iterator[Replacement]:
         inline = sum(len(data) for *_, data in batch) <= self._inline_bytes
         object_id = 0 if inline else self._row_bytes.put([data for *_, data in batch])
         claimed, position = [object_id] if object_id else [], 0
         for segment, old, data in batch:
-            aborted = list(segment.aborted.all())
             headers = [header for _, header in iter_headers(data)]
             row = Row(
                 base=old[0].base,
@@ -221,23 +225,56 @@ class RowCleaner:
                 batches=len(headers),
                 producer_ids=producer_ids(headers),
                 heads=None,
-                aborted=encode_aborted(aborted),
+                aborted=encode_aborted(segment.aborted.all()),
                 inline=data if inline else None,
             )
-            bases = [one.base for one in old]
-            self._engine.replace(self._identity(), Replacement(job.log_id, row.base, row.end, bases, [row], claimed))
+            yield Replacement(job.log_id, row.base, row.end, [one.base for one in old], [row], claimed)
             claimed, position = [], position + (0 if inline else len(data))
-            parts.append(CleanedPart(row.base, row.end, [row], aborted))
-        return parts
-
-    def _note(self, job: CleanJob, cleaned_to: int) -> None:
-        """Store how far the log is compacted: a replacement of no rows, with a snapshot."""
-        at = job.rows[0].base
-        snapshot = Snapshot(job.log_id, cleaned_to, CLEANED, b"")
-        self._engine.replace(self._identity(), Replacement(job.log_id, at, at, (), (), (), [snapshot]))
 
 
-def _drive(cleaning: Cleaning, bytes_per_second: float, go_on: Callable[[], None]) -> None:
+class RowCleaner:
+    """Compacts logs over a connection of its own. All methods block."""
+
+    def __init__(self, engine: Engine, identity: Callable[[], Identity], planner: RowPlanner) -> None:
+        self._engine = engine
+        self._identity = identity
+        self._planner = planner
+
+    def run(self, job: CleanJob) -> Cleaned:
+        """Compact one log. Each new segment takes the place of its rows in one transaction.
+
+        Raises StoreUnavailable, Fenced, Changed and ClaimLost: a part of the log may be compacted then, and `read`
+        tells which. Raises CorruptLogFile, CleaningInterrupted and OSError; and Ended.
+        """
+        start, end = job.rows[0].base, job.rows[-1].end
+        planned = self._planner.plan(job)
+        if planned is None:
+            return Cleaned([self.read(job.log_id, start, end)], -1, CleaningStats())
+        parts = [self.replace(replacement) for replacement in planned.replacements]
+        self.note(job.log_id, start, planned.cleaned_to)
+        return Cleaned(parts, planned.cleaned_to, planned.stats)
+
+    def replace(self, replacement: Replacement) -> CleanedPart:
+        """Replace rows of a compaction. Raises StoreUnavailable, Fenced, Changed and ClaimLost."""
+        self._engine.replace(self._identity(), replacement)
+        rows = replacement.rows
+        return CleanedPart(replacement.start, replacement.end, rows, [one for row in rows for one in aborted_in(row)])
+
+    def read(self, log_id: int, start: int, end: int) -> CleanedPart:
+        """What a log has now in [start, end). Raises StoreUnavailable."""
+        rows = rows_of(self._engine, log_id, start, end)
+        return CleanedPart(start, end, rows, [one for row in rows for one in aborted_in(row)])
+
+    def note(self, log_id: int, start: int, cleaned_to: int) -> None:
+        """Store how far a log is compacted: a replacement of no rows, with a snapshot. `start` is in the log.
+
+        Raises StoreUnavailable, Fenced and Changed.
+        """
+        snapshot = Snapshot(log_id, cleaned_to, CLEANED, b"")
+        self._engine.replace(self._identity(), Replacement(log_id, start, start, (), (), (), [snapshot]))
+
+
+def _drive(cleaning: Cleaning, bytes_per_second: float, rest_per_work: float, go_on: Callable[[], None]) -> None:
     """Run all steps; the thread rests between them, and may end there: `go_on` raises Ended."""
     steps, result, began, total_bytes = cleaning.run(), None, time.monotonic(), 0
     worked = 0.0
@@ -252,5 +289,5 @@ def _drive(cleaning: Cleaning, bytes_per_second: float, go_on: Callable[[], None
         worked += time.thread_time() - step_began
         if worked >= 0.005:
             go_on()
-            time.sleep(max(worked * REST_PER_WORK, began + total_bytes / bytes_per_second - time.monotonic()))
+            time.sleep(max(worked * rest_per_work, began + total_bytes / bytes_per_second - time.monotonic()))
             worked = 0.0

@@ -7,8 +7,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from fencepost.broker.cluster.cut import Cut, Folded, Index, MetadataView, cut_of
+from fencepost.broker.cluster.cut import Cut, MetadataView, cut_of
 from fencepost.broker.cluster.engine import ObjectUse, Row, RowKind
+from fencepost.broker.cluster.folding import Folded, Index
 from fencepost.broker.cluster.objects import ObjectMissing, place_name
 from fencepost.broker.cluster.row_checks import before_row, bounds_differences, size_difference, use_difference
 from fencepost.broker.log.storage.store import CorruptLogFile
