@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fencepost.cli.parameters import SecondsType
+from fencepost.cli.spark.compact import compact_command
 from fencepost.cli.spark.options import (
     SETTING,
     bar,
@@ -38,6 +39,7 @@ def spark() -> None:
       fencepost spark etl orders --to invoices ...   transform the records of one topic into another
       fencepost spark export orders --into ./lake    write committed records as Parquet files
       fencepost spark audit orders                   check that no record is lost or there twice
+      fencepost spark compact prices --store ...     compact topics of a cluster without loading its brokers
 
     The pipelines read committed records only. You can kill one at any moment. Start it again with the same options: it
     continues where it was, and writes no record twice. All commands work with Apache Kafka, too.
@@ -281,3 +283,6 @@ def etl_command(sources: tuple[str, ...], **given: Any) -> None:
 
     with report_errors(given["bootstrap"]):
         run_etl(sources, **given)
+
+
+spark.add_command(compact_command)

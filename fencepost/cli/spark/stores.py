@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,11 +17,16 @@ if TYPE_CHECKING:
     from fencepost.spark_connector.source.store_settings import StoreSettings
 
 
-def store_settings(store: str | None, objects: str | None, kafka: Mapping[str, Any]) -> StoreSettings:
-    """The stores that --store and --objects name, or the environment for the one that is missing. Raises UsageError."""
+def store_settings(
+    store: str | None, objects: str | None, kafka: Mapping[str, Any], config_file: Path | None = None
+) -> StoreSettings:
+    """The stores that --store and --objects name; the file or the environment for what is missing. Raises UsageError.
+
+    `kafka` may have `default.api.timeout.ms`.
+    """
     from fencepost.spark_connector.source.store_settings import StoreSettings
 
-    addresses = addresses_of(store, objects, None)
+    addresses = addresses_of(store, objects, config_file)
     if addresses.objects is None:
         raise click.UsageError("no object store is named: give --objects s3://BUCKET/PREFIX")
     if find_spec("psycopg") is None:
@@ -32,7 +38,7 @@ def store_settings(store: str | None, objects: str | None, kafka: Mapping[str, A
 
 @contextmanager
 def store_errors() -> Iterator[None]:
-    """End the command with a sentence if a store is unavailable, damaged, or has another schema."""
+    """End the command with a sentence if a store is unavailable, its metadata are damaged, or it has another schema."""
     from fencepost.broker.cluster.engine import SchemaMismatch, StoreUnavailable
     from fencepost.broker.log.storage.store import CorruptLogFile
 

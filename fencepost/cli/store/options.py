@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import psycopg
 
     from fencepost.broker.cluster.objects import Objects
+    from fencepost.broker.config.broker_config import BrokerConfig
 
 EXIT_USAGE = 2
 SCHEMA = "fencepost"
@@ -115,13 +116,18 @@ def store_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def addresses_of(store: str | None, objects: str | None, config_file: Path | None) -> StoreAddresses:
     """The stores by options, environment and file, as `fencepost serve` reads them. Raises UsageError."""
+    config = config_of(store, objects, config_file)
+    if config.cluster_store is None:
+        raise click.UsageError("no database is named: give --store postgresql://USER@HOST/DATABASE")
+    return StoreAddresses(config.cluster_store, config.cluster_objects)
+
+
+def config_of(store: str | None, objects: str | None, config_file: Path | None) -> "BrokerConfig":
+    """The settings by options, environment and file, as `fencepost serve` reads them. Raises UsageError."""
     from fencepost.broker.config.broker_config import ConfigError, load_config
 
     flags = {"cluster.store": store, "cluster.objects": objects}
     try:
-        config = load_config(file=config_file, environ=os.environ, flags=flags)
+        return load_config(file=config_file, environ=os.environ, flags=flags)
     except ConfigError as error:
         raise click.UsageError(str(error)) from error
-    if config.cluster_store is None:
-        raise click.UsageError("no database is named: give --store postgresql://USER@HOST/DATABASE")
-    return StoreAddresses(config.cluster_store, config.cluster_objects)

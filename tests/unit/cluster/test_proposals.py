@@ -22,7 +22,7 @@ from fencepost.broker.log.storage.txn_index import AbortedTransaction
 from tests.kit.growing import aborted, compact, content, growth_of, merge, opened
 from tests.kit.shared_store import TOPIC_ID, ObjectsInMemory, StoreBroker, Stores
 from tests.kit.sim_engine import SimEngine
-from tests.unit.cluster.test_row_compaction import CONFIG, Tables
+from tests.unit.cluster.table_kit import CONFIG, Tables
 from tests.unit.log.compaction_kit import HOUR_MS, keyed, records, seen
 from tests.unit.log.kit import NOW_MS, TP
 
@@ -237,11 +237,13 @@ def test_other_values_and_deleted_logs_are_answered_too() -> None:
 def test_only_rows_up_to_the_last_full_one_are_compacted() -> None:
     """Merging changes the rows behind it, so a proposal with them would often be stale."""
     stores = Stores()
-    broker, log = appended(stores)
-    for key, size in (("b", 2000), ("c", 1), ("d", 1), ("e", 1)):
-        log.append(keyed([(key, random.Random(1).randbytes(size).hex())]), AppendOrigin.COORDINATOR, NOW_MS)
+    config, broker = replace(CONFIG, segment_bytes=6000), stores.broker(1)
+    log = opened(broker, config=config)
+    for key, size_bytes in (("a", 1), ("b", 1600), ("c", 1), ("d", 1), ("e", 1)):
+        value = random.Random(1).randbytes(size_bytes).hex()
+        assert not log.append(keyed([(key, value)]), AppendOrigin.COORDINATOR, NOW_MS).error
         broker.round()
-    merge(growth_of(broker, log, cluster_merge_min_rows=2, cluster_segment_max_bytes=3000, log_cleaner_enable=False))
-    config = replace(CONFIG, segment_bytes=3000)
-    assert proposed(stores, config, newest=False).proposal.end == 13
-    assert proposed(stores, config).proposal.end > 13
+    merge(growth_of(broker, log, cluster_merge_min_rows=2, log_cleaner_enable=False))
+    assert [row.end for row in log.segments.index.rows] == [1, 2, 5]
+    assert proposed(stores, config, newest=False).proposal.end == 2
+    assert proposed(stores, config).proposal.end == 5
