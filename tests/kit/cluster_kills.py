@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from tests.kit.history import READ_COMMITTED, READ_UNCOMMITTED, History, Log, Place, Verdict, check
@@ -26,6 +26,7 @@ from tests.kit.kill_cluster import KillCluster, SteppedBroker
 from tests.kit.postgres_proxy import CommitFault
 from tests.kit.postgres_server import PostgresServer, find_binaries
 from tests.kit.stepped_broker import BEFORE_LATE_COMMITS, BETWEEN_PARTS, COMMIT_STEPS, TAKEOVER_STEPS
+from tests.kit.whole_logs import SERVE_SECONDS, read_all
 from tests.kit.workload_command import carry_out, parser_of
 from tests.kit.workload_run import Plan, Run
 from tests.kit.workload_writers import LOOSE_TOPIC, TRANSACTION_TOPIC
@@ -34,7 +35,7 @@ TRANSFORM = "copy1"
 CYCLES_MAX = 10
 """Of one cluster: the next ones begin with an empty one."""
 DATABASE_EVERY, OTHER_EVERY = 10, 2
-STEP_SECONDS, SERVE_SECONDS, READ_SECONDS = 40.0, 60.0, 60.0
+STEP_SECONDS = 40.0
 LONGEST_LIFE_S, ENOUGH_ACKS = 1.5, 20
 S3_FAULTS: dict[str, tuple[str, Fault, int]] = {
     "S3 answers puts with 500": ("PUT", Fault(500), 3),
@@ -300,36 +301,6 @@ class ClusterKills(Run):
 
     def _history(self, finals: dict[str, dict[str, dict[Place, Log]]]) -> History:
         return replace(super()._history(finals), transforms=[(LOOSE_TOPIC, TRANSFORM)])
-
-
-def read_all(bootstrap: str, places: Sequence[Place], isolation: str) -> tuple[dict[Place, Log], list[str]]:
-    """Every partition from its beginning to its end, by librdkafka; and why some cannot be read to the end."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": "reads-all",
-            "isolation.level": isolation,
-            "auto.offset.reset": "error",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "log_level": 0,
-        }
-    )
-    consumer.assign([TopicPartition(*place, 0) for place in places])
-    logs: dict[Place, Log] = {place: [] for place in places}
-    errors: dict[Place, str] = {}
-    unread, deadline = set(places), time.monotonic() + READ_SECONDS
-    while unread and time.monotonic() < deadline:
-        for record in consumer.consume(1000, 0.2):
-            place, error = (record.topic(), record.partition()), record.error()
-            if error is None:
-                logs[place].append((record.offset(), record.value().decode()))
-            elif error.code() == KafkaError._PARTITION_EOF:
-                unread.discard(place)
-            else:
-                errors[place] = str(error)
-    consumer.close()
-    return logs, [f"{place} ends after {len(logs[place])} records: {errors.get(place)}" for place in sorted(unread)]
 
 
 @dataclass

@@ -6,7 +6,7 @@ afterwards, so it happens whole or not at all.
 
 import functools
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Concatenate, ParamSpec, TypeVar
 
 from fencepost.broker.cluster.engine import (
@@ -15,7 +15,6 @@ from fencepost.broker.cluster.engine import (
     ClaimLost,
     Commit,
     Conflict,
-    Fenced,
     Head,
     Identity,
     LogIdTaken,
@@ -32,7 +31,7 @@ from fencepost.broker.cluster.engine import (
     StoreUnavailable,
     slot_of,
 )
-from tests.kit.sim_tables import BrokerRow, ObjectRow, ObjectState, SimDatabase
+from tests.kit.sim_tables import BrokerRow, ObjectRow, ObjectState, SimDatabase, fenced, objects_of
 
 
 def no_fault(method: str) -> None:
@@ -95,7 +94,7 @@ class SimEngine:
     def open_session(self, identity: Identity) -> Session:
         row = self.database.brokers.get(identity.broker)
         if row is None or row.incarnation != identity.incarnation:
-            raise _fenced(identity, row)
+            raise fenced(identity, row)
         self.database.brokers[identity.broker] = row._replace(session=row.session + 1, seen_ms=self.database.now_ms())
         return self._session(identity.broker)
 
@@ -181,7 +180,7 @@ class SimEngine:
         self._check_fence(identity)
         row = database.brokers[identity.broker]
         if row.commit_seq != commit.seq - 1:
-            raise _fenced(identity, row)
+            raise fenced(identity, row)
         heads = {append.log: self._head_for(append) for append in appends}
         conflicts = {append.log for append in appends if self._is_in_conflict(append, heads[append.log])}
         if conflicts:
@@ -330,7 +329,7 @@ class SimEngine:
     def _check_fence(self, identity: Identity) -> None:
         row = self.database.brokers.get(identity.broker)
         if row is None or (row.incarnation, row.session) != (identity.incarnation, identity.session):
-            raise _fenced(identity, row)
+            raise fenced(identity, row)
 
     def _renew(self, identity: Identity) -> None:
         self._check_fence(identity)
@@ -381,13 +380,13 @@ class SimEngine:
         self._count_references(rows, -1)
 
     def _count_references(self, rows: Sequence[Row], sign: int) -> None:
-        for number, count in Counter(_objects_of(rows)).items():
+        for number, count in Counter(objects_of(rows)).items():
             row = self.database.objects[number]
             self.database.objects[number] = row._replace(live=row.live + sign * count)
 
     def _check_objects(self, claimed: Collection[int], rows: Sequence[Row]) -> None:
         """The listed objects are claims; all others that the rows refer to are live already."""
-        needed = {**dict.fromkeys(_objects_of(rows), ObjectState.LIVE), **dict.fromkeys(claimed, ObjectState.CLAIMED)}
+        needed = {**dict.fromkeys(objects_of(rows), ObjectState.LIVE), **dict.fromkeys(claimed, ObjectState.CLAIMED)}
         held = self.database.objects
         lost = [number for number, state in needed.items() if number not in held or held[number].state != state]
         if lost:
@@ -396,12 +395,3 @@ class SimEngine:
     def _make_live(self, objects: Collection[int]) -> None:
         for number in objects:
             self.database.objects[number] = self.database.objects[number]._replace(state=ObjectState.LIVE)
-
-
-def _objects_of(rows: Sequence[Row]) -> Iterable[int]:
-    return [row.placement.object_id for row in rows if row.placement.object_id != 0]
-
-
-def _fenced(identity: Identity, row: BrokerRow | None) -> Fenced:
-    newest = None if row is None else (row.incarnation, row.session, row.commit_seq)
-    return Fenced(f"{identity} is fenced: incarnation, session and commit_seq in the database are {newest}")

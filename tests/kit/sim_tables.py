@@ -1,7 +1,7 @@
 """The tables of a cluster's database in memory."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -12,6 +12,7 @@ from fencepost.broker.cluster.engine import (
     Conflict,
     Fenced,
     Head,
+    Identity,
     LogIdTaken,
     Proposed,
     Row,
@@ -85,3 +86,14 @@ class SimDatabase:
                 except (Fenced, ClaimLost, Conflict, Changed, StillAlive, LogIdTaken) as error:
                     answers.append(error)
         return answers
+
+
+def objects_of(rows: Sequence[Row]) -> list[int]:
+    """The objects that rows refer to, each as often as they do."""
+    return [row.placement.object_id for row in rows if row.placement.object_id != 0]
+
+
+def fenced(identity: Identity, row: BrokerRow | None) -> Fenced:
+    """The error of a broker that is not the newest."""
+    newest = None if row is None else (row.incarnation, row.session, row.commit_seq)
+    return Fenced(f"{identity} is fenced: incarnation, session and commit_seq in the database are {newest}")

@@ -28,7 +28,7 @@ class Fenced(Exception):
 
 
 class ClaimLost(Exception):
-    """An object of the commit is no longer claimed: garbage collection has deleted it. Nothing changed."""
+    """Garbage collection has deleted an object of the commit. Nothing changed."""
 
 
 class Conflict(Exception):
@@ -52,7 +52,7 @@ class LogIdTaken(Exception):
 
 
 class SchemaMismatch(Exception):
-    """The database has no schema of fencepost, or that of another version; the text says what to run."""
+    """The database has no schema, or that of another version; the text says what to run."""
 
 
 class StillAlive(Exception):
@@ -228,7 +228,7 @@ class Member(NamedTuple):
     addresses: str
     """Its listeners, as JSON."""
     draining: bool = False
-    """It gives all slots up and takes none, because an operator wants that; also after a restart."""
+    """It owns no slots because an operator wants that; also after a restart."""
     ready: bool = False
     """This incarnation serves clients: other brokers may give slots to it."""
 
@@ -240,28 +240,6 @@ class Slot(NamedTuple):
     broker: int | None
     epoch: int
     """The leader epoch of the slot's partitions; it rises with every change of hands."""
-
-
-class TableSize(NamedTuple):
-    """A table of the cluster's database."""
-
-    name: str
-    rows: int
-    """As the last ANALYZE or VACUUM estimated it."""
-    size_bytes: int
-    """With its indexes."""
-
-
-class ObjectUse(NamedTuple):
-    """What the database has about an object to which rows refer."""
-
-    object_id: int
-    state: int | None
-    """0 claimed, 1 live, 2 marked for deletion; None if the database does not know the object."""
-    counted: int
-    """How many rows the database believes refer to it. At 0 garbage collection deletes the object."""
-    rows: int
-    """How many rows refer to it."""
 
 
 class Engine(Protocol):
@@ -297,9 +275,7 @@ class Engine(Protocol):
         """This incarnation serves clients from now on. Raises Fenced."""
 
     def give_up(self, identity: Identity, slots: Collection[int]) -> None:
-        """Give these slots up, and go on. Slots that the broker does not own are ignored. The caller has committed all
-        that it appended to their logs, and appends no more. Raises Fenced.
-        """
+        """Give up those of these slots that it owns. It has committed all appends to their logs. Raises Fenced."""
 
     def drain(self, broker: int, draining: bool) -> bool:
         """Have a broker give all its slots up, or let it own slots again; False if no broker has this id."""

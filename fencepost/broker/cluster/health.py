@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 import trio
 
-from fencepost.broker.cluster.engine import SchemaMismatch, StoreUnavailable, TableSize
+from fencepost.broker.cluster.engine import SchemaMismatch, StoreUnavailable
+from fencepost.broker.cluster.table_facts import TableSize
 
 DATABASE_SECONDS = 2.0
 OBJECTS_SECONDS = 5.0

@@ -24,7 +24,6 @@ from fencepost.broker.cluster.engine import (
     Identity,
     LogIdTaken,
     Member,
-    ObjectUse,
     Proposed,
     Replacement,
     Row,
@@ -34,9 +33,9 @@ from fencepost.broker.cluster.engine import (
     Snapshot,
     Span,
     StillAlive,
-    TableSize,
 )
 from fencepost.broker.cluster.postgres_values import Blobs, BlobsDumper, array, columns, row_of, session_of
+from fencepost.broker.cluster.table_facts import ObjectUse, TableSize
 
 
 class PostgresEngine:
@@ -143,7 +142,7 @@ class PostgresEngine:
         self._run("SELECT {}.fp_ready(%s, %s, %s)", *identity)
 
     def give_up(self, identity: Identity, slots: Collection[int]) -> None:
-        self._run("SELECT {}.fp_give_up(%s, %s, %s, %s)", *identity, _array(slots))
+        self._run("SELECT {}.fp_give_up(%s, %s, %s, %s)", *identity, array(slots))
 
     def drain(self, broker: int, draining: bool) -> bool:
         found = self._run("UPDATE {}.broker SET draining = %s WHERE id = %s RETURNING id", draining, broker)
@@ -185,7 +184,7 @@ class PostgresEngine:
     # Reading
 
     def ends(self, logs: Collection[int]) -> dict[int, int]:
-        return dict(self._run("SELECT log, next FROM {}.head WHERE log = ANY (%s::bigint[])", _array(logs)))
+        return dict(self._run("SELECT log, next FROM {}.head WHERE log = ANY (%s::bigint[])", array(logs)))
 
     def heads(self, slots: Collection[int] | None = None) -> list[Head]:
         chosen = array(range(SLOTS) if slots is None else slots)

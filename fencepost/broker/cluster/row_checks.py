@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 
-from fencepost.broker.cluster.engine import Head, ObjectUse, Row, RowKind
+from fencepost.broker.cluster.engine import Head, Row, RowKind
 from fencepost.broker.cluster.rounds import producer_ids
+from fencepost.broker.cluster.table_facts import ObjectUse
 from fencepost.protocol.batch_header import HEADER_SIZE, BatchHeader, CorruptBatch, read_header
 
 BASE_OFFSET_END, LEADER_EPOCH_START, LEADER_EPOCH_END = 8, 12, 16

@@ -140,7 +140,7 @@ def _partitions(heads: "list[Head]", slots: "list[Slot]") -> list[tuple[object, 
     rows: list[tuple[object, ...]] = []
     for head in sorted(heads, key=number):
         slot = slots[head.log % len(slots)]
-        rows.append((head.name, slot.slot, "nobody" if slot.broker is None else slot.broker, slot.epoch, head.next))
+        rows.append((head.name, slot.slot, "none" if slot.broker is None else slot.broker, slot.epoch, head.next))
     return rows
 
 
