@@ -33,7 +33,7 @@ demo: setup ## 336,776 real flights through transactions, kills and Spark; exits
 	@sh tools/check_java.sh
 	$(PY) -m examples.flights $(ARGS)
 
-cluster-demo: setup ## The same with two brokers over PostgreSQL and an object store, and a killed database
+cluster-demo: setup ## The same with three brokers over PostgreSQL and an object store, and a killed database
 	@sh tools/check_java.sh
 	$(PY) -m examples.flights --cluster --directory .demo-cluster $(ARGS)
 

@@ -36,7 +36,7 @@ def main() -> int:
     parser.add_argument("--loaders", type=int, default=4, help="producer processes; one is confluent-kafka")
     parser.add_argument("--transaction-rows", type=int, default=1000)
     parser.add_argument("--without-spark", action="store_true", help="compute with a plain consumer")
-    parser.add_argument("--cluster", action="store_true", help="two brokers over PostgreSQL and an object store")
+    parser.add_argument("--cluster", action="store_true", help="three brokers over PostgreSQL and an object store")
     options = parser.parse_args()
     if options.loaders < 2:
         parser.error("--loaders must be at least 2: one of them is confluent-kafka")

@@ -1,9 +1,8 @@
-"""Two brokers that keep nothing: PostgreSQL has the order, a directory of objects the records."""
+"""Three brokers that keep nothing: PostgreSQL has the order, a directory of objects the records."""
 
 import json
 import sys
-import urllib.error
-import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 
 import trio
@@ -13,7 +12,10 @@ from examples.flights.processes import Broker, NoteKill, ProcessFailed, Tell
 
 TAKEOVER_SECONDS_MAX = 60.0
 LEASE_MS = 10_000
-"""More than PostgreSQL needs to start again: the broker that is active then stays active."""
+"""More than PostgreSQL needs to start again: the brokers keep their partitions then."""
+BROKERS = (1, 2, 3)
+SHARE = 60
+"""Slots of each broker at least; there are 256, and rendezvous hashing gives these three 70 to 108."""
 
 
 class ClusterBroker(Broker):
@@ -27,22 +29,14 @@ class ClusterBroker(Broker):
             f"node.id={number}",
             "--set",
             f"cluster.lease.ms={LEASE_MS}",
-            "--metrics",
-            "127.0.0.1:0",
+            "--set",
+            "cluster.active.brokers=all",
         ]
-
-    def role(self) -> str:
-        """What the broker's /ready answers; `none` if it does not answer."""
-        facts = dict(word.split("=", 1) for word in self.ready_line.split() if "=" in word)
-        try:
-            with urllib.request.urlopen(f"http://{facts['metrics']}/ready", timeout=10) as response:
-                return str(json.load(response)["role"])
-        except (OSError, urllib.error.URLError):
-            return "none"
+        self.number = number
 
 
 class Cluster:
-    """PostgreSQL, objects, and two brokers; the demo uses it as it uses a single broker."""
+    """PostgreSQL, objects, and three brokers; the demo uses it as it uses a single broker."""
 
     kills_wanted = ("broker killed", "database killed")
 
@@ -52,11 +46,11 @@ class Cluster:
         self._postgres = Postgres(directory / "logs" / "postgres.log")
         self._objects = directory / "objects"
         self._stores = ["--store", self._postgres.address, "--objects", f"file://{self._objects}"]
-        self._brokers = [ClusterBroker(directory, number, self._stores) for number in (1, 2)]
+        self._brokers = [ClusterBroker(directory, number, self._stores) for number in BROKERS]
 
     @property
     def address(self) -> str:
-        """HOST:PORT of both, for clients."""
+        """HOST:PORT of each, for clients."""
         return ",".join(broker.address for broker in self._brokers)
 
     @property
@@ -65,25 +59,26 @@ class Cluster:
         return "\n          ".join(broker.ready_line for broker in self._brokers)
 
     async def start(self) -> None:
-        """Start everything; the first broker is active."""
+        """Start everything; return when each broker leads its share."""
         self._objects.mkdir(parents=True)
         await self._postgres.make()
         await self._postgres.start()
         for broker in self._brokers:
             await broker.start()
+        await self._until(lambda slots: min(slots.values()) >= SHARE)
 
     async def break_down(self, note: NoteKill, tell: Tell) -> None:
-        """Kill the active broker, start it again as a standby, then kill PostgreSQL and start it again."""
-        active = await self._active()
+        """Kill one broker, start it again when the others lead its partitions, then PostgreSQL likewise."""
+        victim = self._brokers[0]
         note("broker killed")
         began = trio.current_time()
-        await active.kill_and_wait()
-        tell("[bold red]kill -9[/bold red] the active broker, while everybody works")
-        successor = await self._active()
-        tell(
-            f"{successor.name} is active after {trio.current_time() - began:.1f} s; {active.name} stands by from now on"
-        )
-        await active.start()
+        await victim.kill_and_wait()
+        tell("[bold red]kill -9[/bold red] one of three brokers, while everybody works")
+        await self._until(lambda slots: not slots[victim.number])
+        tell(f"the others lead its partitions after {trio.current_time() - began:.1f} s")
+        await victim.start()
+        await self._until(lambda slots: slots[victim.number] >= SHARE)
+        tell(f"{victim.name} leads its share again after {trio.current_time() - began:.1f} s")
         note("database killed")
         began = trio.current_time()
         await self._postgres.kill_and_wait()
@@ -105,11 +100,15 @@ class Cluster:
             broker.kill_if_started()
         self._postgres.end()
 
-    async def _active(self) -> ClusterBroker:
+    async def _until(self, enough: Callable[[dict[int, int]], bool]) -> None:
+        """Return when the brokers own as many slots as that."""
+        owners = [sys.executable, "-m", "fencepost", "cluster", "owners", *self._stores[:2], "--json"]
         with trio.move_on_after(TAKEOVER_SECONDS_MAX):
             while True:
-                for broker in self._brokers:
-                    if await trio.to_thread.run_sync(broker.role) == "active":
-                        return broker
+                done = await trio.run_process(owners, capture_stdout=True, capture_stderr=True, check=False)
+                found = json.loads(done.stdout)["brokers"] if done.stdout else []
+                slots = {one["broker"]: one["slots"] for one in found}
+                if slots.keys() >= set(BROKERS) and enough(slots):
+                    return
                 await trio.sleep(0.1)
-        raise ProcessFailed("no broker is active; their logs have the reason")
+        raise ProcessFailed("the brokers do not take their partitions over; their logs have the reason")

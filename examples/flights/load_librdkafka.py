@@ -1,14 +1,17 @@
 """Loads a slice of the flights with confluent-kafka: the same work through a client that others wrote."""
 
+import time
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from examples.flights import loading
 from examples.flights.dataset import FLIGHTS_TOPIC, LOADER_GROUP, SOURCE_TOPIC
 from examples.flights.loading import LoadOptions, Step
 
 WAIT_SECONDS = 60.0
+MOVING = (KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS)
+"""The group moves to another broker: librdkafka looks for it, but does not ask again by itself."""
 Rows = list[tuple[bytes, bytes]]
 
 
@@ -80,10 +83,17 @@ class Loader:
             self._producer.poll(0)
 
     def _committed_position(self) -> int:
-        (found,) = self._positions.committed(
-            [TopicPartition(SOURCE_TOPIC, self._options.slice_number)], timeout=WAIT_SECONDS
-        )
-        return max(0, found.offset)
+        place = TopicPartition(SOURCE_TOPIC, self._options.slice_number)
+        while True:
+            try:
+                (found,) = self._positions.committed([place], timeout=WAIT_SECONDS)
+            except KafkaException as caught:
+                if caught.args[0].code() not in MOVING:
+                    raise
+                loading.note(f"again after {caught.args[0]}")
+                time.sleep(0.1)
+            else:
+                return max(0, found.offset)
 
 
 def _again(call: Any) -> None:

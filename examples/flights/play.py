@@ -29,7 +29,7 @@ class Setting(NamedTuple):
     transaction_rows: int
     with_spark: bool
     on_cluster: bool = False
-    """Whether PostgreSQL and an object store keep the records, with two brokers; otherwise one broker with files."""
+    """Whether PostgreSQL and an object store keep the records, with three brokers; otherwise one broker with files."""
 
 
 class Play:

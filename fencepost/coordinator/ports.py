@@ -125,7 +125,9 @@ class LogListener(Protocol):
         """Another writer appended `batch` (a transaction's marker); no append of this shard is refused for it."""
 
     def superseded(self) -> None:
-        """Appends whose tickets are still open were refused, because another writer's rows came first."""
+        """Another writer's rows came first: appends whose tickets are still open were refused, or follow the end of a
+        transaction that the state has behind them.
+        """
 
     def fenced(self) -> None:
         """Another broker owns the log now. Every open ticket fails with NOT_COORDINATOR."""

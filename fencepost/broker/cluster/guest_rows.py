@@ -1,7 +1,7 @@
 """Reads the markers that other brokers have committed to this broker's logs (see guests.py)."""
 
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
 from typing import Any
 
@@ -59,25 +59,31 @@ class GuestRows:
 
     async def absorb(self) -> bool:
         """Absorb what is there when this is called. Returns whether that succeeded."""
-        while not self.impossible:
-            logs = self._wanted | self._with_open_transactions()
-            self._wanted = {}
-            if not logs:
-                return True
-            ends = {number: log.bound_end for number, log in logs.items()}
-            try:
-                found: dict[int, list[Foreign]] = await self._in_thread(partial(self._read, ends))
-            except (StoreUnavailable, CorruptLogFile) as error:
-                self._wanted = logs
-                logger.debug("the rows of other brokers cannot be read now: %s", error)
-                return False
-            self._wanted |= {
-                number: logs[number] for number, rows in found.items() if not _absorbed(logs[number], rows)
-            }
-            if not self._wanted:
-                return True
-            await trio.sleep(BUSY_SECONDS)
+        logs = {} if self.impossible else self._wanted | self._with_open_transactions()
+        self._wanted = {}
+        if not logs:
+            return True
+        try:
+            goals: dict[int, int] = await self._in_thread(partial(self._engine.ends, list(logs)))
+            # Rows of this broker's own round are among them: they arrive when the round is delivered.
+            while behind := [
+                log for number, log in logs.items() if log.is_open and log.bound_end < goals.get(number, 0)
+            ]:
+                await self._absorb([(log, goals[log.log_id]) for log in behind if not log.is_in_round])
+                await trio.sleep(BUSY_SECONDS)
+        except (StoreUnavailable, CorruptLogFile) as error:
+            logger.debug("the rows of other brokers cannot be read now: %s", error)
+            self._wanted = logs
+            return False
         return True
+
+    async def _absorb(self, logs: Sequence[tuple[SharedLog, int]]) -> None:
+        """Absorb the rows of logs up to these offsets, as far as no round of this broker was faster."""
+        spans = [(log, log.bound_end, goal) for log, goal in logs]
+        found: list[list[Foreign]] = await self._in_thread(partial(self._read, spans)) if spans else []
+        for (log, start, _), rows in zip(spans, found, strict=True):
+            if rows and log.is_open and not log.is_in_round and log.bound_end == start >= rows[0].row.base:
+                log.absorb(rows)
 
     def _with_open_transactions(self) -> dict[int, SharedLog]:
         found = {}
@@ -87,18 +93,6 @@ class GuestRows:
                 found[shared.log_id] = shared
         return found
 
-    def _read(self, ends: Mapping[int, int]) -> dict[int, list[Foreign]]:
-        """In a thread: the rows of each log from its known end on, if there are any. Raises as `foreign_rows`."""
-        newest = self._engine.ends(list(ends))
-        late = [log for log, end in ends.items() if newest.get(log, 0) > end]
-        return {log: foreign_rows(self._engine, self._row_bytes, log, ends[log], newest[log]) for log in late}
-
-
-def _absorbed(log: SharedLog, rows: list[Foreign]) -> bool:
-    """Absorb the rows if they come next. Returns whether the log has them now."""
-    if not rows or not log.is_open or log.bound_end >= rows[-1].row.end:
-        return True
-    if log.is_in_round or log.bound_end != rows[0].row.base:
-        return False  # the round reports them; or it moved the log's end meanwhile
-    log.absorb(rows)
-    return True
+    def _read(self, spans: Sequence[tuple[SharedLog, int, int]]) -> list[list[Foreign]]:
+        """In a thread: the rows of each log between two offsets. Raises as `foreign_rows`."""
+        return [foreign_rows(self._engine, self._row_bytes, log.log_id, start, end) for log, start, end in spans]

@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Protocol
 
 import trio
@@ -18,6 +18,7 @@ from fencepost.broker.cluster.writer import Stopped
 from fencepost.broker.deleted_topics import DeletedTopics
 from fencepost.broker.log.durability.upkeep import sync_all
 from fencepost.broker.log.partition import PartitionLog
+from fencepost.broker.log.results import FlushedLog
 from fencepost.broker.log.storage.layout import partition_of
 from fencepost.broker.log.storage.store import CorruptLogFile
 from fencepost.broker.metadata.log import METADATA_PARTITION
@@ -127,10 +128,8 @@ class SlotMoves:
             return
         async with cluster.following:  # a new controller must not read its own records as those of another one
             await read_to_end(node)
-            while waiting := cluster.guests.waiting(numbers):  # further markers are appended as the owner's
-                await node.commit.flush_all(waiting)
-                await trio.lowlevel.checkpoint()
-            if cluster.over.is_set():
+            # Further markers are appended as the owner's.
+            if not await self._settled(lambda: cluster.guests.waiting(numbers)):
                 return
             cluster.ownership.begin(slots)
         cluster.guests.forget(numbers)
@@ -183,9 +182,10 @@ class SlotMoves:
         cluster.guest_rows.impossible = False
         for log in self._logs(slot):
             node.partitions.hide(log.tp)
-        while unsettled := [log for log in self._logs(slot) if log.high_watermark < log.log_end_offset]:
-            await node.commit.flush_all(unsettled)
-            await trio.lowlevel.checkpoint()
+        if not await self._settled(
+            lambda: [log for log in self._logs(slot) if log.high_watermark < log.log_end_offset]
+        ):
+            return
         while growth_busy := self._cluster.growth.compactions.busy:
             if growth_busy not in [log.segments for log in self._logs(slot)]:
                 break
@@ -198,6 +198,16 @@ class SlotMoves:
         logger.info("this broker gave a slot up broker=%d slot=%d logs=%d", cluster.node_id, slot, len(names))
         if removals:
             await trio.to_thread.run_sync(sync_all, removals)
+
+    async def _settled(self, waiting: Callable[[], Sequence[FlushedLog]]) -> bool:
+        """Whether a moment has come at which no append waits; False if the broker was taken over before."""
+        while logs := waiting():
+            if self._cluster.over.is_set() or self._cluster.writer.fenced:
+                return False
+            with trio.move_on_after(RETRY_SECONDS):
+                await self._node.commit.flush_all(logs)
+            await trio.lowlevel.checkpoint()
+        return not self._cluster.over.is_set()
 
     # What belongs to a slot
 

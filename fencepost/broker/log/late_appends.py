@@ -250,7 +250,10 @@ class LateAppends:
         for producer_id, guard in newer.items():
             self._put_back(producer_id, guard, ended)
         if self._log.follower is not None:
-            self._log.follower.foreign(rows, refused=any(append.tickets[0].error for append in waiting))
+            # A state that has a waiting append already has it before a marker of the same producer, the log behind it.
+            ids = {marker.producer_id for marker in ended}
+            is_other = any(append.tickets[0].error or append.header.producer_id in ids for append in waiting)
+            self._log.follower.foreign(rows, refused=is_other)
         self._log.advance_high_watermark(self._bound_end)
 
     def arrived(self) -> None:

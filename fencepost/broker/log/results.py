@@ -64,7 +64,9 @@ class LogFollower(Protocol):
     """State built from a log's rows. The log reports other writers' rows to it before any ticket settles."""
 
     def foreign(self, rows: Sequence[Bytes], refused: bool) -> None:
-        """Rows of other writers were bound, or a marker of this broker; `refused`: they rejected waiting appends."""
+        """Rows of other writers were bound, or a marker of this broker; `refused`: they rejected waiting appends, or
+        ended a transaction before one of them, so that the state is not that of the log any more.
+        """
 
     def disowned(self) -> None:
         """The partition was deleted, or another broker leads it."""

@@ -132,7 +132,7 @@ class Markers:
                 results[tp] = ticket.error if ticket.is_settled else self._loss(ticket)
             if results[tp]:
                 logger.warning("marker lost partition=%s code=%s", tp, results[tp].name)
-            elif tp.topic == GROUP_TOPIC and not isinstance(ticket.log, GuestLog):
+            elif tp.topic == GROUP_TOPIC and not ticket.log.binds_late:  # else the log has told the group coordinator
                 node.groups.complete_transaction(tp.partition, marker.producer_id, marker.commit)
         return results
 
