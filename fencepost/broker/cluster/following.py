@@ -47,16 +47,7 @@ async def _follow(node: Follower) -> None:
 async def catch_up(node: Follower) -> None:
     """Read what the controller has written so far."""
     async with _cluster(node).following:
-        await read_to_end(node)
-
-
-async def read_to_end(node: Follower) -> None:
-    """As `catch_up`, for a caller that holds `Membership.following`: until it gives that back, nothing more is read."""
-    cluster = _cluster(node)
-    while not cluster.is_controller and await cluster.follow(node.metadata_log):
-        if cluster.over.is_set():
-            return
-        await node.metadata.follow()
+        await _cluster(node).read_to_end(node)
 
 
 async def become_controller(node: Follower, epoch: int) -> None:

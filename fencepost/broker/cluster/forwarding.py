@@ -40,6 +40,8 @@ CHANGES = frozenset(
     }
 )
 """Changes of the metadata."""
+UNKNOWN = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.LEADER_NOT_AVAILABLE})
+"""A topic that this broker does not know, or not yet."""
 ANSWER_SECONDS = 60.0
 
 logger = logging.getLogger(__name__)
@@ -50,6 +52,9 @@ class Cluster(Protocol):
 
     def active_endpoint(self, listener: str) -> Endpoint | None:
         """The active broker's listener of this name; None if it is not known."""
+
+    async def read_metadata(self, node: Any) -> None:
+        """Read what the controller has written until now, unless this broker is the controller."""
 
 
 def forwarded(cluster: Cluster, api_key: int, handle: Handler) -> Handler:
@@ -62,13 +67,26 @@ def forwarded(cluster: Cluster, api_key: int, handle: Handler) -> Handler:
         target = cluster.active_endpoint(session.listener_name)
         trusted = session.security_protocol is SecurityProtocol.PLAINTEXT and node.authorizer is None
         if target is None or not trusted:
-            return handle(node, request, context)
+            own = partial(handle, node, request, context)
+            return _newest(cluster, node, own) if api_key == ApiKey.METADATA else own()
         own = partial(handle, node, request, context)
         if api_key == ApiKey.METADATA:
-            return _created(target, request, context, own)
+            return _created(target, request, context, partial(_newest, cluster, node, own))
         return _forward(target, request, context, own)
 
     return forwarding
+
+
+async def _newest(cluster: Cluster, node: Any, own: Callable[[], Reply]) -> Ready:
+    """The answer to Metadata; if this broker does not know a topic, after it has read what the controller has written.
+
+    So a client that has created a topic finds it at every broker.
+    """
+    answer = await ready(own())
+    if not isinstance(answer, MetadataResponse) or not any(one.error_code in UNKNOWN for one in answer.topics or ()):
+        return answer
+    await cluster.read_metadata(node)
+    return await ready(own())
 
 
 async def _created(target: Endpoint, request: Any, context: RequestContext, own: Callable[[], Reply]) -> Ready:

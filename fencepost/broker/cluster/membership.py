@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import trio
 
@@ -102,6 +102,8 @@ class Membership:
         self._config, self._connect, self._scratch = config, stores.connect, scratch
         self.following = trio.Lock()
         """Held while the metadata log is followed."""
+        self._followed_at = -math.inf
+        """When the last look at the metadata log began."""
         self._lock = trio.Lock()
         self._renewal_wanted = trio.Event()
         self._renewed = trio.Event()
@@ -326,6 +328,22 @@ class Membership:
         assert shared.end_offset == start, "only one task follows a log"
         shared.absorb(rows)
         return True
+
+    async def read_metadata(self, node: Any) -> None:
+        """Read what the controller has written until now. Requests that come meanwhile share one look."""
+        since = self.now()
+        async with self.following:
+            if self._followed_at < since:
+                began = self.now()
+                await self.read_to_end(node)
+                self._followed_at = began
+
+    async def read_to_end(self, node: Any) -> None:
+        """As `read_metadata`, for a caller that holds `following`: until it gives that back, nothing more is read."""
+        while not self.is_controller and await self.follow(node.metadata_log):
+            if self.over.is_set():
+                return
+            await node.metadata.follow()
 
     async def load(self, slots: Collection[int]) -> list[LoadedLog]:
         """The logs of these slots, but not that of the metadata, which is here. Raises as `load_logs`."""

@@ -9,7 +9,7 @@ import trio
 
 from fencepost.broker.cluster import slot_plan
 from fencepost.broker.cluster.engine import Fenced, Member, Slot, StoreUnavailable, log_id, slot_of
-from fencepost.broker.cluster.following import Follower, become_controller, read_to_end
+from fencepost.broker.cluster.following import Follower, become_controller
 from fencepost.broker.cluster.loading import LoadedLog
 from fencepost.broker.cluster.membership import FOLLOW_SECONDS, Membership
 from fencepost.broker.cluster.ownership import METADATA_SLOT
@@ -127,7 +127,7 @@ class SlotMoves:
         if loaded is None:
             return
         async with cluster.following:  # a new controller must not read its own records as those of another one
-            await read_to_end(node)
+            await cluster.read_to_end(node)
             # Further markers are appended as the owner's.
             if not await self._settled(lambda: cluster.guests.waiting(numbers)):
                 return

@@ -193,11 +193,15 @@ def test_an_answer_that_writes_nothing_is_confirmed(cluster: ClusterProcesses) -
         wire.expect_end()
 
 
-def test_a_standby_closes_the_connection_of_a_client_that_wants_a_producer_id(cluster: ClusterProcesses) -> None:
-    """With rules nothing is forwarded. librdkafka would ask the same broker again after any error code."""
+def test_a_standby_gives_producer_ids_of_the_controller_or_closes_the_connection(cluster: ClusterProcesses) -> None:
+    """With rules, too. librdkafka would ask the same broker again after any error code."""
     rules = {"authorizer.class.name": AUTHORIZER, "allow.everyone.if.no.acl.found": "true"}
-    cluster.start(1, **rules)
-    standby = cluster.start(2, **rules)
+    lease = {"cluster.lease.ms": "60000"}
+    first, standby = cluster.start(1, **rules, **lease), cluster.start(2, **rules, **lease)
+    with Wire(standby.connect()) as wire:
+        producer_id, epoch = wire.init_producer_id()
+        assert (producer_id >= 0, epoch) == (True, 0)
+    first.kill()
     with Wire(standby.connect()) as wire, pytest.raises(ConnectionEnded):
         wire.init_producer_id()
     assert "this broker gives no producer ids" in standby.log()
