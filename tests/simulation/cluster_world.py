@@ -82,6 +82,7 @@ class Event(NamedTuple):
     amount: float
 
 
+BROKERS = 0  # if it is not 0, all worlds have so many
 KINDS = ("kill", "kill", "stop", "pause", "pause", "stores down", "kill the standby")
 
 
@@ -101,7 +102,7 @@ class ClusterWorld:
             copier=random.random() < 0.5,
             collect_idle_ms=random.choice((200, 3000)),
             inline_bytes=random.choice((0, 200, 16 << 10)),
-            brokers=2 if seed % 2 else 3,
+            brokers=BROKERS or (2 if seed % 2 else 3),
             events=[
                 Event(random.uniform(0.1, seconds), random.choice(KINDS), random.uniform(0.1, 2.5))
                 for _ in range(random.choice((1, 2, 3, 5)))
@@ -364,7 +365,9 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes at a time (one per core)")
     parser.add_argument("--spoilt", choices=SPOILT, help="give the cluster this defect, and see whether it is found")
     parser.add_argument("--trace", action="store_true", help="show what happened")
+    parser.add_argument("--brokers", type=int, choices=(2, 3), help="2: one is active, 3: all (by seed)")
     arguments = parser.parse_args()
+    globals()["BROKERS"] = arguments.brokers or 0
     fix_hashes("tests.simulation.cluster_world")
     logging.disable(logging.CRITICAL)
     gc.disable()  # `judge` collects after each world: during one it finds next to nothing, and costs a tenth
