@@ -53,6 +53,7 @@ class ApiKey(IntEnum):
     ALTER_USER_SCRAM_CREDENTIALS = 51
     DESCRIBE_QUORUM = 55
     UPDATE_FEATURES = 57
+    ENVELOPE = 58
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
     UNREGISTER_BROKER = 64
@@ -135,6 +136,7 @@ SERVED: dict[ApiKey, Versions] = {
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: Versions((0, 0), 0),
     ApiKey.DESCRIBE_QUORUM: Versions((0, 2), 0),
     ApiKey.UPDATE_FEATURES: Versions((0, 2), 0),
+    ApiKey.ENVELOPE: Versions((0, 0), 0),
     ApiKey.DESCRIBE_CLUSTER: Versions((0, 2), 0),
     ApiKey.DESCRIBE_PRODUCERS: Versions((0, 0), 0),
     ApiKey.UNREGISTER_BROKER: Versions((0, 0), 0),

@@ -15,7 +15,7 @@ from typing import Any
 from fencepost.protocol import metadata_record_types
 from fencepost.protocol.metadata_schema import FORM_OF, MetadataValue
 from fencepost.protocol.primitives import ArrayOf, Bool, Float64, LengthPrefixed, Uuid
-from fencepost.protocol.schema import NO_VERSION, Field, RequestValue, ResponseValue, StructType
+from fencepost.protocol.schema import NO_VERSION, Field, MessageValue, RequestValue, ResponseValue, StructType, Value
 from tests.architecture.project_files import ROOT
 
 MESSAGES = ROOT / "fencepost/protocol/messages"
@@ -66,7 +66,7 @@ def class_lines(struct: StructType) -> Iterator[str]:
     if issubclass(struct, RequestValue):
         base = f"RequestValue[{name.removesuffix('Request')}Response]"
     else:
-        base = "ResponseValue" if issubclass(struct, ResponseValue) else "Value"
+        base = next(one.__name__ for one in (ResponseValue, MessageValue, Value) if issubclass(struct, one))
     yield f"class {name}({base}):"
     arguments = []
     for field_name, field in struct.fields.items():
@@ -87,7 +87,7 @@ def stub(module: str) -> str:
     lines = [
         HEAD.format(module=f"{module}.py"),
         "from collections.abc import Sequence, Sized",
-        "from fencepost.protocol.schema import Buffer, RequestValue, ResponseValue, Value",
+        "from fencepost.protocol.schema import Buffer, MessageValue, RequestValue, ResponseValue, Value",
     ]
     for struct in declarations(module):
         lines += class_lines(struct)

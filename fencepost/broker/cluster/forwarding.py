@@ -1,25 +1,23 @@
-"""A standby forwards to the active broker what clients may ask any broker for.
+"""A broker forwards to the controller what clients may ask any broker for (KIP-590).
 
 Kafka's brokers forward changes of the metadata to the controller. Clients rely on that: they send such requests to any
-broker. Only requests from plaintext listeners without an authorizer are forwarded, because the active broker would not
-know who the client is. Otherwise the standby answers with an error that clients retry, at another broker in the end.
+broker.
 """
 
 import logging
-import struct
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
 
 import trio
 
-from fencepost.broker.network.context import Endpoint, RequestContext
+from fencepost.broker.cluster.envelope import ask_for
+from fencepost.broker.cluster.peers import Links, PeerUnavailable
+from fencepost.broker.network.context import RequestContext
 from fencepost.broker.network.dispatch import Handler
-from fencepost.broker.network.reply import Ready, Reply, Response, ready
-from fencepost.broker.security.security_protocol import SecurityProtocol
+from fencepost.broker.network.reply import Ready, Reply, ready
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.headers import read_response_header, write_request_header
 from fencepost.protocol.messages.api03_metadata import MetadataResponse
 from fencepost.protocol.registry import API_BY_KEY
 
@@ -40,18 +38,32 @@ CHANGES = frozenset(
     }
 )
 """Changes of the metadata."""
+FORWARDED = CHANGES | {ApiKey.METADATA, ApiKey.OFFSET_FETCH}
+"""What an envelope may hold: Metadata creates missing topics; `remote_offsets` says why OffsetFetch."""
 UNKNOWN = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.LEADER_NOT_AVAILABLE})
 """A topic that this broker does not know, or not yet."""
-ANSWER_SECONDS = 60.0
+PATIENCE_SECONDS = 10.0
+"""For so long a request waits for a controller: longer than a takeover lasts, shorter than clients wait."""
+RETRY_SECONDS = 0.1
 
 logger = logging.getLogger(__name__)
 
 
 class Cluster(Protocol):
-    """Where the active broker is."""
+    """Where the controller is."""
 
-    def active_endpoint(self, listener: str) -> Endpoint | None:
-        """The active broker's listener of this name; None if it is not known."""
+    links: Links
+
+    @property
+    def node_id(self) -> int: ...
+
+    @property
+    def is_controller(self) -> bool:
+        """Whether that is this broker."""
+
+    @property
+    def controller_id(self) -> int | None:
+        """The broker that changes the metadata; None while there is none."""
 
     async def read_metadata(self, node: Any) -> None:
         """Read what the controller has written until now, unless this broker is the controller."""
@@ -63,71 +75,51 @@ def forwarded(cluster: Cluster, api_key: int, handle: Handler) -> Handler:
         return handle
 
     def forwarding(node: Any, request: Any, context: RequestContext) -> Reply:
-        session = context.session
-        target = cluster.active_endpoint(session.listener_name)
-        trusted = session.security_protocol is SecurityProtocol.PLAINTEXT and node.authorizer is None
-        if target is None or not trusted:
-            own = partial(handle, node, request, context)
-            return _newest(cluster, node, own) if api_key == ApiKey.METADATA else own()
         own = partial(handle, node, request, context)
+        if cluster.is_controller or context.session.forwarded:
+            return own()
         if api_key == ApiKey.METADATA:
-            return _created(target, request, context, partial(_newest, cluster, node, own))
-        return _forward(target, request, context, own)
+            return _newest(cluster, node, request, context, own)
+        return _at_controller(cluster, request, context, own)
 
     return forwarding
 
 
-async def _newest(cluster: Cluster, node: Any, own: Callable[[], Reply]) -> Ready:
+async def _newest(
+    cluster: Cluster, node: Any, request: Any, context: RequestContext, own: Callable[[], Reply]
+) -> Ready:
     """The answer to Metadata; if this broker does not know a topic, after it has read what the controller has written.
 
-    So a client that has created a topic finds it at every broker.
+    So a client that has created a topic finds it at every broker. The controller creates topics that the request may
+    create.
     """
     answer = await ready(own())
-    if not isinstance(answer, MetadataResponse) or not any(one.error_code in UNKNOWN for one in answer.topics or ()):
+    if UNKNOWN.isdisjoint(_errors(answer)):
         return answer
     await cluster.read_metadata(node)
-    return await ready(own())
-
-
-async def _created(target: Endpoint, request: Any, context: RequestContext, own: Callable[[], Reply]) -> Ready:
-    """The standby's own answer; the active broker's if a topic is missing that the request may create."""
     answer = await ready(own())
-    if isinstance(answer, MetadataResponse) and any(
-        topic.error_code == ErrorCode.LEADER_NOT_AVAILABLE for topic in answer.topics or ()
-    ):
-        return await _forward(target, request, context, lambda: answer)
+    if ErrorCode.LEADER_NOT_AVAILABLE in _errors(answer):
+        await _at_controller(cluster, request, context, lambda: None)
+        await cluster.read_metadata(node)
+        answer = await ready(own())
     return answer
 
 
-async def _forward(target: Endpoint, request: Any, context: RequestContext, own: Callable[[], Reply]) -> Ready:
-    """The active broker's answer; if it cannot be had, the standby's own."""
-    try:
-        with trio.fail_after(ANSWER_SECONDS):
-            return await _ask(target, request, context)
-    except (OSError, trio.TooSlowError, trio.BrokenResourceError) as error:
-        logger.warning("a request could not be forwarded to the active broker at %s: %s", target, error)
-        return await ready(own())
+def _errors(answer: Ready) -> set[int]:
+    return {topic.error_code for topic in answer.topics or ()} if isinstance(answer, MetadataResponse) else set()
 
 
-async def _ask(target: Endpoint, request: Any, context: RequestContext) -> Response:
-    """Send the request on a connection of its own: such requests are rare."""
-    api, version = API_BY_KEY[context.api_key], context.api_version
-    body = write_request_header(api, version, context.correlation_id, context.client_id)
-    body += api.request.encode(request, version)
-    async with await trio.open_tcp_stream(target.host, target.port) as stream:
-        await stream.send_all(struct.pack(">i", len(body)) + body)
-        (size,) = struct.unpack(">i", await _exactly(stream, 4))
-        frame = await _exactly(stream, size)
-    _, start = read_response_header(api, version, frame)
-    response: Response = api.response.decode(frame, version, start)
-    return response
-
-
-async def _exactly(stream: trio.SocketStream, count: int) -> bytes:
-    received = bytearray()
-    while len(received) < count:
-        more = await stream.receive_some(count - len(received))
-        if not more:
-            raise ConnectionResetError("the connection ended before the answer")
-        received += more
-    return bytes(received)
+async def _at_controller(cluster: Cluster, request: Any, context: RequestContext, own: Callable[[], Reply]) -> Ready:
+    """The controller's answer; this broker's own if it becomes the controller, or if there is none for long."""
+    until, problem = trio.current_time() + PATIENCE_SECONDS, "the cluster has no controller now"
+    while not cluster.is_controller and trio.current_time() < until:
+        target = cluster.controller_id
+        if target is not None and target != cluster.node_id:
+            try:
+                return await ask_for(cluster.links, target, request, context)
+            except PeerUnavailable as error:
+                problem = str(error)
+        await trio.sleep(RETRY_SECONDS)
+    if not cluster.is_controller:
+        logger.warning("a request of %s is not forwarded: %s", API_BY_KEY[context.api_key].name, problem)
+    return await ready(own())

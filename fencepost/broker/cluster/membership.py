@@ -33,6 +33,7 @@ from fencepost.broker.cluster.ownership import METADATA_LOG, METADATA_SLOT, Owne
 from fencepost.broker.cluster.peer_links import PeerLinks, Route, route_to
 from fencepost.broker.cluster.peer_login import PeerLogins
 from fencepost.broker.cluster.peers import Links, Peer, peers_of
+from fencepost.broker.cluster.remote_offsets import with_remote_offsets
 from fencepost.broker.cluster.rounds import RoundLimits, Rounds, RowBytes
 from fencepost.broker.cluster.row_objects import RowObjects
 from fencepost.broker.cluster.row_reading import foreign_rows
@@ -47,7 +48,6 @@ from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.storage.files import FileStore
 from fencepost.broker.log.storage.store import CorruptLogFile, SyncTask
 from fencepost.broker.metadata.log import METADATA_PARTITION
-from fencepost.broker.network.context import Endpoint
 from fencepost.broker.network.dispatch import Handler
 from fencepost.coordinator.metadata.image import PartitionImage, TopicImage
 from fencepost.protocol.topics import TopicPartition
@@ -257,13 +257,8 @@ class Membership:
                 log.disown(f"broker {self.node_id} is not active any more")
 
     def wrapped(self, api_key: int, handle: Handler) -> Handler:
-        """The handler of an API, which confirms its answers, and forwards what only the controller can do."""
-        return confirmed(self, api_key, forwarded(self, api_key, handle))
-
-    def active_endpoint(self, listener: str) -> Endpoint | None:
-        """The listener of this name of the controller, if that is another broker and known."""
-        controller = None if self.controller_id is None else self.peers.get(self.controller_id)
-        return None if controller is None else controller.listeners.get(listener)
+        """The handler of an API, which confirms its answers, and forwards what only another broker can do."""
+        return with_remote_offsets(self, api_key, confirmed(self, api_key, forwarded(self, api_key, handle)))
 
     def _route(self, broker: int) -> Route | None:
         """How to reach another broker."""

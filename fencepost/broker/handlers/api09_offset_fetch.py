@@ -54,10 +54,11 @@ async def handle(node: _Broker, request: OffsetFetchRequest, context: RequestCon
     if version < MANY_GROUPS_SINCE:
         asked = None if request.topics is None else [_group_topic(topic) for topic in request.topics]
         if not _may_see(node, request.group_id, context):
-            return _refused(asked, version)
+            return _refused(ErrorCode.GROUP_AUTHORIZATION_FAILED, asked, version)
         topics = await _fetch(node, request.group_id, asked, request.require_stable, context)
+        if refused := node.groups.refusal(request.group_id):
+            return _refused(refused, asked, version)
         return OffsetFetchResponse(
-            error_code=_error(node, request.group_id),
             topics=[
                 OffsetFetchResponseTopic(
                     name=topic.name,
@@ -75,10 +76,12 @@ async def handle(node: _Broker, request: OffsetFetchRequest, context: RequestCon
             groups.append(OffsetFetchResponseGroup(group_id=group.group_id, error_code=refused))
             continue
         topics = await _fetch(node, group.group_id, group.topics, request.require_stable, context)
+        if refused := node.groups.refusal(group.group_id):
+            groups.append(OffsetFetchResponseGroup(group_id=group.group_id, error_code=refused))
+            continue
         groups.append(
             OffsetFetchResponseGroup(
                 group_id=group.group_id,
-                error_code=_error(node, group.group_id),
                 topics=[
                     OffsetFetchResponseTopics(
                         name=topic.name,
@@ -96,9 +99,10 @@ def _may_see(node: _Broker, group_id: str, context: RequestContext) -> bool:
     return is_allowed(node, context, AclOperation.DESCRIBE, AclResourceType.GROUP, group_id)
 
 
-def _refused(asked: Sequence[OffsetFetchRequestTopics] | None, version: int) -> OffsetFetchResponse:
-    """The response to a request for one group that the client may not see. v1 has no error for the whole response."""
-    error = ErrorCode.GROUP_AUTHORIZATION_FAILED
+def _refused(error: ErrorCode, asked: Sequence[OffsetFetchRequestTopics] | None, version: int) -> OffsetFetchResponse:
+    """The response to a request for one group, if all of it is refused: without topics, as in Kafka
+    (`OffsetFetchResponse.groupError`). v1 has no error for the whole response.
+    """
     if version >= GROUP_ERROR_SINCE:
         return OffsetFetchResponse(error_code=error, topics=[])
     return OffsetFetchResponse(
@@ -117,11 +121,6 @@ def _refused(asked: Sequence[OffsetFetchRequestTopics] | None, version: int) -> 
 def _group_topic(topic: OffsetFetchRequestTopic) -> OffsetFetchRequestTopics:
     """Convert a topic of a request for one group (v1-7) to one of a request for many (v8+)."""
     return OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
-
-
-def _error(node: _Broker, group_id: str) -> ErrorCode:
-    """An error of the whole group: if its log cannot be read, its offsets are unknown."""
-    return node.groups.refusal(group_id)
 
 
 def _partition(struct: Callable[..., P], offset: FetchedOffset) -> P:

@@ -25,7 +25,16 @@ class Endpoint(NamedTuple):
 class Session:
     """What all requests of one connection have in common. Handlers read it through `RequestContext.session`."""
 
-    __slots__ = ("client_host", "guarded", "listener", "listener_name", "principal", "sasl", "security_protocol")
+    __slots__ = (
+        "client_host",
+        "forwarded",
+        "guarded",
+        "listener",
+        "listener_name",
+        "principal",
+        "sasl",
+        "security_protocol",
+    )
 
     def __init__(
         self,
@@ -51,6 +60,8 @@ class Session:
         """The login of this connection; None on a listener without SASL."""
         self.guarded = sasl is not None
         """Whether requests have to be checked before they are decoded: there is no login, or the session has an end."""
+        self.forwarded = False
+        """Whether another broker received the request, and forwarded it to this one (KIP-590)."""
 
     @property
     def awaits_login(self) -> bool:

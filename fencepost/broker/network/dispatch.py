@@ -79,8 +79,8 @@ class Dispatch:
 
     @property
     def served(self) -> list[Api]:
-        """The APIs that have a handler, by key."""
-        return [self._apis[key] for key in sorted(self._modules)]
+        """The APIs that clients are told of, by key: those that have a handler, without Envelope, as in Kafka."""
+        return [self._apis[key] for key in sorted(self._modules) if key != ApiKey.ENVELOPE]
 
     def route(self, api_key: int, version: int) -> Route:
         """The route of one request. Raises UnservedRequest, which names the API and the version."""

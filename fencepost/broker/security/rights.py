@@ -211,6 +211,7 @@ RIGHTS: dict[ApiKey, tuple[Right, ...]] = {
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: (_cluster(Op.ALTER),),
     ApiKey.DESCRIBE_QUORUM: (_cluster(Op.DESCRIBE),),
     ApiKey.UPDATE_FEATURES: (_cluster(Op.ALTER),),
+    ApiKey.ENVELOPE: (_cluster(Op.CLUSTER_ACTION, note="and only a broker has it, by its login"),),
     ApiKey.DESCRIBE_CLUSTER: (_cluster(Op.DESCRIBE, Effect.FIELD, note="cluster_authorized_operations"),),
     ApiKey.DESCRIBE_PRODUCERS: (_right(Op.READ, Kind.TOPIC, "topics", Effect.ENTRY),),
     ApiKey.UNREGISTER_BROKER: (_cluster(Op.ALTER),),
@@ -248,6 +249,6 @@ RIGHTS: dict[ApiKey, tuple[Right, ...]] = {
 }
 """The rights of every served API, in the order in which they are checked."""
 
-BROKERS_ONLY = {ApiKey.ADD_PARTITIONS_TO_TXN: 4, ApiKey.WRITE_TXN_MARKERS: 0}
+BROKERS_ONLY = {ApiKey.ADD_PARTITIONS_TO_TXN: 4, ApiKey.WRITE_TXN_MARKERS: 0, ApiKey.ENVELOPE: 0}
 """Requests of brokers, not of clients: API -> first such version. They can end or change a transaction of another
 client. Without an authorizer only loopback clients may send them, unless `allow.remote.broker.requests` is set."""

@@ -12,6 +12,12 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from fencepost.broker.cluster.slot_plan import spread
 from fencepost.protocol.messages.api03_metadata import MetadataRequest, MetadataRequestTopic
+from fencepost.protocol.messages.api09_offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
 from tests.kit.cluster_processes import ClusterBrokerProcess, ClusterProcesses
 from tests.kit.postgres_server import PostgresServer
 from tests.kit.store_commands import run
@@ -138,6 +144,30 @@ def test_groups_and_offsets_are_coordinated_by_all_brokers(cluster: ManyBrokers)
         found = consumer.committed([TopicPartition("orders", partition) for partition in range(PARTITIONS)], SECONDS)
         assert [one.offset for one in found] == [number + 1] * PARTITIONS
         consumer.close()
+
+
+@pytest.mark.parametrize("version", [7, 9])
+def test_any_broker_fetches_the_offsets_of_a_group(cluster: ManyBrokers, version: int) -> None:
+    """librdkafka's consumers stop for ever after NOT_COORDINATOR here (confluentinc/librdkafka#5586)."""
+    groups = [f"group-{number}" for number in range(6)]
+    for number, group in enumerate(groups):
+        consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": group})
+        consumer.commit(offsets=[TopicPartition("orders", 0, 100 + number)], asynchronous=False)
+        consumer.close()
+    for broker in cluster.brokers.values():
+        with Wire(broker.connect()) as wire:
+            if version < 8:
+                topic = OffsetFetchRequestTopic(name="orders", partition_indexes=[0])
+                found = [
+                    wire.call(9, version, OffsetFetchRequest(group_id=group, topics=[topic])).topics for group in groups
+                ]
+            else:
+                many = OffsetFetchRequestTopics(name="orders", partition_indexes=[0])
+                asked = [OffsetFetchRequestGroup(group_id=group, topics=[many]) for group in groups]
+                answer = wire.call(9, version, OffsetFetchRequest(groups=asked))
+                assert [one.group_id for one in answer.groups] == groups
+                found = [one.topics for one in answer.groups]
+        assert [topics[0].partitions[0].committed_offset for topics in found] == [100, 101, 102, 103, 104, 105]
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])

@@ -11,15 +11,18 @@ from fencepost.broker.cluster.peer_login import PeerLogins
 from fencepost.broker.cluster.peers import PeerUnavailable
 from fencepost.broker.cluster.slot_plan import spread
 from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages.api03_metadata import MetadataRequest, MetadataRequestTopic
+from fencepost.protocol.messages.api19_create_topics import CreatableTopic, CreateTopicsRequest
 from fencepost.protocol.messages.api24_add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
+from fencepost.protocol.messages.api58_envelope import EnvelopeRequest
 from tests.kit.certificates import Authority
 from tests.kit.cluster_processes import ClusterProcesses
 from tests.kit.postgres_server import PostgresServer
-from tests.kit.sasl_broker import PLAIN_MODULE, authenticate, handshake
+from tests.kit.sasl_broker import PLAIN_MODULE, authenticate, handshake, log_in
 from tests.kit.waiting import until
 from tests.kit.wire import Wire
 
@@ -82,13 +85,8 @@ def test_a_transaction_over_both_brokers_needs_no_rights_of_brokers(
     until(lambda: tuple(slot.broker for slot in cluster.engine.slots()) == wanted)
     client = {"bootstrap.servers": cluster.bootstrap, **secured.client}
     admin = AdminClient(client)
-
-    def created() -> bool:
-        """The request may go to a broker that is not the controller."""
-        (made,) = admin.create_topics([NewTopic("orders", PARTITIONS, 1)]).values()
-        return made.exception(SECONDS) is None
-
-    until(created)
+    (made,) = admin.create_topics([NewTopic("orders", PARTITIONS, 1)]).values()
+    made.result(SECONDS)
     for number in range(6):
         producer = Producer({**client, "transactional.id": f"secured-{number}"})
         producer.init_transactions(SECONDS)
@@ -97,6 +95,42 @@ def test_a_transaction_over_both_brokers_needs_no_rights_of_brokers(
             producer.produce("orders", b"%d" % number, partition=partition)
         producer.commit_transaction(SECONDS)
     assert not [line for number in BROKERS for line in cluster.brokers[number].log() if "cannot be verified" in line]
+
+
+def test_a_change_that_any_broker_forwards_has_the_rights_of_its_client(
+    cluster: ClusterProcesses, tmp_path: Path
+) -> None:
+    """KIP-590: the controller checks them. An envelope from a client is refused, whatever rights the client has."""
+    secured = Secured(cluster, tmp_path, "SASL_PLAINTEXT")
+    for number in BROKERS:
+        cluster.start(number, **secured.settings)
+    wanted = spread(frozenset(BROKERS))
+    until(lambda: tuple(slot.broker for slot in cluster.engine.slots()) == wanted)
+    for number in BROKERS:
+        with Wire(cluster.brokers[number].connect()) as alice, Wire(cluster.brokers[number].connect()) as bob:
+            assert log_in(alice, "alice", "secret").error_code == log_in(bob, "bob", "secret").error_code == 0
+            assert create(alice, f"by-{number}") == ErrorCode.NONE
+            assert create(bob, f"not-by-{number}") == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            asked = MetadataRequest(
+                topics=[MetadataRequestTopic(name=f"asked-{number}")], allow_auto_topic_creation=True
+            )
+            (told,) = alice.call(3, 9, asked).topics
+            assert (told.error_code, len(told.partitions)) == (ErrorCode.NONE, 1)
+            refused = alice.call(
+                58, 0, EnvelopeRequest(request_data=b"", request_principal=b"", client_host_address=b"")
+            )
+            assert refused.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    denied = [line for number in BROKERS for line in cluster.brokers[number].log().splitlines() if "User:bob" in line]
+    assert denied
+    assert all("127.0.0.1" in line for line in denied), "the log names the client's address, not the broker's"
+
+
+def create(wire: Wire, topic: str) -> ErrorCode:
+    """The answer to CreateTopics."""
+    request = CreateTopicsRequest(
+        topics=[CreatableTopic(name=topic, num_partitions=1, replication_factor=1)], timeout_ms=10_000
+    )
+    return ErrorCode(wire.call(19, 7, request).topics[0].error_code)
 
 
 def test_who_does_not_know_the_secret_is_no_broker(cluster: ClusterProcesses) -> None:

@@ -55,6 +55,20 @@ async def test_a_topic_id_that_nobody_has_is_unknown_to_commit_and_fetch_v10(nod
     ] * 2
 
 
+@pytest.mark.parametrize("version", versions(9))
+async def test_the_error_of_a_group_stands_for_all_its_topics(node: Node, version: int) -> None:
+    """`OffsetFetchResponse.groupError`: without topics from v2 on, which have an error for the whole group."""
+    await node.ask(8, 2, commit_request(2))
+    for partition in range(node.groups.runtime.count):
+        node.groups.runtime.unload(partition)
+    answer = await node.ask(9, version, fetch_request(version))
+    whole = answer.groups[0] if version >= 8 else answer
+    if version >= 2:
+        assert (whole.error_code, whole.topics) == (ErrorCode.NOT_COORDINATOR, [])
+    else:
+        assert [one.error_code for one in whole.topics[0].partitions] == [ErrorCode.NOT_COORDINATOR] * 2
+
+
 @pytest.mark.parametrize(("version", "expires"), [(1, -1), (2, 60_000), (4, 60_000), (5, -1)])
 async def test_a_retention_or_a_timestamp_of_old_versions_is_kept(node: Node, version: int, expires: int) -> None:
     fields = {"retention_time_ms": 60_000} if 2 <= version <= 4 else {}

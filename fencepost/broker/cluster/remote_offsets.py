@@ -1,0 +1,98 @@
+"""OffsetFetch at a broker that does not coordinate the group any more: it asks the coordinator itself.
+
+Groups move while a cluster runs, much more often than between brokers of Kafka. librdkafka does not repeat OffsetFetch
+after NOT_COORDINATOR, nor for long after COORDINATOR_LOAD_IN_PROGRESS: its consumer then never reads the partitions
+that it was assigned (confluentinc/librdkafka#5586).
+"""
+
+import copy
+import logging
+from typing import Any, Protocol
+
+import trio
+
+from fencepost.broker.cluster.envelope import ask_for
+from fencepost.broker.cluster.forwarding import PATIENCE_SECONDS, RETRY_SECONDS, Cluster
+from fencepost.broker.cluster.ownership import Ownership
+from fencepost.broker.cluster.peers import PeerUnavailable
+from fencepost.broker.network.context import RequestContext
+from fencepost.broker.network.dispatch import Handler
+from fencepost.broker.network.reply import Ready, Reply, ready
+from fencepost.coordinator.partitioning import partition_for
+from fencepost.protocol.api_keys import ApiKey
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages.api09_offset_fetch import OffsetFetchResponse
+from fencepost.protocol.topics import GROUP_TOPIC
+
+ERROR_SINCE, MANY_GROUPS_SINCE = 2, 8
+_MOVED = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS})
+
+logger = logging.getLogger(__name__)
+
+
+class Owners(Cluster, Protocol):
+    """Which brokers coordinate which groups."""
+
+    ownership: Ownership
+
+
+def with_remote_offsets(cluster: Owners, api_key: int, handle: Handler) -> Handler:
+    """The handler of an API; that of OffsetFetch also answers for groups that other brokers coordinate."""
+    if api_key != ApiKey.OFFSET_FETCH:
+        return handle
+
+    def fetching(node: Any, request: Any, context: RequestContext) -> Reply:
+        if context.session.forwarded or context.api_version < ERROR_SINCE:
+            return handle(node, request, context)
+        if context.api_version < MANY_GROUPS_SINCE:
+            return _one_group(cluster, handle, node, request, context)
+        return _many_groups(cluster, handle, node, request, context)
+
+    return fetching
+
+
+async def _many_groups(cluster: Owners, handle: Handler, node: Any, request: Any, context: RequestContext) -> Ready:
+    answer = await ready(handle(node, request, context))
+    assert isinstance(answer, OffsetFetchResponse)
+    for number, group in enumerate(answer.groups):
+        if group.error_code in _MOVED:
+            single = copy.copy(request)
+            single.groups = [request.groups[number]]
+            (answer.groups[number],) = (await _one_group(cluster, handle, node, single, context)).groups
+    return answer
+
+
+async def _one_group(
+    cluster: Owners, handle: Handler, node: Any, request: Any, context: RequestContext
+) -> OffsetFetchResponse:
+    """The answer of the group's coordinator, once there is one; if there is none for long, this broker's own."""
+    until = trio.current_time() + PATIENCE_SECONDS
+    while True:
+        answer = await ready(handle(node, request, context))
+        assert isinstance(answer, OffsetFetchResponse)
+        if not _has_moved(answer) or trio.current_time() > until:
+            return answer
+        coordinator = _coordinator(cluster, node, request)
+        if coordinator is not None and coordinator != cluster.node_id:
+            try:
+                found = await ask_for(cluster.links, coordinator, request, context)
+            except PeerUnavailable as error:
+                logger.debug("the offsets of a group cannot be fetched yet: %s", error)
+            else:
+                assert isinstance(found, OffsetFetchResponse)
+                if not _has_moved(found):
+                    return found
+        await trio.sleep(RETRY_SECONDS)
+
+
+def _has_moved(answer: OffsetFetchResponse) -> bool:
+    """Whether the group's coordinator is elsewhere, or still loads."""
+    return (answer.groups[0] if answer.groups else answer).error_code in _MOVED
+
+
+def _coordinator(cluster: Owners, node: Any, request: Any) -> int | None:
+    """The broker that owns the group, as far as this one knows."""
+    group_id = request.groups[0].group_id if request.groups else request.group_id
+    topic = node.metadata.image.topics_by_name[GROUP_TOPIC]
+    owner: int | None = cluster.ownership.of(topic.topic_id, partition_for(group_id, topic.partitions)).broker
+    return owner
