@@ -4,8 +4,9 @@
 
 A cycle kills the active broker at a random moment or at a named step of a commit, or the next one at a step of its
 takeover. After every tenth PostgreSQL is killed, after every second something else fails: an answer of COMMIT is lost,
-a commit comes late, S3 fails, a broker is paused or cut off for longer than its lease. All clients are librdkafka, and
-the checker (history.py) sees only what they noted: neither shares code with fencepost.
+a commit comes late, S3 fails, a broker is paused or cut off for longer than its lease. All clients are librdkafka
+(or with --all-clients others, too), and the checker (history.py) sees only what they noted: neither shares code with
+fencepost.
 """
 
 import signal
@@ -20,6 +21,8 @@ from pathlib import Path
 from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
+from fencepost.broker.cluster.engine import SLOTS
+from tests.kit.cluster_workload import ClusterPlan
 from tests.kit.history import READ_COMMITTED, READ_UNCOMMITTED, History, Log, Place, Verdict, check
 from tests.kit.http_faults import Fault
 from tests.kit.kill_cluster import KillCluster, SteppedBroker
@@ -28,10 +31,10 @@ from tests.kit.postgres_server import PostgresServer, find_binaries
 from tests.kit.stepped_broker import BEFORE_LATE_COMMITS, BETWEEN_PARTS, COMMIT_STEPS, TAKEOVER_STEPS
 from tests.kit.whole_logs import SERVE_SECONDS, read_all
 from tests.kit.workload_command import carry_out, parser_of
-from tests.kit.workload_run import Plan, Run
+from tests.kit.workload_roles import WRITERS
+from tests.kit.workload_run import Run
 from tests.kit.workload_writers import LOOSE_TOPIC, TRANSACTION_TOPIC
 
-TRANSFORM = "copy1"
 CYCLES_MAX = 10
 """Of one cluster: the next ones begin with an empty one."""
 DATABASE_EVERY, OTHER_EVERY = 10, 2
@@ -53,21 +56,6 @@ S3_FAULTS: dict[str, tuple[str, Fault, int]] = {
 
 class NotServed(Exception):
     """For a long time no record was acknowledged, though all faults were over."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ClusterPlan(Plan):
-    """Only clients of others, because the own one shares code with the broker."""
-
-    @property
-    def roles(self) -> list[tuple[str, str]]:
-        loose = [("loose1", "loose1"), ("reads1", "reads1")]
-        return [*(("tv1", f"tv1-{number}") for number in range(self.transactional)), (TRANSFORM, "copy1-0"), *loose]
-
-    @property
-    def places(self) -> list[Place]:
-        topics = (TRANSACTION_TOPIC, LOOSE_TOPIC, TRANSFORM)
-        return [(topic, number) for topic in topics for number in range(self.partitions)]
 
 
 @dataclass
@@ -125,7 +113,8 @@ class ClusterKills(Run):
         kinds = self._kinds()
         self._work()
         kills = ["killed at a random moment", *(f"killed {step}" for step in (*COMMIT_STEPS, *TAKEOVER_STEPS))]
-        others = [name for name in kinds if not name.startswith(("killed", "database"))]
+        alone = ("cut off from brokers",) if self.brokers == 2 else ()
+        others = [name for name in kinds if not name.startswith(("killed", "database", *alone))]
         for number in range(self.first, self.first + self.cycles):
             if self.chosen:
                 self._play(kinds, self.chosen[number % len(self.chosen)])
@@ -147,12 +136,14 @@ class ClusterKills(Run):
         return kinds | {
             "paused": self._pause_active,
             "cut off": self._cut_off,
+            "cut off from brokers": self._cut_off_from_brokers,
             "garbage collected": self._collect,
             "database killed": self._kill_the_database,
         }
 
     def _play(self, kinds: Mapping[str, Callable[[], None]], name: str) -> None:
         """One fault; then both brokers live, and clients work."""
+        self._cluster.slot = self._chance.randrange(SLOTS) if self.brokers > 2 else 0
         kinds[name]()
         began = time.monotonic()
         for broker in self._cluster.brokers.values():
@@ -201,7 +192,8 @@ class ClusterKills(Run):
 
     def _kill_producers(self) -> None:
         for process in self._processes.values():
-            if process.role == "tv1":
+            slow = process.role in ("java", "kafka-python")  # to begin: so it lives longer
+            if process.role in WRITERS and not process.role.startswith("loose") and self._chance.random() > slow * 0.7:
                 process.signal(signal.SIGKILL)
         self.faults["producers killed with the broker"] += 1
 
@@ -238,6 +230,13 @@ class ClusterKills(Run):
         active.database.cut()
         self._taken_from(active)
         active.database.heal()
+
+    def _cut_off_from_brokers(self) -> None:
+        """One can ask no other broker any more; clients and the stores are reached."""
+        broker = self._cluster.active()
+        broker.cut_from_brokers(True)
+        self._rest(self._chance.uniform(1, 8))
+        broker.cut_from_brokers(False)
 
     def _taken_from(self, active: SteppedBroker) -> None:
         self._reached("take-over", lambda: self._cluster.active() is not active)
@@ -283,8 +282,14 @@ class ClusterKills(Run):
         places = [place for place in self.plan.places if place[0] != TRANSACTION_TOPIC]
         logs, _ = read_all(self._address, places, READ_COMMITTED)
         made = {topic: sum(len(log) for place, log in logs.items() if place[0] == topic) for topic, _ in places}
-        self._made[TRANSFORM] = made[TRANSFORM]
-        return made[TRANSFORM] >= made[LOOSE_TOPIC]
+        for output in self._plan.outputs:
+            self._made[output] = made[output]
+        return all(made[output] >= made[LOOSE_TOPIC] for output in self._plan.outputs)
+
+    @property
+    def _plan(self) -> ClusterPlan:
+        assert isinstance(self.plan, ClusterPlan)
+        return self.plan
 
     def _read_everything(self) -> dict[str, dict[str, dict[Place, Log]]]:
         """From the broker that wrote it, as far as it did, and from one that has it from the stores alone."""
@@ -300,7 +305,7 @@ class ClusterKills(Run):
         return finals
 
     def _history(self, finals: dict[str, dict[str, dict[Place, Log]]]) -> History:
-        return replace(super()._history(finals), transforms=[(LOOSE_TOPIC, TRANSFORM)])
+        return replace(super()._history(finals), transforms=[(LOOSE_TOPIC, one) for one in self._plan.outputs])
 
 
 @dataclass
@@ -348,6 +353,7 @@ def _report(run: LongRun, verdict: Verdict, seconds: float) -> str:
     facts.append(f"took {seconds:.0f} s")
     word = "VIOLATED" if verdict.violations else "nothing was lost"
     again = f"python -m tests.kit.cluster_kills --cycles {run.cycles} --seed {run.plan.seed} --brokers {run.brokers}"
+    again += " --all-clients" * run.plan.all_clients
     again += "".join([f" --planted {run.planted}"] * bool(run.planted) + [f" --fault '{name}'" for name in run.chosen])
     return "\n".join([word, *verdict.violations, *facts, f"again: {again}"])
 
@@ -358,6 +364,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--cycles", type=int, default=10)
     parser.add_argument("--planted", default="", help="a function of planted_faults.py: the run has to find it")
     parser.add_argument("--brokers", type=int, default=2, help="of two one is active, of more all are; default: 2")
+    parser.add_argument("--all-clients", action="store_true", help="not only librdkafka")
     parser.add_argument("--fault", action="append", default=[], help="play only this one; may be repeated")
     arguments = parser.parse_args(argv)
     plan = ClusterPlan(
@@ -369,6 +376,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         transforms=1,
         bad_network=False,
         readers=("reads1",),
+        all_clients=arguments.all_clients,
     )
     words = {"planted": arguments.planted, "brokers": arguments.brokers, "chosen": arguments.fault}
     make = partial(LongRun, plan, cycles=arguments.cycles, **words)

@@ -76,6 +76,14 @@ class SteppedBroker(ClusterBrokerProcess):
         self._control.with_suffix(".held").unlink(missing_ok=True)
         return not waited
 
+    def cut_from_brokers(self, cut: bool) -> None:
+        """From now on it can or cannot ask other brokers."""
+        mark = self._control.with_suffix(".cut")
+        if cut:
+            mark.touch()
+        else:
+            mark.unlink(missing_ok=True)
+
     def is_held(self) -> bool:
         """Whether the process waits at its step."""
         return self._control.with_suffix(".held").exists()
@@ -96,6 +104,8 @@ class KillCluster:
         self._count = brokers
         self._s3 = S3Server()
         self.brokers: dict[int, SteppedBroker] = {}
+        self.slot = 0
+        """Whose owner `active` returns."""
 
     def __enter__(self) -> Self:
         with self._stack:
@@ -127,12 +137,12 @@ class KillCluster:
         return ",".join(broker.address for broker in self.brokers.values())
 
     def active(self) -> SteppedBroker:
-        """The owner of the first slot; of two brokers it owns all."""
+        """The owner of `slot`; of two brokers it owns all."""
         owner = None
 
         def owned() -> bool:
             nonlocal owner
-            owner = self._ask("SELECT broker FROM fencepost.slot WHERE slot = 0")
+            owner = self._ask(f"SELECT broker FROM fencepost.slot WHERE slot = {self.slot}")
             return owner is not None
 
         until(owned, seconds=WAIT_SECONDS)

@@ -3,7 +3,8 @@
     STEPS_CONTROL=FILE python -m tests.kit.stepped_broker serve --store ... --objects ...
 
 The file says what happens next: `kill 3 after commit` is kill -9 when that step is reached for the third time;
-`hold 1 after put` waits there until the file is gone. PLANTED_FAULT names a function of `planted_faults.py`.
+`hold 1 after put` waits there until the file is gone. While FILE with the suffix `.cut` is there, the broker can ask no
+other broker. PLANTED_FAULT names a function of `planted_faults.py`.
 """
 
 import os
@@ -16,6 +17,8 @@ from typing import Any
 
 from fencepost.__main__ import main
 from fencepost.broker.cluster import membership, serving
+from fencepost.broker.cluster.peer_links import PeerLinks
+from fencepost.broker.cluster.peers import PeerUnavailable
 from fencepost.broker.cluster.postgres import PostgresEngine
 from fencepost.broker.cluster.rounds import Rounds
 from fencepost.broker.cluster.row_objects import RowObjects
@@ -82,6 +85,20 @@ def _around_deliver() -> None:
     Rounds.deliver = deliver  # type: ignore[method-assign]
 
 
+def _cut_links() -> None:
+    """No request to another broker arrives, nor its answer, as long as the file with the suffix `.cut` is there."""
+    inner, mark = PeerLinks.ask, Path(os.environ[CONTROL]).with_suffix(".cut")
+
+    async def ask(self: PeerLinks, broker: int, request: Any, version: int) -> Any:
+        if not mark.exists():
+            answer = await inner(self, broker, request, version)
+            if not mark.exists():
+                return answer
+        raise PeerUnavailable(f"broker {broker} is cut off by a test")
+
+    PeerLinks.ask = ask  # type: ignore[method-assign]
+
+
 def put_steps() -> None:
     """Into the classes of this process."""
     _between(RowObjects, "put", "before put", "after put")
@@ -91,6 +108,7 @@ def put_steps() -> None:
         _between(module, "load_logs", "while loading", "after loading", lambda logs: True)
     _between(Node, "register", "before registering", None)
     _around_deliver()
+    _cut_links()
 
 
 if __name__ == "__main__":

@@ -19,40 +19,10 @@ from tests.kit.broker_process import BrokerProcess
 from tests.kit.history import READ_COMMITTED, History, Log, Place, Reader, Verdict, Writer, check
 from tests.kit.wire import Wire
 from tests.kit.workload_proxy import relay
-from tests.kit.workload_readers import (
-    confluent_reader,
-    fetch_places,
-    own_reader,
-    read_all_by_wire,
-    read_everything,
-    wire_readers,
-)
-from tests.kit.workload_writers import (
-    FENCED,
-    LOOSE_TOPIC,
-    TRANSACTION_TOPIC,
-    Task,
-    confluent_loose,
-    confluent_transactions,
-    confluent_transform,
-    own_loose,
-    own_transactions,
-    own_transform,
-    raw_writes,
-)
+from tests.kit.workload_readers import fetch_places, read_all_by_wire, read_everything
+from tests.kit.workload_roles import READERS, TRANSFORMS, WRITERS, play, topics
+from tests.kit.workload_writers import FENCED, LOOSE_TOPIC, TRANSACTION_TOPIC, Task
 
-WRITERS: dict[str, Callable[[Task], object]] = {
-    "tv1": confluent_transactions,
-    "tv2": partial(trio.run, own_transactions),
-    "loose1": confluent_loose,
-    "loose2": partial(trio.run, own_loose),
-    "raw": raw_writes,
-}
-TRANSFORMS: dict[str, Callable[[Task], object]] = {
-    "copy1": confluent_transform,
-    "copy2": partial(trio.run, own_transform),
-}
-READERS = ("wire", "reads1", "reads2")
 NETWORK = "network"
 SEGMENT_BYTES = 40_000
 SETTLE_SECONDS = 120.0
@@ -92,11 +62,6 @@ class Plan:
     def places(self) -> list[Place]:
         """All partitions."""
         return [(topic, number) for topic in topics() for number in range(self.partitions)]
-
-
-def topics() -> list[str]:
-    """The run's topics: of transactions, of loose records, and one output per transform."""
-    return [TRANSACTION_TOPIC, LOOSE_TOPIC, *TRANSFORMS]
 
 
 @dataclass(slots=True)
@@ -190,7 +155,7 @@ class Run:
         if role == NETWORK:
             work: Callable[[], object] = partial(trio.run, relay, self._listener, self._broker.port, self.plan.seed)
         else:
-            work = partial(_play, self._task(role, name, label), role)
+            work = partial(play, self._task(role, name, label), role, self.plan.places)
         process = _FORKS.Process(target=_work, args=(work, errors), daemon=True)
         process.start()
         self._processes[name] = _Process(role, name, self._incarnations[name], process, errors)
@@ -385,15 +350,3 @@ def _work(work: Callable[[], object], errors: Path) -> None:
     os.dup2(descriptor, 2)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     work()
-
-
-def _play(task: Task, role: str) -> None:
-    places = [(topic, number) for topic in topics() for number in range(task.partitions)]
-    if role == "wire":
-        wire_readers(task, places)
-    elif role == "reads1":
-        confluent_reader(task, places, READ_COMMITTED)
-    elif role == "reads2":
-        trio.run(own_reader, task, places, READ_COMMITTED)
-    else:
-        {**WRITERS, **TRANSFORMS}[role](task)

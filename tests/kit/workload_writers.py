@@ -64,7 +64,7 @@ class _Plan:
     commit: bool
 
 
-def _plans(task: Task) -> Iterator[tuple[int, _Plan]]:
+def plans_of(task: Task) -> Iterator[tuple[int, _Plan]]:
     """Transactions without end: most are short and commit, some abort, some stand open beyond their timeout."""
     chance = task.random
     number = sent = 0
@@ -90,7 +90,8 @@ def _loose_places(task: Task) -> Iterator[tuple[str, int, str]]:
         yield topic, chance.randrange(task.partitions), f"{task.label}.{number}"
 
 
-def _fatal(error: BaseException) -> NoReturn:
+def give_up(error: object) -> NoReturn:
+    """End the process of a producer that cannot go on."""
     print(f"{time.monotonic():.3f} gives up: {error!r}", file=sys.stderr, flush=True)
     raise SystemExit(FENCED)
 
@@ -114,11 +115,11 @@ def _settle(step: Any, *arguments: Any) -> None:
 def _undo(producer: Producer, error: KafkaException) -> None:
     """Abort where that is what the error asks for; anything worse ends the process."""
     if not error.args[0].txn_requires_abort():
-        _fatal(error)
+        give_up(error)
     try:
         _settle(producer.abort_transaction)
     except KafkaException as worse:
-        _fatal(worse)
+        give_up(worse)
 
 
 def _confluent_producer(task: Task, **more: Any) -> Producer:
@@ -131,14 +132,14 @@ def _confluent_transactional(task: Task) -> Producer:
     try:
         _settle(producer.init_transactions)
     except KafkaException as error:
-        _fatal(error)
+        give_up(error)
     return producer
 
 
 def confluent_transactions(task: Task) -> None:
     """Transactions over several partitions, TV1."""
     journal, producer = Journal(task.journal), _confluent_transactional(task)
-    for number, plan in _plans(task):
+    for number, plan in plans_of(task):
         journal.write("begin", number)
         try:
             producer.begin_transaction()
@@ -203,7 +204,7 @@ def confluent_transform(task: Task) -> None:
         records = consumer.consume(200, 0.1)
         for error in [record.error() for record in records if record.error() is not None]:
             if error.code() == KafkaError._FATAL:
-                _fatal(KafkaException(error))  # another one has our place in the group
+                give_up(KafkaException(error))  # another one has our place in the group
         records = [record for record in records if record.error() is None]
         if not records:
             continue
@@ -217,7 +218,7 @@ def confluent_transform(task: Task) -> None:
             _settle(producer.commit_transaction)
         except KafkaException as error:
             _undo(producer, error)
-            _fatal(error)  # the next incarnation begins at the committed offsets
+            give_up(error)  # the next incarnation begins at the committed offsets
 
 
 # Without a client
@@ -270,11 +271,11 @@ def _fences_are_final() -> Iterator[None]:
     try:
         yield
     except fencepost.KafkaError as error:
-        _fatal(error)
+        give_up(error)
     except BaseExceptionGroup as group:
         if group.split(fencepost.KafkaError)[1] is not None:
             raise
-        _fatal(group)
+        give_up(group)
 
 
 async def own_transactions(task: Task) -> None:
@@ -285,7 +286,7 @@ async def own_transactions(task: Task) -> None:
             fencepost.Client(task.address) as kafka,
             kafka.transactional_producer(task.name, transaction_timeout=task.timeout_ms / 1000) as producer,
         ):
-            for number, plan in _plans(task):
+            for number, plan in plans_of(task):
                 journal.write("begin", number)
                 try:
                     async with producer.transaction() as txn:
