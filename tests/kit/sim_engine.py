@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Concatenate, ParamSpec, TypeVar
 
 from fencepost.broker.cluster.engine import (
+    ROWS_MAX,
     Append,
     Changed,
     ClaimLost,
@@ -213,11 +214,11 @@ class SimEngine:
         heads = [head for log, head in sorted(self.database.heads.items())]
         return heads if slots is None else [head for head in heads if slot_of(head.log) in set(slots)]
 
-    def rows(self, log: int, start: int, end: int, inline: bool = False, limit: int = 1000) -> list[Row]:
+    def rows(self, log: int, start: int, end: int, inline: bool = False, limit: int = ROWS_MAX) -> list[Row]:
         return self.many_rows([Span(log, start, end)], inline, limit)[0]
 
     @transaction
-    def many_rows(self, spans: Sequence[Span], inline: bool = False, limit: int = 1000) -> list[list[Row]]:
+    def many_rows(self, spans: Sequence[Span], inline: bool = False, limit: int = ROWS_MAX) -> list[list[Row]]:
         found = [self._overlapping(*span)[:limit] for span in spans]
         return found if inline else [[row._replace(inline=None) for row in rows] for rows in found]
 

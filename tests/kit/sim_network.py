@@ -9,6 +9,7 @@ import os
 import socket
 import struct
 from collections.abc import Awaitable, Callable
+from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -104,14 +105,15 @@ class SimNetwork:
         self.tell = tell
         self._nursery = nursery
         self._server: Server | None = None
+        self._context = copy_context()
         self._links: dict[int, _Link | Call] = {}
         self._made = 0
         self.frames = 0
         """Requests that were sent."""
 
     def attach(self, server: Server) -> None:
-        """A broker is there, and takes connections from now on."""
-        self._server = server
+        """A broker is there, and takes connections from now on. Their tasks are its own, and end with its process."""
+        self._server, self._context = server, copy_context()
 
     def detach(self, server: Server | None = None) -> None:
         """The broker is gone, this very moment: nothing that it still sends reaches anybody.
@@ -159,7 +161,7 @@ class SimNetwork:
         assert self._server is not None
         self._made += 1
         far, brokers = _pair()
-        self._server.adopt(brokers, Endpoint(client_id, self._made), HERE)
+        self._context.copy().run(self._server.adopt, brokers, Endpoint(client_id, self._made), HERE)
         return far
 
     def depart(self, link: int, data: bytes) -> tuple[Request, Fate]:

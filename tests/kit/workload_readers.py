@@ -142,10 +142,15 @@ async def own_reader(task: Task, places: list[Place], isolation: str) -> None:
         fencepost.Client(task.address) as kafka,
         kafka.consumer(*sorted({topic for topic, _ in places}), isolation=isolation) as consumer,
     ):
-        async for batch in consumer.batches():
-            journal.write_many(
-                ["read", record.topic, record.partition, record.offset, record.value.decode()] for record in batch
-            )
+        while True:
+            try:
+                async for batch in consumer.batches():
+                    journal.write_many(
+                        ["read", record.topic, record.partition, record.offset, record.value.decode()]
+                        for record in batch
+                    )
+            except fencepost.RetriableError:  # an object store gave too few bytes, for example
+                await trio.sleep(PAUSE_SECONDS)
 
 
 # At the end

@@ -19,6 +19,7 @@ from fencepost.protocol.messages.api01_fetch import FetchResponse
 from fencepost.protocol.topics import TopicPartition
 
 if TYPE_CHECKING:
+    from fencepost.broker.cluster.guest_rows import GuestRows
     from fencepost.broker.log.partition import PartitionLog
     from fencepost.protocol.messages.api02_list_offsets import ListOffsetsRequest
 
@@ -41,6 +42,9 @@ OF_COORDINATORS = frozenset(
 
 class Confirmation(Protocol):
     """The database's confirmations, shared by all requests that wait for one."""
+
+    guest_rows: "GuestRows"
+    """Absorbs the markers of other brokers."""
 
     @property
     def leads(self) -> bool:
@@ -69,11 +73,22 @@ def confirmed(cluster: Confirmation, api_key: int, handle: Handler) -> Handler:
     def confirming(node: Any, request: Any, context: RequestContext) -> Reply:
         since = cluster.now()
         if api_key == ApiKey.LIST_OFFSETS:
-            _look_at(cluster, node, request)
+            logs = _logs_of(node, request)
+            if request.replica_id >= 0:
+                return told(logs, partial(handle, node, request, context))
+            for log in logs:  # also those without an open transaction
+                cluster.look_at(log)
         reply = handle(node, request, context)
         if isinstance(reply, READY) and not needs_confirmation(reply):
             return reply
         return later(since, reply, partial(handle, node, request, context))
+
+    async def told(logs: "list[PartitionLog]", answer: Callable[[], Reply]) -> Ready:
+        """A coordinator says that it has written markers there (see telling.py). It wants to know that they were read:
+        the answer itself needs no confirmation.
+        """
+        await cluster.guest_rows.absorb_now(logs)
+        return await ready(answer())
 
     async def later(since: float, reply: Reply, again: Callable[[], Reply]) -> Ready:
         answer = await ready(reply)
@@ -86,13 +101,10 @@ def confirmed(cluster: Confirmation, api_key: int, handle: Handler) -> Handler:
     return confirming
 
 
-def _look_at(cluster: Confirmation, node: Any, request: "ListOffsetsRequest") -> None:
-    """Also at logs without an open transaction: a coordinator asks for them after a marker."""
-    for topic in request.topics:
-        for partition in topic.partitions:
-            log = node.partition(TopicPartition(topic.name, partition.partition_index))
-            if log is not None:
-                cluster.look_at(log)
+def _logs_of(node: Any, request: "ListOffsetsRequest") -> "list[PartitionLog]":
+    """The logs of a request that are here."""
+    asked = [TopicPartition(topic.name, one.partition_index) for topic in request.topics for one in topic.partitions]
+    return [log for log in map(node.partition, asked) if log is not None]
 
 
 def _out_of_range(reply: Ready) -> bool:

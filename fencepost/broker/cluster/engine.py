@@ -17,6 +17,8 @@ from typing import NamedTuple, Protocol
 SLOTS = 256
 """A log belongs to one slot for ever; a slot belongs to at most one broker at a time."""
 LOG_ID_BITS = 63
+ROWS_MAX = 1000
+"""So many rows of one log come in one statement."""
 
 
 class StoreUnavailable(Exception):
@@ -311,10 +313,10 @@ class Engine(Protocol):
     def heads(self, slots: Collection[int] | None = None) -> list[Head]:
         """The bounds of all logs, or of those in these slots, by id."""
 
-    def rows(self, log: int, start: int, end: int, inline: bool = False, limit: int = 1000) -> list[Row]:
+    def rows(self, log: int, start: int, end: int, inline: bool = False, limit: int = ROWS_MAX) -> list[Row]:
         """At most `limit` rows of a log that overlap [start, end), in order; with the inline bytes if wanted."""
 
-    def many_rows(self, spans: Sequence[Span], inline: bool = False, limit: int = 1000) -> list[list[Row]]:
+    def many_rows(self, spans: Sequence[Span], inline: bool = False, limit: int = ROWS_MAX) -> list[list[Row]]:
         """As `rows`, for each of these spans: at most `limit` rows of each."""
 
     def snapshots(self, logs: Collection[int], kind: str) -> list[Snapshot]:

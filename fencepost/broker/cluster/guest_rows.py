@@ -1,16 +1,15 @@
 """Reads the markers that other brokers have committed to this broker's logs (see guests.py)."""
 
 import logging
-from collections.abc import Awaitable, Callable, Collection, Sequence
-from functools import partial
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import Any
 
 import trio
 
-from fencepost.broker.cluster.engine import Engine, StoreUnavailable
+from fencepost.broker.cluster.engine import Engine, Span, StoreUnavailable
 from fencepost.broker.cluster.ownership import METADATA_LOG
 from fencepost.broker.cluster.rounds import RowBytes
-from fencepost.broker.cluster.row_reading import Foreign, foreign_rows
+from fencepost.broker.cluster.row_reading import Foreign, many_foreign_rows
 from fencepost.broker.cluster.shared_log import SharedLog
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.storage.store import CorruptLogFile
@@ -20,6 +19,7 @@ LOOK_SECONDS = 0.25
 LOOKS = 20
 """Every so many looks all logs are looked at."""
 BUSY_SECONDS = 0.001
+LAST_OFFSET = 1 << 62
 
 logger = logging.getLogger(__name__)
 
@@ -61,29 +61,52 @@ class GuestRows:
         """Absorb what is there when this is called. Returns whether that succeeded."""
         logs = {} if self.impossible else self._wanted | self._with_open_transactions()
         self._wanted = {}
-        if not logs:
-            return True
+        return await self._absorb(logs)
+
+    async def absorb_now(self, logs: Iterable[PartitionLog]) -> bool:
+        """As `absorb`, for these logs alone, and at once."""
+        found = {}
+        for log in logs:
+            shared = log.segments
+            if isinstance(shared, SharedLog) and not self.impossible:
+                found[shared.log_id] = shared
+        return await self._absorb(found)
+
+    async def _absorb(self, logs: dict[int, SharedLog]) -> bool:
+        goals: dict[int, int] | None = None
+        behind = list(logs.values())
         try:
-            goals: dict[int, int] = await self._in_thread(partial(self._engine.ends, list(logs)))
-            # Rows of this broker's own round are among them: they arrive when the round is delivered.
-            while behind := [
-                log for number, log in logs.items() if log.is_open and log.bound_end < goals.get(number, 0)
-            ]:
-                await self._absorb([(log, goals[log.log_id]) for log in behind if not log.is_in_round])
-                await trio.sleep(BUSY_SECONDS)
+            while behind:
+                # Rows of this broker's own round are among the missing ones: they arrive when the round is delivered.
+                quiet = [log for log in behind if log.is_open and not log.is_in_round]
+                if quiet or goals is None:
+                    goals = await self._read(quiet, list(logs), goals)
+                behind = [log for log in behind if log.is_open and log.bound_end < goals.get(log.log_id, 0)]
+                if behind:
+                    await trio.sleep(BUSY_SECONDS)
         except (StoreUnavailable, CorruptLogFile) as error:
             logger.debug("the rows of other brokers cannot be read now: %s", error)
-            self._wanted = logs
+            self._wanted |= logs
             return False
         return True
 
-    async def _absorb(self, logs: Sequence[tuple[SharedLog, int]]) -> None:
-        """Absorb the rows of logs up to these offsets, as far as no round of this broker was faster."""
-        spans = [(log, log.bound_end, goal) for log, goal in logs]
-        found: list[list[Foreign]] = await self._in_thread(partial(self._read, spans)) if spans else []
-        for (log, start, _), rows in zip(spans, found, strict=True):
-            if rows and log.is_open and not log.is_in_round and log.bound_end == start >= rows[0].row.base:
+    async def _read(
+        self, logs: Sequence[SharedLog], all_logs: Sequence[int], goals: dict[int, int] | None
+    ) -> dict[int, int]:
+        """Absorb the rows of these logs, as far as no round of this broker is faster; return the ends of all."""
+        spans = [Span(log.log_id, log.bound_end, LAST_OFFSET) for log in logs]
+
+        def read() -> tuple[dict[int, int], list[list[Foreign]]]:
+            # The ends first, so that the rows reach them.
+            ends = self._engine.ends(all_logs) if goals is None else goals
+            return ends, many_foreign_rows(self._engine, self._row_bytes, spans)
+
+        ends: dict[int, int]
+        ends, found = await self._in_thread(read)
+        for log, span, rows in zip(logs, spans, found, strict=True):
+            if rows and log.is_open and not log.is_in_round and log.bound_end == span.start >= rows[0].row.base:
                 log.absorb(rows)
+        return ends
 
     def _with_open_transactions(self) -> dict[int, SharedLog]:
         found = {}
@@ -92,7 +115,3 @@ class GuestRows:
             if isinstance(shared, SharedLog) and shared.is_open and log.producers.first_undecided_offset() is not None:
                 found[shared.log_id] = shared
         return found
-
-    def _read(self, spans: Sequence[tuple[SharedLog, int, int]]) -> list[list[Foreign]]:
-        """In a thread: the rows of each log between two offsets. Raises as `foreign_rows`."""
-        return [foreign_rows(self._engine, self._row_bytes, log.log_id, start, end) for log, start, end in spans]

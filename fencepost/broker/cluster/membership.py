@@ -232,22 +232,26 @@ class Membership:
 
     async def keep_lease(self) -> None:
         """Renew the lease until the broker is taken over, or cancelled; also while the broker starts."""
-        while True:
+        while not self.over.is_set():
             with trio.move_on_after(self.lease_ms / 4000):
                 await self._renewal_wanted.wait()
             self._renewal_wanted = trio.Event()
             began = self.now()
             try:
-                await trio.to_thread.run_sync(self.writer.renew, abandon_on_cancel=True)
-                if await self.guest_rows.absorb():
+                if await self._look_and_renew():
                     self._confirmed_at = began
-            except (Fenced, Stopped) as error:
-                logger.warning("this broker lost its place in the cluster: %s", error)
+            except* (Fenced, Stopped) as error:
+                logger.warning("this broker lost its place in the cluster: %s", error.exceptions[0])
                 self._taken_over()
-                return
             finally:
                 self._renewed.set()
                 self._renewed = trio.Event()
+
+    async def _look_and_renew(self) -> bool:
+        """Renew the lease, and meanwhile absorb markers of other brokers. Returns whether that succeeded, too."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(partial(trio.to_thread.run_sync, self.writer.renew, abandon_on_cancel=True))
+            return await self.guest_rows.absorb()
 
     def _taken_over(self) -> None:
         """End this run: what waits for a commit fails now, because it will never be committed."""

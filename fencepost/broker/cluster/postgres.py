@@ -14,6 +14,7 @@ from psycopg import sql
 
 from fencepost.broker.cluster import connection, schema
 from fencepost.broker.cluster.engine import (
+    ROWS_MAX,
     SLOTS,
     Changed,
     ClaimLost,
@@ -195,10 +196,10 @@ class PostgresEngine:
         )
         return [Head(*head) for head in found]
 
-    def rows(self, log: int, start: int, end: int, inline: bool = False, limit: int = 1000) -> list[Row]:
+    def rows(self, log: int, start: int, end: int, inline: bool = False, limit: int = ROWS_MAX) -> list[Row]:
         return self.many_rows([Span(log, start, end)], inline, limit)[0]
 
-    def many_rows(self, spans: Sequence[Span], inline: bool = False, limit: int = 1000) -> list[list[Row]]:
+    def many_rows(self, spans: Sequence[Span], inline: bool = False, limit: int = ROWS_MAX) -> list[list[Row]]:
         found = self._run(
             "SELECT number, entry.* FROM unnest(%s::bigint[], %s::bigint[], %s::bigint[])"
             " WITH ORDINALITY AS span (log, from_offset, to_offset, number)"

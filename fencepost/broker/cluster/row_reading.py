@@ -4,9 +4,10 @@ All functions block.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import NamedTuple, Protocol
 
-from fencepost.broker.cluster.engine import Engine, Placement, Row, Span
+from fencepost.broker.cluster.engine import ROWS_MAX, Engine, Placement, Row, Span
 from fencepost.broker.log.storage.store import Bytes
 
 SPANS_AT_ONCE = 100
@@ -36,7 +37,7 @@ def all_rows(engine: Engine, spans: Sequence[Span], inline: bool = False) -> lis
         page, left = left[:SPANS_AT_ONCE], left[SPANS_AT_ONCE:]
         for (number, span), rows in zip(page, engine.many_rows([span for _, span in page], inline), strict=True):
             found[number] += rows
-            if rows and rows[-1].end < span.end:
+            if len(rows) >= ROWS_MAX and rows[-1].end < span.end:
                 left.append((number, span._replace(start=rows[-1].end)))
     return found
 
@@ -48,8 +49,14 @@ def rows_of(engine: Engine, log: int, start: int, end: int, inline: bool = False
 
 def foreign_rows(engine: Engine, ranges: Ranges, log: int, start: int, end: int) -> list[Foreign]:
     """The rows of a log in [start, end) with their bytes. Raises StoreUnavailable and CorruptLogFile."""
-    rows = rows_of(engine, log, start, end, inline=True)
-    return with_bytes(rows, bytes_in_objects(ranges, rows))
+    return many_foreign_rows(engine, ranges, [Span(log, start, end)])[0]
+
+
+def many_foreign_rows(engine: Engine, ranges: Ranges, spans: Sequence[Span]) -> list[list[Foreign]]:
+    """As `foreign_rows`, for each of these spans."""
+    found = all_rows(engine, spans, inline=True)
+    data = bytes_in_objects(ranges, chain.from_iterable(found))
+    return [with_bytes(rows, data) for rows in found]
 
 
 def with_bytes(rows: Iterable[Row], data: dict[Placement, bytearray]) -> list[Foreign]:

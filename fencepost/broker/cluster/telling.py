@@ -1,7 +1,7 @@
 """Tells the leaders of partitions that a marker was committed there: they read it before they answer.
 
-The hint is an ordinary ListOffsets request: its answer rests on all rows that the database has. If it is lost, the
-leader finds the marker when it looks, or commits, next.
+The hint is a ListOffsets request with the id of this broker, as brokers of Kafka send it. The leader reads the rows of
+those logs before it answers. If the hint is lost, it finds the marker when it looks, or commits, next.
 """
 
 import logging
@@ -44,7 +44,7 @@ async def _tell(cluster: "Membership", broker: int, partitions: Collection[Topic
         topic = topics.setdefault(tp.topic, ListOffsetsTopic(name=tp.topic))
         topic.partitions.append(ListOffsetsPartition(partition_index=tp.partition, timestamp=LATEST))
     request = ListOffsetsRequest(
-        replica_id=-1, isolation_level=IsolationLevel.READ_COMMITTED, topics=list(topics.values())
+        replica_id=cluster.node_id, isolation_level=IsolationLevel.READ_COMMITTED, topics=list(topics.values())
     )
     try:
         await cluster.links.ask(broker, request, LIST_OFFSETS_VERSION)
