@@ -75,7 +75,7 @@ def confirmed(cluster: Confirmation, api_key: int, handle: Handler) -> Handler:
         if api_key == ApiKey.LIST_OFFSETS:
             logs = _logs_of(node, request)
             if request.replica_id >= 0:
-                return told(logs, partial(handle, node, request, context))
+                return after_hint(logs, partial(handle, node, request, context))
             for log in logs:  # also those without an open transaction
                 cluster.look_at(log)
         reply = handle(node, request, context)
@@ -83,7 +83,7 @@ def confirmed(cluster: Confirmation, api_key: int, handle: Handler) -> Handler:
             return reply
         return later(since, reply, partial(handle, node, request, context))
 
-    async def told(logs: "list[PartitionLog]", answer: Callable[[], Reply]) -> Ready:
+    async def after_hint(logs: "list[PartitionLog]", answer: Callable[[], Reply]) -> Ready:
         """A coordinator says that it has written markers there (see telling.py). It wants to know that they were read:
         the answer itself needs no confirmation.
         """
