@@ -13,7 +13,15 @@ import trio
 from fencepost.broker.cluster.accepting import Acceptor
 from fencepost.broker.cluster.engine import Changed, ClaimLost, Engine, Fenced, StoreUnavailable
 from fencepost.broker.cluster.rounds import RowBytes
-from fencepost.broker.cluster.row_cleaning import Cleaned, CleanJob, Ended, RowCleaner, RowPlanner, cleanable_rows
+from fencepost.broker.cluster.row_cleaning import (
+    Cleaned,
+    CleanJob,
+    Ended,
+    RowCleaner,
+    RowPlanner,
+    cleanable_rows,
+    ending_behind,
+)
 from fencepost.broker.cluster.shared_log import SharedLog
 from fencepost.broker.cluster.writer import Writer
 from fencepost.broker.log.compaction.cleaning import CleaningInterrupted, CleaningLimits, CleaningStats
@@ -122,6 +130,7 @@ class Compactions:
             CleaningLimits(self._config.log_cleaner_dedupe_buffer_size, self._config.log_cleaner_io_buffer_load_factor),
             self._config.log_cleaner_io_max_bytes_per_second,
             now_ms,
+            ending_behind(rows, shared.index.aborted_between(start, range_.upper_offset)),
         )
         return shared, job
 

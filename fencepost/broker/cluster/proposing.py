@@ -9,7 +9,7 @@ from typing import NamedTuple
 from fencepost.broker.cluster.folding import Index
 from fencepost.broker.cluster.merging import MergeLimits
 from fencepost.broker.cluster.proposals import Proposal, place_of
-from fencepost.broker.cluster.row_cleaning import CleanJob, RowPlanner, cleanable_rows
+from fencepost.broker.cluster.row_cleaning import CleanJob, RowPlanner, cleanable_rows, ending_behind
 from fencepost.broker.cluster.row_index import slim
 from fencepost.broker.log.compaction.cleaning import CleaningLimits, CleaningStats
 from fencepost.broker.log.config import LogConfig
@@ -41,7 +41,16 @@ def clean_job(
     if not range_.dirty_bytes or not rows:
         return None
     return CleanJob(
-        index.head.log, tp, rows, range_, config, folded.producers, limits, bytes_per_second=float("inf"), now_ms=now_ms
+        index.head.log,
+        tp,
+        rows,
+        range_,
+        config,
+        folded.producers,
+        limits,
+        bytes_per_second=float("inf"),
+        now_ms=now_ms,
+        aborted=ending_behind(rows, folded.aborted),
     )
 
 

@@ -4,7 +4,7 @@ Only rows that a producer snapshot covers are compacted: the newest runs are wha
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import crc32c
@@ -55,6 +55,8 @@ class CleanJob(NamedTuple):
     limits: CleaningLimits
     bytes_per_second: float
     now_ms: int
+    aborted: Sequence[AbortedTransaction]
+    """The aborted transactions that begin in these rows and end behind them: their rows do not name them."""
 
 
 class CleanedPart(NamedTuple):
@@ -102,6 +104,12 @@ def cleanable_rows(
     clean_bytes = sum(row.placement.size_bytes for row in sealed) - dirty_bytes
     upper = max([first_dirty, *(row.end for row in sealed[-1:])])
     return CleanableRange(first_dirty, upper, clean_bytes, dirty_bytes, delay_ms(dirty, config, now_ms))
+
+
+def ending_behind(rows: Sequence[Row], aborted: Iterable[AbortedTransaction]) -> list[AbortedTransaction]:
+    """Those aborted transactions that begin in these rows and end behind them."""
+    end = rows[-1].end if rows else 0
+    return [one for one in aborted if one.first_offset < end <= one.last_offset]
 
 
 def delay_ms(rows: Sequence[Row], config: LogConfig, now_ms: int) -> int:
@@ -159,7 +167,10 @@ class RowPlanner:
         store = self._scratch(sum(row.placement.size_bytes for row in rows))
         sums: dict[int, int] = {}
         segments = [self._copied(store, row, sums) for row in rows]
-        opened = _Opened(Segments(store, [*segments, Segment(store, end)]), job.producers, LeaderEpochs(store, []))
+        behind = Segment(store, end)
+        for aborted in job.aborted:
+            behind.aborted.append(aborted)
+        opened = _Opened(Segments(store, [*segments, behind]), job.producers, LeaderEpochs(store, []))
         log = PartitionLog(job.tp, bytes(16), job.config, store, opened, log_start_offset=start)
         cleaning = Cleaning(log, job.range_, job.limits, job.now_ms)
         _drive(cleaning, job.bytes_per_second, self._rest_per_work, self._go_on)

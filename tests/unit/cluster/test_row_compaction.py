@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
+import trio
 
 from fencepost.broker.cluster.engine import Changed
 from fencepost.broker.log.config import LogConfig
@@ -12,7 +13,7 @@ from fencepost.broker.log.partition import AppendOrigin
 from fencepost.broker.log.recovery.snapshots import encode_snapshot
 from fencepost.broker.log.storage.memory import MemoryStore
 from tests.kit.engine_worlds import World
-from tests.kit.growing import aborted, compact, content, growth_of, opened
+from tests.kit.growing import aborted, compact, content, growth_of, merge, opened
 from tests.kit.shared_store import StoreBroker, Stores
 from tests.kit.sim_engine import SimEngine
 from tests.unit.cluster.table_kit import CONFIG, Tables
@@ -82,6 +83,28 @@ def test_open_transactions_are_not_touched() -> None:
     content(broker, log)
     assert records(log) == [(7, "a", "after"), (8 + 1, "b", "")]
     assert seen(log) == {"a": "after", "b": ""}
+
+
+def test_an_aborted_transaction_whose_marker_is_behind_the_compacted_rows_supersedes_nothing() -> None:
+    """Row L5. A marker of another broker is a row of its own, so merging often ends just before one."""
+    stores = Stores()
+    broker = stores.broker(1)
+    log = opened(broker, config=CONFIG)
+    for number in range(6):
+        log.append(keyed([("a", str(number))]), AppendOrigin.COORDINATOR, NOW_MS)
+        broker.round()
+    guard = log.verify(7, 0, 0, 1)
+    log.append(keyed([("a", "aborted")], 7, 0, 0, transactional=True), AppendOrigin.CLIENT, NOW_MS, guard=guard)
+    broker.round()
+    growth = growth_of(broker, log, cluster_merge_min_rows=2)
+    merge(growth)
+    log.append_marker(7, 0, False, 0, 1, NOW_MS)
+    broker.round()
+    trio.run(growth.compactions.compact)
+    assert log.segments.cleaned_to == 7
+    content(broker, log)
+    assert records(log) == [(5, "a", "5")]
+    assert seen(log) == {"a": "5"}
 
 
 def test_readers_of_committed_records_never_see_aborted_ones_in_the_tail() -> None:
