@@ -168,7 +168,9 @@ def confluent_loose(task: Task) -> None:
 
     def told(error: Any, message: Any) -> None:
         if error is None:
-            journal.write("ack", message.value().decode(), message.partition(), message.offset())
+            # It does not know the offset of a batch that the broker had already.
+            offset = -1 if message.offset() is None else message.offset()
+            journal.write("ack", message.value().decode(), message.partition(), offset)
 
     for topic, partition, value in _loose_places(task):
         journal.write("send", None, topic, partition, value)

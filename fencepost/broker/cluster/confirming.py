@@ -38,6 +38,9 @@ OF_COORDINATORS = frozenset(
     }
 )
 """APIs whose answers rest on coordinators' states. Heartbeats are not among them: an old answer does no harm."""
+READS = OF_LOGS | {ApiKey.OFFSET_FETCH}
+"""APIs that only read."""
+UNCONFIRMED = "this broker is not active in its cluster any more, or cannot reach the database"
 
 
 class Confirmation(Protocol):
@@ -68,7 +71,7 @@ def confirmed(cluster: Confirmation, api_key: int, handle: Handler) -> Handler:
     def needs_confirmation(reply: Ready) -> bool:
         if api_key in OF_COORDINATORS:
             return not isinstance(reply, Durable)  # else the commit for which it waits confirms it
-        return cluster.leads and (api_key in OF_LOGS or _out_of_range(reply))
+        return cluster.leads and _out_of_range(reply)
 
     def confirming(node: Any, request: Any, context: RequestContext) -> Reply:
         since = cluster.now()
@@ -78,6 +81,8 @@ def confirmed(cluster: Confirmation, api_key: int, handle: Handler) -> Handler:
                 return after_hint(logs, partial(handle, node, request, context))
             for log in logs:  # also those without an open transaction
                 cluster.look_at(log)
+        if api_key in READS:
+            return read(since, partial(handle, node, request, context))
         reply = handle(node, request, context)
         if isinstance(reply, READY) and not needs_confirmation(reply):
             return reply
@@ -90,12 +95,18 @@ def confirmed(cluster: Confirmation, api_key: int, handle: Handler) -> Handler:
         await cluster.guest_rows.absorb_now(logs)
         return await ready(answer())
 
+    async def read(since: float, answer: Callable[[], Reply]) -> Ready:
+        """Confirm first: then the answer rests on the markers of other brokers, too."""
+        if not await cluster.confirm(since) and api_key in OF_COORDINATORS:
+            raise CloseConnection(UNCONFIRMED)
+        return await ready(answer())  # NOT_LEADER_OR_FOLLOWER once the lease has ended
+
     async def later(since: float, reply: Reply, again: Callable[[], Reply]) -> Ready:
         answer = await ready(reply)
         if not needs_confirmation(answer) or await cluster.confirm(since):
             return answer
         if api_key in OF_COORDINATORS:
-            raise CloseConnection("this broker is not active in its cluster any more, or cannot reach the database")
+            raise CloseConnection(UNCONFIRMED)
         return await ready(again())  # NOT_LEADER_OR_FOLLOWER
 
     return confirming

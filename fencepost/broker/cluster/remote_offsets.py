@@ -55,7 +55,7 @@ async def _many_groups(cluster: Owners, handle: Handler, node: Any, request: Any
     answer = await ready(handle(node, request, context))
     assert isinstance(answer, OffsetFetchResponse)
     for number, group in enumerate(answer.groups):
-        if group.error_code in _MOVED:
+        if _has_moved(OffsetFetchResponse(groups=[group])):
             single = copy.copy(request)
             single.groups = [request.groups[number]]
             (answer.groups[number],) = (await _one_group(cluster, handle, node, single, context)).groups
@@ -86,8 +86,10 @@ async def _one_group(
 
 
 def _has_moved(answer: OffsetFetchResponse) -> bool:
-    """Whether the group's coordinator is elsewhere, or still loads."""
-    return (answer.groups[0] if answer.groups else answer).error_code in _MOVED
+    """Whether the group's coordinator is elsewhere, or still loads. It may have moved while this broker answered."""
+    whole = answer.groups[0] if answer.groups else answer
+    codes = {one.error_code for topic in whole.topics or () for one in topic.partitions} | {whole.error_code}
+    return not codes.isdisjoint(_MOVED)
 
 
 def _coordinator(cluster: Owners, node: Any, request: Any) -> int | None:

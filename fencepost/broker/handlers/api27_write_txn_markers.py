@@ -5,6 +5,7 @@ marker ends the transaction on the partition whatever state the coordinator has.
 fencepost extension) a partition is rejected with INVALID_TXN_STATE if a coordinator owns the transaction, or may do so.
 """
 
+from collections.abc import Collection
 from typing import Protocol
 
 from fencepost.broker.network.context import RequestContext
@@ -30,8 +31,8 @@ from fencepost.protocol.topics import TopicPartition
 class _HangingCheck(Protocol):
     """Finds transactions that no coordinator owns."""
 
-    def hangs(self, tp: TopicPartition, producer_id: int) -> bool:
-        """Whether the producer's transaction on the partition hangs."""
+    async def hanging_of(self, partitions: Collection[TopicPartition], producer_id: int) -> set[TopicPartition]:
+        """The partitions on which the producer's open transaction hangs."""
 
 
 class _Broker(HasAuthorizer, HasConfig, HasTransactions, Protocol):
@@ -51,7 +52,9 @@ async def handle(node: _Broker, request: WriteTxnMarkersRequest, context: Reques
 
 async def _write(node: _Broker, marker: WritableTxnMarker, context: RequestContext) -> WritableTxnMarkerResult:
     wanted = {TopicPartition(topic.name, partition) for topic in marker.topics for partition in topic.partition_indexes}
-    owned = {tp for tp in wanted if not node.hanging.hangs(tp, marker.producer_id)} if marker.only_hanging else set()
+    owned: set[TopicPartition] = set()
+    if marker.only_hanging:
+        owned = wanted - await node.hanging.hanging_of(wanted, marker.producer_id)
     codes = await node.transactions.markers.write_markers(
         Marker(
             marker.producer_id,

@@ -1,15 +1,26 @@
 """Hanging transactions: open on a partition, without a coordinator that will end them. A periodic check proves it."""
 
 import logging
+from collections.abc import Collection
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from fencepost.broker.ports import HasClock, HasConfig, HasLogs, HasPartitions, HasTransactions
+from fencepost.broker.cluster.other_coordinators import Held, NoAnswer, OtherCoordinators
+from fencepost.broker.ports import (
+    HasClock,
+    HasCluster,
+    HasConfig,
+    HasLogs,
+    HasMetadata,
+    HasPartitions,
+    HasTransactions,
+)
 from fencepost.broker.security.audit import audit
 from fencepost.coordinator.ports import Marker
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 
 if TYPE_CHECKING:
+    from fencepost.broker.log.producer_entries import ProducerEntry
     from fencepost.broker.transactions.markers import Markers
 
 logger = logging.getLogger(__name__)
@@ -33,7 +44,7 @@ class Hanging(NamedTuple):
     coordinator_says: str
 
 
-class _Broker(HasClock, HasConfig, HasLogs, HasPartitions, HasTransactions, Protocol):
+class _Broker(HasClock, HasCluster, HasConfig, HasLogs, HasMetadata, HasPartitions, HasTransactions, Protocol):
     """What the check needs."""
 
     @property
@@ -45,15 +56,19 @@ class HangingCheck:
 
     1. The transaction is open on the partition now. It is the same (producer, epoch, first offset) as in every check
        since the first that found it.
-    2. The coordinator read all of its logs and finished loading.
-    3. The coordinator has no open or decided transaction of that producer id with that partition, whatever the epoch:
+    2. All coordinators have read all of their logs and finished loading. With many active brokers each is asked, and
+       none has moved meanwhile.
+    3. No coordinator has an open or decided transaction of that producer id with that partition, whatever the epoch:
        neither durable nor in flight. A transaction that it has will get its marker, so it does not hang.
     4. 1 to 3 have held in every check for longer than `transaction.max.timeout.ms`, on a monotonic clock.
        Record timestamps prove nothing: clients choose them.
 
     No other task runs between the last check and the append of the marker. TV2's implicit add is in the coordinator's
-    memory before its batch can be appended, so condition 3 covers a transaction that is just beginning. The check
-    covers the partitions opened since the start: no client waits on the others.
+    memory before its batch can be appended, so condition 3 covers a transaction that is just beginning. While other
+    brokers are asked, other tasks do run. So the producer must have written nothing on the partition since before they
+    were asked: what it wrote earlier was of a transaction that its coordinator knew then, and knows until its marker is
+    committed; and that marker is read after the answers. The check covers the partitions opened since the start: no
+    client waits on the others.
     """
 
     def __init__(self, node: _Broker) -> None:
@@ -66,7 +81,7 @@ class HangingCheck:
     async def look(self) -> None:
         """One check. Logs each hanging transaction once, and aborts it if `transaction.hanging.abort` is set."""
         now = self._node.clock.monotonic()
-        suspects = {found: self._since.get(found, now) for found in self._suspects()}
+        suspects = {found: self._since.get(found, now) for found in await self._proved(self._open())}
         self._since = suspects
         timeout_seconds = self._node.config.transaction_max_timeout_ms / 1000
         late = [found for found, since in suspects.items() if now - since > timeout_seconds]
@@ -80,31 +95,73 @@ class HangingCheck:
             if self._node.config.transaction_hanging_abort:
                 await self._abort(hanging)
 
-    def hangs(self, tp: TopicPartition, producer_id: int) -> bool:
-        """Whether 1 to 3 hold now for the producer's open transaction on the partition."""
-        log = self._node.partition(tp)
-        entry = None if log is None else log.producers.get(producer_id)
-        if entry is None or entry.txn_first_offset < 0 or not self._coordinator_loaded:
-            return False
-        return (producer_id, tp) not in self._node.transactions.inspection.owned()
+    async def hanging_of(self, partitions: Collection[TopicPartition], producer_id: int) -> set[TopicPartition]:
+        """The partitions on which 1 to 3 hold now for the producer's open transaction."""
+        opened = [found for found in self._open() if found.tp in partitions and found.producer_id == producer_id]
+        return {found.tp for found in await self._proved(opened)}
 
-    @property
-    def _coordinator_loaded(self) -> bool:
-        transactions = self._node.transactions
-        return transactions.is_running and transactions.inspection.knows_everything
-
-    def _suspects(self) -> list[Open]:
-        """The transactions that are open on a partition and that no coordinator owns, without a checkpoint."""
-        is_open = [
+    def _open(self) -> list[Open]:
+        """The transactions that are open on a partition."""
+        return [
             Open(log.tp, *transaction[:3])
             for log in self._node.logs.logs()
             if not log.offline
             for transaction in log.producers.open_transactions()
         ]
-        if not is_open or not self._coordinator_loaded:
+
+    async def _proved(self, opened: Collection[Open]) -> list[Open]:
+        """Those for which 1 to 3 hold at this moment: until the caller awaits something, they do not change."""
+        if not opened:
             return []
-        owned = self._node.transactions.inspection.owned()
-        return [found for found in is_open if (found.producer_id, found.tp) not in owned]
+        before = {found: self._written(found) for found in opened}
+        try:
+            held = await self._held_by_others(opened)
+        except NoAnswer as error:
+            logger.info("whether transactions hang cannot be told now: %s", error)
+            return []
+        if held is None:
+            return []
+        held |= set(self._node.transactions.inspection.owned())
+        return [
+            found
+            for found in opened
+            if (found.producer_id, found.tp) not in held
+            and before[found] is not None
+            and self._written(found) == before[found]
+        ]
+
+    def _written(self, found: Open) -> "ProducerEntry | None":
+        """What the producer has written; None if this transaction is not open here any more."""
+        log = self._node.partition(found.tp)
+        if log is None or (self._node.cluster is not None and log.high_watermark < log.log_end_offset):
+            return None  # what waits for a commit has no place yet
+        entry = log.producers.get(found.producer_id)
+        if entry is None or (entry.epoch, entry.txn_first_offset) != (found.producer_epoch, found.first_offset):
+            return None
+        return entry
+
+    async def _held_by_others(self, opened: Collection[Open]) -> Held | None:
+        """What the coordinators of other brokers will end; None while this broker's own have not loaded all.
+
+        Raises NoAnswer.
+        """
+        node, cluster = self._node, self._node.cluster
+        transactions = node.transactions
+        if not transactions.is_running:
+            return None
+        if cluster is None or transactions.inspection.knows_everything:
+            return set() if transactions.inspection.knows_everything else None
+        others = OtherCoordinators(cluster, node.metadata, transactions.runtime.count)
+        owners = await others.owners()
+        held = await others.held(owners)
+        if await others.owners() != owners:
+            raise NoAnswer("coordinators have moved while they were asked")
+        # Markers that were committed before the answers.
+        logs = {found.tp: node.partition(found.tp) for found in opened}
+        if not await cluster.guest_rows.absorb_now([log for log in logs.values() if log is not None]):
+            raise NoAnswer("the markers of other brokers cannot be read")
+        own = {number for number, slot in owners.items() if slot.broker == cluster.node_id}
+        return held if transactions.inspection.knows(own) else None
 
     async def _coordinator_state(self, found: Open) -> str:
         """What the coordinator knows of the producer id; for the report, not for the proof."""
@@ -116,14 +173,10 @@ class HangingCheck:
 
     async def _abort(self, hanging: Hanging) -> None:
         found = hanging.open
-        log = self._node.partition(found.tp)
-        entry = None if log is None else log.producers.get(found.producer_id)
-        if (
-            entry is None
-            or (entry.epoch, entry.txn_first_offset) != (found.producer_epoch, found.first_offset)
-            or not self.hangs(found.tp, found.producer_id)
-        ):
+        if found not in await self._proved([found]):
             return  # it changed while others were checked: the next check starts again
+        entry = self._written(found)
+        assert entry is not None, "it was proved at this moment"
         marker = Marker(found.producer_id, found.producer_epoch, False, max(0, entry.coordinator_epoch), 0)
         results = await self._node.markers.write_markers(marker, {found.tp})
         code = results[found.tp]

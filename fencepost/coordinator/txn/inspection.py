@@ -49,6 +49,11 @@ class Inspection:
         """Whether every shard is active. Only then does an unknown transaction belong to no coordinator."""
         return not any(shard.refusal for shard in self._store.shards())
 
+    def knows(self, partitions: Collection[int]) -> bool:
+        """Whether these shards are active, or were never used."""
+        shards = [self._store.runtime.at(partition) for partition in partitions]
+        return not any(shard is not None and shard.refusal for shard in shards)
+
     def owned(self) -> Collection[tuple[int, TopicPartition]]:
         """Every (producer id, partition) that an open or decided transaction will end, whatever its epoch is.
 
