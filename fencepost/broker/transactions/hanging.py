@@ -117,7 +117,7 @@ class HangingCheck:
         try:
             held = await self._held_by_others(opened)
         except NoAnswer as error:
-            logger.info("whether transactions hang cannot be told now: %s", error)
+            logger.info("whether transactions hang is not known now: %s", error)
             return []
         if held is None:
             return []

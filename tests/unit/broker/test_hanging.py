@@ -19,25 +19,23 @@ from fencepost.protocol.messages.api27_write_txn_markers import (
     WriteTxnMarkersRequest,
 )
 from fencepost.protocol.topics import TopicPartition
-from tests.unit.broker.txn_node import MARKERS, TX, Identity, TxnNode, alter_broker, running, stuck_markers
+from tests.unit.broker.txn_node import (
+    ABORTING,
+    MARKERS,
+    MINUTE_S,
+    QUICK,
+    TX,
+    Identity,
+    TxnNode,
+    alter_broker,
+    hang,
+    running,
+    stuck_markers,
+)
 
 MockClock = trio.testing.MockClock
 E = ErrorCode
 T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
-MINUTE_S = 60
-QUICK = (
-    "transaction.max.timeout.ms=120000",
-    "transaction.hanging.check.interval.ms=10000",
-    "transaction.partition.verification.enable=false",
-)
-ABORTING = (*QUICK, "transaction.hanging.abort=true")
-
-
-async def hang(on: TxnNode, partition: TopicPartition = T0) -> Identity:
-    """Leave a transaction open that the coordinator does not know: an old client's batch, and nobody looked."""
-    held = await on.identity()
-    assert await on.produce(11, held, partition, b"hanging", 0) == E.NONE
-    return held
 
 
 def lso(on: TxnNode, partition: TopicPartition = T0) -> int:

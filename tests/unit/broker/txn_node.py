@@ -41,6 +41,14 @@ TX = "orders"
 Identity = tuple[int, int]
 PRODUCE, FETCH, INIT, ADD, ADD_OFFSETS, END, MARKERS, OFFSETS, FEATURES = 0, 1, 22, 24, 25, 26, 27, 28, 57
 SAFE_DOWNGRADE = 2
+MINUTE_S = 60
+FIRST = TopicPartition("t", 0)
+QUICK = (
+    "transaction.max.timeout.ms=120000",
+    "transaction.hanging.check.interval.ms=10000",
+    "transaction.partition.verification.enable=false",
+)
+ABORTING = (*QUICK, "transaction.hanging.abort=true")
 
 
 class TxnNode:
@@ -229,3 +237,10 @@ async def commit_offset(on: TxnNode, held: Identity, offset: int) -> int:
     request = txn_offset_request("readers", "t", offset, TX, held)
     code: int = (await on.ask(OFFSETS, 5, request)).topics[0].partitions[0].error_code
     return code
+
+
+async def hang(on: TxnNode, partition: TopicPartition = FIRST) -> Identity:
+    """Leave a transaction open that the coordinator does not know: an old client's batch, and nobody looked."""
+    held = await on.identity()
+    assert await on.produce(11, held, partition, b"hanging", 0) == ErrorCode.NONE
+    return held

@@ -14,13 +14,13 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import api65_describe_transactions as api65
 from fencepost.protocol.messages import api66_list_transactions as api66
 from fencepost.protocol.topics import TRANSACTION_TOPIC, TopicPartition
-from tests.unit.broker.test_hanging import ABORTING, MINUTE_S, T0, hang
-from tests.unit.broker.txn_node import TxnNode, running
+from tests.unit.broker.txn_node import ABORTING, MINUTE_S, TxnNode, hang, running
 
 MockClock = trio.testing.MockClock
 TOPIC_ID = bytes(range(16))
 PARTITIONS = 50
 OWN, OTHER = 1, 2
+T0 = TopicPartition("t", 0)
 
 
 class Topics:
