@@ -15,7 +15,7 @@ from typing import Any
 
 import trio
 
-from fencepost.broker.cluster.engine import Engine, Head, Span, StoreUnavailable, log_id, slot_of
+from fencepost.broker.cluster.engine import Engine, Head, Row, Span, StoreUnavailable, log_id, slot_of
 from fencepost.broker.cluster.followed_log import FollowedRows, followed_log, raise_start
 from fencepost.broker.cluster.growth import wall_ms
 from fencepost.broker.cluster.loading import LoadedLog, load_heads
@@ -212,7 +212,7 @@ class FollowedLogs:
         if not spans:
             return set()
         try:
-            found: list[list[Foreign]] = await self._in_thread(partial(self._rows, spans))
+            found = await self._read(spans)
         except CorruptLogFile as error:
             logger.info("logs of other brokers are opened anew: %s", error)
             return {span.log for span in spans}
@@ -231,18 +231,15 @@ class FollowedLogs:
             again.add(number)
         return again
 
-    def _rows(self, spans: Sequence[Span]) -> list[list[Foreign]]:
-        """In a thread: the next rows of each span with their bytes. Raises StoreUnavailable and CorruptLogFile."""
-        left, chosen = BYTES_AT_ONCE, []
-        for rows in self._engine.many_rows(spans, inline=True, limit=ROWS_AT_ONCE):
-            some = []
-            for row in rows:
-                if left <= 0:
-                    break
-                left -= row.placement.size_bytes
-                some.append(row)
-            chosen.append(some)
-        data = bytes_in_objects(self._row_bytes, (row for rows in chosen for row in rows))
+    async def _read(self, spans: Sequence[Span]) -> list[list[Foreign]]:
+        """The next rows of each span with their bytes. Raises StoreUnavailable and CorruptLogFile."""
+        next_rows = partial(self._engine.many_rows, spans, inline=True, limit=ROWS_AT_ONCE)
+        found: list[list[Row]] = await self._in_thread(next_rows)
+        sizes = itertools.accumulate((row.placement.size_bytes for rows in found for row in rows), initial=0)
+        chosen = [[row for row in rows if next(sizes) < BYTES_AT_ONCE] for rows in found]
+        wanted = [row for rows in chosen for row in rows]
+        # Not with `in_thread`: others need not wait for the object store.
+        data = await trio.to_thread.run_sync(bytes_in_objects, self._row_bytes, wanted, abandon_on_cancel=True)
         return [with_bytes(rows, data) for rows in chosen]
 
     # Opening and closing
