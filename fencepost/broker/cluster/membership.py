@@ -178,6 +178,7 @@ class Membership:
             slots=len(self.ownership.led),
             leader_epoch=self.ownership.slots[METADATA_SLOT].epoch,
             peers=len(self.peers),
+            followed=0 if self.followed is None else len(self.followed.logs()),
             lease_age_s=writer.idle_seconds,
             unavailable=writer.unavailable,
             writer=writer.counters,

@@ -1,7 +1,9 @@
 """Three broker processes in three racks: consumers read from the broker of their rack (KIP-392)."""
 
 import json
+import subprocess
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,9 +12,20 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from fencepost.broker.config.cluster_settings import RACK_AWARE
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages.api02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from fencepost.protocol.messages.api03_metadata import MetadataRequest, MetadataRequestTopic
+from fencepost.protocol.messages.api23_offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from tests.interop.java.jars import Unavailable, class_path, java
+from tests.kit.java import skip_or_fail
 from tests.kit.many_brokers import BROKERS, PARTITIONS, SECONDS, ManyBrokers
 from tests.kit.postgres_server import PostgresServer
 from tests.kit.waiting import until
+from tests.kit.wire import Wire, fetch_request
 
 RACKS = {1: "a", 2: "b", 3: "c"}
 VALUE_BYTES = 1000
@@ -22,7 +35,20 @@ class Racks(ManyBrokers):
     """The brokers, with racks."""
 
     def settings_of(self, number: int) -> dict[str, str]:
-        return {"broker.rack": RACKS[number], "replica.selector.class": RACK_AWARE}
+        return {
+            "broker.rack": RACKS[number],
+            "replica.selector.class": RACK_AWARE,
+            "metrics.listen": "127.0.0.1:0",
+        }
+
+    def sent_bytes(self) -> dict[int, float]:
+        """The bytes of records that each broker has sent."""
+        return {number: self._metric(number, 'bytesout_total{topic="orders"}') for number in BROKERS}
+
+    def _metric(self, number: int, name: str) -> float:
+        with urllib.request.urlopen(f"http://{self.brokers[number].facts['metrics']}/metrics", timeout=100) as page:
+            lines = page.read().decode().splitlines()
+        return sum(float(line.rpartition(" ")[2]) for line in lines if name in line)
 
 
 @pytest.fixture
@@ -67,6 +93,11 @@ class Reader:
             self._poll(0.2)
         self._poll(0.5)
 
+    def counted(self) -> dict[int, int]:
+        """`received`, as of now."""
+        self._poll(0.2)
+        return self.received
+
     def _poll(self, seconds: float) -> None:
         for record in self._consumer.consume(1000, seconds):
             assert record.error() is None, record.error()
@@ -106,11 +137,69 @@ def test_a_consumer_reads_from_the_broker_of_its_rack_and_goes_on_when_that_dies
     expected += write(producer, range(12, 20))  # while the consumer waits for records
     reader.read(len(expected))
     assert reader.values == dict.fromkeys(range(PARTITIONS), expected), "everything once, and nothing aborted"
-    until(lambda: reader._poll(0.1) or sum(reader.received.values()) > PARTITIONS * len(expected) * VALUE_BYTES)
-    others = reader.received[1] + reader.received[3]
-    assert others < 0.1 * reader.received[2], reader.received
+    until(reader.counted, lambda received: received[2] > PARTITIONS * len(expected) * VALUE_BYTES)
+    assert reader.received[1] + reader.received[3] < 0.1 * reader.received[2], reader.received
     cluster.brokers[2].kill()
     expected += write(producer, range(20, 28))
     reader.read(len(expected))
     assert reader.values == dict.fromkeys(range(PARTITIONS), expected)
     reader.close()
+
+
+def test_replicas_are_told_and_only_records_come_from_followers(cluster: Racks) -> None:
+    """ListOffsets and OffsetForLeaderEpoch stay at the leader, as in Kafka (KIP-392)."""
+    leaders = cluster.leaders("orders")
+    partition = next(number for number, broker in leaders.items() if broker == 1)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap})
+    producer.produce("orders", b"x", partition=partition)
+    assert producer.flush(SECONDS) == 0
+    for number in BROKERS:
+        with Wire(cluster.brokers[number].connect()) as wire:
+            told = wire.call(3, 9, MetadataRequest(topics=[MetadataRequestTopic(name="orders")])).topics[0].partitions
+            replicas = {one.partition_index: one.replica_nodes for one in told}
+            assert replicas[partition] == [1, 2, 3]
+            assert all(set(one) == set(BROKERS) and one[0] == leaders[at] for at, one in replicas.items())
+    with Wire(cluster.brokers[2].connect()) as wire:
+        ask = fetch_request("orders", partition=partition, max_wait_ms=10_000)
+        (found,) = wire.call(1, 12, ask).responses[0].partitions
+        assert (found.error_code, found.high_watermark, bool(found.records)) == (0, 1, True)
+        one = ListOffsetsPartition(partition_index=partition, timestamp=-1)
+        listed = wire.call(2, 7, ListOffsetsRequest(topics=[ListOffsetsTopic(name="orders", partitions=[one])]))
+        assert listed.topics[0].partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        (epoch,) = (
+            wire.call(
+                23,
+                4,
+                OffsetForLeaderEpochRequest(
+                    replica_id=-1,
+                    topics=[
+                        OffsetForLeaderTopic(
+                            topic="orders", partitions=[OffsetForLeaderPartition(partition=partition, leader_epoch=1)]
+                        )
+                    ],
+                ),
+            )
+            .topics[0]
+            .partitions
+        )
+        assert epoch.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+@pytest.mark.interop
+def test_javas_consumer_reads_from_the_broker_of_its_rack(cluster: Racks) -> None:
+    """Java accepts a preferred replica only if Metadata names it as a replica of the partition (KIP-392)."""
+    try:
+        command = [java(), "-Xshare:auto", "-XX:TieredStopAtLevel=1", "-Xmx128m", "-cp", class_path()]
+    except Unavailable as missing:
+        skip_or_fail(missing)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "transactional.id": "all"})
+    producer.init_transactions(SECONDS)
+    expected = write(producer, range(8))
+    command += ["org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", cluster.bootstrap]
+    command += ["--topic", "orders", "--from-beginning", "--isolation-level", "read_committed", "--timeout-ms", "15000"]
+    command += ["--max-messages", str(PARTITIONS * len(expected)), "--command-property", "client.rack=b"]
+    run = subprocess.run(command, capture_output=True, timeout=200, check=False)
+    assert sorted(run.stdout.splitlines()) == sorted(expected * PARTITIONS), run.stderr[-2000:]
+    sent = cluster.sent_bytes()
+    assert sent[2] > PARTITIONS * len(expected) * VALUE_BYTES
+    assert sent[1] == sent[3] == 0, sent

@@ -198,7 +198,7 @@ async def test_other_brokers_and_old_clients_are_sent_to_the_leader() -> None:
 
 
 async def test_a_follower_without_a_database_sends_consumers_to_the_leader() -> None:
-    """KIP-392: a replica that is not in sync serves nobody. Here that is so one lease after the last look."""
+    """KIP-392: a replica that is not in sync serves no consumer. Here that is so one lease after the last look."""
     world = World()
     async with world.running() as follower:
         await follower.bases()
