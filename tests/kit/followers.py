@@ -30,7 +30,8 @@ from tests.kit.wire import fetch_request
 from tests.unit.log.kit import TP, joined
 
 ME = 7
-LEASE_MS = 400
+LEASE_MS = 60_000
+"""So long that no test meets its end by accident."""
 LISTENER = Endpoint("host", 9092)
 
 

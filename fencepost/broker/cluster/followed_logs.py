@@ -195,6 +195,7 @@ class FollowedLogs:
                 behind.append(Span(number, known, end))
         again |= await self._absorb(logs, behind[:SPANS_AT_ONCE])
         if again:
+            logger.debug("%d logs of other brokers are read again, because their rows were replaced", len(again))
             await self._open({number: logs[number].log.tp for number in again})
         self._seen_at = began
         return any(number in self._logs and self._logs[number].rows.end_offset < end for number, _, end in behind)

@@ -24,8 +24,8 @@ class Replicas:
         self._ownership = ownership
         self._selects = selects
         self.own_rack = own_rack
-        self._racks = {ownership.broker: own_rack} if selects and own_rack is not None else {}
-        """The racks of the brokers that consumers may read from."""
+        self._others: dict[int, Peer] = {}
+        """The other brokers that consumers may read from: they have racks."""
         self._led: dict[bytes, tuple[TopicImage, TopicImage]] = {}
         self._version = -1
 
@@ -33,11 +33,9 @@ class Replicas:
         """These are the other brokers that live. If replicas change, so does the version of `Ownership`."""
         if not self._selects:
             return
-        racks = {one.node_id: one.rack for one in peers if one.serves and one.rack is not None}
-        if self.own_rack is not None:
-            racks[self._ownership.broker] = self.own_rack
-        if racks != self._racks:
-            self._racks = racks
+        others = {one.node_id: one for one in peers if one.serves and one.rack is not None}
+        if others != self._others:
+            self._others = others
             self._ownership.version += 1
 
     def led(self, topic: TopicImage) -> TopicImage:
@@ -52,18 +50,20 @@ class Replicas:
             known = self._led[topic.topic_id] = topic, replace(topic, assignment=tuple(map(self._partition, slots)))
         return known[1]
 
-    def closest(self, topic_id: bytes, partition: int, rack: str) -> int | None:
-        """The broker of this rack that a consumer should read a partition from, by rendezvous hashing.
+    def closest(self, topic_id: bytes, partition: int, rack: str, listener: str) -> int | None:
+        """The broker of this rack that a consumer should read a partition from, by rendezvous hashing; it has the
+        listener that the consumer uses.
 
         None if no other broker is closer than this one, which leads the partition.
         """
         if not rack or rack == self.own_rack:
             return None
-        near = [broker for broker, its_rack in self._racks.items() if its_rack == rack]
+        near = [broker for broker, one in self._others.items() if one.rack == rack and listener in one.listeners]
         return max(near, key=lambda broker: crc32(topic_id + b"%d/%d" % (partition, broker)), default=None)
 
     def _partition(self, slot: Slot) -> PartitionImage:
         owner = () if slot.broker is None else (slot.broker,)
-        replicas = (*owner, *(broker for broker in sorted(self._racks) if broker != slot.broker))
+        own = () if self.own_rack is None or not self._selects else (self._ownership.broker,)
+        replicas = (*owner, *(broker for broker in sorted({*own, *self._others}) if broker != slot.broker))
         leader = NO_LEADER if slot.broker is None else slot.broker
         return PartitionImage(replicas, replicas, leader=leader, leader_epoch=slot.epoch)

@@ -43,7 +43,7 @@ class ClosestFetch(Fetch):
         assert cluster.followed is not None
         self.followed = cluster.followed
         self._replicas = cluster.replicas
-        self._rack = request.rack_id
+        self._rack, self._listener = request.rack_id, context.session.listener_name
         self._preferred: dict[TopicPartition, int] = {}
         self._source = self
 
@@ -93,7 +93,7 @@ class ClosestFetch(Fetch):
             return
         super()._check(read, log)
         if not read.error and read.diverging is None and log.log_start_offset <= offset <= log.high_watermark:
-            closest = self._replicas.closest(log.topic_id, ask.partition, self._rack)
+            closest = self._replicas.closest(log.topic_id, ask.partition, self._rack, self._listener)
             if closest is not None:
                 self._preferred[read.tp] = closest
 

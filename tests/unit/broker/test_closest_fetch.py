@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from fencepost.broker.log.partition import PartitionLog
 from fencepost.protocol.batch_header import iter_headers
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
-from tests.kit.followers import ME, Following
+from tests.kit.followers import LISTENER, ME, Following
 from tests.kit.garbage import collect
 from tests.kit.growing import growth_of, opened
 from tests.kit.shared_store import Stores
@@ -56,7 +57,7 @@ def leader(*racks: str) -> Following:
     send(log, batch(3))
     broker.round()
     found = Following(stores, broker, log)
-    found.replicas.see([Peer(number, rack, {}) for number, rack in enumerate(racks, 1)])
+    found.replicas.see([Peer(number, rack, {"PLAINTEXT": LISTENER}) for number, rack in enumerate(racks, 1)])
     return found
 
 
@@ -85,7 +86,14 @@ async def test_a_leader_serves_all_others_itself(rack: str, version: int) -> Non
 async def test_a_broker_that_may_soon_be_dead_is_not_named() -> None:
     """KIP-392: only replicas in sync are chosen; here those whose lease is current, and which are ready."""
     broker = leader()
-    broker.replicas.see([Peer(1, "a", {}, serves=False)])
+    broker.replicas.see([Peer(1, "a", {"PLAINTEXT": LISTENER}, serves=False)])
+    assert (await broker.fetch(rack="a")).preferred_read_replica == -1
+
+
+async def test_a_broker_without_the_consumers_listener_is_not_named() -> None:
+    """KIP-392: Kafka chooses among the endpoints of that listener."""
+    broker = leader()
+    broker.replicas.see([Peer(1, "a", {"REPLICATION": LISTENER})])
     assert (await broker.fetch(rack="a")).preferred_read_replica == -1
 
 
@@ -197,7 +205,7 @@ async def test_other_brokers_and_old_clients_are_sent_to_the_leader() -> None:
         assert not follower.followed.logs()
 
 
-async def test_a_follower_without_a_database_sends_consumers_to_the_leader() -> None:
+async def test_a_follower_without_a_database_sends_consumers_to_the_leader(monkeypatch: pytest.MonkeyPatch) -> None:
     """KIP-392: a replica that is not in sync serves no consumer. Here that is so one lease after the last look."""
     world = World()
     async with world.running() as follower:
@@ -208,8 +216,10 @@ async def test_a_follower_without_a_database_sends_consumers_to_the_leader() -> 
 
         follower.engine.before = lost  # type: ignore[attr-defined]
         assert (await follower.fetch()).error_code == ErrorCode.NONE
-        await trio.sleep(0.5)
+        monkeypatch.setattr(follower.followed, "_lease_s", 0.1)
+        await trio.sleep(0.2)
         assert (await follower.fetch()).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        monkeypatch.undo()
         follower.engine.before = lambda method: None  # type: ignore[attr-defined]
         assert await follower.bases() == [0]
 
@@ -255,16 +265,17 @@ async def test_a_follower_that_is_late_reads_merged_rows() -> None:
 
 async def test_a_log_is_closed_when_no_consumer_reads_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """KIP-392 with shared stores: following costs statements of the database."""
-    monkeypatch.setattr("fencepost.broker.cluster.followed_logs.IDLE_SECONDS", 0.3)
     world = World()
     async with world.running() as follower:
         await follower.bases()
-        await trio.sleep(0.1)
-        assert len(follower.followed.logs()) == 1
-        await follower.fetch(3, max_wait_ms=500)  # one that waits uses it
-        assert len(follower.followed.logs()) == 1
-        await trio.sleep(0.6)
-        assert not follower.followed.logs()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(partial(follower.fetch, 3, max_wait_ms=700))
+            await trio.sleep(0.1)
+            monkeypatch.setattr("fencepost.broker.cluster.followed_logs.IDLE_SECONDS", 0.2)
+            await trio.sleep(0.4)
+            assert len(follower.followed.logs()) == 1, "a fetch that waits uses it"
+        while follower.followed.logs():  # noqa: ASYNC110
+            await trio.sleep(0.01)
 
 
 async def test_a_log_is_closed_when_this_broker_leads_it_or_its_topic_is_deleted() -> None:

@@ -141,7 +141,7 @@ def test_without_a_selector_the_owner_is_the_only_replica() -> None:
     replicas = Replicas(Ownership(1, stores.world.engine().slots()), "a", False)
     replicas.see([Peer(2, "b", {})])
     assert replicas.led(TOPIC).assignment[0].isr == (2,)
-    assert replicas.closest(TOPIC_ID, TP.partition, "b") is None
+    assert replicas.closest(TOPIC_ID, TP.partition, "b", "PLAINTEXT") is None
 
 
 @pytest.mark.parametrize(
