@@ -66,6 +66,7 @@ class Commands:
             (1, lambda: Command("answer_to", (self._random.randrange(30),))),
             (1, lambda: Command("members", ())),
             (1, lambda: Command("heads", (self._random.choice((None, [3], [4, 5], [])),))),
+            (1, lambda: Command("heads_of", (self._random.sample(LOGS, 2),))),
             (6, self._rows),
             (1, lambda: Command("snapshots", (LOGS, "producers"))),
             (1, lambda: Command("cluster_id", (self._random.choice("ab"),))),

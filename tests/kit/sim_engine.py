@@ -211,8 +211,11 @@ class SimEngine:
 
     @transaction
     def heads(self, slots: Collection[int] | None = None) -> list[Head]:
-        heads = [head for log, head in sorted(self.database.heads.items())]
-        return heads if slots is None else [head for head in heads if slot_of(head.log) in set(slots)]
+        return [head for log, head in sorted(self.database.heads.items()) if slots is None or slot_of(log) in slots]
+
+    @transaction
+    def heads_of(self, logs: Collection[int]) -> list[Head]:
+        return [head for log, head in sorted(self.database.heads.items()) if log in logs]
 
     def rows(self, log: int, start: int, end: int, inline: bool = False, limit: int = ROWS_MAX) -> list[Row]:
         return self.many_rows([Span(log, start, end)], inline, limit)[0]

@@ -313,6 +313,9 @@ class Engine(Protocol):
     def heads(self, slots: Collection[int] | None = None) -> list[Head]:
         """The bounds of all logs, or of those in these slots, by id."""
 
+    def heads_of(self, logs: Collection[int]) -> list[Head]:
+        """The bounds of each of these logs that exists, by id."""
+
     def rows(self, log: int, start: int, end: int, inline: bool = False, limit: int = ROWS_MAX) -> list[Row]:
         """At most `limit` rows of a log that overlap [start, end), in order; with the inline bytes if wanted."""
 

@@ -19,6 +19,8 @@ class ClusterFigures(NamedTuple):
     """How many it leads."""
     leader_epoch: int
     peers: int
+    followed: int
+    """Logs of other brokers that consumers read here."""
     lease_age_s: float
     """Since the last successful commit or renewal was sent."""
     unavailable: str | None

@@ -30,6 +30,9 @@ async def until_bootstrapped(node: Follower) -> None:
 def begin(node: Follower, services: trio.Nursery) -> None:
     """Follow the metadata, and coordinate nothing in slots of other brokers: NOT_COORDINATOR sends clients there."""
     services.start_soon(_follow, node)
+    followed = _cluster(node).followed
+    if followed is not None:
+        services.start_soon(followed.run, node.metadata)
     for runtime in (node.groups.runtime, node.transactions.runtime):
         topic = node.metadata.image.topics_by_name[runtime.topic]
         for partition in range(runtime.count):

@@ -72,11 +72,13 @@ class Growth:
         now_ms: Callable[[], int] = wall_ms,
         background_tasks: Callable[[], Iterable[SyncTask]] = tuple,
         sweeps: Callable[[], bool] = lambda: True,
+        followed: Callable[[], Collection[PartitionLog]] = tuple,
     ) -> None:
         """`engine` is a connection that only this uses; `logs` returns the open logs; `scratch` is a directory.
 
         `background_tasks` returns each task once: they delete the rows of deleted topics. `sweeps`: whether this broker
-        lists all objects, which one of a cluster does.
+        lists all objects, which one of a cluster does. `followed` returns logs of other brokers: of them this only
+        deletes local copies.
         """
         self.counters = GrowthCounters()
         self.collector = Collector(row_bytes, config.cluster_claim_max_age_ms)
@@ -90,6 +92,7 @@ class Growth:
         self._merger = Merger(engine, lambda: writer.identity, row_bytes, config.cluster_inline_max_bytes)
         self._logs = logs
         self._sweeps = sweeps
+        self._followed = followed
         self.merging = trio.Lock()
         """Held while rows are merged: whoever gives logs up waits for that."""
         self._settled: dict[SharedLog, tuple[int, int]] = {}
@@ -149,6 +152,7 @@ class Growth:
     async def evict(self) -> None:
         """Drop local copies of records above the bound, from the logs that have most of them."""
         logs = [log.segments for log in self._logs() if log.tp.topic != METADATA_TOPIC]
+        logs += [log.segments for log in self._followed()]
         tails = [(-log.tail_bytes, n, log) for n, log in enumerate(logs) if isinstance(log, SharedLog)]
         excess = -sum(size for size, *_ in tails) - self._config.cluster_tail_max_bytes
         heapq.heapify(tails)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
-from fencepost.broker.cluster.engine import Engine, Head, Row, Snapshot, Span
+from fencepost.broker.cluster.engine import Engine, Head, Row, RowKind, Snapshot, Span
 from fencepost.broker.cluster.folding import CLEANED, EPOCHS, LINGERING, METADATA, PRODUCERS, Index, LogState
 from fencepost.broker.cluster.rounds import RowBytes
 from fencepost.broker.cluster.row_index import slim
@@ -37,6 +37,17 @@ class LoadedLog:
     files: dict[str, bytes]
     """Files beside the log that the database keeps, by name."""
 
+    @property
+    def is_consistent(self) -> bool:
+        """Whether the producers are those at the end of the log: runs with heads follow the snapshots without a gap."""
+        end = self.folded_to
+        for row in self.rows:
+            if row.end > self.folded_to:
+                if row.kind is not RowKind.RUN or row.base != end:
+                    return False
+                end = row.end
+        return end == self.head.next
+
 
 def load_logs(
     engine: Engine,
@@ -45,7 +56,16 @@ def load_logs(
     wanted: Callable[[int], bool] = lambda log: True,
 ) -> list[LoadedLog]:
     """Every log of these slots, or of all, if it is `wanted`. Blocks. Raises StoreUnavailable and CorruptLogFile."""
-    heads = [head for head in engine.heads(slots) if wanted(head.log)]
+    return load_heads(engine, row_bytes, [head for head in engine.heads(slots) if wanted(head.log)])
+
+
+def load_heads(
+    engine: Engine, row_bytes: RowBytes, heads: Sequence[Head], whole: Collection[str] = INTERNAL_TOPICS
+) -> list[LoadedLog]:
+    """These logs, those of `whole` topics with their content. Blocks. Raises StoreUnavailable and CorruptLogFile.
+
+    If another broker leads a log, its rows may be merged meanwhile: see `LoadedLog.is_consistent`.
+    """
     snapshots: dict[int, list[Snapshot]] = {}
     for kind in (PRODUCERS, EPOCHS):
         for snapshot in engine.snapshots([head.log for head in heads], kind):
@@ -54,7 +74,7 @@ def load_logs(
     files = {head.log: kept_files(engine, head.log) for head in heads if _topic_of(head) == METADATA_TOPIC}
     starts = {log: max((offset for offset, _, _ in found), default=0) for log, found in files.items()}
     spans = {head.log: Span(head.log, max(head.start, starts.get(head.log, 0)), head.next) for head in heads}
-    content = _contents(engine, row_bytes, [spans[head.log] for head in heads if _topic_of(head) in INTERNAL_TOPICS])
+    content = _contents(engine, row_bytes, [spans[head.log] for head in heads if _topic_of(head) in whole])
     loaded = []
     for first in range(0, len(heads), SPANS_AT_ONCE):
         some = heads[first : first + SPANS_AT_ONCE]

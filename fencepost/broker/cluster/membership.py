@@ -4,7 +4,6 @@ import logging
 import math
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,6 +23,7 @@ from fencepost.broker.cluster.engine import (
     slot_of,
 )
 from fencepost.broker.cluster.figures import ClusterFigures
+from fencepost.broker.cluster.followed_logs import FollowedLogs
 from fencepost.broker.cluster.forwarding import forwarded
 from fencepost.broker.cluster.growth import Growth
 from fencepost.broker.cluster.guest_rows import GuestRows
@@ -34,6 +34,7 @@ from fencepost.broker.cluster.peer_links import PeerLinks, Route, route_to
 from fencepost.broker.cluster.peer_login import PeerLogins
 from fencepost.broker.cluster.peers import Links, Peer, peers_of
 from fencepost.broker.cluster.remote_offsets import with_remote_offsets
+from fencepost.broker.cluster.replicas import Replicas
 from fencepost.broker.cluster.rounds import RoundLimits, Rounds, RowBytes
 from fencepost.broker.cluster.row_objects import RowObjects
 from fencepost.broker.cluster.row_reading import foreign_rows
@@ -49,12 +50,11 @@ from fencepost.broker.log.storage.files import FileStore
 from fencepost.broker.log.storage.store import CorruptLogFile, SyncTask
 from fencepost.broker.metadata.log import METADATA_PARTITION
 from fencepost.broker.network.dispatch import Handler
-from fencepost.coordinator.metadata.image import PartitionImage, TopicImage
+from fencepost.coordinator.metadata.image import TopicImage
 from fencepost.protocol.topics import TopicPartition
 
 FOLLOW_SECONDS = 0.1
 """How often a broker looks for free slots, for other brokers, and for new metadata."""
-NO_LEADER = -1
 
 ResultT = TypeVar("ResultT")
 
@@ -82,6 +82,8 @@ class Membership:
         self.node_id = writer.identity.broker
         self.ownership = Ownership(self.node_id, slots)
         """Who leads what."""
+        self.replicas = Replicas(self.ownership, config.broker_rack, config.replica_selector_class is not None)
+        """Who serves which partition, for clients."""
         self.peers: dict[int, Peer] = {}
         """The other living brokers by id."""
         self.logins = PeerLogins(secret)
@@ -119,10 +121,18 @@ class Membership:
         """What this broker has of the logs."""
         self.guest_rows = GuestRows(own, row_bytes, self.in_thread, self._open_logs)
         """Absorbs the markers of other brokers."""
+        self.followed: FollowedLogs | None = None
+        """The logs of other brokers that consumers read here; None without `replica.selector.class`."""
+        if config.replica_selector_class is not None:
+            self.followed = self._followed_logs(scratch)
         self.directory: LogDirectory
         """The logs, as the rest of the broker sees them."""
-        self._led: dict[bytes, tuple[TopicImage, TopicImage]] = {}
-        self._led_version = -1
+
+    def _followed_logs(self, scratch: Path) -> FollowedLogs:
+        copies = FileStore(scratch / "followed")
+        copies.make()
+        of = self._engine, self.row_bytes, self.in_thread, self.rounds, self._cold, copies, self.ownership
+        return FollowedLogs(*of, self.lease_ms)
 
     def _open_logs(self) -> Collection[PartitionLog]:
         return self.directory.logs() if hasattr(self, "directory") else ()
@@ -168,6 +178,7 @@ class Membership:
             slots=len(self.ownership.led),
             leader_epoch=self.ownership.slots[METADATA_SLOT].epoch,
             peers=len(self.peers),
+            followed=0 if self.followed is None else len(self.followed.logs()),
             lease_age_s=writer.idle_seconds,
             unavailable=writer.unavailable,
             writer=writer.counters,
@@ -189,6 +200,7 @@ class Membership:
             self._scratch,
             background_tasks=lambda: logs.background_tasks(time.monotonic()),
             sweeps=lambda: self.is_controller,
+            followed=lambda: () if self.followed is None else self.followed.logs(),
         )
         return logs
 
@@ -209,14 +221,7 @@ class Membership:
 
     def led(self, topic: TopicImage) -> TopicImage:
         """The topic with its leaders: the metadata log holds none, because slots have owners, not partitions."""
-        if self._led_version != self.ownership.version:
-            self._led_version = self.ownership.version
-            self._led.clear()
-        known = self._led.get(topic.topic_id)
-        if known is None or known[0] is not topic:
-            slots = [self.ownership.of(topic.topic_id, number) for number in range(topic.partitions)]
-            known = self._led[topic.topic_id] = topic, replace(topic, assignment=tuple(map(_partition, slots)))
-        return known[1]
+        return self.replicas.led(topic)
 
     # Running
 
@@ -302,6 +307,7 @@ class Membership:
         members, slots = await self.in_thread(lambda: (self._engine.members(), self._engine.slots()))
         self.peers = peers_of(members, self.node_id, self.lease_ms)
         self.ownership.see(slots)
+        self.replicas.see(self.peers.values())
         return members, slots
 
     async def follow(self, log: PartitionLog) -> bool:
@@ -379,13 +385,6 @@ class Membership:
         if self.stop_waiting():
             for tp in list(logs.partitions()):
                 logs.release(tp, f"broker {self.node_id} is not active any more")
-
-
-def _partition(slot: Slot) -> PartitionImage:
-    replicas = () if slot.broker is None else (slot.broker,)
-    return PartitionImage(
-        replicas, replicas, leader=NO_LEADER if slot.broker is None else slot.broker, leader_epoch=slot.epoch
-    )
 
 
 def limits_of(config: BrokerConfig) -> RoundLimits:

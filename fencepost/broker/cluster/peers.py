@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 from fencepost.broker.cluster.engine import Member
+from fencepost.broker.cluster.slot_plan import is_alive
 from fencepost.broker.network.context import Endpoint
 
 
@@ -29,6 +30,8 @@ class Peer(NamedTuple):
     rack: str | None
     listeners: dict[str, Endpoint]
     """Its addresses by listener."""
+    serves: bool = True
+    """It is ready, and its lease is current: consumers may be sent there."""
 
 
 def peers_of(members: Sequence[Member], node_id: int, lease_ms: int) -> dict[int, Peer]:
@@ -39,7 +42,8 @@ def peers_of(members: Sequence[Member], node_id: int, lease_ms: int) -> dict[int
             continue
         addresses = json.loads(one.addresses)
         listeners = {name: Endpoint(host, port) for name, (host, port) in addresses["listeners"].items()}
-        found[one.broker] = Peer(one.broker, addresses["rack"], listeners)
+        serves = one.ready and is_alive(one, lease_ms)
+        found[one.broker] = Peer(one.broker, addresses["rack"], listeners, serves)
     return found
 
 

@@ -196,6 +196,14 @@ class PostgresEngine:
         )
         return [Head(*head) for head in found]
 
+    def heads_of(self, logs: Collection[int]) -> list[Head]:
+        found = self._run(
+            "SELECT log, name, topic_id, next, start, size_bytes FROM {}.head WHERE log = ANY (%s::bigint[])"
+            " ORDER BY log",
+            array(logs),
+        )
+        return [Head(*head) for head in found]
+
     def rows(self, log: int, start: int, end: int, inline: bool = False, limit: int = ROWS_MAX) -> list[Row]:
         return self.many_rows([Span(log, start, end)], inline, limit)[0]
 

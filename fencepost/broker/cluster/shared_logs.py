@@ -133,32 +133,16 @@ class SharedLogs:
         number = log_id(topic_id, tp.partition)
         found = self._take(name, number)
         self._ids[name] = number
-        start, end = (found.start, found.head.next) if found is not None else (0, 0)
-        content = found.content if found is not None else []
-        tail_start = content[0].row.base if content else end
-        tail = Segments(scratch := self._scratch.child(name), [Segment(scratch, tail_start)])
-        for row, data in content:
-            for batch, header in stamped(row, data):
-                keep(tail, batch, header)
-            tail.active.next_offset = row.end
-        index, cleaned_to = RowIndex(start), 0
-        epochs = LeaderEpochs(self.files(name), [])
-        if found is not None:
-            index = RowIndex(start, found.rows, found.aborted, found.folded_to)
-            cleaned_to = found.cleaned_to
-            for epoch, first_offset in found.epochs:
-                epochs.note(epoch, first_offset)
-        epochs.note(self._leader_epoch(number), end)
         log = SharedLog(
             number,
-            index,
-            tail,
+            index_of(found),
+            tail_of(found, self._scratch.child(name)),
             self._rounds,
             self._cold,
             None if found is not None else NewLog(name, topic_id),
         )
-        log.cleaned_to = cleaned_to
-        return OpenedShared(log, found.producers if found is not None else ProducerStates(), epochs)
+        log.cleaned_to = found.cleaned_to if found is not None else 0
+        return opened_of(log, found, self.files(name), self._leader_epoch(number))
 
     def _take(self, name: str, number: int) -> LoadedLog | None:
         """The loaded log of this id; its memory is freed with the caller's reference."""
@@ -191,6 +175,31 @@ class SharedLogs:
         self.small_files.discard_child(name, via)
         wanted = numbers if number is None else numbers | {number}
         return [_Drop(self._rounds, wanted)] if wanted else []
+
+
+def index_of(found: LoadedLog | None) -> RowIndex:
+    """The rows of a loaded log; None: it does not exist yet."""
+    return RowIndex(0) if found is None else RowIndex(found.start, found.rows, found.aborted, found.folded_to)
+
+
+def tail_of(found: LoadedLog | None, scratch: Store) -> Segments:
+    """The tail of a loaded log, in an empty directory: it holds the content that was loaded. Raises CorruptLogFile."""
+    content, end = (found.content, found.head.next) if found is not None else ([], 0)
+    tail = Segments(scratch, [Segment(scratch, content[0].row.base if content else end)])
+    for row, data in content:
+        for batch, header in stamped(row, data):
+            keep(tail, batch, header)
+        tail.active.next_offset = row.end
+    return tail
+
+
+def opened_of(log: SharedLog, found: LoadedLog | None, files: Store, leader_epoch: int) -> OpenedShared:
+    """A loaded log, open in this epoch, with its producers."""
+    epochs = LeaderEpochs(files, [])
+    for epoch, first_offset in found.epochs if found is not None else ():
+        epochs.note(epoch, first_offset)
+    epochs.note(leader_epoch, log.end_offset)
+    return OpenedShared(log, found.producers if found is not None else ProducerStates(), epochs)
 
 
 class _Starts:

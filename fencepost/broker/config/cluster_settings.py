@@ -4,6 +4,9 @@ from dataclasses import dataclass
 
 from fencepost.broker.config.fields import Kind, setting
 
+RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+"""Kafka's selector that sends a consumer to a broker of its rack (KIP-392)."""
+
 
 @dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class ClusterSettings:
@@ -28,6 +31,12 @@ class ClusterSettings:
     cluster_active_brokers: str = setting(
         Kind.STRING, "one", "Which brokers of a cluster lead partitions: one, and the others stand by; or all.",
         choices=("one", "all"), ours=True,
+    )  # fmt: skip
+    replica_selector_class: str | None = setting(
+        Kind.CLASS, None,
+        "How a cluster with cluster.store chooses the broker that a consumer reads from: by broker.rack and the"
+        " consumer's client.rack. Not set: consumers read from leaders.",
+        choices=(RACK_AWARE,), nullable=True,
     )  # fmt: skip
     cluster_inline_max_bytes: int = setting(
         Kind.INT, 16 << 10, "A commit of at most so many bytes keeps them in the database, and puts no object.",

@@ -23,6 +23,7 @@ def cluster_metrics(figures: "ClusterFigures", rows: int) -> Iterator[Metric]:
         ("active", "1 on the active broker, 0 on a standby", int(figures.active)),
         ("leader_epoch", "The epoch of the active broker's slots", figures.leader_epoch),
         ("brokers", "Brokers whose leases are current, this one included", figures.peers + 1),
+        ("followed_logs", "Logs of other brokers that consumers read here", figures.followed),
         ("lease_age_seconds", "Since the last commit or renewal of the lease was sent", figures.lease_age_s),
         ("commits_waiting", "1 while commits wait for a store", int(figures.unavailable is not None)),
         ("rows", "Rows of the logs that this broker has open", rows),

@@ -8,69 +8,18 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
 
-from fencepost.broker.cluster.slot_plan import spread
-from fencepost.protocol.messages.api03_metadata import MetadataRequest, MetadataRequestTopic
 from fencepost.protocol.messages.api09_offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
-from tests.kit.cluster_processes import ClusterBrokerProcess, ClusterProcesses
+from tests.kit.many_brokers import PARTITIONS, SECONDS, ManyBrokers
 from tests.kit.postgres_server import PostgresServer
 from tests.kit.store_commands import run
 from tests.kit.waiting import until
-from tests.kit.wire import ConnectionEnded, Wire
-
-BROKERS = (1, 2, 3)
-PARTITIONS = 30
-"""Topic ids are random: of fewer partitions one broker could have none."""
-SECONDS = 60
-ALL = {"cluster.active.brokers": "all"}
-
-
-class ManyBrokers(ClusterProcesses):
-    """Three of them."""
-
-    def start_all(self) -> None:
-        """Return when each owns its share."""
-        for number in BROKERS:
-            self.start(number, **ALL)
-        until(lambda: self.owners() == spread(frozenset(BROKERS)))
-
-    def owners(self) -> tuple[int | None, ...]:
-        """The broker of each slot."""
-        return tuple(slot.broker for slot in self.engine.slots())
-
-    def shares(self) -> set[int | None]:
-        """The brokers that own slots."""
-        return set(self.owners())
-
-    def leaders(self, topic: str) -> dict[int, int]:
-        """The leader of each partition, once all living brokers tell the same, and each partition has one."""
-
-        def told() -> list[dict[int, int]]:
-            return [self._leaders(broker, topic) for broker in self.brokers.values() if broker.running]
-
-        found = until(told, lambda answers: all(one == answers[0] and -1 not in one.values() for one in answers))
-        return found[0]
-
-    def _leaders(self, broker: ClusterBrokerProcess, topic: str) -> dict[int, int]:
-        try:
-            with Wire(broker.connect()) as wire:
-                (answer,) = wire.call(3, 9, MetadataRequest(topics=[MetadataRequestTopic(name=topic)])).topics
-        except (OSError, ConnectionEnded):
-            return {0: -1}  # it stops
-        return {one.partition_index: one.leader_id for one in answer.partitions} or {0: -1}
-
-    def make(self, topic: str) -> None:
-        """A topic over all brokers."""
-        admin = AdminClient({"bootstrap.servers": self.bootstrap})
-        for future in admin.create_topics([NewTopic(topic, PARTITIONS, 1)]).values():
-            future.result(SECONDS)
-        until(lambda: set(self.leaders(topic).values()) == set(BROKERS))
+from tests.kit.wire import Wire
 
 
 @pytest.fixture

@@ -93,6 +93,7 @@ def broker_of(log: PartitionLog) -> Any:
     return SimpleNamespace(
         config=load_config(),
         authorizer=None,
+        cluster=None,
         partition=lambda tp: log,
         leader_of=lambda tp: None,
         response_bytes=SimpleNamespace(left=lambda least: 1 << 20),

@@ -166,6 +166,7 @@ class FileStore:
             try:
                 self.rename_child(name, via)
             except FileNotFoundError:
+                self._children.pop(name, None)
                 return []
         return [Deletion(partial(self._remove_tree, via, self.changes))]
 
