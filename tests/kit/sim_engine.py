@@ -1,7 +1,6 @@
 """The specification of a cluster's database: every transaction of `Engine` on Python's own tables, and faults.
 
-Several engines, as connections of several brokers, share one SimDatabase. A transaction checks first and changes
-afterwards, so it happens whole or not at all.
+Several engines, as of several brokers, share one SimDatabase. A transaction checks first, so it is whole or nothing.
 """
 
 import functools

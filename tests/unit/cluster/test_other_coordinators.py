@@ -45,6 +45,7 @@ class Cluster:
         self.slots = [Slot(number, OTHER if theirs(number) else OWN, 7) for number in range(SLOTS)]
         self.links = self
         self.guest_rows = Rows()
+        self.followed = None
         self.held: Held = set()
         self.probed, self.listed = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, ErrorCode.NONE
         self.while_asked: Callable[[], None] = lambda: None
