@@ -25,6 +25,7 @@ SINCE_2_1 = {
     "DescribeTransactions",
     "DescribeUserScramCredentials",
     "ElectLeaders",
+    "Envelope",
     "IncrementalAlterConfigs",
     "ListConfigResources",
     "ListPartitionReassignments",

@@ -3,12 +3,13 @@
 The rights and quotas are the client's. Only brokers may send it: whoever could would be any client.
 """
 
+import logging
 from typing import Any, Protocol
 
 from fencepost.broker.cluster.envelope import read_sender
 from fencepost.broker.cluster.forwarding import CHANGES, FORWARDED
 from fencepost.broker.network.context import CloseConnection, RequestContext, Session
-from fencepost.broker.network.dispatch import Dispatch, Route
+from fencepost.broker.network.dispatch import Dispatch, Route, UnservedRequest
 from fencepost.broker.network.metering import meter_of
 from fencepost.broker.network.reply import Durable, Encoded, Ready, ready
 from fencepost.broker.ports import HasAuthorizer, HasClock, HasCluster, HasConfig, HasFlusher, HasMetrics, HasQuotas
@@ -18,7 +19,9 @@ from fencepost.broker.security.principal import CLUSTER
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.headers import read_request_header, write_response_header
 from fencepost.protocol.messages.api58_envelope import EnvelopeRequest, EnvelopeResponse
-from fencepost.protocol.schema import ResponseValue
+from fencepost.protocol.schema import DecodeError, ResponseValue
+
+logger = logging.getLogger(__name__)
 
 
 class _Broker(HasAuthorizer, HasClock, HasCluster, HasConfig, HasFlusher, HasMetrics, HasQuotas, Protocol):
@@ -30,21 +33,26 @@ class _Broker(HasAuthorizer, HasClock, HasCluster, HasConfig, HasFlusher, HasMet
 
 
 async def handle(node: _Broker, request: EnvelopeRequest, context: RequestContext) -> ResponseValue:
-    """Handle the request in the envelope as that of its client. Raises DecodeError."""
+    """Handle the request in the envelope as that of its client."""
     if (refused := brokers_only(node, request, context)) is not None:
         return refused
     if node.cluster is None:
         raise CloseConnection("Envelope is a request between brokers of a cluster, and this broker is alone")
     if node.authorizer is not None and context.principal != CLUSTER:
         return EnvelopeResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    sender, data = read_sender(request), bytes(request.request_data)
-    key, version, correlation_id, client_id, start = read_request_header(data)
-    if key not in FORWARDED:
+    data = bytes(request.request_data)
+    try:
+        sender = read_sender(request)
+        key, version, correlation_id, client_id, start = read_request_header(data)
+        if key not in FORWARDED:
+            return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
+        if key in CHANGES and not node.cluster.is_controller:
+            return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
+        route = node.dispatch.route(key, version)
+        inner = route.api.request.decode(data, version, start)
+    except (DecodeError, UnservedRequest) as error:
+        logger.warning("an envelope of %s cannot be read, it is refused: %s", context.client_host, error)
         return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
-    if key in CHANGES and not node.cluster.is_controller:
-        return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
-    route = node.dispatch.route(key, version)
-    inner = route.api.request.decode(data, version, start)
     session = Session(
         sender.host,
         context.listener,
