@@ -316,7 +316,7 @@ class ClusterWorld:
         line = self.line(name)
         everywhere = [*self.places, *(("out", number) for number in range(self.plan.partitions))]
         for isolation in (READ_COMMITTED, READ_UNCOMMITTED):
-            logs, raw = await read_all(line, everywhere, isolation == READ_COMMITTED)
+            logs, raw = await read_all(line, everywhere, isolation == READ_COMMITTED, self.plan.brokers > 2)
             if isolation == READ_UNCOMMITTED:
                 self.outcome.raw = raw
             self.history.finals[isolation][name] = logs

@@ -120,9 +120,12 @@ async def follow(line: Line, reader: Reader, places: Iterable[Place], pause_seco
 
 
 async def read_all(
-    line: Line, places: Iterable[Place], committed: bool
+    line: Line, places: Iterable[Place], committed: bool, late_markers: bool = False
 ) -> tuple[dict[Place, Log], dict[Place, list[RawBatch]]]:
-    """Whole partitions, from their first offsets to their ends as they are now."""
+    """Whole partitions, from their first offsets to their ends as they are now.
+
+    `late_markers`: a marker that another broker wrote may be a moment behind, where the log was not open.
+    """
     positions = dict.fromkeys(places, 0)
     logs: dict[Place, Log] = {place: [] for place in positions}
     raw: dict[Place, list[RawBatch]] = {place: [] for place in positions}
@@ -136,9 +139,9 @@ async def read_all(
         for place, (answer, data) in answers.items():
             seen = shown(answer, data, positions[place], committed)
             if seen.next_offset == positions[place]:
-                # Bytes may be on their way from the stores of a cluster, and so may a marker that another broker wrote.
-                if seen.next_offset < seen.high_watermark and misses < MISSES_MAX:
-                    misses += 1
+                end = seen.last_stable_offset if committed and not late_markers else seen.high_watermark
+                if seen.next_offset < end and misses < MISSES_MAX:
+                    misses += 1  # the bytes are on their way from the stores of a cluster
                     await nap(0.01)
                 else:
                     del positions[place]
