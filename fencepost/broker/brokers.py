@@ -37,7 +37,7 @@ def brokers(node: _Broker, context: RequestContext) -> list[Leader]:
 
 def led_topic(node: HasCluster, topic: "TopicImage") -> "TopicImage":
     """The topic with its leaders."""
-    return topic if node.cluster is None else node.cluster.led(topic)
+    return topic if node.cluster is None else node.cluster.replicas.led(topic)
 
 
 def controller_id(node: _Broker) -> int:

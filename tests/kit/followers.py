@@ -90,7 +90,7 @@ class Following:
     async def fetch(
         self, offset: int = 0, tp: TopicPartition = TP, *, version: int = 12, rack: str = "", **fields: Any
     ) -> PartitionData:
-        """What a consumer is told about one partition."""
+        """The answer to a consumer's fetch of one partition."""
         request = fetch_request(tp.topic, offset, partition=tp.partition, **fields)
         request.rack_id = rack
         context = RequestContext(1, version, 1, "client", Session("host", LISTENER))

@@ -205,10 +205,6 @@ class SimEngine:
     # Reading
 
     @transaction
-    def ends(self, logs: Collection[int]) -> dict[int, int]:
-        return {log: self.database.heads[log].next for log in logs if log in self.database.heads}
-
-    @transaction
     def heads(self, slots: Collection[int] | None = None) -> list[Head]:
         return [head for log, head in sorted(self.database.heads.items()) if slots is None or slot_of(log) in slots]
 

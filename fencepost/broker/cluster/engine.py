@@ -17,6 +17,8 @@ from typing import NamedTuple, Protocol
 SLOTS = 256
 """A log belongs to one slot for ever; a slot belongs to at most one broker at a time."""
 LOG_ID_BITS = 63
+LAST_OFFSET = 1 << 62
+"""The end of a span that reaches to the end of its log."""
 ROWS_MAX = 1000
 """So many rows of one log come in one statement."""
 
@@ -306,9 +308,6 @@ class Engine(Protocol):
         """
 
     # Reading
-
-    def ends(self, logs: Collection[int]) -> dict[int, int]:
-        """The offset after the last row of each of these logs that exists."""
 
     def heads(self, slots: Collection[int] | None = None) -> list[Head]:
         """The bounds of all logs, or of those in these slots, by id."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import trio
 
-from fencepost.broker.cluster.engine import Engine, Span, StoreUnavailable
+from fencepost.broker.cluster.engine import LAST_OFFSET, Engine, Span, StoreUnavailable
 from fencepost.broker.cluster.ownership import METADATA_LOG
 from fencepost.broker.cluster.rounds import RowBytes
 from fencepost.broker.cluster.row_reading import Foreign, many_foreign_rows
@@ -19,7 +19,6 @@ LOOK_SECONDS = 0.25
 LOOKS = 20
 """Every so many looks all logs are looked at."""
 BUSY_SECONDS = 0.001
-LAST_OFFSET = 1 << 62
 
 logger = logging.getLogger(__name__)
 
@@ -98,7 +97,9 @@ class GuestRows:
 
         def read() -> tuple[dict[int, int], list[list[Foreign]]]:
             # The ends first, so that the rows reach them.
-            ends = self._engine.ends(all_logs) if goals is None else goals
+            ends = goals
+            if ends is None:
+                ends = {head.log: head.next for head in self._engine.heads_of(all_logs)}
             return ends, many_foreign_rows(self._engine, self._row_bytes, spans)
 
         ends: dict[int, int]

@@ -13,6 +13,7 @@ import trio
 from fencepost.broker.cluster.byte_cache import ByteCache
 from fencepost.broker.cluster.confirming import confirmed
 from fencepost.broker.cluster.engine import (
+    LAST_OFFSET,
     SLOTS,
     Engine,
     Fenced,
@@ -50,7 +51,6 @@ from fencepost.broker.log.storage.files import FileStore
 from fencepost.broker.log.storage.store import CorruptLogFile, SyncTask
 from fencepost.broker.metadata.log import METADATA_PARTITION
 from fencepost.broker.network.dispatch import Handler
-from fencepost.coordinator.metadata.image import TopicImage
 from fencepost.protocol.topics import TopicPartition
 
 FOLLOW_SECONDS = 0.1
@@ -219,10 +219,6 @@ class Membership:
 
     # What clients are told
 
-    def led(self, topic: TopicImage) -> TopicImage:
-        """The topic with its leaders: the metadata log holds none, because slots have owners, not partitions."""
-        return self.replicas.led(topic)
-
     # Running
 
     async def run(self) -> None:
@@ -315,7 +311,7 @@ class Membership:
         shared = log.segments
         assert isinstance(shared, SharedLog), "the logs of a cluster"
         start = shared.end_offset
-        read = partial(foreign_rows, self._engine, self.row_bytes, shared.log_id, start, 1 << 62)
+        read = partial(foreign_rows, self._engine, self.row_bytes, shared.log_id, start, LAST_OFFSET)
         try:
             rows = await self.in_thread(read)
         except StoreUnavailable as error:

@@ -3,7 +3,6 @@
 With Kafka's own requests (ListTransactions, DescribeTransactions), as an operator would with `kafka-transactions.sh`.
 """
 
-import logging
 from collections.abc import Collection, Mapping
 from itertools import count
 from typing import TYPE_CHECKING
@@ -25,13 +24,10 @@ if TYPE_CHECKING:
     from fencepost.broker.cluster.membership import Membership
 
 VERSION = 0
-DECIDED = ("PrepareCommit", "PrepareAbort")
-LIVING = ("Ongoing", *DECIDED)
+LIVING = ("Ongoing", "PrepareCommit", "PrepareAbort")
 """The states of transactions that their coordinator will end."""
 Held = set[tuple[int, TopicPartition]]
 """(producer id, partition) of transactions that a coordinator will end."""
-
-logger = logging.getLogger(__name__)
 
 
 class NoAnswer(Exception):

@@ -184,23 +184,17 @@ class PostgresEngine:
 
     # Reading
 
-    def ends(self, logs: Collection[int]) -> dict[int, int]:
-        return dict(self._run("SELECT log, next FROM {}.head WHERE log = ANY (%s::bigint[])", array(logs)))
-
     def heads(self, slots: Collection[int] | None = None) -> list[Head]:
-        chosen = array(range(SLOTS) if slots is None else slots)
-        found = self._run(
-            "SELECT log, name, topic_id, next, start, size_bytes FROM {}.head"
-            " WHERE log %% " + str(SLOTS) + " = ANY (%s::bigint[]) ORDER BY log",
-            chosen,
-        )
-        return [Head(*head) for head in found]
+        return self._heads(f"log %% {SLOTS}", range(SLOTS) if slots is None else slots)
 
     def heads_of(self, logs: Collection[int]) -> list[Head]:
+        return self._heads("log", logs)
+
+    def _heads(self, key: str, among: Collection[int]) -> list[Head]:
         found = self._run(
-            "SELECT log, name, topic_id, next, start, size_bytes FROM {}.head WHERE log = ANY (%s::bigint[])"
+            f"SELECT log, name, topic_id, next, start, size_bytes FROM {{}}.head WHERE {key} = ANY (%s::bigint[])"
             " ORDER BY log",
-            array(logs),
+            array(among),
         )
         return [Head(*head) for head in found]
 

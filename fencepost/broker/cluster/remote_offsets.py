@@ -24,7 +24,7 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api09_offset_fetch import OffsetFetchResponse
 from fencepost.protocol.topics import GROUP_TOPIC
 
-ERROR_SINCE, MANY_GROUPS_SINCE = 2, 8
+ERROR_SINCE = 2
 _MOVED = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS})
 
 logger = logging.getLogger(__name__)
@@ -44,29 +44,29 @@ def with_remote_offsets(cluster: Owners, api_key: int, handle: Handler) -> Handl
     def fetching(node: Any, request: Any, context: RequestContext) -> Reply:
         if context.session.forwarded or context.api_version < ERROR_SINCE:
             return handle(node, request, context)
-        if context.api_version < MANY_GROUPS_SINCE:
-            return _one_group(cluster, handle, node, request, context)
-        return _many_groups(cluster, handle, node, request, context)
+        until = trio.current_time() + PATIENCE_SECONDS
+        return (_many_groups if request.groups else _one_group)(cluster, handle, node, request, context, until)
 
     return fetching
 
 
-async def _many_groups(cluster: Owners, handle: Handler, node: Any, request: Any, context: RequestContext) -> Ready:
+async def _many_groups(
+    cluster: Owners, handle: Handler, node: Any, request: Any, context: RequestContext, until: float
+) -> Ready:
     answer = await ready(handle(node, request, context))
     assert isinstance(answer, OffsetFetchResponse)
     for number, group in enumerate(answer.groups):
         if _has_moved(OffsetFetchResponse(groups=[group])):
             single = copy.copy(request)
             single.groups = [request.groups[number]]
-            (answer.groups[number],) = (await _one_group(cluster, handle, node, single, context)).groups
+            (answer.groups[number],) = (await _one_group(cluster, handle, node, single, context, until)).groups
     return answer
 
 
 async def _one_group(
-    cluster: Owners, handle: Handler, node: Any, request: Any, context: RequestContext
+    cluster: Owners, handle: Handler, node: Any, request: Any, context: RequestContext, until: float
 ) -> OffsetFetchResponse:
-    """The answer of the group's coordinator, once there is one; if there is none for long, this broker's own."""
-    until = trio.current_time() + PATIENCE_SECONDS
+    """The answer of the group's coordinator, once there is one; if there is none in time, this broker's own."""
     while True:
         answer = await ready(handle(node, request, context))
         assert isinstance(answer, OffsetFetchResponse)

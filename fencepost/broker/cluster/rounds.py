@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 import trio
 
 from fencepost.broker.cluster.engine import (
+    LAST_OFFSET,
     Append,
     ClaimLost,
     Conflict,
@@ -284,7 +285,7 @@ class _Round:
                 self._rounds.writer.pause(error)
 
     def _since(self, cut: Cut) -> list[Foreign]:
-        return self._before(cut, 1 << 62)
+        return self._before(cut, LAST_OFFSET)
 
     def _before(self, cut: Cut, end: int) -> list[Foreign]:
         """The rows of other brokers from where this log was expected to end."""

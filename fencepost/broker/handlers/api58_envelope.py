@@ -1,6 +1,6 @@
 """Envelope (58): carry out a client's request that another broker of the cluster received (KIP-590).
 
-The rights and quotas are the client's. Only brokers may send it: whoever could would be any client.
+It is checked with the client's rights and quotas. Only brokers may send it, because the sender can name any client.
 """
 
 import logging

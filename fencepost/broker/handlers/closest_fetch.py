@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from fencepost.broker.brokers import leader
 from fencepost.broker.cluster.followed_log import FollowedRows
-from fencepost.broker.handlers.fetch_reads import Fetch, FetchBroker, Read, epoch_error
+from fencepost.broker.handlers.fetch_reads import Fetch, FetchBroker, Read, epoch_error, is_by_follower
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.partitions import Leader
@@ -29,8 +29,7 @@ def may_follow(cluster: "Membership", request: FetchRequest, context: RequestCon
     """Whether a fetch is one of a consumer that may read from other brokers than leaders."""
     if cluster.followed is None or context.api_version < RACK_SINCE:
         return False
-    state = request.replica_state
-    return max(request.replica_id, -1 if state is None else state.replica_id) < 0
+    return not is_by_follower(request)
 
 
 class ClosestFetch(Fetch):

@@ -72,6 +72,12 @@ class LogSource(Protocol):
         """The log of a partition; None if there is none."""
 
 
+def is_by_follower(request: FetchRequest) -> bool:
+    """Whether a replica fetches, and not a consumer."""
+    state = request.replica_state
+    return max(request.replica_id, -1 if state is None else state.replica_id) >= 0
+
+
 class Read:
     """One partition of the request: its log, or its error."""
 
@@ -102,8 +108,7 @@ class Fetch:
         self.missing: list[Missing] = []
         """Bytes that the last `read` needed and that are not in this process yet."""
         self._endpoints: dict[int, NodeEndpoint] = {}
-        state = request.replica_state
-        self._is_follower = max(request.replica_id, -1 if state is None else state.replica_id) >= 0
+        self._is_follower = is_by_follower(request)
         self._checked_by: Authorizer | None = None
         """The authorizer that allowed the reads. The next read checks again if the rules have changed meanwhile."""
         self._responses: list[FetchableTopicResponse] = []

@@ -79,7 +79,7 @@ class Dispatch:
 
     @property
     def served(self) -> list[Api]:
-        """The APIs that clients are told of, by key: those that have a handler, without Envelope, as in Kafka."""
+        """The APIs that ApiVersions names, by key: those that have a handler, except Envelope, as in Kafka."""
         return [self._apis[key] for key in sorted(self._modules) if key != ApiKey.ENVELOPE]
 
     def route(self, api_key: int, version: int) -> Route:

@@ -147,10 +147,10 @@ class HangingCheck:
         """
         node, cluster = self._node, self._node.cluster
         transactions = node.transactions
-        if not transactions.is_running:
+        if transactions.is_running and transactions.inspection.knows_everything:
+            return set()
+        if cluster is None or not transactions.is_running:
             return None
-        if cluster is None or transactions.inspection.knows_everything:
-            return set() if transactions.inspection.knows_everything else None
         others = OtherCoordinators(cluster, node.metadata, transactions.runtime.count)
         owners = await others.owners()
         held = await others.held(owners)

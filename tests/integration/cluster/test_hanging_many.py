@@ -5,16 +5,14 @@ from pathlib import Path
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from fencepost.broker.cluster.slot_plan import spread
 from fencepost.protocol.errors import ErrorCode
-from tests.kit.cluster_processes import ClusterProcesses
+from tests.kit.many_brokers import SECONDS, ManyBrokers
 from tests.kit.postgres_server import PostgresServer
 from tests.kit.waiting import until
 from tests.kit.wire import Wire, batch_of
 
-BROKERS, PARTITIONS, SECONDS = (1, 2, 3), 12, 60
+PARTITIONS = 12
 SETTINGS = {
-    "cluster.active.brokers": "all",
     "transaction.partition.verification.enable": "false",
     "transaction.max.timeout.ms": "3000",
     "transaction.hanging.check.interval.ms": "500",
@@ -22,11 +20,16 @@ SETTINGS = {
 }
 
 
+class Checked(ManyBrokers):
+    """Brokers that look for hanging transactions often."""
+
+    def settings_of(self, number: int) -> dict[str, str]:
+        return SETTINGS
+
+
 def test_what_no_coordinator_knows_is_aborted_and_what_lives_is_not(server: PostgresServer, tmp_path: Path) -> None:
-    with ClusterProcesses(tmp_path, server) as cluster:
-        for number in BROKERS:
-            cluster.start(number, **SETTINGS)
-        until(lambda: tuple(slot.broker for slot in cluster.engine.slots()) == spread(frozenset(BROKERS)))
+    with Checked(tmp_path, server) as cluster:
+        cluster.start_all()
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
         (made,) = admin.create_topics([NewTopic("orders", PARTITIONS, 1)]).values()
         made.result(SECONDS)

@@ -240,7 +240,7 @@ async def commit_offset(on: TxnNode, held: Identity, offset: int) -> int:
 
 
 async def hang(on: TxnNode, partition: TopicPartition = FIRST) -> Identity:
-    """Leave a transaction open that the coordinator does not know: an old client's batch, and nobody looked."""
+    """Leave a transaction open that the coordinator does not know: the batch of an old client, without verification."""
     held = await on.identity()
     assert await on.produce(11, held, partition, b"hanging", 0) == ErrorCode.NONE
     return held

@@ -148,6 +148,6 @@ def test_without_a_selector_the_owner_is_the_only_replica() -> None:
     ("idle_ms", "ready", "serves"), [(0, True, True), (999, True, True), (1001, True, False), (0, False, False)]
 )
 def test_consumers_are_sent_to_ready_brokers_with_a_lease(idle_ms: int, ready: bool, serves: bool) -> None:
-    """KIP-392: a replica that is not in sync is not chosen. Clients are told of it somewhat longer."""
+    """KIP-392: a replica that is not in sync is not chosen. Metadata lists it somewhat longer."""
     member = Member(2, 1, idle_ms, False, '{"rack": "b", "listeners": {}}', ready=ready)
     assert peers_of([member], 1, 1000)[2].serves == serves

@@ -9,7 +9,7 @@ import trio
 
 from fencepost.broker.cluster.engine import Changed
 from fencepost.broker.log.config import LogConfig
-from fencepost.broker.log.partition import AppendOrigin
+from fencepost.broker.log.partition import AppendOrigin, PartitionLog
 from fencepost.broker.log.recovery.snapshots import encode_snapshot
 from fencepost.broker.log.storage.memory import MemoryStore
 from tests.kit.engine_worlds import World
@@ -57,14 +57,20 @@ def test_the_same_records_stay_as_in_files(world: World, seed: int) -> None:
             assert log.segments.cleaned_to == cleaned_to
 
 
-def test_open_transactions_are_not_touched() -> None:
-    """Rows from the one of the last stable offset on stay; after the abort the next compaction removes the records."""
-    stores = Stores()
-    broker = stores.broker(1)
+def six_values(broker: StoreBroker) -> PartitionLog:
+    """A log with the values 0 to 5 of the key `a`, each in a row of its own."""
     log = opened(broker, config=CONFIG)
     for number in range(6):
         log.append(keyed([("a", str(number))]), AppendOrigin.COORDINATOR, NOW_MS)
         broker.round()
+    return log
+
+
+def test_open_transactions_are_not_touched() -> None:
+    """Rows from the one of the last stable offset on stay; after the abort the next compaction removes the records."""
+    stores = Stores()
+    broker = stores.broker(1)
+    log = six_values(broker)
     growth = growth_of(broker, log, cluster_merge_min_rows=2)
     compact(growth)
     guard = log.verify(7, 0, 0, 1)
@@ -89,10 +95,7 @@ def test_an_aborted_transaction_whose_marker_is_behind_the_compacted_rows_supers
     """Row L5. A marker of another broker is a row of its own, so merging often ends just before one."""
     stores = Stores()
     broker = stores.broker(1)
-    log = opened(broker, config=CONFIG)
-    for number in range(6):
-        log.append(keyed([("a", str(number))]), AppendOrigin.COORDINATOR, NOW_MS)
-        broker.round()
+    log = six_values(broker)
     guard = log.verify(7, 0, 0, 1)
     log.append(keyed([("a", "aborted")], 7, 0, 0, transactional=True), AppendOrigin.CLIENT, NOW_MS, guard=guard)
     broker.round()
@@ -133,10 +136,7 @@ def test_readers_of_committed_records_never_see_aborted_ones_in_the_tail() -> No
 def test_a_log_that_changes_during_its_compaction_keeps_its_records() -> None:
     stores = Stores()
     broker = stores.broker(1)
-    log = opened(broker, config=CONFIG)
-    for number in range(6):
-        log.append(keyed([("a", str(number))]), AppendOrigin.COORDINATOR, NOW_MS)
-        broker.round()
+    log = six_values(broker)
     growth = growth_of(broker, log, cluster_merge_min_rows=2, cluster_segment_max_bytes=1024)
     engine = broker.engine
     assert isinstance(engine, SimEngine)
