@@ -3,8 +3,9 @@
     python -m tests.kit.cluster_kills --cycles 200 --seed 7 [--brokers 3]
 
 A cycle kills the active broker at a random moment or at a named step of a commit, or the next one at a step of its
-takeover. After every tenth PostgreSQL is killed, after every second something else fails: an answer of COMMIT is lost,
-a commit comes late, S3 fails, a broker is paused or cut off for longer than its lease. All clients are librdkafka
+takeover. After every tenth PostgreSQL is killed (with --standby, its synchronous standby is promoted after another
+tenth), after every second something else fails: an answer of COMMIT is lost, a commit comes late, S3 fails, a broker is
+paused or cut off for longer than its lease. All clients are librdkafka
 (or with --all-clients others, too), and the checker (history.py) sees only what they noted: neither shares code with
 fencepost.
 """
@@ -26,6 +27,7 @@ from tests.kit.cluster_workload import ClusterPlan
 from tests.kit.history import READ_COMMITTED, READ_UNCOMMITTED, History, Log, Place, Verdict, check
 from tests.kit.http_faults import Fault
 from tests.kit.kill_cluster import KillCluster, SteppedBroker
+from tests.kit.postgres_pair import PostgresPair
 from tests.kit.postgres_proxy import CommitFault
 from tests.kit.postgres_server import PostgresServer, find_binaries
 from tests.kit.stepped_broker import BEFORE_LATE_COMMITS, BETWEEN_PARTS, COMMIT_STEPS, TAKEOVER_STEPS
@@ -66,6 +68,7 @@ class ClusterKills(Run):
     first: int = 0
     planted: str = ""
     brokers: int = 2
+    standby: bool = False
     chosen: Sequence[str] = ()
     """Play these faults only, in turn."""
     recovery_seconds: list[float] = field(default_factory=list)
@@ -75,7 +78,8 @@ class ClusterKills(Run):
         """The cycles, and the verdict over all of them."""
         binaries = find_binaries()
         assert binaries is not None, "PostgreSQL is missing"
-        with PostgresServer(binaries) as server, self._cluster_over(server) as made:
+        database = PostgresPair(binaries) if self.standby else PostgresServer(binaries)
+        with database as server, self._cluster_over(server) as made:
             self._cluster = made
             try:
                 self._create_topics()
@@ -93,7 +97,7 @@ class ClusterKills(Run):
         verdict.add("a process failed", self.failures)
         return verdict
 
-    def _cluster_over(self, server: PostgresServer) -> KillCluster:
+    def _cluster_over(self, server: PostgresServer | PostgresPair) -> KillCluster:
         return KillCluster(self.work_dir / "cluster", server, self.planted, self.brokers)
 
     @property
@@ -114,7 +118,7 @@ class ClusterKills(Run):
         self._work()
         kills = ["killed at a random moment", *(f"killed {step}" for step in (*COMMIT_STEPS, *TAKEOVER_STEPS))]
         alone = ("cut off from brokers",) if self.brokers == 2 else ()
-        others = [name for name in kinds if not name.startswith(("killed", "database", *alone))]
+        others = [name for name in kinds if not name.startswith(("killed", "database", "standby", *alone))]
         for number in range(self.first, self.first + self.cycles):
             if self.chosen:
                 self._play(kinds, self.chosen[number % len(self.chosen)])
@@ -125,6 +129,8 @@ class ClusterKills(Run):
                 self._play(kinds, others[number // OTHER_EVERY % len(others)])
             if number % DATABASE_EVERY == DATABASE_EVERY - 1:
                 self._play(kinds, "database killed")
+            if self.standby and number % DATABASE_EVERY == DATABASE_EVERY // 2:
+                self._play(kinds, "standby promoted")
 
     def _kinds(self) -> Mapping[str, Callable[[], None]]:
         kinds: dict[str, Callable[[], None]] = {"killed at a random moment": self._kill_some_time}
@@ -139,6 +145,7 @@ class ClusterKills(Run):
             "cut off from brokers": self._cut_off_from_brokers,
             "garbage collected": self._collect,
             "database killed": self._kill_the_database,
+            "standby promoted": self._cluster.fail_over_database,
         }
 
     def _play(self, kinds: Mapping[str, Callable[[], None]], name: str) -> None:
@@ -317,6 +324,7 @@ class LongRun:
     cycles: int
     planted: str = ""
     brokers: int = 2
+    standby: bool = False
     chosen: Sequence[str] = ()
     faults: Counter[str] = field(default_factory=Counter)
     recovery_seconds: list[float] = field(default_factory=list)
@@ -332,6 +340,7 @@ class LongRun:
                 first=first,
                 planted=self.planted,
                 brokers=self.brokers,
+                standby=self.standby,
                 chosen=self.chosen,
             )
             found = run.go()
@@ -353,7 +362,7 @@ def _report(run: LongRun, verdict: Verdict, seconds: float) -> str:
     facts.append(f"took {seconds:.0f} s")
     word = "VIOLATED" if verdict.violations else "nothing was lost"
     again = f"python -m tests.kit.cluster_kills --cycles {run.cycles} --seed {run.plan.seed} --brokers {run.brokers}"
-    again += " --all-clients" * run.plan.all_clients
+    again += " --all-clients" * run.plan.all_clients + " --standby" * run.standby
     again += "".join([f" --planted {run.planted}"] * bool(run.planted) + [f" --fault '{name}'" for name in run.chosen])
     return "\n".join([word, *verdict.violations, *facts, f"again: {again}"])
 
@@ -365,6 +374,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--planted", default="", help="a function of planted_faults.py: the run has to find it")
     parser.add_argument("--brokers", type=int, default=2, help="of two one is active, of more all are; default: 2")
     parser.add_argument("--all-clients", action="store_true", help="not only librdkafka")
+    parser.add_argument("--standby", action="store_true", help="PostgreSQL has a synchronous standby: promote it")
     parser.add_argument("--fault", action="append", default=[], help="play only this one; may be repeated")
     arguments = parser.parse_args(argv)
     plan = ClusterPlan(
@@ -378,7 +388,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         readers=("reads1",),
         all_clients=arguments.all_clients,
     )
-    words = {"planted": arguments.planted, "brokers": arguments.brokers, "chosen": arguments.fault}
+    words = {"planted": arguments.planted, "brokers": arguments.brokers, "standby": arguments.standby}
+    words |= {"chosen": arguments.fault}
     make = partial(LongRun, plan, cycles=arguments.cycles, **words)
     return carry_out(make, arguments.directory, _report)
 

@@ -14,6 +14,7 @@ from fencepost.testing.reserved_port import reserve_port
 from tests.kit.cluster_processes import ClusterBrokerProcess, ClusterProcesses
 from tests.kit.garbage import collect
 from tests.kit.http_faults import FaultyProxy
+from tests.kit.postgres_pair import PostgresPair
 from tests.kit.postgres_proxy import PostgresProxy
 from tests.kit.postgres_server import PostgresServer
 from tests.kit.s3_server import S3Server
@@ -43,8 +44,7 @@ class SteppedBroker(ClusterBrokerProcess):
         planted: str,
         settings: Mapping[str, str],
     ) -> None:
-        socket_directory = store.partition("host=")[2].split()[0]
-        self.database = PostgresProxy(f"{socket_directory}/.s.PGSQL.5432")
+        self.database = PostgresProxy(_socket(store))
         through = f"host=127.0.0.1 port={self.database.port} sslmode=disable gssencmode=disable"
         super().__init__(work_dir, node_id, f"{through} {store.partition(' ')[2]}", s3.url, {**SETTINGS, **settings})
         self._control = work_dir / "next-step"
@@ -95,10 +95,13 @@ class KillCluster:
     Of two brokers one is active; of more, all are.
     """
 
-    def __init__(self, work_dir: Path, server: PostgresServer, planted: str = "", brokers: int = 2) -> None:
-        self._server = server
+    def __init__(
+        self, work_dir: Path, server: PostgresServer | PostgresPair, planted: str = "", brokers: int = 2
+    ) -> None:
+        self._pair = server if isinstance(server, PostgresPair) else None
+        self._server = server.primary if isinstance(server, PostgresPair) else server
         self._stack = ExitStack()
-        self._processes = ClusterProcesses(work_dir, server)
+        self._processes = ClusterProcesses(work_dir, self._server)
         self._work_dir = work_dir
         self._planted = planted
         self._count = brokers
@@ -158,6 +161,16 @@ class KillCluster:
         self._server.kill()
         self._server.start()
 
+    def fail_over_database(self) -> None:
+        """To the synchronous standby, which gets a standby of its own."""
+        assert self._pair is not None, "the database has no standby"
+        gone = self._server
+        self._pair.fail_over()
+        self._server = self._pair.primary
+        self._processes.store = self._processes.store.replace(str(gone.directory), str(self._server.directory))
+        for broker in self.brokers.values():
+            broker.database.upstream = _socket(self._processes.store)
+
     def collect_garbage(self) -> int:
         """With claims of any age."""
         engine = PostgresEngine(self._processes.store)
@@ -171,3 +184,7 @@ class KillCluster:
         with psycopg.connect(self._processes.store) as connection:
             found = connection.execute(query.encode()).fetchone()
         return found[0] if found is not None else None
+
+
+def _socket(conninfo: str) -> str:
+    return f"{conninfo.partition('host=')[2].split()[0]}/.s.PGSQL.5432"

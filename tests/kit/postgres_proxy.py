@@ -31,7 +31,8 @@ class PostgresProxy:
     """A context manager. The server listens on a Unix socket."""
 
     def __init__(self, upstream: str) -> None:
-        self._upstream = upstream
+        self.upstream = upstream
+        """The path of its socket; new connections go there."""
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._faults: deque[CommitFault] = deque()
         self._passing = threading.Event()
@@ -81,7 +82,7 @@ class PostgresProxy:
         self._passing.wait()
         server = socket.socket(socket.AF_UNIX)
         try:
-            server.connect(self._upstream)
+            server.connect(self.upstream)
         except OSError:
             client.close()
             return

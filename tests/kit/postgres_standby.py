@@ -32,6 +32,9 @@ class PostgresStandby(PostgresServer):
             raise PostgresFailed(done.stderr.decode(errors="replace"))
         return self.start()
 
+    def _settings(self) -> dict[str, str]:
+        return {**super()._settings(), "wal_retrieve_retry_interval": "100ms"}
+
     def wait_streaming(self) -> None:
         """Return when it receives what the primary writes."""
         import psycopg
