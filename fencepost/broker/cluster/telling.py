@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from fencepost.broker.cluster.engine import StoreUnavailable
 from fencepost.broker.cluster.peers import PeerUnavailable
+from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
 
@@ -21,24 +23,54 @@ LIST_OFFSETS_VERSION = 7
 LATEST = -1
 TELL_SECONDS = 1.0
 """So long the end of a transaction waits for the leaders; they learn of it in any case."""
+RETRY_SECONDS = 0.02
 
 logger = logging.getLogger(__name__)
 
 
 async def tell_leaders(cluster: "Membership", topic_ids: Mapping[TopicPartition, bytes]) -> None:
-    """Return when the leaders of these partitions of other brokers have read the newest markers, or cannot be asked."""
+    """Return when the leaders of these partitions of other brokers have read the newest markers, or cannot be asked.
+
+    A partition may be changing hands. A next leader that loaded it before the marker was committed has to read it, too:
+    it would take the marker for the end of the producer's next transaction, and refuse its first batch.
+    """
+    with trio.move_on_after(TELL_SECONDS):
+        unread = dict(topic_ids)
+        while moved := await _tell_all(cluster, unread):
+            await trio.sleep(RETRY_SECONDS)
+            try:
+                await cluster.look()
+            except StoreUnavailable as error:
+                logger.debug("the leaders of %d partitions are not known: %s", len(moved), error)
+                return
+            # What still has no leader is loaded later, with the marker.
+            unread = {tp: topic_ids[tp] for tp in moved if _leader(cluster, topic_ids[tp], tp) is not None}
+
+
+def _leader(cluster: "Membership", topic_id: bytes, tp: TopicPartition) -> int | None:
+    return cluster.ownership.of(topic_id, tp.partition).broker
+
+
+async def _tell_all(cluster: "Membership", topic_ids: Mapping[TopicPartition, bytes]) -> list[TopicPartition]:
+    """Tell each leader once; return the partitions that are not where they should be."""
+    moved: list[TopicPartition] = []
     by_broker: dict[int, list[TopicPartition]] = {}
     for tp, topic_id in topic_ids.items():
-        broker = cluster.ownership.of(topic_id, tp.partition).broker
-        if broker is not None and broker != cluster.node_id:
+        broker = _leader(cluster, topic_id, tp)
+        if broker is None:
+            moved.append(tp)
+        elif broker != cluster.node_id:
             by_broker.setdefault(broker, []).append(tp)
-    with trio.move_on_after(TELL_SECONDS):
-        async with trio.open_nursery() as nursery:
-            for broker, partitions in sorted(by_broker.items()):
-                nursery.start_soon(_tell, cluster, broker, partitions)
+    async with trio.open_nursery() as nursery:
+        for broker, partitions in sorted(by_broker.items()):
+            nursery.start_soon(_tell, cluster, broker, partitions, moved)
+    return moved
 
 
-async def _tell(cluster: "Membership", broker: int, partitions: Collection[TopicPartition]) -> None:
+async def _tell(
+    cluster: "Membership", broker: int, partitions: Collection[TopicPartition], moved: list[TopicPartition]
+) -> None:
+    """Tell one broker. Adds the partitions that it does not lead to `moved`."""
     topics: dict[str, ListOffsetsTopic] = {}
     for tp in partitions:
         topic = topics.setdefault(tp.topic, ListOffsetsTopic(name=tp.topic))
@@ -47,6 +79,11 @@ async def _tell(cluster: "Membership", broker: int, partitions: Collection[Topic
         replica_id=cluster.node_id, isolation_level=IsolationLevel.READ_COMMITTED, topics=list(topics.values())
     )
     try:
-        await cluster.links.ask(broker, request, LIST_OFFSETS_VERSION)
+        answer = await cluster.links.ask(broker, request, LIST_OFFSETS_VERSION)
     except PeerUnavailable as error:
         logger.debug("broker %d finds %d markers when it looks next: %s", broker, len(partitions), error)
+        return
+    for topic in answer.topics:
+        for one in topic.partitions:
+            if one.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                moved.append(TopicPartition(topic.name, one.partition_index))
