@@ -8,6 +8,7 @@ from typing import Self
 
 import psycopg
 
+from fencepost.broker.cluster.engine import StillAlive
 from fencepost.broker.cluster.objects import open_objects
 from fencepost.broker.cluster.postgres import PostgresEngine
 from fencepost.testing.reserved_port import reserve_port
@@ -155,6 +156,20 @@ class KillCluster:
     def other(self, broker: SteppedBroker) -> SteppedBroker:
         """Another one."""
         return self.brokers[broker.node_id % self._count + 1]
+
+    def join_as(self, broker: SteppedBroker) -> None:
+        """As another process with its id, once its lease has ended."""
+        engine = PostgresEngine(self._processes.store)
+
+        def joined() -> bool:
+            try:
+                engine.join(broker.node_id, "{}", ClusterProcesses.LEASE_MS)
+            except StillAlive:
+                return False
+            return True
+
+        until(joined, seconds=WAIT_SECONDS)
+        engine.close()
 
     def kill_database(self) -> None:
         """And start it again."""

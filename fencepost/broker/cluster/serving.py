@@ -149,8 +149,8 @@ class ClusterBroker:
             await self._run_node(writer, row_bytes)
             if not writer.fenced:
                 await trio.to_thread.run_sync(self._release, writer)
-        except (Fenced, Stopped) as error:
-            logger.warning("this broker lost its place in the cluster, it joins again: %s", error)
+        except* (Fenced, Stopped) as errors:  # a nursery wraps them
+            logger.warning("this broker lost its place in the cluster, it joins again: %s", _leaf(errors))
 
     async def _run_node(self, writer: Writer, row_bytes: RowBytes) -> None:
         """One run of the broker."""
@@ -250,6 +250,13 @@ def _load(engine: Engine, row_bytes: RowBytes, slots: Sequence[Slot], writer: Wr
 def _take(engine: Engine, identity: Identity, slots: Sequence[int], lease_ms: int) -> None:
     taken = engine.take_over(identity, slots, lease_ms)
     logger.info("this broker takes slots over broker=%d slots=%d", identity.broker, len(taken))
+
+
+def _leaf(error: BaseException) -> BaseException:
+    """The first error in groups of groups."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
 async def _stop_when_over(node: Node, member: Membership) -> None:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,24 @@ def test_a_broker_that_is_taken_over_while_it_starts_joins_again(cluster: KillCl
     until(lambda: "taken over while it started" in second.log() or "stopped in order" in second.log())
     first.kill()
     until(lambda: cluster.active() is second)
+
+
+def test_a_broker_that_is_fenced_before_it_takes_its_slots_joins_again(cluster: KillCluster) -> None:
+    """It was paused between joining the cluster and its first take-over, and another process has joined with its id."""
+    broker = cluster.active()
+    cluster.other(broker).kill()
+    broker.kill()
+    broker.order("hold", "before take-over")
+    with ThreadPoolExecutor(1) as threads:
+        started = threads.submit(broker.start)
+        until(broker.is_held)
+        broker.pause()
+        cluster.join_as(broker)
+        broker.take_back()
+        broker.resume()
+        started.result()
+    assert "joins again: broker" in broker.log()
+    assert broker.facts["role"] == "active"
 
 
 def test_nothing_acknowledged_is_lost_over_kills_of_brokers_and_of_the_database(tmp_path: Path) -> None:
