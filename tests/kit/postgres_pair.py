@@ -21,10 +21,10 @@ class PostgresPair:
         import psycopg
 
         self.primary.__enter__()
-        self._follow()
         with psycopg.connect(self.primary.conninfo, autocommit=True) as connection:
-            connection.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
+            connection.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")  # the standby's backup has it, too
             connection.execute("SELECT pg_reload_conf()")
+        self._follow()
         return self
 
     def __exit__(

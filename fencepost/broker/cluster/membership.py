@@ -298,8 +298,12 @@ class Membership:
         absorbed = await self.guest_rows.absorb()
         self.guest_rows.impossible = absorbed and len(self.ownership.led) == SLOTS
 
+    async def newest_slots(self) -> list[Slot]:
+        """The slots as the database has them now, which `look` may not have seen yet. Raises StoreUnavailable."""
+        return await self.in_thread(self._engine.slots)
+
     async def look(self) -> tuple[list[Member], list[Slot]]:
-        """Read the brokers and the slots once. Raises StoreUnavailable."""
+        """Read the brokers and the slots once, for SlotMoves: it follows each change. Raises StoreUnavailable."""
         members, slots = await self.in_thread(lambda: (self._engine.members(), self._engine.slots()))
         self.peers = peers_of(members, self.node_id, self.lease_ms)
         self.ownership.see(slots)

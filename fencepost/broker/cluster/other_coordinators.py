@@ -50,7 +50,7 @@ class OtherCoordinators:
         raises the slot's epoch. Raises NoAnswer.
         """
         try:
-            _, slots = await self._cluster.look()
+            slots = await self._cluster.newest_slots()
         except StoreUnavailable as error:
             raise NoAnswer(f"the owners of the coordinators' slots cannot be read: {error}") from error
         topic_id = self._topics.topic_id(TRANSACTION_TOPIC)

@@ -64,6 +64,7 @@ class SlotMoves:
         cluster = self._cluster
         try:
             await cluster.change(lambda identity, engine: engine.ready(identity))
+            await cluster.absorb_all()  # if it leads all slots from its start, this look is the last one
             while not cluster.over.is_set():
                 if not await self._step():
                     await trio.sleep(FOLLOW_SECONDS)

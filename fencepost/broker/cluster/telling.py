@@ -5,12 +5,12 @@ those logs before it answers. If the hint is lost, it finds the marker when it l
 """
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import trio
 
-from fencepost.broker.cluster.engine import StoreUnavailable
+from fencepost.broker.cluster.engine import Slot, StoreUnavailable, log_id, slot_of
 from fencepost.broker.cluster.peers import PeerUnavailable
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -34,32 +34,31 @@ async def tell_leaders(cluster: "Membership", topic_ids: Mapping[TopicPartition,
     A partition may be changing hands. A next leader that loaded it before the marker was committed has to read it, too:
     it would take the marker for the end of the producer's next transaction, and refuse its first batch.
     """
+    slots: Sequence[Slot] = cluster.ownership.slots
+    leaders = {tp: _leader(slots, topic_id, tp) for tp, topic_id in topic_ids.items()}
     with trio.move_on_after(TELL_SECONDS):
-        unread = dict(topic_ids)
-        while moved := await _tell_all(cluster, unread):
+        while moved := await _tell_all(cluster, leaders):
             await trio.sleep(RETRY_SECONDS)
             try:
-                await cluster.look()
+                slots = await cluster.newest_slots()
             except StoreUnavailable as error:
                 logger.debug("the leaders of %d partitions are not known: %s", len(moved), error)
                 return
+            leaders = {tp: _leader(slots, topic_ids[tp], tp) for tp in moved}
             # What still has no leader is loaded later, with the marker.
-            unread = {tp: topic_ids[tp] for tp in moved if _leader(cluster, topic_ids[tp], tp) is not None}
+            leaders = {tp: broker for tp, broker in leaders.items() if broker is not None}
 
 
-def _leader(cluster: "Membership", topic_id: bytes, tp: TopicPartition) -> int | None:
-    return cluster.ownership.of(topic_id, tp.partition).broker
+def _leader(slots: Sequence[Slot], topic_id: bytes, tp: TopicPartition) -> int | None:
+    return slots[slot_of(log_id(topic_id, tp.partition))].broker
 
 
-async def _tell_all(cluster: "Membership", topic_ids: Mapping[TopicPartition, bytes]) -> list[TopicPartition]:
-    """Tell each leader once; return the partitions that are not where they should be."""
-    moved: list[TopicPartition] = []
+async def _tell_all(cluster: "Membership", leaders: Mapping[TopicPartition, int | None]) -> list[TopicPartition]:
+    """Tell each leader once; return the partitions that have none, or another one."""
+    moved = [tp for tp, broker in leaders.items() if broker is None]
     by_broker: dict[int, list[TopicPartition]] = {}
-    for tp, topic_id in topic_ids.items():
-        broker = _leader(cluster, topic_id, tp)
-        if broker is None:
-            moved.append(tp)
-        elif broker != cluster.node_id:
+    for tp, broker in leaders.items():
+        if broker not in (None, cluster.node_id):
             by_broker.setdefault(broker, []).append(tp)
     async with trio.open_nursery() as nursery:
         for broker, partitions in sorted(by_broker.items()):

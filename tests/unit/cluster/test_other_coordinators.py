@@ -51,8 +51,8 @@ class Cluster:
         self.while_asked: Callable[[], None] = lambda: None
         self.asked = 0
 
-    async def look(self) -> tuple[list[Any], list[Slot]]:
-        return [], list(self.slots)
+    async def newest_slots(self) -> list[Slot]:
+        return list(self.slots)
 
     async def ask(self, broker: int, request: Any, version: int) -> Any:
         assert broker == OTHER
@@ -133,7 +133,7 @@ async def test_otherwise_nothing_is_known(trouble: Callable[[Cluster], None], wh
 
 async def test_nor_if_the_database_does_not_answer() -> None:
     class Gone(Cluster):
-        async def look(self) -> tuple[list[Any], list[Slot]]:
+        async def newest_slots(self) -> list[Slot]:
             raise StoreUnavailable("no database")
 
     with pytest.raises(NoAnswer, match="no database"):
