@@ -33,7 +33,7 @@ CONSTANTS
     None,
     MaxTxn, MaxSeq, \* transactions of a producer; records of one in one log
     MaxPlain,       \* records of a plain producer
-    MaxTakeovers, MaxRestarts, MaxBreaks
+    MaxTakeovers, MaxRestarts, MaxBreaks, MaxHandovers
 
 CONSTANTS
     FenceRule,      \* a commit names the newest incarnation of its broker
@@ -47,6 +47,7 @@ CONSTANTS
     RecheckRule,    \* after a move, what waits behind is checked again
     AbsorbRule,     \* rows are absorbed only when no commit is under way
     TakeoverRule,   \* a broker takes over only between two rounds
+    SettleRule,     \* a living owner gives a log up when none of its appends wait or are under way there
     DurableAddRule, \* an owner learns of a partition's add when it is durable
     StampRule,      \* the database stamps the slot's epoch on guests' rows
     NewLogRule      \* a guest's marker may be the first row of its log
@@ -77,7 +78,7 @@ VARIABLES
     txn,        \* the number of each producer's transaction
     sent,       \* how many records a plain producer has sent
     \* For this model only
-    used,       \* takeovers, restarts, breaks so far
+    used,       \* takeovers, restarts, breaks, handovers so far
     wrong       \* what should never happen, and did
 
 database == <<log, owner, epoch, inc, ses, seq, answer>>
@@ -153,7 +154,7 @@ Init ==
     /\ late = {}
     /\ txn = [p \in Producers |-> 1]
     /\ sent = [q \in Plain |-> 0]
-    /\ used = [takeovers |-> 0, restarts |-> 0, breaks |-> 0]
+    /\ used = [takeovers |-> 0, restarts |-> 0, breaks |-> 0, handovers |-> 0]
     /\ wrong = {}
 
 (***************************************************************************)
@@ -376,6 +377,16 @@ TakeOver(b, from) ==
            ELSE [i \in DOMAIN waiting[b][l] |-> [waiting[b][l][i] EXCEPT !.le = epoch[l] + 1]]]]
     /\ UNCHANGED <<log, ses, seq, answer, store, me, round, late, clients, wrong>>
 
+\* A living owner gives a log up: then it has no owner, until a broker takes it over.
+GiveUp(b, l) ==
+    /\ Owns(b, l) /\ IsCurrent(b) /\ used.handovers < MaxHandovers
+    /\ SettleRule => waiting[b][l] = <<>> /\ round[b].cut[l] = <<>>
+    /\ used' = [used EXCEPT !.handovers = @ + 1]
+    /\ owner' = [owner EXCEPT ![l] = None]
+    /\ own' = [own EXCEPT ![b][l] = 0]
+    /\ view' = [view EXCEPT ![b][l] = <<>>]
+    /\ UNCHANGED <<log, epoch, inc, ses, seq, answer, store, me, waiting, round, late, clients, wrong>>
+
 \* The process ends (in order or not) and another one joins. Its logs have no owner then.
 Restart(b) ==
     /\ used.restarts < MaxRestarts
@@ -410,7 +421,7 @@ Next ==
         \/ \E p \in Producers : NextTxn(b, p)
         \/ Begin(b) \/ Commit(b) \/ LearnFence(b) \/ Refuse(b) \/ PutAgain(b) \/ Deliver(b)
         \/ Break(b) \/ OpenSession(b) \/ Restart(b)
-        \/ \E l \in Logs : Absorb(b, l)
+        \/ \E l \in Logs : Absorb(b, l) \/ GiveUp(b, l)
         \/ \E from \in Brokers \cup {None} : TakeOver(b, from)
     \/ \E r \in late : CommitLate(r)
     \/ \E o \in Objects : Mark(o) \/ Delete(o)

@@ -114,6 +114,16 @@ class Broker:
                 for marker in waiting.batches:
                     self.mark(tp, read_header(marker).producer_epoch)
 
+    def is_settled(self, tp: TopicPartition) -> bool:
+        """Whether none of its appends to this log of its own waits, or is in the round under way."""
+        log = shared(self.logs[tp])
+        return log.end_offset == log.bound_end and not log.is_in_round
+
+    def give_up(self, tp: TopicPartition) -> None:
+        """Hand a log over, as `SlotMoves` does: another broker may adopt it."""
+        shared(self.logs.pop(tp)).close()
+        self.engine.give_up(self.writer.identity, [slot_of(IDS[tp])])
+
     def send(self, tp: TopicPartition, data: bytearray, origin: AppendOrigin, version: int, guard: Any) -> None:
         ticket = self.logs[tp].append(data, origin, NOW_MS, transaction_version=version, guard=guard)
         self.tickets.append((tp, bytes(data[BODY:]), ticket))

@@ -35,6 +35,7 @@ class Limits(NamedTuple):
     faults: int = 0
     takeovers: int = 0
     restarts: int = 0
+    handovers: int = 0
 
 
 class World:
@@ -45,7 +46,7 @@ class World:
         self.stores = Stores()
         self.inline_bytes = inline_bytes
         self.epoch = 0
-        self.plain = self.faults = self.takeovers = self.restarts = 0
+        self.plain = self.faults = self.takeovers = self.restarts = self.handovers = 0
         self.ended: list[Broker] = []
         """Brokers whose process was killed."""
         self.in_flight: list[object] = []
@@ -63,11 +64,15 @@ class World:
             yield from self._client_steps(name, broker)
             if self.restarts < limits.restarts:
                 yield f"restart {name}"
+            if self.handovers < limits.handovers and broker.is_current:
+                yield from (f"give{tp.partition} {name}" for tp in DATA if tp in broker.logs and broker.is_settled(tp))
             if broker.task is None:
                 if broker.rounds._waiting:
                     yield from (f"begin {name}", f"round {name}")
                 if broker.is_current and self.takeovers < limits.takeovers and len(broker.logs) < len(IDS):
                     yield f"take {name}"
+                if broker.is_current and self._without_owner():
+                    yield f"adopt {name}"
             elif broker.task.done:
                 yield f"deliver {name}"
             else:
@@ -80,6 +85,10 @@ class World:
             yield "next"
         if self.in_flight:
             yield "arrive"
+
+    def _without_owner(self) -> list[TopicPartition]:
+        slots = self.stores.database.slots
+        return [tp for tp in IDS if slots[slot_of(IDS[tp])].broker is None]
 
     def _client_steps(self, name: str, broker: Broker) -> Iterator[str]:
         for tp in DATA:
@@ -117,6 +126,11 @@ class World:
         elif word == "take":
             self.takeovers += 1
             broker.take(*IDS.keys() - broker.logs.keys())
+        elif word == "adopt":
+            broker.take(*self._without_owner())
+        elif word.startswith("give"):
+            self.handovers += 1
+            broker.give_up(DATA[int(word[4:])])
         elif word == "restart":
             self.restarts += 1
             self.ended.append(broker)
@@ -197,7 +211,7 @@ class World:
                 tuple(_broker_state(self, broker) for broker in self.brokers.values()),
                 tuple(map(repr, self.in_flight)),
                 frozenset(self.acknowledged()),
-                (self.epoch, self.plain, self.faults, self.takeovers, self.restarts),
+                (self.epoch, self.plain, self.faults, self.takeovers, self.restarts, self.handovers),
             )
         )
 

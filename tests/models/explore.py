@@ -95,6 +95,7 @@ FAULTS = Limits(faults=1, takeovers=1)
 SCOPES = {
     "guests": Scope(4, OPEN, without=("Q1", "P1")),
     "takeovers": Scope(5, OPEN, without=("Q0", "Q1", "P1"), limits=Limits(takeovers=2)),
+    "handovers": Scope(5, OPEN, without=("Q1", "P1", "give1"), limits=Limits(handovers=1)),
     "faults": Scope(4, OPEN, without=("Q0", "Q1", "P1", "collected", "put-fails"), limits=FAULTS),
     "objects": Scope(4, OPEN, without=("Q0", "Q1", "P1"), limits=Limits(faults=1), inline_bytes=0),
 }

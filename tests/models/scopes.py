@@ -14,6 +14,7 @@ SMALL: dict[str, Scope] = {
     "transactions": {},
     "faults": {**NO_PLAIN, "MaxBreaks": "1", "MaxRestarts": "1"},
     "next transaction": {**NO_PLAIN, "MaxTxn": "2"},
+    "handover": {"MaxHandovers": "1"},
     "fixed": {"FixedPlain": '{"q"}'},
     "objects": {**NO_PRODUCER, "Objects": "{1, 2}", "MaxPlain": "2", "MaxBreaks": "1"},
 }
@@ -24,6 +25,7 @@ LARGE: dict[str, Scope] = {
     "one owner": {**ONE_BROKER_OWNS_ALL, "MaxTakeovers": "2"},
     "order": {"MaxSeq": "2", "MaxTxn": "2"},
     "all faults": {**NO_PLAIN, "MaxTakeovers": "2", "MaxBreaks": "1", "MaxRestarts": "1"},
+    "handovers": {**NO_PLAIN, "MaxHandovers": "2", "MaxTakeovers": "2", "MaxBreaks": "1"},
     "three brokers": {**NO_PLAIN, "Brokers": '{"b1", "b2", "b3"}', "MaxTakeovers": "2", "MaxBreaks": "1"},
     "sessions": {**NO_PRODUCER, "MaxBreaks": "3", "MaxPlain": "2", "MaxRestarts": "1", "MaxTakeovers": "2"},
     "claims": {**NO_PRODUCER, "Objects": "{1, 2, 3}", "MaxPlain": "3", "MaxBreaks": "1"},
@@ -51,6 +53,7 @@ CONTROLS = (
     Control(("RecheckRule",), "transactions", "NothingLate"),
     Control(("AbsorbRule",), "transactions", "ViewIsPrefix"),
     Control(("TakeoverRule",), "transactions", "ViewIsPrefix"),
+    Control(("SettleRule",), "handover", "NothingDoubled"),
     Control(("DurableAddRule",), "transactions", "NothingHangs"),
     Control(("StampRule",), "transactions", "EpochsRise"),
     Control(("NewLogRule",), "transactions", "NothingWrong"),

@@ -9,6 +9,7 @@ from fencepost.broker.cluster.rounds import Rounds
 from fencepost.broker.log.late_appends import LateAppends
 from tests.kit.sim_engine import SimEngine
 from tests.kit.sim_tables import ObjectState
+from tests.models.core_broker import Broker
 from tests.models.core_world import Limits
 from tests.models.explore import OPEN, SCOPES, Scope, explore
 from tests.models.walks import walk
@@ -67,6 +68,11 @@ def test_appends_that_are_not_checked_again_are_found(monkeypatch: pytest.Monkey
     tried = LateAppends._try
     monkeypatch.setattr(LateAppends, "_try", try_once)
     assert "comes after its end" in found(Scope(4, OPEN, FEW))
+
+
+def test_logs_that_are_given_up_too_early_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Broker, "is_settled", lambda broker, tp: True)
+    assert "appends have no result" in found(Scope(3, OPEN, ("Q0", "Q1", "P1"), Limits(handovers=1)))
 
 
 def test_rounds_that_commit_one_log_at_a_time_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
