@@ -40,7 +40,8 @@ class PostgresStandby(PostgresServer):
         import psycopg
 
         deadline = time.monotonic() + START_SECONDS_MAX
-        with psycopg.connect(self._primary.conninfo, client_encoding="utf8") as connection:
+        # Each look is a transaction of its own: within one, PostgreSQL shows the connections of its beginning.
+        with psycopg.connect(self._primary.conninfo, autocommit=True, client_encoding="utf8") as connection:
             while not connection.execute("SELECT FROM pg_stat_replication WHERE state = 'streaming'").fetchall():
                 if time.monotonic() > deadline:
                     raise PostgresFailed("the standby does not stream")
