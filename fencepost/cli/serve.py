@@ -145,16 +145,23 @@ def serve(
     sys.exit(run_broker(config))
 
 
-def _warn_of_open_listeners(config: "BrokerConfig") -> None:
-    """Warn of listeners that give every client of a network all rights. Say so once, at the start."""
+def open_listeners(config: "BrokerConfig") -> list[str]:
+    """The listeners that give every client of a network all rights."""
     from fencepost.broker.security.security_protocol import SecurityProtocol
 
-    found = [
+    if config.authorizer_class_name:
+        return []
+    return [
         f"{one.name}://{one.host or '*'}:{one.port}"
         for one in config.client_listeners
         if one.protocol is SecurityProtocol.PLAINTEXT and not _is_loopback(one.host)
     ]
-    if found and not config.authorizer_class_name:
+
+
+def _warn_of_open_listeners(config: "BrokerConfig") -> None:
+    """Once, at the start."""
+    found = open_listeners(config)
+    if found:
         logger.warning(
             "every client that reaches this address may do everything; set authorizer.class.name=standard, or listen on"
             " 127.0.0.1 listener=%s",

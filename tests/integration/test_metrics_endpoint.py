@@ -135,6 +135,11 @@ def test_a_broker_that_listens_is_ready(metered: BrokerProcess) -> None:
         assert json.load(response) == {"ready": True, "broker": 1, "role": "active"}
 
 
+def test_a_broker_that_works_is_healthy(metered: BrokerProcess) -> None:
+    with urllib.request.urlopen(f"http://{metered.facts['metrics']}/health", timeout=100) as response:
+        assert json.load(response) == {"healthy": True}
+
+
 def test_other_paths_are_not_there(metered: BrokerProcess) -> None:
     with pytest.raises(urllib.error.HTTPError, match="404") as refused:
         urllib.request.urlopen(f"http://{metered.facts['metrics']}/", timeout=100)

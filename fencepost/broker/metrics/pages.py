@@ -1,4 +1,4 @@
-"""The pages of `--metrics`: /metrics for Prometheus, /ready for what starts and watches brokers."""
+"""The pages of `--metrics`: /metrics for Prometheus, /ready and /health for what starts and watches brokers."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -37,12 +37,18 @@ def ready_alone(node: Alone) -> Readiness:
     return Readiness(not node.stopping, {"broker": node.config.node_id, "role": "active"})
 
 
+def health() -> Page:
+    """An answer at all means that the event loop runs: whoever gets none for long should restart the process."""
+    return HTTPStatus.OK, JSON, b'{"healthy": true}\n'
+
+
 async def serve_pages(
     address: str, services: trio.Nursery, metrics: Callable[[], Page], ready: Callable[[], Readiness]
 ) -> Endpoint:
-    """Serve both pages at HOST:PORT until `services` end; returns the bound address. Raises OSError."""
+    """Serve the pages at HOST:PORT until `services` end; returns the bound address. Raises OSError."""
     host, _, port = address.rpartition(":")
-    server = MetricsServer({b"/metrics": metrics, b"/ready": lambda: ready().page()})
+    pages = {b"/metrics": metrics, b"/ready": lambda: ready().page(), b"/health": health}
+    server = MetricsServer(pages)
     endpoint = await server.listen(host.strip("[]"), int(port))
     services.start_soon(server.run)
     return endpoint

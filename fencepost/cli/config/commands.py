@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from fencepost.cli.config.check import check_command
 from fencepost.cli.connect import Broker, broker_options, fail, print_json
 from fencepost.cli.parameters import SETTING, Setting, as_mapping
 from fencepost.cli.plain_text import counted
@@ -53,13 +54,18 @@ def config() -> None:
       fencepost config set topic orders retention.ms=86400000
       fencepost config set broker all log.retention.ms=86400000 --dry-run
       fencepost config unset group billing consumer.session.timeout.ms
+    Would a broker start with this file?
+      fencepost config check server.properties
     What is set anywhere, and which settings exist?
       fencepost config list
       fencepost config list --kind broker --all --explain
 
-    All commands speak Kafka's protocol and work with Apache Kafka too. Exit code 0: done; 1: failed or refused; 2:
+    All but `check` speak Kafka's protocol and work with Apache Kafka too. Exit code 0: done; 1: failed or refused; 2:
     wrong usage.
     """
+
+
+config.add_command(check_command)
 
 
 @config.command("get")

@@ -1,0 +1,64 @@
+"""`fencepost config check`: it takes and refuses what `serve --config` does, and starts nothing."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from fencepost.cli.main import cli
+
+PROPERTIES = """# A broker of Kafka's.
+node.id=7
+process.roles=broker,controller
+listeners=PLAINTEXT://0.0.0.0:9092,CONTROLLER://:9093
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+log.dirs=/nowhere/at/all
+num.network.threads=3
+ssl.keystore.password=hidden
+"""
+
+
+def check(tmp_path: Path, text: str, *words: str, name: str = "server.properties") -> Result:
+    file = tmp_path / name
+    file.write_text(text, encoding="utf-8")
+    return CliRunner().invoke(cli, ["config", "check", str(file), *words])
+
+
+def test_kafkas_own_file_is_checked_without_a_broker(tmp_path: Path) -> None:
+    checked = check(tmp_path, PROPERTIES)
+    assert checked.exit_code == 0, checked.output
+    assert "a broker would start with it" in checked.stdout
+    assert "without effect: controller.listener.names, num.network.threads, process.roles" in checked.stdout
+    assert "not served: CONTROLLER://:9093" in checked.stdout
+    assert "open to every client: PLAINTEXT://0.0.0.0:9092" in checked.stdout
+    assert "hidden" not in checked.output
+
+
+def test_json_has_the_same(tmp_path: Path) -> None:
+    checked = check(tmp_path, PROPERTIES, "--set", "listeners=PLAINTEXT://127.0.0.1:9092", "--json")
+    found = json.loads(checked.stdout)
+    assert {"node.id", "log.dirs"} <= set(found["settings"])
+    assert "num.network.threads" in found["without_effect"]
+    assert found["open_to_every_client"] == []
+    assert "hidden" not in checked.output
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("num.partition=3", "num.partitions"),
+        ("num.partitions=three", "three"),
+        ("listeners=SASL_SSL://:9094", "SASL_SSL"),
+    ],
+)
+def test_what_a_broker_would_refuse_is_refused_with_the_name(tmp_path: Path, text: str, said: str) -> None:
+    checked = check(tmp_path, text)
+    assert (checked.exit_code, said in checked.stderr) == (1, True), checked.output
+    as_json = check(tmp_path, text, "--json")
+    assert (as_json.exit_code, said in json.loads(as_json.stderr)["message"]) == (1, True)
+
+
+def test_toml_is_checked_as_well(tmp_path: Path) -> None:
+    assert check(tmp_path, '"num.partitions" = 3\n', name="broker.toml").exit_code == 0
