@@ -89,6 +89,7 @@ def test_a_broker_that_is_fenced_before_it_takes_its_slots_joins_again(cluster: 
     """It was paused between joining the cluster and its first take-over, and another process has joined with its id."""
     broker = cluster.active()
     cluster.other(broker).kill()
+    time.sleep(2 * ClusterProcesses.LEASE_MS / 1000)  # as long as it has a lease, the slots are left for it
     broker.kill()
     broker.order("hold", "before take-over")
     with ThreadPoolExecutor(1) as threads:
