@@ -49,7 +49,6 @@ class Commands:
             (1, lambda: Command("release", (self._identity(),))),
             (3, lambda: Command("give_up", (self._identity(), self._random.choices(SLOT_NUMBERS, k=2)))),
             (2, lambda: Command("ready", (self._identity(),))),
-            (1, lambda: Command("ends", (LOGS,))),
             (1, lambda: Command("drain", (self._random.choice((*BROKERS, 9)), self._likely(0.5)))),
             (1, lambda: Command("secret", (self._random.choice((b"a", b"b")),))),
             (2, lambda: Command("renew", (self._identity(),))),

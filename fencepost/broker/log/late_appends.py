@@ -160,7 +160,7 @@ class LateAppends:
             return self._write(append, base_offset)
         admitted = producers.admit(header, base_offset, append.origin, append.transaction_version, append.guard)
         if not isinstance(admitted, ProducerEntry):
-            return admitted
+            return _verify_again(admitted, append)
         refusal = self._write(append, base_offset)
         if refusal is None:
             append.removed = producers.guard_of(header.producer_id)
@@ -306,6 +306,19 @@ class LateAppends:
             self._stored.note_aborted(aborted)
         self._log.epochs.note(header.partition_leader_epoch, header.base_offset)
         self._bound_end = header.next_offset
+
+
+def _verify_again(refused: Refusal | BatchMetadata, append: _Waiting) -> Refusal | BatchMetadata:
+    """Let a client send a batch again that lost its verification to a marker of another broker.
+
+    The coordinator may have written the marker before it verified the batch: then the batch is one of the next
+    transaction. Otherwise the coordinator refuses it when it comes again.
+    """
+    if append.guard is None or append.origin is not AppendOrigin.CLIENT or isinstance(refused, BatchMetadata):
+        return refused
+    if refused.code is not ErrorCode.INVALID_TXN_STATE:
+        return refused
+    return Refusal(ErrorCode.NOT_ENOUGH_REPLICAS, "a marker came first: the batch has to be verified again")
 
 
 def _place(tickets: list[Ticket], base_offset: int, end_offset: int) -> None:

@@ -19,6 +19,7 @@ from fencepost.broker.log.storage.files import FileStore
 from fencepost.broker.log.storage.memory import MemoryFile, MemoryStore
 from fencepost.broker.log.storage.store import Bytes, FileRegion, Piece
 from fencepost.protocol.batch_header import BatchHeader, iter_headers
+from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.record_batch import build_batch
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
 from tests.kit.late_log_store import LateLogStore
@@ -191,3 +192,10 @@ async def running(commit: LogFlusher) -> AsyncIterator[trio.Nursery]:
         await nursery.start(commit.run)
         yield nursery
         nursery.cancel_scope.cancel()
+
+
+def unverified(log: PartitionLog) -> ErrorCode:
+    """The error of a batch whose verification a marker took away. In a cluster the marker may be older than the
+    verification, so the client sends the batch again.
+    """
+    return ErrorCode.INVALID_TXN_STATE if log.segments.late is None else ErrorCode.NOT_ENOUGH_REPLICAS
