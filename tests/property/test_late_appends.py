@@ -311,10 +311,10 @@ def test_a_batch_shifted_by_other_producers_markers_is_answered_where_it_stands(
     assert (ticket.error, ticket.base_offset, ticket.last_offset) == (ErrorCode.NONE, 1, 1)
 
 
-def test_a_late_batch_of_an_aborted_transaction_is_refused_by_the_rule_of_today() -> None:
-    """T16: its guard is gone with the marker."""
+def test_a_late_batch_of_an_aborted_transaction_is_refused() -> None:
+    """T16: its guard is gone with the marker. When it comes again, the coordinator refuses it (T15)."""
     world = run(["data A", "commit all", "deliver", "data A", "guest A 1", "commit all", "deliver"])
-    assert [ticket.error for _, ticket, _ in world.sent] == [ErrorCode.NONE, ErrorCode.INVALID_TXN_STATE]
+    assert [ticket.error for _, ticket, _ in world.sent] == [ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS]
 
 
 def test_the_first_batch_of_the_next_transaction_holds_behind_the_marker_of_the_last() -> None:
@@ -337,7 +337,7 @@ def test_a_repetition_shares_the_fate_of_the_batch_that_waits() -> None:
     moved = run(["data A", "again A", "guest B 2", "commit all", "deliver"])
     assert [(ticket.base_offset, ticket.duplicate) for _, ticket, _ in moved.sent] == [(1, False), (1, True)]
     refused = run(["data A", "again A", "guest A 1", "commit all", "deliver"])
-    assert {ticket.error for _, ticket, _ in refused.sent} == {ErrorCode.INVALID_TXN_STATE}
+    assert {ticket.error for _, ticket, _ in refused.sent} == {ErrorCode.NOT_ENOUGH_REPLICAS}
 
 
 def test_a_refusal_is_final_only_when_what_it_rests_on_is_durable() -> None:
@@ -348,7 +348,7 @@ def test_a_refusal_is_final_only_when_what_it_rests_on_is_durable() -> None:
     world.commit(None)
     world.deliver()
     [(_, first, _), (_, second, _)] = world.sent
-    assert (second.error, second.is_settled, first.is_settled) == (ErrorCode.INVALID_TXN_STATE, False, False)
+    assert (second.error, second.is_settled, first.is_settled) == (ErrorCode.NOT_ENOUGH_REPLICAS, False, False)
     world.settle()
     assert second.is_settled
     assert first.is_settled
