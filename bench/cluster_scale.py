@@ -10,6 +10,7 @@ import argparse
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -104,7 +105,7 @@ def measured_costs(bench: Bench) -> tuple[Costs, dict[str, Measured]]:
     found["poll 10 logs"] = bench.measure(lambda: (engine.heads_of(range(1, 11)), engine.many_rows(spans, True)))
     found["renew"] = bench.measure(lambda: engine.renew(bench.identity))
     for rows in (1, 8, 64):
-        found[f"commit {rows} rows"] = bench.measure(lambda rows=rows: bench.commit(100, rows))  # type: ignore[misc]
+        found[f"commit {rows} rows"] = bench.measure(partial(bench.commit, 100, rows))
     one, many = found["commit 1 rows"], found["commit 64 rows"]
     per_row = max(0.0, many.cpu - one.cpu) / 63
     alone, all_brokers = found["look, 1 broker"], found[f"look, {MANY_BROKERS} brokers"]
@@ -149,7 +150,7 @@ def main() -> None:
             most = most_transactions(costs, case)
             half = simulate(costs, case._replace(transactions_per_second=most / 2, seconds=5)) if most else None
             times = f"{half.end_ms(0.5):.1f}, {half.end_ms(0.99):.1f} ms" if half is not None else "-"
-            idle = idle_cores(costs, brokers) / cores
+            idle = idle_cores(costs, case) / cores
             print(f"{brokers:8} {cores:6} {100 * idle:7.1f}% {most:15.0f} {times:>26}", flush=True)
 
 

@@ -12,7 +12,10 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import NamedTuple
 
-LOOKS_PER_SECOND, FOLLOWS_PER_SECOND, POLLS_PER_SECOND, RENEWALS_PER_LEASE = 10, 10, 4, 4
+from fencepost.broker.cluster.guest_rows import LOOK_SECONDS
+from fencepost.broker.cluster.membership import FOLLOW_SECONDS
+
+RENEWALS_PER_LEASE = 4
 
 
 class Costs(NamedTuple):
@@ -54,19 +57,25 @@ class Outcome(NamedTuple):
     """The share of the database's cores that worked."""
     ends: Sequence[float]
     """Seconds of each EndTxn."""
-    commits: int
 
     def end_ms(self, share: float) -> float:
         """A quantile of EndTxn in milliseconds."""
         return 1000 * sorted(self.ends)[int(share * (len(self.ends) - 1))] if self.ends else 0.0
 
 
-def idle_cores(costs: Costs, brokers: int, lease_s: float = 10.0) -> float:
+def chores(costs: Costs, cluster: Cluster) -> list[tuple[float, float]]:
+    """What each broker does without a client: how often a second, and its cost."""
+    return [
+        (1 / FOLLOW_SECONDS, costs.look + costs.look_per_broker * cluster.brokers),
+        (1 / FOLLOW_SECONDS, costs.follow),
+        (1 / LOOK_SECONDS, costs.poll),
+        (RENEWALS_PER_LEASE / cluster.lease_s, costs.renew),
+    ]
+
+
+def idle_cores(costs: Costs, cluster: Cluster) -> float:
     """How many cores of the database the brokers keep busy without a client."""
-    look = costs.look + costs.look_per_broker * brokers
-    renewals = RENEWALS_PER_LEASE / lease_s
-    each = LOOKS_PER_SECOND * look + FOLLOWS_PER_SECOND * costs.follow + POLLS_PER_SECOND * costs.poll
-    return brokers * (each + renewals * costs.renew)
+    return cluster.brokers * sum(per_second * cost for per_second, cost in chores(costs, cluster))
 
 
 @dataclass
@@ -86,7 +95,6 @@ class _World:
         self.worked = 0.0
         self.brokers = [_Broker() for _ in range(cluster.brokers)]
         self.ends: list[float] = []
-        self.commits = 0
 
     def at(self, when: float, do: Callable[[], None]) -> None:
         heapq.heappush(self._events, (when, next(self._order), do))
@@ -125,7 +133,6 @@ class _World:
 
     def _round(self, one: _Broker) -> None:
         cut, one.waiting, one.committing = one.waiting, [], True
-        self.commits += 1
 
         def durable() -> None:
             one.committing = False
@@ -179,14 +186,12 @@ class _World:
 def simulate(costs: Costs, cluster: Cluster) -> Outcome:
     """Some seconds of a cluster."""
     world = _World(costs, cluster)
-    world.often(LOOKS_PER_SECOND, costs.look + costs.look_per_broker * cluster.brokers)
-    world.often(FOLLOWS_PER_SECOND, costs.follow)
-    world.often(POLLS_PER_SECOND, costs.poll)
-    world.often(RENEWALS_PER_LEASE / cluster.lease_s, costs.renew)
+    for per_second, cost in chores(costs, cluster):
+        world.often(per_second, cost)
     if cluster.transactions_per_second:
         world.at(0.0, world.transaction)
     world.run()
-    return Outcome(world.worked / (cluster.seconds * cluster.cores), world.ends, world.commits)
+    return Outcome(world.worked / (cluster.seconds * cluster.cores), world.ends)
 
 
 def most_transactions(costs: Costs, cluster: Cluster, busy: float = 0.7, end_ms: float = 50.0) -> float:

@@ -27,8 +27,9 @@ def test_a_seed_repeats_its_world() -> None:
 @pytest.mark.parametrize("brokers", [3, 10, 100])
 def test_idle_brokers_keep_the_database_as_busy_as_the_formula_says(brokers: int) -> None:
     """Each pauses after an answer, so the simulation asks somewhat less often."""
-    found = simulate(COSTS, Cluster(brokers, 32, 0.0, seconds=5)).busy * 32
-    assert 0.9 * idle_cores(COSTS, brokers) < found <= idle_cores(COSTS, brokers)
+    cluster = Cluster(brokers, 32, 0.0, seconds=5)
+    found = simulate(COSTS, cluster).busy * 32
+    assert 0.9 * idle_cores(COSTS, cluster) < found <= idle_cores(COSTS, cluster)
 
 
 def test_twice_the_cores_are_half_as_busy() -> None:

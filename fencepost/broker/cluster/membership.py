@@ -217,8 +217,6 @@ class Membership:
             return own
         return None if self.leads_partition(topic_id, tp.partition) else self.guests.of(tp, topic_id)
 
-    # What clients are told
-
     # Running
 
     async def run(self) -> None:

@@ -7,7 +7,8 @@ from collections.abc import Collection, Mapping
 from itertools import count
 from typing import TYPE_CHECKING
 
-from fencepost.broker.cluster.engine import Slot, StoreUnavailable, log_id, slot_of
+from fencepost.broker.cluster.engine import Slot, StoreUnavailable
+from fencepost.broker.cluster.ownership import slot_among
 from fencepost.broker.cluster.peers import PeerUnavailable
 from fencepost.coordinator.partitioning import partition_for
 from fencepost.coordinator.ports import TopicView
@@ -55,7 +56,7 @@ class OtherCoordinators:
             raise NoAnswer(f"the owners of the coordinators' slots cannot be read: {error}") from error
         topic_id = self._topics.topic_id(TRANSACTION_TOPIC)
         assert topic_id is not None, "the first controller has made the internal topics"
-        return {number: slots[slot_of(log_id(topic_id, number))] for number in range(len(self._probes))}
+        return {number: slot_among(slots, topic_id, number) for number in range(len(self._probes))}
 
     async def held(self, owners: Mapping[int, Slot]) -> Held:
         """What these owners will end, but this broker. Raises NoAnswer, also if one has not loaded what it owns."""

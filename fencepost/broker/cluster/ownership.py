@@ -10,6 +10,11 @@ METADATA_SLOT = slot_of(METADATA_LOG)
 """The owner of this slot is the controller."""
 
 
+def slot_among(slots: Sequence[Slot], topic_id: bytes, partition: int) -> Slot:
+    """The slot of a partition; `slots` has all, by number."""
+    return slots[slot_of(log_id(topic_id, partition))]
+
+
 class Ownership:
     """The newest known owners. This broker leads a slot once it has loaded the slot's logs."""
 
@@ -51,7 +56,7 @@ class Ownership:
 
     def of(self, topic_id: bytes, partition: int) -> Slot:
         """The slot of a partition, with its newest known owner."""
-        return self.slots[slot_of(log_id(topic_id, partition))]
+        return slot_among(self.slots, topic_id, partition)
 
     @property
     def controller(self) -> int | None:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from fencepost.broker.cluster.engine import Slot, StoreUnavailable, log_id, slot_of
+from fencepost.broker.cluster.engine import Slot, StoreUnavailable
+from fencepost.broker.cluster.ownership import slot_among
 from fencepost.broker.cluster.peers import PeerUnavailable
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -35,7 +36,7 @@ async def tell_leaders(cluster: "Membership", topic_ids: Mapping[TopicPartition,
     it would take the marker for the end of the producer's next transaction, and refuse its first batch.
     """
     slots: Sequence[Slot] = cluster.ownership.slots
-    leaders = {tp: _leader(slots, topic_id, tp) for tp, topic_id in topic_ids.items()}
+    leaders = {tp: slot_among(slots, topic_id, tp.partition).broker for tp, topic_id in topic_ids.items()}
     with trio.move_on_after(TELL_SECONDS):
         while moved := await _tell_all(cluster, leaders):
             await trio.sleep(RETRY_SECONDS)
@@ -44,13 +45,9 @@ async def tell_leaders(cluster: "Membership", topic_ids: Mapping[TopicPartition,
             except StoreUnavailable as error:
                 logger.debug("the leaders of %d partitions are not known: %s", len(moved), error)
                 return
-            leaders = {tp: _leader(slots, topic_ids[tp], tp) for tp in moved}
+            leaders = {tp: slot_among(slots, topic_ids[tp], tp.partition).broker for tp in moved}
             # What still has no leader is loaded later, with the marker.
             leaders = {tp: broker for tp, broker in leaders.items() if broker is not None}
-
-
-def _leader(slots: Sequence[Slot], topic_id: bytes, tp: TopicPartition) -> int | None:
-    return slots[slot_of(log_id(topic_id, tp.partition))].broker
 
 
 async def _tell_all(cluster: "Membership", leaders: Mapping[TopicPartition, int | None]) -> list[TopicPartition]:

@@ -314,11 +314,10 @@ def _verify_again(refused: Refusal | BatchMetadata, append: _Waiting) -> Refusal
     The coordinator may have written the marker before it verified the batch: then the batch is one of the next
     transaction. Otherwise the coordinator refuses it when it comes again.
     """
-    if append.guard is None or append.origin is not AppendOrigin.CLIENT or isinstance(refused, BatchMetadata):
-        return refused
-    if refused.code is not ErrorCode.INVALID_TXN_STATE:
-        return refused
-    return Refusal(ErrorCode.NOT_ENOUGH_REPLICAS, "a marker came first: the batch has to be verified again")
+    was_verified = append.guard is not None and append.origin is AppendOrigin.CLIENT
+    if was_verified and isinstance(refused, Refusal) and refused.code is ErrorCode.INVALID_TXN_STATE:
+        return Refusal(ErrorCode.NOT_ENOUGH_REPLICAS, "a marker came first: the batch has to be verified again")
+    return refused
 
 
 def _place(tickets: list[Ticket], base_offset: int, end_offset: int) -> None:

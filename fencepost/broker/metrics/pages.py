@@ -38,7 +38,7 @@ def ready_alone(node: Alone) -> Readiness:
 
 
 def health() -> Page:
-    """An answer at all means that the event loop runs: whoever gets none for long should restart the process."""
+    """The answer shows that the event loop runs. A process that does not answer for long should be restarted."""
     return HTTPStatus.OK, JSON, b'{"healthy": true}\n'
 
 
