@@ -161,10 +161,9 @@ class SlotMoves:
 
     async def _hand_over_one(self, leaving: Sequence[int]) -> bool:
         """Give up one of these slots. Returns whether one was given up."""
-        growth = self._cluster.growth
-        async with growth.merging:
+        async with self._cluster.growth.merging:
             for slot in leaving:
-                if growth.compactions.busy not in [log.segments for log in self._logs(slot)]:
+                if not self._is_compacting(slot):
                     await self._hand_over(slot)
                     return True
         return False
@@ -183,14 +182,14 @@ class SlotMoves:
         cluster.guest_rows.impossible = False
         for log in self._logs(slot):
             node.partitions.hide(log.tp)
-        if not await self._settled(
-            lambda: [log for log in self._logs(slot) if log.high_watermark < log.log_end_offset]
-        ):
-            return
-        while growth_busy := self._cluster.growth.compactions.busy:
-            if growth_busy not in [log.segments for log in self._logs(slot)]:
+        # This broker's own coordinator may still append a marker. So nothing is awaited between the last look and
+        # the release: else the log is dropped with the marker, while the decision commits.
+        while await self._settled(lambda: [log for log in self._logs(slot) if log.high_watermark < log.log_end_offset]):
+            if not self._is_compacting(slot):
                 break
             await trio.sleep(BUSY_SECONDS)
+        else:
+            return
         why = f"another broker leads slot {slot} now"
         names, removals = cluster.logs.give_up(slot)
         for tp in filter(None, map(partition_of, names)):
@@ -199,6 +198,10 @@ class SlotMoves:
         logger.info("this broker gave a slot up broker=%d slot=%d logs=%d", cluster.node_id, slot, len(names))
         if removals:
             await trio.to_thread.run_sync(sync_all, removals)
+
+    def _is_compacting(self, slot: int) -> bool:
+        """Whether a log of the slot is compacted now."""
+        return self._cluster.growth.compactions.busy in [log.segments for log in self._logs(slot)]
 
     async def _settled(self, waiting: Callable[[], Sequence[FlushedLog]]) -> bool:
         """Whether a moment has come at which no append waits; False if the broker was taken over before."""

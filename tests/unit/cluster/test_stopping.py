@@ -1,23 +1,20 @@
 """A broker of a cluster that has to end does so, whatever its stores do."""
 
 import time
-from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import trio
 
-from fencepost.broker.cluster.engine import StoreUnavailable
 from fencepost.broker.cluster.serving import ClusterBroker
 from fencepost.broker.cluster.stores import Stores
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.log.partition import AppendOrigin
-from tests.kit.engine_worlds import SimWorld
+from tests.kit.fading_database import FadingDatabase
 from tests.kit.growing import growth_of, merge, opened
 from tests.kit.shared_store import ObjectsInMemory
 from tests.kit.shared_store import Stores as SharedStores
-from tests.kit.sim_engine import SimEngine
 from tests.unit.log.compaction_kit import COMPACT, keyed
 from tests.unit.log.kit import NOW_MS
 
@@ -26,29 +23,10 @@ SECONDS = 20
 LOADING = frozenset({"heads", "renew", "open_session", "release"})
 
 
-class Database:
-    """A database that is gone for some methods."""
-
-    def __init__(self) -> None:
-        self.world = SimWorld()
-        self.gone: Collection[str] = ()
-        self.refused: set[str] = set()
-
-    def connect(self) -> SimEngine:
-        engine = self.world.engine()
-        engine.before = self._before
-        return engine
-
-    def _before(self, method: str) -> None:
-        if method in self.gone:
-            self.refused.add(method)
-            raise StoreUnavailable("the database is gone")
-
-
 @pytest.mark.parametrize("while_it_loads", [False, True])
 async def test_a_broker_stops_although_the_database_disappears_meanwhile(tmp_path: Path, while_it_loads: bool) -> None:
     """As it loads its logs, or gives its slots up: it waits for one lease, in which no other broker may take over."""
-    database = Database()
+    database = FadingDatabase()
     stores = Stores("database:", database.connect, lambda cluster_id: ObjectsInMemory(database.world.engine(), {}))
     listeners = ("PLAINTEXT://127.0.0.1:0",)
     directory = str(tmp_path)
