@@ -47,7 +47,7 @@ CONSTANTS
     RecheckRule,    \* after a move, what waits behind is checked again
     AbsorbRule,     \* rows are absorbed only when no commit is under way
     TakeoverRule,   \* a broker takes over only between two rounds
-    SettleRule,     \* a living owner gives a log up when none of its appends wait or are under way there
+    SettleRule,     \* a living owner releases a log when none of its appends wait or are under way there
     DurableAddRule, \* an owner learns of a partition's add when it is durable
     StampRule,      \* the database stamps the slot's epoch on guests' rows
     NewLogRule      \* a guest's marker may be the first row of its log
@@ -377,15 +377,22 @@ TakeOver(b, from) ==
            ELSE [i \in DOMAIN waiting[b][l] |-> [waiting[b][l][i] EXCEPT !.le = epoch[l] + 1]]]]
     /\ UNCHANGED <<log, ses, seq, answer, store, me, round, late, clients, wrong>>
 
-\* A living owner gives a log up: then it has no owner, until a broker takes it over.
-GiveUp(b, l) ==
+\* A living owner stops leading a log, in one instant: it forgets the log, with what waits there. Its markers for the log
+\* are a guest's from now on.
+Release(b, l) ==
     /\ Owns(b, l) /\ IsCurrent(b) /\ used.handovers < MaxHandovers
     /\ SettleRule => waiting[b][l] = <<>> /\ round[b].cut[l] = <<>>
     /\ used' = [used EXCEPT !.handovers = @ + 1]
-    /\ owner' = [owner EXCEPT ![l] = None]
     /\ own' = [own EXCEPT ![b][l] = 0]
     /\ view' = [view EXCEPT ![b][l] = <<>>]
-    /\ UNCHANGED <<log, epoch, inc, ses, seq, answer, store, me, waiting, round, late, clients, wrong>>
+    /\ waiting' = [waiting EXCEPT ![b][l] = <<>>]
+    /\ UNCHANGED <<database, store, me, round, late, clients, wrong>>
+
+\* Then the database learns that the log has no owner. Another broker may take it over.
+GiveUp(b, l) ==
+    /\ IsCurrent(b) /\ owner[l] = b /\ own[b][l] = 0
+    /\ owner' = [owner EXCEPT ![l] = None]
+    /\ UNCHANGED <<log, epoch, inc, ses, seq, answer, store, me, own, view, waiting, round, late, clients, used, wrong>>
 
 \* The process ends (in order or not) and another one joins. Its logs have no owner then.
 Restart(b) ==
@@ -421,7 +428,7 @@ Next ==
         \/ \E p \in Producers : NextTxn(b, p)
         \/ Begin(b) \/ Commit(b) \/ LearnFence(b) \/ Refuse(b) \/ PutAgain(b) \/ Deliver(b)
         \/ Break(b) \/ OpenSession(b) \/ Restart(b)
-        \/ \E l \in Logs : Absorb(b, l) \/ GiveUp(b, l)
+        \/ \E l \in Logs : Absorb(b, l) \/ Release(b, l) \/ GiveUp(b, l)
         \/ \E from \in Brokers \cup {None} : TakeOver(b, from)
     \/ \E r \in late : CommitLate(r)
     \/ \E o \in Objects : Mark(o) \/ Delete(o)

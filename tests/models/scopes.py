@@ -53,7 +53,7 @@ CONTROLS = (
     Control(("RecheckRule",), "transactions", "NothingLate"),
     Control(("AbsorbRule",), "transactions", "ViewIsPrefix"),
     Control(("TakeoverRule",), "transactions", "ViewIsPrefix"),
-    Control(("SettleRule",), "handover", "NothingDoubled"),
+    Control(("SettleRule",), "handover", "EndIsWhole"),
     Control(("DurableAddRule",), "transactions", "NothingHangs"),
     Control(("StampRule",), "transactions", "EpochsRise"),
     Control(("NewLogRule",), "transactions", "NothingWrong"),

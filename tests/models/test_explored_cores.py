@@ -10,7 +10,8 @@ from fencepost.broker.log.late_appends import LateAppends
 from tests.kit.sim_engine import SimEngine
 from tests.kit.sim_tables import ObjectState
 from tests.models.core_broker import Broker
-from tests.models.core_world import Limits
+from tests.models.core_rules import violations
+from tests.models.core_world import Limits, World
 from tests.models.explore import OPEN, SCOPES, Scope, explore
 from tests.models.walks import walk
 
@@ -73,6 +74,14 @@ def test_appends_that_are_not_checked_again_are_found(monkeypatch: pytest.Monkey
 def test_logs_that_are_given_up_too_early_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Broker, "is_settled", lambda broker, tp: True)
     assert "appends have no result" in found(Scope(3, OPEN, ("Q0", "Q1", "P1"), Limits(handovers=1)))
+
+
+def test_a_marker_in_a_log_that_is_given_up_too_early_is_found() -> None:
+    """Its coordinator is the broker that gives the log up: the decision commits without the marker."""
+    world = World(Limits(takeovers=1, handovers=1))
+    for step in ("P0 A", "round A", "take B", "end B", "give0 B", "round B"):
+        world.play(step)
+    assert violations(world) == ["orders-0: 0 markers of transaction 0, which was decided 1 times"]
 
 
 def test_rounds_that_commit_one_log_at_a_time_are_found(monkeypatch: pytest.MonkeyPatch) -> None:

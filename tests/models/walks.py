@@ -18,7 +18,7 @@ from tests.models.core_rules import violations
 from tests.models.core_world import Limits, World
 
 STEPS = 80
-LIMITS = Limits(sequences=3, epochs=6, plain=6, faults=6, takeovers=4, restarts=2)
+LIMITS = Limits(sequences=3, epochs=6, plain=6, faults=6, takeovers=4, restarts=2, handovers=4)
 JUDGED_EVERY = 10
 PAUSE_STEPS = 8
 WEIGHTS = {"restart": 0.05, "take": 0.15, "end": 0.3}
