@@ -20,7 +20,7 @@ from fencepost.cli.client_options import (
 from fencepost.cli.parameters import SecondsType
 
 if TYPE_CHECKING:
-    from fencepost.client import KafkaError
+    from fencepost.client import Client, KafkaError
     from fencepost.client.admin import Admin
 
 EXIT_FAILED = 1
@@ -35,19 +35,27 @@ class Broker(NamedTuple):
     as_json: bool
 
     def ask(self, query: "Callable[[Admin], Awaitable[Any]]") -> Any:
-        """Run `query` with an admin client and return its result; an error ends the process with exit code 1.
+        """As `run`, with an admin client; the name is that of the command's group (`fencepost-txn`)."""
+        parent = click.get_current_context().parent
+        assert parent is not None
 
-        The client id is `fencepost-` and the command's group (`fencepost-txn`): brokers recognize tools by it.
+        async def work(kafka: "Client") -> Any:
+            async with kafka.admin() as admin:
+                return await query(admin)
+
+        return self.run(str(parent.command.name), work)
+
+    def run(self, name: str, work: "Callable[[Client], Awaitable[Any]]") -> Any:
+        """Run `work` with an open client and return its result; an error ends the process with exit code 1.
+
+        The client id is `fencepost-` and the name: brokers recognize tools by it.
         """
         import trio
 
         from fencepost.client import ConfigError, KafkaError
 
-        parent = click.get_current_context().parent
-        assert parent is not None
         try:
-            config = client_config(self.bootstrap, self.timeout_s, f"fencepost-{parent.command.name}")
-            return trio.run(_run, config, query)
+            return trio.run(_run, client_config(self.bootstrap, self.timeout_s, f"fencepost-{name}"), work)
         except ConfigError as error:
             raise click.UsageError(str(error)) from error
         except KafkaError as error:
@@ -92,11 +100,11 @@ def broker_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return options
 
 
-async def _run(config: dict[str, Any], query: "Callable[[Admin], Awaitable[Any]]") -> Any:
+async def _run(config: dict[str, Any], work: "Callable[[Client], Awaitable[Any]]") -> Any:
     from fencepost.client import Client
 
-    async with Client.from_config(config) as kafka, kafka.admin() as admin:
-        return await query(admin)
+    async with Client.from_config(config) as kafka:
+        return await work(kafka)
 
 
 def client_config(bootstrap: str, timeout_s: float, client_id: str) -> dict[str, Any]:

@@ -29,6 +29,9 @@ _HINTS: Final = {
     " brokers` shows the brokers",
     ErrorCode.TOPIC_DELETION_DISABLED: "the broker runs with delete.topic.enable=false",
     ErrorCode.OFFSET_OUT_OF_RANGE: "`fencepost topic offsets TOPIC` shows where its partitions begin and end",
+    ErrorCode.MESSAGE_TOO_LARGE: "-X max.request.size=BYTES raises the client's limit, and the topic's setting"
+    " max.message.bytes the broker's",
+    ErrorCode.INVALID_RECORD: "a topic with cleanup.policy=compact takes only records with a key: -k KEY or -K BYTES",
     ErrorCode.POLICY_VIOLATION: "a policy of the broker forbids it; the broker's message names it",
     ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: "the transactional id does not exist, or it expired; `fencepost txn list`"
     " shows the transactional ids",
