@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 CHUNK = 20_000
 """Records that are written at once, at most."""
+GRACE_SECONDS = 0.5
+"""After Ctrl-C, what is being written has this long."""
 FIND_SECONDS = 2.0
 """A topic that is not found for this long is looked up with the admin client, whose error says what is wrong."""
 
@@ -173,22 +175,20 @@ async def _until_interrupted(kafka: "Client", request: Request, writer: formats.
     try:
         async with trio.open_nursery() as nursery:
             with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-                reading = trio.CancelScope()
-                nursery.start_soon(_cancel_at_signal, signals, reading)
-                await _consume(kafka, request, wanted, writer, reading)
+                output = _Output(request, writer)
+                nursery.start_soon(_stop_at_signal, signals, output)
+                await _consume(kafka, request, wanted, output)
                 nursery.cancel_scope.cancel()
     except BaseExceptionGroup as group:
         raise first_of(group) from None
 
 
-async def _cancel_at_signal(signals: "AsyncIterator[int]", reading: Any) -> None:
+async def _stop_at_signal(signals: "AsyncIterator[int]", output: "_Output") -> None:
     async for _ in signals:
-        reading.cancel()
+        output.stop()
 
 
-async def _consume(
-    kafka: "Client", request: Request, wanted: "list[TopicPartition]", writer: formats.Writer, reading: Any
-) -> None:
+async def _consume(kafka: "Client", request: Request, wanted: "list[TopicPartition]", output: "_Output") -> None:
     reset = "latest" if request.extent.begin == Bound("end") else "earliest"
     topics = () if request.group is None else [place.topic for place in request.places]
     async with kafka.consumer(
@@ -198,36 +198,47 @@ async def _consume(
         auto_offset_reset=reset,
         enable_auto_commit=bool(request.group),
     ) as consumer:
-        output = _Output(consumer, request, writer)
-        with reading:
-            if request.group is None:
-                await output.assign(wanted)
-            await output.run()
+        await output.run(consumer, [] if topics else wanted)
         ends = {one: offset for one, offset in output.ends.items() if one in consumer.assignment}
         if request.group is not None and ends:
             await consumer.commit(ends)
 
 
 class _Output:
-    """Prints records until the request is fulfilled."""
+    """Writes records until the request is fulfilled, or until `stop`."""
 
-    def __init__(self, consumer: "Consumer[Any, Any]", request: Request, writer: formats.Writer) -> None:
+    def __init__(self, request: Request, writer: formats.Writer) -> None:
+        import trio
+
         self.ends: dict[TopicPartition, int] = {}
         """Behind the last written record of each partition."""
-        self._consumer = consumer
         self._request = request
         self._writer = writer
         self._left = request.limit
         self._stops: Mapping[TopicPartition, int] = {}
         self._to_end = request.to_end
+        self._reading, self._writing = trio.CancelScope(), trio.CancelScope()
 
-    async def assign(self, wanted: "list[TopicPartition]") -> None:
+    def stop(self) -> None:
+        """Read no more. What is being written is finished, unless its reader has stopped reading."""
+        import trio
+
+        self._reading.cancel()
+        self._writing.deadline = trio.current_time() + GRACE_SECONDS
+
+    async def run(self, consumer: "Consumer[Any, Any]", wanted: "list[TopicPartition]") -> None:
+        """Write what is wanted; without a group, of these partitions."""
+        with self._reading:
+            if wanted:
+                await self._assign(consumer, wanted)
+            await self._write_all(consumer)
+
+    async def _assign(self, consumer: "Consumer[Any, Any]", wanted: "list[TopicPartition]") -> None:
         """Assign the partitions, and go to where reading begins in each."""
         from fencepost.client import ReadError
 
-        consumer, request = self._consumer, self._request
         consumer.assign(wanted)
-        extent = request.extent
+        extent = self._request.extent
         if extent.begin not in (None, FIRST):
             assert extent.begin is not None
             for partition, offset in (await offsets_of(consumer, extent.begin, wanted)).items():
@@ -245,36 +256,41 @@ class _Output:
                 if position >= self._stops[partition]:
                     consumer.pause(partition)
 
-    async def run(self) -> None:
-        """Write records until the end of what is wanted."""
+    async def _write_all(self, consumer: "Consumer[Any, Any]") -> None:
         import trio
 
-        if self._is_done():
+        if self._is_done(consumer):
             return
         limit = CHUNK if self._left is None else min(CHUNK, self._left)
-        batches = self._consumer.read_to_end(limit) if self._to_end else self._consumer.batches(limit)
+        batches = consumer.read_to_end(limit) if self._to_end else consumer.batches(limit)
         async for batch in batches:
-            runs = [(partition, self._wanted(partition, records)) for partition, records in batch.runs]
-            data = b"".join([self._writer(partition, records) for partition, records in runs])
-            await trio.to_thread.run_sync(write_out, data, abandon_on_cancel=True)
-            self.ends |= {partition: records[-1].offset + 1 for partition, records in runs if records}
-            if self._is_done():
+            runs = [(partition, self._wanted(consumer, partition, records)) for partition, records in batch.runs]
+            with trio.CancelScope(shield=True) as self._writing:
+                await trio.to_thread.run_sync(self._write, runs, abandon_on_cancel=True)
+            if self._is_done(consumer):
                 return
         if not self._request.quiet and not self._stops:
-            for partition in sorted(self._consumer.assignment):
-                end = await self._consumer.position(partition)
+            for partition in sorted(consumer.assignment):
+                end = await consumer.position(partition)
                 click.echo(
                     f"% Reached end of topic {partition.topic} [{partition.partition}] at offset {end}", err=True
                 )
 
-    def _is_done(self) -> bool:
-        return self._left == 0 or (bool(self._stops) and self._consumer.paused == self._consumer.assignment)
+    def _write(self, runs: "list[tuple[TopicPartition, list[Record]]]") -> None:
+        """In a thread, which is left behind if its output is not read."""
+        write_out(b"".join([self._writer(partition, records) for partition, records in runs]))
+        self.ends |= {partition: records[-1].offset + 1 for partition, records in runs if records}
 
-    def _wanted(self, partition: "TopicPartition", records: "list[Record]") -> "list[Record]":
+    def _is_done(self, consumer: "Consumer[Any, Any]") -> bool:
+        return self._left == 0 or (bool(self._stops) and consumer.paused == consumer.assignment)
+
+    def _wanted(
+        self, consumer: "Consumer[Any, Any]", partition: "TopicPartition", records: "list[Record]"
+    ) -> "list[Record]":
         if partition in self._stops:
             stop = self._stops[partition]
             if records[-1].offset + 1 >= stop:
-                self._consumer.pause(partition)
+                consumer.pause(partition)
                 records = [record for record in records if record.offset < stop]
         if self._left is not None:
             records = records[: self._left]

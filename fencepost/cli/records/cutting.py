@@ -47,10 +47,10 @@ def lines_of(files: Sequence[IO[bytes]], after: bytes) -> Iterator[list[bytes]]:
         while data := stream.read(READ_BYTES):
             searched = max(len(begun) - len(after) + 1, 0)
             begun += data
-            end = begun.rfind(after, searched)
-            if end >= 0:
-                yield bytes(begun[:end]).split(after)
-                del begun[: end + len(after)]
+            if begun.find(after, searched) >= 0:
+                *lines, rest = bytes(begun).split(after)
+                begun = bytearray(rest)
+                yield lines
         if begun:
             yield [bytes(begun)]
 

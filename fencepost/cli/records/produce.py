@@ -1,5 +1,6 @@
 """`fencepost produce`: records from standard input or files into a topic."""
 
+import gc
 import sys
 import uuid
 from collections.abc import Callable
@@ -19,6 +20,9 @@ from fencepost.cli.records.errors import first_of
 if TYPE_CHECKING:
     from fencepost.client import Client, KafkaError
 
+BATCH_BYTES = 512 << 10
+COLLECTED_AT = 100_000
+"""Objects between two garbage collections. Records are no garbage, and a seventh of the time was spent on them."""
 BLOCK_RECORDS = 100_000
 BLOCK_SECONDS = 0.2
 """After so many records, or if no record comes for this long, the command waits for acknowledgements: an error is
@@ -128,9 +132,11 @@ def produce(
     found = files or (sys.stdin.buffer,)
     cut = Cut(after, between, None if key is None else key.encode(), null)
     records = Input(cut, wholes_of(found) if files and not lines else lines_of(found, after))
+    given = properties(click.get_current_context())
     options: dict[str, Any] = {} if compression is None else {"compression": compression}
-    if "max.block.ms" not in properties(click.get_current_context()):
-        options["max_block"] = broker.timeout_s
+    options |= {} if "batch.size" in given else {"batch_size": BATCH_BYTES}
+    options |= {} if "max.block.ms" in given else {"max_block": broker.timeout_s}
+    gc.set_threshold(COLLECTED_AT)
     named = tuple((header.name, header.value.encode()) for header in headers)
     sender = _Sender(records, Target(topic, partition, named), options)
     if transactional_id is None:
