@@ -250,11 +250,6 @@ class Node:
         """Whether the partition has a log that cannot be opened, or whose flush failed."""
         return self.partitions.is_offline(tp)
 
-    @property
-    def offline_count(self) -> int:
-        """The number of offline partitions, for the metrics."""
-        return self.partitions.offline_count
-
     async def commit_all(self, tickets: Collection[Ticket]) -> bool:
         """Return when every ticket is settled, or its log offline. One flush covers them all.
 

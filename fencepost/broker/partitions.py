@@ -104,10 +104,9 @@ class Partitions:
         log = self._owned.get(tp)
         return tp in self._offline or (log is not None and log.offline)
 
-    @property
-    def offline_count(self) -> int:
-        """The number of offline partitions, for the metrics."""
-        return len(self._offline) + sum(log.offline for log in self._owned.values())
+    def offline(self) -> list[TopicPartition]:
+        """The partitions whose log cannot be opened, or whose flush failed."""
+        return sorted(self._offline | {tp for tp, log in self._owned.items() if log.offline})
 
     def give_up(self, tp: TopicPartition, leader: Leader) -> None:
         """Another broker leads the partition from now on."""

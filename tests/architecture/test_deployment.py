@@ -96,7 +96,7 @@ def test_the_broker_is_started_with_options_that_exist(files: tuple[str, ...]) -
 
 def test_compose_has_a_broker_prometheus_and_a_spark_job() -> None:
     services = compose(*PLAIN)["services"]
-    assert set(services) == {"broker", "prometheus", "spark"}
+    assert set(services) == {"broker", "grafana", "prometheus", "spark"}
     for name, service in services.items():
         image = service["image"]
         assert re.search(r":[\w.]+$", image), f"{image}: a tag"
@@ -105,11 +105,28 @@ def test_compose_has_a_broker_prometheus_and_a_spark_job() -> None:
             assert service["build"]["target"] in stages(), name
     for name in ("prometheus", "spark"):
         assert services[name]["depends_on"]["broker"]["condition"] == "service_healthy"
+    assert f":{METRICS_PORT}/ready" in services["broker"]["healthcheck"]["test"][-1]
+
+
+@pytest.mark.parametrize("files", [PLAIN, CLUSTER])
+def test_prometheus_and_grafana_have_what_is_mounted(files: tuple[str, ...]) -> None:
+    services = compose(*files)["services"]
+    mounted = {
+        target.removesuffix(":ro"): source
+        for one in ("prometheus", "grafana")
+        for source, _, target in (volume.partition(":") for volume in services[one]["volumes"])
+    }
+    for source in mounted.values():
+        assert not source.startswith(".") or (ROOT / source).exists(), source
+    config = yaml.safe_load((ROOT / mounted["/etc/prometheus/prometheus.yml"]).read_text(encoding="utf-8"))
+    assert [f"/etc/prometheus/{name}" in mounted for name in config["rule_files"]] == [True]
+    home = services["grafana"]["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]
+    assert (ROOT / mounted["/var/lib/grafana/boards"] / Path(home).name).exists()
 
 
 def test_the_compose_of_a_cluster_has_both_stores_and_two_brokers() -> None:
     services = compose(*CLUSTER)["services"]
-    assert set(services) == {"postgres", "objects", "broker-1", "broker-2", "prometheus"}
+    assert set(services) == {"postgres", "objects", "broker-1", "broker-2", "grafana", "prometheus"}
     known = CliRunner().invoke(cli, ["serve", "--help"]).output
     for number in (1, 2):
         service = services[f"broker-{number}"]
@@ -159,7 +176,7 @@ def test_compose_mounts_what_is_there_and_publishes_to_this_machine_only(files: 
     for service in loaded["services"].values():
         for mount in service.get("volumes", []):
             source = mount.split(":")[0]
-            assert source in loaded["volumes"] or (ROOT / source).is_file(), mount
+            assert source in loaded["volumes"] or (ROOT / source).exists(), mount
         for port in service.get("ports", []):
             assert port.startswith("127.0.0.1:"), f"{port}: PLAINTEXT has no business on other interfaces"
 

@@ -11,6 +11,7 @@ from fencepost.protocol.messages.api10_find_coordinator import FindCoordinatorRe
 from tests.conftest import StartBroker
 from tests.kit.broken_disk import failing_flushes, why_not
 from tests.kit.broker_process import BrokerProcess
+from tests.kit.ready import ready
 from tests.kit.wire import ConnectionEnded, Wire, batch_of, produce_request, values_in
 
 _REASON = why_not()
@@ -47,7 +48,7 @@ def test_by_default_the_process_ends_with_a_line_that_names_the_file(start_broke
 
 def test_with_the_other_policy_only_that_log_goes_offline(start_broker: StartBroker) -> None:
     """Waiters and appends get KAFKA_STORAGE_ERROR, what was durable is read on, others live, a start heals."""
-    broker = start_broker(files=True, settings=OFFLINE)
+    broker = start_broker(files=True, settings=OFFLINE, arguments=["--metrics", "127.0.0.1:0"])
     with Wire(broker.connect()) as wire:
         wire.create_topic("t", partitions=2)
         for partition in range(2):
@@ -65,6 +66,9 @@ def test_with_the_other_policy_only_that_log_goes_offline(start_broker: StartBro
         answer = wire.fetch("t", partition=1)
         assert (answer.high_watermark, values_in(answer)) == (1, [b"kept"])
         assert wire.produce("t", batch_of(b"more"), partition=0).error_code == ErrorCode.NONE
+    reason = "1 partitions are offline: t-1. The broker's log has the cause"
+    status, facts = ready(broker.facts["metrics"])
+    assert (status, facts["ready"], facts["reasons"]) == (503, False, {"log_offline": reason})
     assert broker.stop() == 0
     assert "partition is offline until the next start partition=t-1" in broker.log()
     broker.start()

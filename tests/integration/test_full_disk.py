@@ -8,6 +8,7 @@ import pytest
 
 from fencepost.protocol.errors import ErrorCode
 from tests.kit.broker_process import BrokerProcess
+from tests.kit.ready import ready
 from tests.kit.small_disk import SmallDisk, small_disk, why_not
 from tests.kit.waiting import until
 from tests.kit.wire import Wire, batch_of, committed_values, produce_request, values_in
@@ -30,7 +31,8 @@ def disk(tmp_path: Path) -> Iterator[SmallDisk]:
 @pytest.fixture(params=["fsync", "os"])
 def broker(tmp_path: Path, disk: SmallDisk, request: pytest.FixtureRequest) -> Iterator[BrokerProcess]:
     settings = {"durability": request.param, "log.segment.bytes": str(1 << 20)}
-    with BrokerProcess(tmp_path / "broker", data_dir=disk.path / "data", settings=settings) as started:
+    where = {"data_dir": disk.path / "data", "arguments": ["--metrics", "127.0.0.1:0"]}
+    with BrokerProcess(tmp_path / "broker", settings=settings, **where) as started:
         yield started
 
 
@@ -64,7 +66,10 @@ def test_produce_is_refused_reads_go_on_and_writes_recover(broker: BrokerProcess
         assert values_in(wire.fetch("t", partition_max_bytes=50 << 20)) == kept
         refused = wire.produce("idle", batch_of(VALUE))
         assert refused.error_code == ErrorCode.KAFKA_STORAGE_ERROR, "a new log cannot be founded either"
+        status, facts = ready(broker.facts["metrics"])
+        assert (status, list(facts["reasons"])) == (503, ["disk_full"])
         disk.free()
+        assert ready(broker.facts["metrics"])[0] == 200
         assert wire.produce("t", batch_of(b"again")).base_offset == len(kept)
         assert wire.produce("idle", batch_of(b"again")).base_offset == 0
     broker.restart()

@@ -11,6 +11,7 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from tests.conftest import StartBroker
 from tests.kit.broker_process import BrokerProcess
+from tests.kit.ready import ready
 from tests.kit.wire import Wire, batch_of
 
 Samples = dict[str, float]
@@ -131,8 +132,7 @@ def test_i1_t10_a_late_transaction_is_counted_under_kafkas_name(metered: BrokerP
 
 
 def test_a_broker_that_listens_is_ready(metered: BrokerProcess) -> None:
-    with urllib.request.urlopen(f"http://{metered.facts['metrics']}/ready", timeout=100) as response:
-        assert json.load(response) == {"ready": True, "broker": 1, "role": "active"}
+    assert ready(metered.facts["metrics"]) == (200, {"ready": True, "broker": 1, "role": "active", "reasons": {}})
 
 
 def test_a_broker_that_works_is_healthy(metered: BrokerProcess) -> None:

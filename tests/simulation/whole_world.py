@@ -205,7 +205,7 @@ class WholeWorld(BrokerWorld):
         """What an operator does when all is calm again: a partition that is offline needs a start."""
         for _ in range(5):
             await nap(0.5)
-            if self.broker.node is not None and self.broker.node.offline_count:
+            if self.broker.node is not None and self.broker.node.partitions.offline():
                 if not self._flushes_failed:
                     self.outcome.broken.append(
                         "a partition is offline, and no flush has failed: a full disk is no cause"

@@ -1,6 +1,6 @@
 """The pages of a broker of a cluster, over all its runs: its metrics, and whether it is ready."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -25,7 +25,7 @@ class Status:
         self.stopping = False
         self._broker_id = broker_id
         self._health = health
-        self._rendered: tuple[Node | None, Callable[[], Page]] | None = None
+        self._rendered: tuple[Node | None, Callable[[], Awaitable[Page]]] | None = None
 
     async def serve(self, address: str, services: trio.Nursery) -> "Endpoint":
         """Serve the pages until `services` end; returns the bound address. Raises OSError."""
@@ -48,6 +48,13 @@ class Status:
         cluster = None if self.node is None else self.node.cluster
         database, objects = self._health.database, self._health.objects
         waits = None if cluster is None else cluster.figures.unavailable
+        found = {
+            "stopping": "the broker is stopping" if self.stopping else None,
+            "joining": "the broker does not listen yet, or changes its role" if self.role == "joining" else None,
+            "database": database,
+            "objects": objects,
+            "commits_wait_for": waits,
+        }
         facts: dict[str, Any] = {
             "broker": self._broker_id,
             "role": self.role,
@@ -58,15 +65,15 @@ class Status:
             "objects": objects or "ok",
             "commits_wait_for": waits,
         }
-        return Readiness(not (facts["missing"] or waits or self.stopping) and self.role != "joining", facts)
+        return Readiness({name: why for name, why in found.items() if why}, facts)
 
-    def _metrics(self) -> "Page":
+    async def _metrics(self) -> "Page":
         """The metrics of the current run; before the first one, only those of the stores and the process."""
         if self._rendered is None or self._rendered[0] is not self.node:
             from fencepost.broker.metrics.exposition import renderer
 
             self._rendered = self.node, renderer(self.node, self._collect)
-        return self._rendered[1]()
+        return await self._rendered[1]()
 
     def _collect(self) -> "Iterator[Metric]":
         from fencepost.broker.metrics.cluster import health_metrics

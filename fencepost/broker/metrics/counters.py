@@ -32,6 +32,8 @@ class Metrics:
         self.connections_expired = 0
         self.connections_failed = 0
         self.loop_lag_seconds = 0.0
+        self.loop_busy_share = 0.0
+        """The share of a core that the event loop's thread used lately."""
         self.markers_written = 0
 
     def topic(self, name: str) -> TopicCounters:

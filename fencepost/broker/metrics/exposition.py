@@ -1,7 +1,8 @@
 """The broker's state as Prometheus metrics, collected for each scrape; names are those of Kafka dashboards."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from http import HTTPStatus
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from prometheus_client import (
@@ -17,6 +18,8 @@ from prometheus_client.registry import Collector
 
 from fencepost.broker.metrics.cluster import cluster_metrics
 from fencepost.broker.metrics.groups import group_metrics
+from fencepost.broker.metrics.pages import free_bytes
+from fencepost.broker.metrics.partitions import partition_text
 from fencepost.broker.metrics.quotas import quota_metrics
 from fencepost.broker.metrics.transactions import has_late_transaction, transaction_metrics
 from fencepost.broker.ports import (
@@ -36,9 +39,9 @@ from fencepost.protocol.registry import API_BY_KEY
 if TYPE_CHECKING:
     from fencepost.broker.cluster.membership import Membership
     from fencepost.broker.log.compaction.cleaner import LogCleaner
-    from fencepost.broker.log.partition import PartitionLog
     from fencepost.broker.metrics.counters import TopicCounters
     from fencepost.broker.metrics.server import Page
+    from fencepost.broker.partitions import Partitions
     from fencepost.broker.purgatory import Purgatory
     from fencepost.broker.transactions.hanging import HangingCheck
 
@@ -51,6 +54,7 @@ TOPIC_COUNTERS = {
     "failedproducerequests": ("failed_produce_requests", "Partitions whose batch was rejected"),
     "failedfetchrequests": ("failed_fetch_requests", "Partitions whose fetch failed"),
 }
+_IO = Path("/proc/self/io")
 LISTENER_LABELS = ("listener", "networkProcessor")
 LISTENER_VALUES = ("PLAINTEXT", "0")
 
@@ -74,7 +78,7 @@ class Scraped(
     def cluster(self) -> "Membership | None": ...
 
     @property
-    def offline_count(self) -> int: ...
+    def partitions(self) -> "Partitions": ...
 
     @property
     def cleaner(self) -> "LogCleaner": ...
@@ -101,7 +105,6 @@ class BrokerCollector(Collector):
         yield from self._cluster()
         yield from self._connections()
         yield from self._requests()
-        yield from self._partitions()
         yield from transaction_metrics(self._node)
         yield from group_metrics(self._node)
         yield from quota_metrics(self._node)
@@ -123,14 +126,21 @@ class BrokerCollector(Collector):
     def _cluster(self) -> Iterator[Metric]:
         node = self._node
         topics = node.metadata.image.topics_by_name
+        cluster = node.cluster
         partitions = sum(topic.partitions for topic in topics.values())
+        led, is_controller = partitions, 1
+        if cluster is not None:
+            led = sum(
+                cluster.leads_partition(one.topic_id, n) for one in topics.values() for n in range(one.partitions)
+            )
+            is_controller = int(cluster.is_controller)
         logs, now_ms = node.logs.logs(), node.clock.now_ms()
         producers = sum(len(log.producers.entries()) for log in logs)
         late = sum(has_late_transaction(log, now_ms, node.config.transaction_max_timeout_ms) for log in logs)
-        offline = node.offline_count
+        offline = len(node.partitions.offline())
         for name, text, value in (
-            ("kafka_server_replicamanager_leadercount", "Partitions led by this node", partitions),
-            ("kafka_server_replicamanager_partitioncount", "Partitions held by this node", partitions),
+            ("kafka_server_replicamanager_leadercount", "Partitions led by this node", led),
+            ("kafka_server_replicamanager_partitioncount", "Partitions held by this node", led),
             ("kafka_server_replicamanager_underreplicatedpartitions", "Partitions that lack replicas", 0),
             ("kafka_server_replicamanager_underminisrpartitioncount", "Partitions below min.insync.replicas", 0),
             ("kafka_server_replicamanager_offlinereplicacount", "Replicas that are offline", offline),
@@ -140,13 +150,21 @@ class BrokerCollector(Collector):
                 "Partitions whose last stable offset is held back by a late transaction",
                 late,
             ),
-            ("kafka_controller_kafkacontroller_activecontrollercount", "1 on the active controller", 1),
+            ("kafka_controller_kafkacontroller_activecontrollercount", "1 on the active controller", is_controller),
             ("kafka_controller_kafkacontroller_offlinepartitionscount", "Partitions without a leader", offline),
             ("kafka_log_logmanager_offlinelogdirectorycount", "1 if any log is offline", int(offline > 0)),
             ("kafka_controller_kafkacontroller_globaltopiccount", "Topics", len(topics)),
             ("kafka_controller_kafkacontroller_globalpartitioncount", "Partitions", partitions),
         ):
             yield GaugeMetricFamily(name, text, value=value)
+        yield CounterMetricFamily(
+            "kafka_controller_controllerstats_uncleanleaderelections",
+            "Leaders elected without all acknowledged records: never",
+            value=0,
+        )
+        info = GaugeMetricFamily("kafka_broker_info", "A broker of the cluster", labels=("id",))
+        info.add_metric((str(node.config.node_id),), 1)
+        yield info
         per_topic = GaugeMetricFamily("kafka_topic_partitions", "Partitions of a topic", labels=("topic",))
         for topic in topics.values():
             per_topic.add_metric((topic.name,), topic.partitions)
@@ -193,29 +211,6 @@ class BrokerCollector(Collector):
         yield count
         yield times
 
-    def _partitions(self) -> Iterator[Metric]:
-        labels = ("topic", "partition")
-        families = {
-            name: GaugeMetricFamily(name, text, labels=labels)
-            for name, text in (
-                ("kafka_log_log_size", "Bytes of a partition's log"),
-                ("kafka_log_log_logstartoffset", "First offset of a partition"),
-                ("kafka_log_log_logendoffset", "Offset that a partition's next record will get"),
-                ("kafka_log_log_numlogsegments", "Segments of a partition's log"),
-                ("kafka_topic_partition_current_offset", "High watermark of a partition"),
-                ("kafka_topic_partition_oldest_offset", "First offset of a partition"),
-                (
-                    "kafka_cluster_partition_laststableoffsetlag",
-                    "Offsets between a partition's last stable offset and its high watermark",
-                ),
-            )
-        }
-        for log in self._node.logs.logs():
-            label = (log.tp.topic, str(log.tp.partition))
-            for family, value in zip(families.values(), _log_values(log), strict=True):
-                family.add_metric(label, value)
-        yield from families.values()
-
     def _cleaner(self) -> Iterator[Metric]:
         """The metrics of Kafka's LogCleanerManager and LogCleaner, under the names of its JMX exporter."""
         node, cleaner = self._node, self._node.cleaner
@@ -252,20 +247,32 @@ class BrokerCollector(Collector):
             "fencepost_loop_lag_seconds", "How late the event loop's last tick was", value=node.metrics.loop_lag_seconds
         )
         yield GaugeMetricFamily("fencepost_parked_fetches", "Fetches that wait", value=len(node.purgatory.parked))
+        idle = 1 - node.metrics.loop_busy_share
+        for name in (
+            "network_socketserver_networkprocessoravgidle",
+            "server_kafkarequesthandlerpool_requesthandleravgidle",
+        ):
+            yield GaugeMetricFamily(
+                f"kafka_{name}_percent", "Share of time in which the event loop is idle", value=idle
+            )
+        for name, count in _disk_bytes().items():
+            family = GaugeMetricFamily(
+                f"kafka_server_kafkaserver_linux_disk_{name}", "Bytes of this process", value=count
+            )
+            yield family
+        free = free_bytes(node.logs.place)
+        if free is not None:
+            yield GaugeMetricFamily("fencepost_disk_free_bytes", "Free bytes where the logs are", value=free)
 
 
-def _log_values(log: "PartitionLog") -> tuple[int, ...]:
-    """The values of a log, in the order of the families in `_partitions`."""
-    start_offset, high_watermark = log.log_start_offset, log.high_watermark
-    return (
-        log.segments.size_bytes,
-        start_offset,
-        log.log_end_offset,
-        len(log.segments),
-        high_watermark,
-        start_offset,
-        high_watermark - log.last_stable_offset,
-    )
+def _disk_bytes() -> dict[str, int]:
+    """What this process has read from disks and written to them; Kafka reads the same file. Empty without Linux."""
+    try:
+        lines = _IO.read_text(encoding="ascii").splitlines()
+    except OSError:
+        return {}
+    counts = dict(line.split(": ") for line in lines)
+    return {name: int(counts[name]) for name in ("read_bytes", "write_bytes")}
 
 
 class _Further(Collector):
@@ -282,7 +289,9 @@ class _Further(Collector):
         return self._further()
 
 
-def renderer(node: Scraped | None, further: Callable[[], Iterator[Metric]] = lambda: iter(())) -> "Callable[[], Page]":
+def renderer(
+    node: Scraped | None, further: Callable[[], Iterator[Metric]] = lambda: iter(())
+) -> "Callable[[], Awaitable[Page]]":
     """The page for a scrape of this node, with its process's memory, CPU time and garbage collector.
 
     `further` are metrics beside those of the node.
@@ -295,7 +304,10 @@ def renderer(node: Scraped | None, further: Callable[[], Iterator[Metric]] = lam
     if node is not None:
         registry.register(BrokerCollector(node))
 
-    def render() -> "Page":
-        return HTTPStatus.OK, CONTENT_TYPE_LATEST, generate_latest(registry)
+    async def render() -> "Page":
+        body = generate_latest(registry)
+        if node is not None:
+            body += await partition_text(node.logs.logs())
+        return HTTPStatus.OK, CONTENT_TYPE_LATEST, body
 
     return render

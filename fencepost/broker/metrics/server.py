@@ -1,7 +1,7 @@
 """The small HTTP server of `--metrics`: it serves some pages by GET only."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import NoReturn
 
@@ -26,7 +26,7 @@ class MetricsServer:
     A request that does not arrive holds up no other: if too many are arriving, the oldest is dropped.
     """
 
-    def __init__(self, pages: Mapping[bytes, Callable[[], Page]]) -> None:
+    def __init__(self, pages: Mapping[bytes, Callable[[], Awaitable[Page]]]) -> None:
         """`pages` by path."""
         self._pages = pages
         self._listeners: list[trio.SocketListener] = []
@@ -50,7 +50,7 @@ class MetricsServer:
                 with trio.move_on_after(REQUEST_SECONDS):
                     head = await self._read(stream)
                     if head is not None:
-                        await stream.send_all(self._answer(head))
+                        await stream.send_all(await self._answer(head))
             except (trio.BrokenResourceError, OSError) as error:
                 logger.debug("metrics connection lost cause=%r", error)
             except Exception:
@@ -68,7 +68,7 @@ class MetricsServer:
                 del self._reading[scope]
         return None
 
-    def _answer(self, head: bytes) -> bytes:
+    async def _answer(self, head: bytes) -> bytes:
         words = head.split(b"\r\n", 1)[0].split(b" ")
         if len(words) != 3 or not words[2].startswith(b"HTTP/1."):
             return _response(HTTPStatus.BAD_REQUEST, "text/plain", b"not HTTP/1\n")
@@ -78,7 +78,7 @@ class MetricsServer:
         if page is None:
             there = b" and ".join(self._pages)
             return _response(HTTPStatus.NOT_FOUND, "text/plain", b"the pages are " + there + b"\n")
-        status, content_type, body = page()
+        status, content_type, body = await page()
         return _response(status, content_type, body, with_body=words[0] == b"GET")
 
 

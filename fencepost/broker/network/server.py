@@ -4,6 +4,7 @@ import errno
 import logging
 import math
 import socket
+import time
 from typing import Protocol
 
 import trio
@@ -53,6 +54,7 @@ class Server:
         self.dispatch = dispatch
         self.large_requests = LargeRequests()
         self.poller = poller_of_loop()
+        self._cpu = time.thread_time()
         self.now = trio.current_time()
         """trio's time at the last sweep, at most about a second old: reading it costs nothing."""
         self.draining = False
@@ -207,8 +209,11 @@ class Server:
     def _sweep(self) -> None:
         """Close connections that are silent for too long, and shrink the buffers of connections silent for a while."""
         now = trio.current_time()
+        cpu = time.thread_time()
         self.node.metrics.loop_lag_seconds = max(0.0, now - self.now - SWEEP_SECONDS)
-        self.now = now
+        if now > self.now:
+            self.node.metrics.loop_busy_share = min(1.0, (cpu - self._cpu) / (now - self.now))
+        self.now, self._cpu = now, cpu
         is_short = self.request_bytes.is_short
         for connection in tuple(self.connections):
             silent = now - connection.last_active

@@ -1,12 +1,10 @@
 """/ready and /metrics of brokers of a cluster, while stores go away and come back."""
 
-import json
 import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import trio
@@ -15,6 +13,7 @@ from fencepost.client import Client
 from fencepost.testing.reserved_port import reserve_port
 from tests.kit.cluster_processes import ClusterProcesses
 from tests.kit.postgres_server import PostgresServer, postgres_or_skip
+from tests.kit.ready import ready
 from tests.kit.store_commands import begin
 from tests.kit.waiting import until
 
@@ -27,16 +26,6 @@ def own_server() -> Iterator[PostgresServer]:
     """A server that the test may kill."""
     with postgres_or_skip() as started:
         yield started
-
-
-def ready(address: str) -> tuple[int, dict[str, Any]]:
-    """The status of /ready, and its facts."""
-    try:
-        with urllib.request.urlopen(f"http://{address}/ready", timeout=100) as response:
-            return response.status, json.load(response)
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code, json.load(error)
 
 
 def metrics(address: str) -> dict[str, float]:

@@ -1,6 +1,5 @@
 """A slot that a living broker hands over, while its own coordinator ends a transaction in it."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,11 +19,6 @@ from tests.kit.shared_store import ObjectsInMemory
 
 TP = TopicPartition("orders", 0)
 SECONDS = 60
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():  # noqa: ASYNC110
-        await trio.sleep(0.005)
 
 
 async def stays(moves: SlotMoves) -> bool:
@@ -57,19 +51,19 @@ async def test_a_marker_that_comes_during_a_compaction_is_not_dropped(
             monkeypatch.setattr(SlotMoves, "_step", stays)
             compactions = cluster.growth.compactions
             compactions.busy = log.segments
-            nursery.start_soon(SlotMoves(node, cluster, spread=True)._hand_over, slot_of(number))
-            await trio.sleep(5 * BUSY_SECONDS)
-            assert node.partitions.get(TP) is None, "clients cannot use it any more"
+            async with trio.open_nursery() as moving:
+                moving.start_soon(SlotMoves(node, cluster, spread=True)._hand_over, slot_of(number))
+                await trio.sleep(5 * BUSY_SECONDS)
+                assert node.partitions.get(TP) is None, "clients cannot use it any more"
 
-            database.gone = {"commit", "open_session"}
-            assert cluster.marker_log(TP, log.topic_id) is log
-            log.append_marker(7, 0, True, 0, 2, 0)
-            compactions.busy = None
-            await trio.sleep(10 * BUSY_SECONDS)
-            assert not log.disowned, "its marker is not committed yet"
-
-            database.gone = ()
-            await until(lambda: log.disowned)
+                database.gone = {"commit", "open_session"}
+                assert cluster.marker_log(TP, log.topic_id) is log
+                log.append_marker(7, 0, True, 0, 2, 0)
+                compactions.busy = None
+                await trio.sleep(10 * BUSY_SECONDS)
+                assert not log.disowned, "its marker is not committed yet"
+                database.gone = ()
+            assert log.disowned
             assert len(database.world.database.rows[number]) == 1
             broker.stop()
 
