@@ -9,6 +9,7 @@ from fencepost.protocol.compiled import record_code
 
 COMMANDS = {
     "acl": "fencepost.cli.acl.commands:acl",
+    "backup": "fencepost.cli.backup.commands:backup",
     "cluster": "fencepost.cli.cluster.commands:cluster",
     "config": "fencepost.cli.config.commands:config",
     "consume": "fencepost.cli.records.consume:consume",
@@ -16,6 +17,7 @@ COMMANDS = {
     "metadata-shell": "fencepost.cli.metadata.shell:metadata_shell",
     "produce": "fencepost.cli.records.produce:produce",
     "quota": "fencepost.cli.quota.commands:quota",
+    "restore": "fencepost.cli.backup.commands:restore",
     "serve": "fencepost.cli.serve:serve",
     "spark": "fencepost.cli.spark.commands:spark",
     "store": "fencepost.cli.store.commands:store",

@@ -1,0 +1,139 @@
+"""Hard links to a running broker's files: they keep what compaction, retention and deletions take away meanwhile.
+
+The links are made before the cut, so that a link never has less than the log had below its end at the cut: a compaction
+after the cut may drop a record for one above the cut (decision 0068).
+"""
+
+import os
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+
+from fencepost.broker.log.recovery.snapshots import SNAPSHOT_SUFFIX
+from fencepost.broker.log.storage.layout import partition_of
+from fencepost.broker.log.storage.segment import LOG_SUFFIX, SEGMENT_SUFFIXES, file_name, offset_in_name
+from fencepost.protocol.batch_header import HEADER_SIZE, CorruptBatch, read_header
+from fencepost.protocol.topics import TopicPartition
+
+SMALL_FILES = ("leader-epoch-checkpoint", "partition.metadata")
+METADATA_FILES = (".checkpoint", "deleted-topics")
+"""The ends of the names of further files of the metadata log."""
+
+
+class PinnedLog:
+    """The linked files of one partition."""
+
+    def __init__(self, source: Path, pinned: Path) -> None:
+        self.source = source
+        self.path = pinned
+        self.bases: set[int] = set()
+        """Base offsets of the segments."""
+
+    def pin(self) -> None:
+        """Link what is new: segments above the linked ones, and what belongs to linked ones. Raises OSError.
+
+        A file of a lower segment that is not linked yet is the result of a compaction, and the linked ones have more.
+        """
+        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        known, newest = self.bases.copy(), max(self.bases, default=-1)
+        names = sorted(_names(self.source))
+        for name in names:
+            base = offset_in_name(name, LOG_SUFFIX)
+            if base is not None and base > newest and _link(self.source / name, self.path / name):
+                known.add(base)
+        for name in names:
+            if name.endswith(LOG_SUFFIX) or not self._belongs(name, known):
+                continue
+            if name in SMALL_FILES:
+                (self.path / name).unlink(missing_ok=True)
+            _link(self.source / name, self.path / name)
+        self.bases = known
+
+    def _belongs(self, name: str, bases: Collection[int]) -> bool:
+        """Whether a file is one of the log's, and fits the linked segments."""
+        for suffix in SEGMENT_SUFFIXES:
+            base = offset_in_name(name, suffix)
+            if base is not None:
+                return base in bases and _same_file(self.source, self.path, file_name(base, LOG_SUFFIX))
+        is_snapshot = offset_in_name(name, SNAPSHOT_SUFFIX) is not None
+        return is_snapshot or name in SMALL_FILES or name.endswith(METADATA_FILES)
+
+    def last_base(self, end: int) -> int | None:
+        """The base offset of the segment that has the last offset below `end`, or begins there; None without one."""
+        return max((base for base in self.bases if base <= end), default=None)
+
+    def batches(self, base: int) -> Iterator[tuple[int, int, int]]:
+        """The position of each whole batch of a segment, the offset behind it, and the position behind it.
+
+        Ends at the first bytes that are no batch: space that is reserved, or a batch that is being written.
+        """
+        position = 0
+        with (self.path / file_name(base, LOG_SUFFIX)).open("rb") as file:
+            while True:
+                file.seek(position)
+                head = file.read(HEADER_SIZE)
+                try:
+                    header = read_header(memoryview(head), 0, whole=False)
+                except CorruptBatch:
+                    return
+                if header.base_offset < base or header.size_bytes <= 0:
+                    return
+                behind = position + header.size_bytes
+                if os.fstat(file.fileno()).st_size < behind:
+                    return
+                yield position, header.last_offset + 1, behind
+                position = behind
+
+
+def partitions_in(directory: Path) -> list[str]:
+    """The names of the partitions' directories."""
+    with os.scandir(directory) as entries:
+        return sorted(one.name for one in entries if one.is_dir(follow_symlinks=False) and partition_of(one.name))
+
+
+def pin_all(directory: Path, pinned: Path, logs: dict[TopicPartition, PinnedLog]) -> None:
+    """Link the files of all partitions, new ones included. Raises OSError."""
+    for name in partitions_in(directory):
+        tp = partition_of(name)
+        assert tp is not None
+        log = logs.get(tp) or PinnedLog(directory / name, pinned / name)
+        try:
+            log.pin()
+        except FileNotFoundError:
+            continue  # its topic is being deleted
+        if log.bases:
+            logs[tp] = log
+
+
+def uncovered(logs: Mapping[TopicPartition, PinnedLog], ends: Mapping[TopicPartition, int]) -> list[TopicPartition]:
+    """The partitions whose links end below their end: a segment was begun after it was linked."""
+    return [tp for tp, end in ends.items() if tp not in logs or not _covers(logs[tp], end)]
+
+
+def _covers(log: PinnedLog, end: int) -> bool:
+    base = log.last_base(end)
+    if base is None:
+        return False
+    return base == end or any(behind >= end for _, behind, _ in log.batches(base))
+
+
+def _names(directory: Path) -> list[str]:
+    with os.scandir(directory) as entries:
+        return [entry.name for entry in entries if entry.is_file(follow_symlinks=False)]
+
+
+def _link(source: Path, target: Path) -> bool:
+    """Link a file, unless it has gone or is linked; whether it is linked now."""
+    try:
+        os.link(source, target, follow_symlinks=False)
+    except FileExistsError:
+        return True
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _same_file(source: Path, pinned: Path, name: str) -> bool:
+    try:
+        return (source / name).stat().st_ino == (pinned / name).stat().st_ino
+    except FileNotFoundError:
+        return False
