@@ -11,6 +11,7 @@ COMMANDS = {
     "acl": "fencepost.cli.acl.commands:acl",
     "backup": "fencepost.cli.backup.commands:backup",
     "cluster": "fencepost.cli.cluster.commands:cluster",
+    "completion": "fencepost.cli.completion.commands:completion",
     "config": "fencepost.cli.config.commands:config",
     "consume": "fencepost.cli.records.consume:consume",
     "group": "fencepost.cli.group.commands:group",

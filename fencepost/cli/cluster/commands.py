@@ -6,6 +6,7 @@ import click
 
 from fencepost.cli.cluster import text as cluster_text
 from fencepost.cli.cluster.owners import drain_command, owners_command
+from fencepost.cli.completion.names import complete_topics
 from fencepost.cli.connect import Broker, broker_options, fail, print_json
 from fencepost.cli.parameters import PLACE, Place
 from fencepost.cli.plain_text import counted
@@ -180,7 +181,7 @@ def log_dirs_command(
 
 
 @cluster.command("elect-leaders", short_help="Elect the preferred replicas as leaders.")
-@click.argument("places", metavar="[TOPIC[:PARTITION]]...", nargs=-1, type=PLACE)
+@click.argument("places", metavar="[TOPIC[:PARTITION]]...", nargs=-1, type=PLACE, shell_complete=complete_topics)
 @click.option("--all", "everything", is_flag=True, help="Elect leaders for all partitions.")
 @click.option("--unclean", is_flag=True, help="Allow unclean leader election. May lose records.")
 @broker_options

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fencepost.cli.completion.names import complete_topics
 from fencepost.cli.connect import fail, print_json
 from fencepost.cli.plain_text import counted, table
 from fencepost.cli.store.options import StoreAddresses, explained, store_options
@@ -22,7 +23,7 @@ ADDRESS_MAX = 60
 
 
 @click.command("owners", short_help="Show which broker owns which slots and partitions, and why some have no leader.")
-@click.argument("topics", metavar="[TOPIC]...", nargs=-1)
+@click.argument("topics", metavar="[TOPIC]...", nargs=-1, shell_complete=complete_topics)
 @click.option("--lease-ms", default=LEASE_MS, show_default=True, help="The brokers' cluster.lease.ms.")
 @store_options
 def owners_command(addresses: StoreAddresses, as_json: bool, topics: tuple[str, ...], lease_ms: int) -> None:

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from fencepost.cli.completion.names import complete_config_names
 from fencepost.cli.config.check import check_command
 from fencepost.cli.connect import Broker, broker_options, fail, print_json
 from fencepost.cli.parameters import SETTING, Setting, as_mapping
@@ -70,7 +71,7 @@ config.add_command(check_command)
 
 @config.command("get")
 @click.argument("kind", metavar="KIND", type=click.Choice(KINDS))
-@click.argument("name", metavar="NAME")
+@click.argument("name", metavar="NAME", shell_complete=complete_config_names)
 @click.argument("settings", metavar="[SETTING]...", nargs=-1)
 @click.option("--all", "everything", is_flag=True, help="Also show settings that have their default.")
 @click.option("--explain", is_flag=True, help="Show what each setting means and what holds without it.")
@@ -120,7 +121,7 @@ def _chosen(found: "Mapping[str, ConfigEntry]", names: tuple[str, ...], everythi
 
 @config.command("set", short_help="Change settings. The others do not change.")
 @click.argument("kind", metavar="KIND", type=click.Choice(KINDS))
-@click.argument("name", metavar="NAME")
+@click.argument("name", metavar="NAME", shell_complete=complete_config_names)
 @click.argument("settings", metavar="[SETTING=VALUE]...", nargs=-1, type=SETTING)
 @click.option("--append", multiple=True, type=SETTING, metavar="NAME=VALUE", help="Add a value to a list; repeatable.")
 @click.option(
@@ -159,7 +160,7 @@ def set_command(
 
 @config.command("unset", short_help="Remove settings, so that the broker's value or the default holds.")
 @click.argument("kind", metavar="KIND", type=click.Choice(KINDS))
-@click.argument("name", metavar="NAME")
+@click.argument("name", metavar="NAME", shell_complete=complete_config_names)
 @click.argument("settings", metavar="SETTING...", nargs=-1, required=True)
 @click.option("--dry-run", is_flag=True, help="Check the request on the broker. Change nothing.")
 @broker_options

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fencepost.cli.completion.names import complete_groups
 from fencepost.cli.connect import Broker, broker_options, fail, print_json
 from fencepost.cli.group import text as group_text
 from fencepost.cli.group.known import known
@@ -73,7 +74,7 @@ def list_command(states: tuple[str, ...], types: tuple[str, ...], broker: Broker
 
 
 @group.command("describe", short_help="Show one group: its state, its members and their partitions.")
-@click.argument("group_id", metavar="GROUP")
+@click.argument("group_id", metavar="GROUP", shell_complete=complete_groups)
 @broker_options
 def describe_command(group_id: str, broker: Broker) -> None:
     """Show one group: its state, its members, and which partitions each of them reads.
@@ -94,7 +95,7 @@ def describe_command(group_id: str, broker: Broker) -> None:
 
 
 @group.command("delete", short_help="Delete empty groups, or some of their committed offsets.")
-@click.argument("group_ids", metavar="GROUP...", nargs=-1, required=True)
+@click.argument("group_ids", metavar="GROUP...", nargs=-1, required=True, shell_complete=complete_groups)
 @click.option(
     "--offsets",
     "places",

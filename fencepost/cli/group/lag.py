@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fencepost.cli.completion.names import complete_groups
 from fencepost.cli.connect import Broker, broker_options, fail, print_json
 from fencepost.cli.group import text as group_text
 from fencepost.cli.group.known import known
@@ -15,7 +16,7 @@ MIB = 1 << 20
 
 
 @click.command()
-@click.argument("group_ids", metavar="GROUP...", nargs=-1)
+@click.argument("group_ids", metavar="GROUP...", nargs=-1, shell_complete=complete_groups)
 @click.option("--all", "everyone", is_flag=True, help="All groups.")
 @click.option(
     "--read",

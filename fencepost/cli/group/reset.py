@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fencepost.cli.completion.names import complete_groups, complete_topics
 from fencepost.cli.connect import Broker, broker_options, command_for, print_json
 from fencepost.cli.group import text as group_text
 from fencepost.cli.parameters import PLACE, DurationType, MomentType, Place
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Move the committed offsets of a group.")
-@click.argument("group_id", metavar="GROUP")
-@click.argument("places", metavar="[TOPIC[:PARTITION]]...", nargs=-1, type=PLACE)
+@click.argument("group_id", metavar="GROUP", shell_complete=complete_groups)
+@click.argument("places", metavar="[TOPIC[:PARTITION]]...", nargs=-1, type=PLACE, shell_complete=complete_topics)
 @click.option(
     "--all", "everywhere", is_flag=True, help="Move every partition that the group has committed an offset for."
 )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from fencepost.cli.completion.names import complete_groups, complete_topics
 from fencepost.cli.connect import Broker, broker_options
 from fencepost.cli.parameters import PLACE, Place
 from fencepost.cli.places import chosen_of, partitions_of
@@ -62,7 +63,9 @@ def delimiter(context: click.Context, parameter: click.Parameter, text: str | No
 
 
 @click.command(short_help="Write the records of topics to standard output.")
-@click.argument("places", metavar="TOPIC[:PARTITION]...", nargs=-1, required=True, type=PLACE)
+@click.argument(
+    "places", metavar="TOPIC[:PARTITION]...", nargs=-1, required=True, type=PLACE, shell_complete=complete_topics
+)
 @click.option(
     "--partition", "-p", "numbers", type=click.IntRange(min=0), multiple=True, help="Read this partition; repeatable."
 )
@@ -81,7 +84,11 @@ def delimiter(context: click.Context, parameter: click.Parameter, text: str | No
 )
 @click.option("--count", "-c", "-n", type=click.IntRange(min=1), metavar="N", help="Exit after N records.")
 @click.option(
-    "--group", "-G", metavar="GROUP", help="Read as a member of this consumer group, and commit what was written."
+    "--group",
+    "-G",
+    metavar="GROUP",
+    shell_complete=complete_groups,
+    help="Read as a member of this consumer group, and commit what was written.",
 )
 @click.option(
     "--isolation",

@@ -11,6 +11,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple, NoReturn
 import click
 
 from fencepost.cli.client_options import properties
+from fencepost.cli.completion.names import complete_topics, complete_transactional_ids
 from fencepost.cli.connect import Broker, broker_options, fail
 from fencepost.cli.parameters import SETTING, Setting
 from fencepost.cli.records.consume import delimiter
@@ -38,7 +39,7 @@ class Target(NamedTuple):
 
 
 @click.command(short_help="Send records from standard input or files to a topic.")
-@click.argument("topic")
+@click.argument("topic", shell_complete=complete_topics)
 @click.argument("files", nargs=-1, type=click.File("rb"), metavar="[FILE]...")
 @click.option(
     "--lines", "-l", is_flag=True, help="Each line of a FILE is a record. Without it each FILE is one record."
@@ -92,7 +93,12 @@ class Target(NamedTuple):
     metavar="N",
     help="Commit a transaction after each N records.",
 )
-@click.option("--transactional-id", metavar="ID", help="The id of these transactions.  [default: a new one]")
+@click.option(
+    "--transactional-id",
+    metavar="ID",
+    shell_complete=complete_transactional_ids,
+    help="The id of these transactions.  [default: a new one]",
+)
 @broker_options
 def produce(
     topic: str,

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fencepost.cli.completion.names import complete_topics
 from fencepost.cli.connect import Broker, broker_options, fail_with, print_json
 from fencepost.cli.parameters import SETTING, Setting, as_mapping
 from fencepost.cli.plain_text import counted
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @click.command("add-partitions", short_help="Add partitions to a topic.")
-@click.argument("name", metavar="TOPIC")
+@click.argument("name", metavar="TOPIC", shell_complete=complete_topics)
 @click.option("--to", "total", type=click.IntRange(min=1), metavar="N", help="Grow to this number of partitions.")
 @click.option("--by", "more", type=click.IntRange(min=1), metavar="N", help="Add this number of partitions.")
 @click.option("--dry-run", is_flag=True, help="Check the request on the broker. Change nothing.")
@@ -49,7 +50,7 @@ def add_partitions(name: str, total: int | None, more: int | None, dry_run: bool
 
 
 @click.command(short_help="Change settings of topics.")
-@click.argument("names", metavar="TOPIC...", nargs=-1, required=True)
+@click.argument("names", metavar="TOPIC...", nargs=-1, required=True, shell_complete=complete_topics)
 @click.option("--set", "settings", multiple=True, type=SETTING, metavar="NAME=VALUE", help="Set a setting; repeatable.")
 @click.option(
     "--unset", multiple=True, metavar="NAME", help="Remove a setting, so that the broker's value holds; repeatable."

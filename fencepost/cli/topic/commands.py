@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fencepost.cli.completion.names import complete_topics
 from fencepost.cli.connect import Broker, broker_options, command_for, fail, fail_with, print_json
 from fencepost.cli.hints import hints_for
 from fencepost.cli.parameters import SETTING, Setting, as_mapping
@@ -45,7 +46,7 @@ def topic() -> None:
 
 
 @topic.command("list")
-@click.argument("pattern", required=False)
+@click.argument("pattern", required=False, shell_complete=complete_topics)
 @click.option("--internal", is_flag=True, help="Show internal topics too, such as __consumer_offsets.")
 @broker_options
 def list_command(pattern: str | None, internal: bool, broker: Broker) -> None:
@@ -97,7 +98,7 @@ def _matching(found: "Mapping[str, TopicDescription]", pattern: str | None) -> "
 
 
 @topic.command("describe", short_help="Show the partitions and settings of topics.")
-@click.argument("names", metavar="TOPIC...", nargs=-1)
+@click.argument("names", metavar="TOPIC...", nargs=-1, shell_complete=complete_topics)
 @click.option(
     "--id",
     "ids",
@@ -191,7 +192,7 @@ def create_command(
 
 
 @topic.command("delete", short_help="Delete topics with all their records.")
-@click.argument("names", metavar="TOPIC...", nargs=-1)
+@click.argument("names", metavar="TOPIC...", nargs=-1, shell_complete=complete_topics)
 @click.option(
     "--id",
     "ids",

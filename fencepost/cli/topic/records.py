@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fencepost.cli.completion.names import complete_topics
 from fencepost.cli.connect import Broker, broker_options, fail, print_json
 from fencepost.cli.parameters import PLACE, DurationType, MomentType, Place
 from fencepost.cli.places import partitions_of
@@ -21,7 +22,9 @@ NONE_SO_LATE = -1
 
 
 @click.command(short_help="Show where partitions begin and end.")
-@click.argument("places", metavar="TOPIC[:PARTITION]...", nargs=-1, required=True, type=PLACE)
+@click.argument(
+    "places", metavar="TOPIC[:PARTITION]...", nargs=-1, required=True, type=PLACE, shell_complete=complete_topics
+)
 @click.option(
     "--at", "moment", type=MomentType(), metavar="ISO", help="Show the first record of this time or later too."
 )
@@ -54,7 +57,9 @@ def offsets(places: tuple[Place, ...], moment: int | None, broker: Broker) -> No
 
 
 @click.command(short_help="Delete the oldest records (DeleteRecords).")
-@click.argument("places", metavar="TOPIC[:PARTITION]...", nargs=-1, required=True, type=PLACE)
+@click.argument(
+    "places", metavar="TOPIC[:PARTITION]...", nargs=-1, required=True, type=PLACE, shell_complete=complete_topics
+)
 @click.option("--to", "offset", type=click.IntRange(min=0), metavar="N", help="Delete all records below this offset.")
 @click.option("--all", "everything", is_flag=True, help="Delete all records up to the high watermark.")
 @click.option("--before", "moment", type=MomentType(), metavar="ISO", help="Delete all records before this time; UTC.")

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fencepost.cli.completion.names import complete_topics, complete_transactional_ids
 from fencepost.cli.connect import Broker, broker_options, print_json
 from fencepost.cli.parameters import SecondsType
 from fencepost.cli.plain_text import counted, json_value, now_ms, table
@@ -99,7 +100,7 @@ def list_command(
 
 
 @txn.command("describe")
-@click.argument("transactional_id")
+@click.argument("transactional_id", shell_complete=complete_transactional_ids)
 @broker_options
 def describe_command(transactional_id: str, broker: Broker) -> None:
     """Show one transactional id: its producer, its open transaction, its client, and who was fenced and why.
@@ -116,7 +117,7 @@ def describe_command(transactional_id: str, broker: Broker) -> None:
 
 
 @txn.command("producers")
-@click.argument("partition", type=PLACE)
+@click.argument("partition", type=PLACE, shell_complete=complete_topics)
 @click.option("--open", "only_open", is_flag=True, help="Show only producers with an open transaction.")
 @broker_options
 def producers_command(partition: "TopicPartition", only_open: bool, broker: Broker) -> None:
@@ -140,7 +141,7 @@ def producers_command(partition: "TopicPartition", only_open: bool, broker: Brok
 
 
 @txn.command("why")
-@click.argument("partition", type=PLACE)
+@click.argument("partition", type=PLACE, shell_complete=complete_topics)
 @broker_options
 def why_command(partition: "TopicPartition", broker: Broker) -> None:
     """Show which transaction holds a partition's last stable offset, which groups wait, and what to do.

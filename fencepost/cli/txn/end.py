@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fencepost.cli.completion.names import complete_topics, complete_transactional_ids
 from fencepost.cli.connect import Broker, broker_options, command_for, fail, print_json
 from fencepost.cli.parameters import SecondsType
 from fencepost.cli.plain_text import age, json_value, now_ms, places, table
@@ -18,7 +19,7 @@ NOT_HANGING = "refused: its producer is alive, or the transaction has ended"
 
 
 @click.command()
-@click.argument("transactional_id")
+@click.argument("transactional_id", shell_complete=complete_transactional_ids)
 @click.option("--dry-run", is_flag=True, help="Say what would happen. Change nothing.")
 @click.option(
     "--even-two-phase", is_flag=True, help="Abort even if an outside coordinator decides the outcome (KIP-939)."
@@ -71,7 +72,7 @@ def abort(transactional_id: str, dry_run: bool, even_two_phase: bool, broker: Br
 
 
 @click.command()
-@click.option("--topic", help="Look at this topic only.")
+@click.option("--topic", shell_complete=complete_topics, help="Look at this topic only.")
 @click.option("--partition", type=click.IntRange(min=0), help="Look at this partition of it only.")
 @click.option(
     "--older-than",

@@ -1,6 +1,10 @@
-"""The admin client, `Admin`, and the values that its methods take and return."""
+"""The admin client, `Admin`, and the values that its methods take and return.
 
-from fencepost.client.admin.client import Admin
+`Admin` is imported on first use: it needs the whole client, and the command line often needs only the values.
+"""
+
+from typing import TYPE_CHECKING, Any
+
 from fencepost.client.admin.cluster_types import (
     BrokerInfo,
     ClusterDescription,
@@ -12,7 +16,6 @@ from fencepost.client.admin.cluster_types import (
     ReplicaSize,
 )
 from fencepost.client.admin.item_errors import ItemsFailedError
-from fencepost.client.admin.lag import PartitionLag
 from fencepost.client.admin.plan_types import (
     Applied,
     ClusterPlan,
@@ -58,6 +61,12 @@ from fencepost.client.admin.types import (
 )
 from fencepost.client.core.partitions import PartitionInfo
 from fencepost.protocol.admin_enums import AclOperation, AclPermission, AclResourceType, ConfigSource, PatternType
+
+if TYPE_CHECKING:
+    from fencepost.client.admin.client import Admin
+    from fencepost.client.admin.lag import PartitionLag
+
+_HOME = {"Admin": "client", "PartitionLag": "lag"}
 
 __all__ = [
     "ANY",
@@ -115,3 +124,12 @@ __all__ = [
     "WantedConfigs",
     "WantedTopic",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module 'fencepost.client.admin' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"fencepost.client.admin.{home}"), name)

@@ -1,0 +1,1 @@
+"""`fencepost completion`: the scripts of shells, and the names that they complete from a broker."""
