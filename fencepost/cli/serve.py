@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fencepost.cli.log_format import FORMATS, LEVELS, configure_logging
+from fencepost.cli.service_manager import notify, report_alive
 
 if TYPE_CHECKING:
     import trio
@@ -186,6 +187,7 @@ def _named(address: str, listeners: tuple[str, ...] = ()) -> str:
 
 def run_broker(config: "BrokerConfig") -> int:
     """Run a broker in this process; return its exit code."""
+    notify("STATUS=Opening the logs.")
     gc.disable()  # objects of the start stay alive; `_tune_collector` runs the collector once after the start
     import trio
 
@@ -226,6 +228,7 @@ async def _serve(config: "BrokerConfig") -> None:
         await nursery.start(node.run)
         _tune_collector()
         _print_ready(node)
+        nursery.start_soon(report_alive)
         await node.stopped.wait()
         nursery.cancel_scope.cancel()
 
@@ -247,6 +250,7 @@ async def _report_ready(broker: "ClusterBroker") -> None:
     await broker.ready.wait()
     _tune_collector()
     _print_ready(broker.current)
+    await report_alive()
 
 
 async def _stop_on_signal(node: "Node | ClusterBroker", scope: "trio.CancelScope") -> None:
@@ -260,6 +264,7 @@ async def _stop_on_signal(node: "Node | ClusterBroker", scope: "trio.CancelScope
                 scope.cancel()
             else:
                 logger.info("stopping signal=%s", name)
+                notify("STOPPING=1", "STATUS=Answering the requests in flight and closing the logs.")
                 node.stop()
 
 
@@ -282,7 +287,7 @@ def _process_age_seconds() -> float:
 
 
 def _print_ready(node: "Node") -> None:
-    """The one line on standard output that a script may wait for."""
+    """The one line on standard output that a script may wait for, and the same for a service manager."""
     config = node.config
     if node.cluster is not None:
         facts = [
@@ -298,4 +303,5 @@ def _print_ready(node: "Node") -> None:
     if len(node.endpoints) > 1:
         facts.append("listeners=" + ",".join(f"{name}://{where}" for name, where in node.endpoints.items()))
     facts += [f"pid={os.getpid()}", f"started_in={_process_age_seconds():.2f}s"]
+    notify("READY=1", f"STATUS=Serving on {node.endpoint}.")
     print(f"fencepost ready on {node.endpoint} {' '.join(facts)}", flush=True)
