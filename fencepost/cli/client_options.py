@@ -1,4 +1,7 @@
-"""Options for the connection to a broker: --command-config FILE and -X NAME=VALUE, with Kafka's names."""
+"""Options for the connection to a broker: --profile, --command-config FILE and -X NAME=VALUE, with Kafka's names.
+
+-X overrides the file and the profile. A file replaces the whole profile, unless the command line names the profile.
+"""
 
 import re
 from collections.abc import Callable
@@ -14,11 +17,34 @@ DEFAULT_BOOTSTRAP = f"127.0.0.1:{DEFAULT_PORT}"
 _WITHOUT_PORT = re.compile(r"(\w+://)?([^\s:/\[\]]+|\[[^\s\[\]]+\])")
 BOOTSTRAP_NAMES = ("bootstrap.servers", "metadata.broker.list")
 _FILE, _SINGLE = "fencepost.command_config", "fencepost.properties"
+_NAME, _PROFILE = "fencepost.profile_name", "fencepost.profile"
+
+
+def complete_profiles(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """The names of profiles, for a shell."""
+    from fencepost.cli.profiles import ProfileError, read
+
+    try:
+        return [name for name in sorted(read().by_name) if name.startswith(incomplete)]
+    except ProfileError:
+        return []
 
 
 def trust_options(command: F) -> F:
-    """--command-config and -X. The command does not get them: `properties` returns their content."""
+    """--profile, --command-config and -X. The command does not get them: `properties` returns their content."""
     for option in (
+        click.option(
+            "--profile",
+            "profile",
+            metavar="NAME",
+            envvar="FENCEPOST_PROFILE",
+            is_eager=True,
+            expose_value=False,
+            callback=_keep_name,
+            shell_complete=complete_profiles,
+            help="Connect as this profile says (`fencepost profile --help`). Also from FENCEPOST_PROFILE."
+            "  [default: the current profile]",
+        ),
         click.option(
             "-X",
             "--property",
@@ -62,14 +88,54 @@ def bootstrap_option(command: F) -> F:
 
 
 def properties(context: click.Context) -> dict[str, Any]:
-    """The properties of the file, overridden by those of the command line."""
-    _, values = context.meta.get(_FILE, (None, {}))
+    """The properties of the file or the profile, overridden by those of the command line. Raises UsageError."""
+    _, values = _profile(context) or context.meta.get(_FILE, (None, {}))
     return {**values, **context.meta.get(_SINGLE, {})}
 
 
+def profile_name(context: click.Context) -> str | None:
+    """The profile that the connection comes from, if any."""
+    found = _profile(context)
+    return None if found is None else found[0]
+
+
+def _profile(context: click.Context) -> tuple[str, dict[str, Any]] | None:
+    """The profile that the command line or the environment names, or the current one, and its values.
+
+    None if there is none, or if a file of properties replaces it. Raises UsageError.
+    """
+    if _PROFILE not in context.meta:
+        context.meta[_PROFILE] = _read_profile(context)
+    return context.meta[_PROFILE]  # type: ignore[no-any-return]
+
+
+def _read_profile(context: click.Context) -> tuple[str, dict[str, Any]] | None:
+    from fencepost.cli.profiles import ProfileError, read
+
+    if _is_named(context) and context.get_parameter_source("command_config") is ParameterSource.COMMANDLINE:
+        raise click.UsageError("--profile and --command-config exclude each other: a profile may name a file", context)
+    if _FILE in context.meta and not _is_named(context):
+        return None
+    try:
+        known = read()
+        name = context.meta.get(_NAME) or known.current
+        return None if name is None else (name, known.named(name).values())
+    except ProfileError as error:
+        raise click.UsageError(str(error), context) from error
+
+
+def _is_named(context: click.Context) -> bool:
+    """Whether the command line itself names the profile: it then overrides the environment."""
+    return context.get_parameter_source("profile") is ParameterSource.COMMANDLINE
+
+
+def _keep_name(context: click.Context, parameter: click.Parameter, name: str | None) -> None:
+    context.meta[_NAME] = name
+
+
 def config_file(context: click.Context) -> Path | None:
-    """The properties file, if the command line names one."""
-    path, _ = context.meta.get(_FILE, (None, {}))
+    """The properties file that the command line or the environment names, if it is used."""
+    path, _ = (None, {}) if _profile(context) is not None else context.meta.get(_FILE, (None, {}))
     return path  # type: ignore[no-any-return]
 
 
@@ -103,9 +169,15 @@ def _singles(context: click.Context, parameter: click.Parameter, assignments: tu
 
 
 def _bootstrap(context: click.Context, parameter: click.Parameter, value: str) -> str:
-    if is_default(context, "bootstrap"):
+    of_environment = context.get_parameter_source("bootstrap") is ParameterSource.ENVIRONMENT
+    if is_default(context, "bootstrap") or (of_environment and _is_named(context)):
         values = properties(context)
         value = next((str(values[name]) for name in BOOTSTRAP_NAMES if name in values), value)
+    return with_ports(value)
+
+
+def with_ports(value: str) -> str:
+    """Addresses of brokers, each with its port."""
     return ",".join(_with_port(server.strip()) for server in value.split(","))
 
 

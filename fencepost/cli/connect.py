@@ -14,6 +14,7 @@ from fencepost.cli.client_options import (
     bootstrap_option,
     config_file,
     is_default,
+    profile_name,
     properties,
     trust_options,
 )
@@ -153,6 +154,8 @@ def command_for(bootstrap: str, *words: str) -> str:
 
     more = [] if bootstrap == DEFAULT_BOOTSTRAP else ["--bootstrap", bootstrap]
     context = click.get_current_context(silent=True)
-    file = None if context is None else config_file(context)
-    more += [] if file is None else ["--command-config", str(file)]
+    if context is not None:
+        file, profile = config_file(context), profile_name(context)
+        more += [] if file is None else ["--command-config", str(file)]
+        more += [] if profile is None else ["--profile", profile]
     return join(["fencepost", *words, *more])

@@ -5,7 +5,7 @@ from typing import Final
 
 import click
 
-from fencepost.cli.client_options import config_file
+from fencepost.cli.client_options import config_file, profile_name
 from fencepost.client import AuthenticationError, KafkaError
 from fencepost.client.admin import ItemsFailedError
 from fencepost.protocol.errors import ErrorCode
@@ -82,7 +82,10 @@ def hints_for(errors: Iterable[KafkaError], bootstrap: str) -> list[str]:
 def hint_for(error: KafkaError, bootstrap: str) -> str | None:
     """What to do next; None if the error itself includes it."""
     if isinstance(error, AuthenticationError):
-        file = config_file(click.get_current_context())
+        context = click.get_current_context()
+        file, profile = config_file(context), profile_name(context)
+        if profile is not None:
+            return f"the security settings come from the profile {profile!r}"
         return _TRUST if file is None else f"the security settings come from {file}"
     hint = _HINTS.get(error.code) if error.code is not None else None
     return None if hint is None else hint.format(bootstrap=bootstrap)

@@ -17,6 +17,7 @@ COMMANDS = {
     "group": "fencepost.cli.group.commands:group",
     "metadata-shell": "fencepost.cli.metadata.shell:metadata_shell",
     "produce": "fencepost.cli.records.produce:produce",
+    "profile": "fencepost.cli.profile.commands:profile",
     "quota": "fencepost.cli.quota.commands:quota",
     "restore": "fencepost.cli.backup.commands:restore",
     "serve": "fencepost.cli.serve:serve",

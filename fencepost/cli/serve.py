@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fencepost.cli.log_format import FORMATS, LEVELS, configure_logging
-from fencepost.cli.service_manager import notify, report_alive
+from fencepost.cli.sd_notify import notify, report_alive
 
 if TYPE_CHECKING:
     import trio

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from fencepost.broker.config.fields import ConfigError
 
 ENVIRONMENT_PREFIX = "FENCEPOST_"
-NOT_SETTINGS = frozenset({"FENCEPOST_BOOTSTRAP", "FENCEPOST_COMMAND_CONFIG", "FENCEPOST_PURE"})
+NOT_SETTINGS = frozenset({"FENCEPOST_BOOTSTRAP", "FENCEPOST_COMMAND_CONFIG", "FENCEPOST_PROFILE", "FENCEPOST_PURE"})
 """Variables of the same prefix that the command line reads itself."""
 
 

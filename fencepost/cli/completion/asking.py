@@ -38,7 +38,11 @@ def ask(kind: str, context: click.Context) -> list[str]:
     bootstrap = context.params.get("bootstrap")
     if bootstrap is None:
         return []
-    if any(name.startswith(("security", "sasl", "ssl")) for name in properties(context)):
+    try:
+        given = properties(context)
+    except click.UsageError:
+        return []
+    if any(name.startswith(("security", "sasl", "ssl")) for name in given):
         return _ask_by_client(kind, bootstrap, context)
     deadline = time.monotonic() + PATIENCE_SECONDS
     for server in bootstrap.split(","):

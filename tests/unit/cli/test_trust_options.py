@@ -128,12 +128,13 @@ def test_every_command_that_asks_a_broker_can_be_told_how_to_trust_it(name: str)
         options = {option for parameter in command.params for option in parameter.opts}
         if "--store" in options or command.name == "check":
             continue  # it asks the database, or only reads a file
-        assert {"--command-config", "-X", "--bootstrap", "--timeout"} <= options, command.name
+        assert {"--profile", "--command-config", "-X", "--bootstrap", "--timeout"} <= options, command.name
 
 
 def test_what_the_command_line_reads_of_the_environment_is_no_setting_of_a_broker() -> None:
     """`serve` refuses FENCEPOST_ names that are no settings; these are the commands'."""
-    environ = {"FENCEPOST_BOOTSTRAP": "h:1", "FENCEPOST_COMMAND_CONFIG": "f", "FENCEPOST_NUM_PARTITIONS": "4"}
+    ours = {f"FENCEPOST_{name}": "a" for name in ("BOOTSTRAP", "COMMAND_CONFIG", "PROFILE")}
+    environ = {**ours, "FENCEPOST_NUM_PARTITIONS": "4"}
     assert [(given.name, given.raw) for given in from_environment(environ)] == [("num.partitions", "4")]
 
 
