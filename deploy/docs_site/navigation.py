@@ -19,6 +19,7 @@ GUIDES: list[dict[str, Any]] = [
     },
     {
         "Run it": [
+            {"Install": "install.md"},
             {"Run a broker": "operations.md"},
             {"Run a cluster": "cluster.md"},
             {"Secure a broker": "security.md"},

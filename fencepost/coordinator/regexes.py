@@ -22,8 +22,10 @@ class Regex(Protocol):
 @lru_cache(maxsize=128)
 def compile_regex(text: str) -> Regex:
     """The expression, ready to match. Raises InvalidRegex."""
-    import re2  # imported late: only requests with regular expressions need it
-
+    try:
+        import re2  # imported late: only requests with regular expressions need it
+    except ModuleNotFoundError as error:  # it has no wheels for Alpine
+        raise InvalidRegex(f"`{text}` cannot be matched: the broker has no google-re2; install it there") from error
     options = re2.Options()
     options.log_errors = False
     try:

@@ -1,13 +1,16 @@
 """What an installation has: a clone installed in place, and a wheel built where an older build has left its files."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.architecture.project_files import PROJECT_FILES, ROOT
 
@@ -47,7 +50,40 @@ def built_wheel(tree: Path, compiler: str) -> tuple[str, list[str], str]:
         (description,) = [opened.read(name).decode() for name in names if name.endswith(".dist-info/WHEEL")]
     assert {name.partition("/")[0] for name in names if ".dist-info/" not in name} == set(PACKAGES)
     assert {"fencepost/broker/node.py", "fencepost/broker/cluster/migrations/0001.sql"} <= set(names)
+    try_wheel(wheel)
     return wheel.name, names, description
+
+
+def try_wheel(wheel: Path) -> None:
+    """What the release workflow does with each wheel, but with the dependencies of these tests."""
+    site = wheel.with_suffix("")
+    with zipfile.ZipFile(wheel) as opened:
+        opened.extractall(site)
+    environment = {**os.environ, "PYTHONPATH": str(site)}
+    words = [sys.executable, str(ROOT / "tools/try_installation.py"), sys.executable, "-m", "fencepost"]
+    tried = subprocess.run(words, cwd=site, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    assert tried.returncode == 0, tried.stdout + tried.stderr
+    kind = "pure Python" if wheel.name.endswith("-none-any.whl") else "compiled"
+    assert f"(records: {kind})" in tried.stdout.splitlines()[0]
+
+
+def test_the_release_workflow_builds_and_tries_what_this_project_makes() -> None:
+    """Its files, the dependencies that it installs on Alpine, and a wheel of one limited API for all versions."""
+    text = (ROOT / ".github/workflows/release.yml").read_text(encoding="utf-8")
+    jobs = yaml.safe_load(text)["jobs"]
+    assert jobs["publish"]["permissions"] == {"id-token": "write"}
+    assert set(jobs["publish"]["needs"]) == {"try", "alpine"}
+    assert "password" not in text
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    needed = {re.split(r"[>=]", one)[0] for one in project["project"]["dependencies"]}
+    (alpine,) = [step["run"] for step in jobs["alpine"]["steps"] if "run" in step]
+    page = (ROOT / "docs/install.md").read_text(encoding="utf-8")
+    for place in (alpine.replace("\\\n", " "), page):
+        (listed,) = re.findall(r"--only-binary=:all: (.*)", place)
+        assert set(listed.split()) == needed - {"google-re2"}
+    assert {one.partition("-")[0] for one in project["tool"]["cibuildwheel"]["build"]} == {"cp311"}
+    for named in re.findall(r"tools/\w+\.py", text + project["tool"]["cibuildwheel"]["test-command"]):
+        assert (ROOT / named).is_file()
 
 
 def test_a_wheel_has_what_was_built_for_it_and_a_tag_that_fits(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Subscriptions by regular expression: when they are resolved, and what comes of it (G4)."""
 
+import sys
 import time
 from dataclasses import replace
 
@@ -27,6 +28,14 @@ def by_expression(expression: str = "t.*") -> Paper:
     resolve(paper)
     paper.beat("a", 1)
     return paper
+
+
+def test_a_broker_without_re2_refuses_expressions_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on Alpine, for which google-re2 has no wheel."""
+    monkeypatch.setitem(sys.modules, "re2", None)
+    with pytest.raises(Refused, match="the broker has no google-re2; install it there") as refused:
+        Paper(image=image(t=1)).beat("a", 0, topics=None, regex="only-here.*")
+    assert refused.value.code == ErrorCode.INVALID_REGULAR_EXPRESSION
 
 
 def test_a_new_expression_is_resolved_after_the_heartbeat_that_brings_it_g4() -> None:
