@@ -1,5 +1,7 @@
 """Fixtures that every kind of test may use."""
 
+import os
+import tempfile
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
@@ -25,7 +27,11 @@ StartBroker = Callable[..., BrokerProcess]
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Have our own plugin also where an installation made before there was one does not name it; know `make check`."""
+    """Have our own plugin also where an installation made before there was one does not name it; know `make check`.
+
+    Commands find no profile of the user who runs the tests.
+    """
+    os.environ["XDG_CONFIG_HOME"] = str(Path(tempfile.gettempdir()) / "fencepost-tests-without-profiles")
     if config.option.markexpr == "not long":
         settings.load_profile("check")
     if not config.pluginmanager.has_plugin("fencepost"):

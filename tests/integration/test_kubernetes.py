@@ -16,7 +16,7 @@ from tests.kit.stores import needs_files, new_stores
 from tests.kit.waiting import until
 
 MANIFESTS = ("files.yaml", "cluster.yaml")
-PROBES = {"startupProbe": "/ready", "readinessProbe": "/ready", "livenessProbe": "/health"}
+PROBES = {"startupProbe": "/health", "readinessProbe": "/ready", "livenessProbe": "/health"}
 
 
 def pod_of(file: str) -> dict[str, Any]:

@@ -146,7 +146,7 @@ def consume(
     json_lines: bool,
     broker: Broker,
 ) -> None:
-    r"""Write the records of topics to standard output, one line for each value. The options are those of kcat -C.
+    """Write the records of topics to standard output, one line for each value. The options are those of kcat -C.
 
     Records of aborted transactions are left out, and the end of a partition is its last stable offset, unless
     --isolation read_uncommitted is given. With --json each record is one line: a JSON object with kcat's names. Bytes
@@ -155,7 +155,7 @@ def consume(
     \b
     Examples:
       fencepost consume orders -e
-      fencepost consume orders -o -10 -e -f '%p:%o %k=%s\n'
+      fencepost consume orders -o -10 -e -f '%p:%o %k=%s\\n'
       fencepost consume orders:3 -o 1000:2000 --json
       fencepost consume orders -o s@2026-11-21T06:00:00 -o e@2026-11-21T07:00:00
       fencepost consume orders payments -G billing

@@ -116,7 +116,7 @@ def produce(
     transactional_id: str | None,
     broker: Broker,
 ) -> None:
-    r"""Send records to a topic: each line of standard input is one. The options are those of kcat -P.
+    """Send records to a topic: each line of standard input is one. The options are those of kcat -P.
 
     Records are sent once and in order for each partition (idempotence, acks=all). The command ends when all of them are
     acknowledged; then --json writes how many there were. -X sets options of the producer, for example

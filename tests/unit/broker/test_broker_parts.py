@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from fencepost.broker.metadata.identity import WrongDirectory, cluster_id_of, new_topic_id
-from fencepost.broker.metrics.server import HEAD_BYTES_MAX, MetricsServer
+from fencepost.broker.metrics.server import HEAD_BYTES_MAX, MetricsServer, Page
 from fencepost.broker.network.dispatch import Dispatch, UnservedRequest
 from fencepost.cli.log_format import TEXT_MAX, JsonFormatter, TextFormatter
 from fencepost.protocol.api_keys import ApiKey
@@ -112,7 +112,10 @@ async def ask(server: MetricsServer, request: bytes, nursery: trio.Nursery) -> b
 async def test_the_metrics_server_answers_only_what_it_should(
     nursery: trio.Nursery, request_line: bytes, status: bytes
 ) -> None:
-    server = MetricsServer({b"/metrics": lambda: (HTTPStatus.OK, "text/plain", b"metric 1\n")})
+    async def page() -> Page:
+        return HTTPStatus.OK, "text/plain", b"metric 1\n"
+
+    server = MetricsServer({b"/metrics": page})
     answer = await ask(server, request_line + b"\r\nHost: x\r\n\r\n", nursery)
     assert answer.startswith(b"HTTP/1.1 " + status)
     assert answer.endswith(b"metric 1\n") == (status == b"200" and request_line.startswith(b"GET"))
