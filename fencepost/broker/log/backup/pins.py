@@ -4,7 +4,10 @@ The links are made before the cut, so that a link never has less than the log ha
 after the cut may drop a record for one above the cut (decision 0068).
 """
 
+import errno
 import os
+import shutil
+import time
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
@@ -14,6 +17,9 @@ from fencepost.broker.log.storage.segment import LOG_SUFFIX, SEGMENT_SUFFIXES, f
 from fencepost.protocol.batch_header import HEADER_SIZE, CorruptBatch, read_header
 from fencepost.protocol.topics import TopicPartition
 
+ATTEMPTS = 200
+PAUSE_SECONDS = 0.005
+_REPLACING = LOG_SUFFIX + ".swap"
 SMALL_FILES = ("leader-epoch-checkpoint", "partition.metadata")
 METADATA_FILES = (".checkpoint", "deleted-topics")
 """The ends of the names of further files of the metadata log."""
@@ -29,33 +35,48 @@ class PinnedLog:
         """Base offsets of the segments."""
 
     def pin(self) -> None:
-        """Link what is new: segments above the linked ones, and what belongs to linked ones. Raises OSError.
+        """Link what is new: segments above the linked ones, and what belongs to linked ones.
 
-        A file of a lower segment that is not linked yet is the result of a compaction, and the linked ones have more.
+        While a compaction replaces segments, some have no name, or those of two states are mixed. Then all is linked
+        anew. Raises OSError, above all FileNotFoundError if the log is being deleted.
         """
-        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        known, newest = self.bases.copy(), max(self.bases, default=-1)
-        names = sorted(_names(self.source))
-        for name in names:
-            base = offset_in_name(name, LOG_SUFFIX)
-            if base is not None and base > newest and _link(self.source / name, self.path / name):
-                known.add(base)
-        for name in names:
-            if name.endswith(LOG_SUFFIX) or not self._belongs(name, known):
-                continue
-            if name in SMALL_FILES:
-                (self.path / name).unlink(missing_ok=True)
-            _link(self.source / name, self.path / name)
-        self.bases = known
+        for _ in range(ATTEMPTS):
+            before = _names(self.source)
+            if not _is_replaced(before) and self._link_segments(before):
+                after = _names(self.source)
+                if not _is_replaced(after) and _bases(before) == {base for base in _bases(after) if base in self.bases}:
+                    self._link_others(after)
+                    return
+            shutil.rmtree(self.path, ignore_errors=True)
+            self.bases = set()
+            time.sleep(PAUSE_SECONDS)
+        raise OSError(errno.EBUSY, "its segments are replaced all the time, so they cannot be linked", str(self.source))
 
-    def _belongs(self, name: str, bases: Collection[int]) -> bool:
-        """Whether a file is one of the log's, and fits the linked segments."""
-        for suffix in SEGMENT_SUFFIXES:
-            base = offset_in_name(name, suffix)
-            if base is not None:
-                return base in bases and _same_file(self.source, self.path, file_name(base, LOG_SUFFIX))
-        is_snapshot = offset_in_name(name, SNAPSHOT_SUFFIX) is not None
-        return is_snapshot or name in SMALL_FILES or name.endswith(METADATA_FILES)
+    def _link_segments(self, names: Collection[str]) -> bool:
+        """Link the segments above the linked ones. Returns whether all of them were still there."""
+        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        newest = max(self.bases, default=-1)
+        for base in sorted(base for base in _bases(names) if base > newest):
+            name = file_name(base, LOG_SUFFIX)
+            if not _link(self.source / name, self.path / name):
+                return False
+            self.bases.add(base)
+        return True
+
+    def _link_others(self, names: Collection[str]) -> None:
+        """Link indexes, snapshots and small files. Indexes that may be of another state of a segment are left out."""
+        for name in names:
+            base = next((at for suffix in SEGMENT_SUFFIXES if (at := offset_in_name(name, suffix)) is not None), None)
+            if base is None:
+                if name in SMALL_FILES:
+                    (self.path / name).unlink(missing_ok=True)
+                is_snapshot = offset_in_name(name, SNAPSHOT_SUFFIX) is not None
+                if is_snapshot or name in SMALL_FILES or name.endswith(METADATA_FILES):
+                    _link(self.source / name, self.path / name)
+            elif base in self.bases and not (self.path / name).exists():
+                _link(self.source / name, self.path / name)
+                if not _same_file(self.source, self.path, file_name(base, LOG_SUFFIX)):
+                    (self.path / name).unlink(missing_ok=True)
 
     def last_base(self, end: int) -> int | None:
         """The base offset of the segment that has the last offset below `end`, or begins there; None without one."""
@@ -114,6 +135,16 @@ def _covers(log: PinnedLog, end: int) -> bool:
     if base is None:
         return False
     return base == end or any(behind >= end for _, behind, _ in log.batches(base))
+
+
+def _bases(names: Collection[str]) -> set[int]:
+    """The base offsets of the segments among these names."""
+    return {base for name in names if (base := offset_in_name(name, LOG_SUFFIX)) is not None}
+
+
+def _is_replaced(names: Collection[str]) -> bool:
+    """Whether a compaction is giving segments their names: until then, those that they replace have none."""
+    return any(name.endswith(_REPLACING) for name in names)
 
 
 def _names(directory: Path) -> list[str]:
