@@ -15,6 +15,7 @@ COMMANDS = {
     "config": "fencepost.cli.config.commands:config",
     "consume": "fencepost.cli.records.consume:consume",
     "group": "fencepost.cli.group.commands:group",
+    "log": "fencepost.cli.log.commands:log",
     "metadata-shell": "fencepost.cli.metadata.shell:metadata_shell",
     "produce": "fencepost.cli.records.produce:produce",
     "profile": "fencepost.cli.profile.commands:profile",
