@@ -24,6 +24,7 @@ GUIDES: list[dict[str, Any]] = [
             {"Run a cluster": "cluster.md"},
             {"Secure a broker": "security.md"},
             {"Use the command line": "cli.md"},
+            {"Upgrade": "upgrades.md"},
         ]
     },
     {

@@ -39,7 +39,7 @@ from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.results import FlushedLog, Ticket
 from fencepost.broker.log.storage.store import Store
 from fencepost.broker.metadata.answers import MetadataAnswers
-from fencepost.broker.metadata.identity import cluster_id_of, new_topic_id
+from fencepost.broker.metadata.identity import check_format, cluster_id_of, new_topic_id
 from fencepost.broker.metadata.log import (
     METADATA_PARTITION,
     MetadataPartitionLog,
@@ -153,6 +153,7 @@ class Node:
         elif store is not None:
             logs = LogDirectory.over(store, durability, self._default_log_config)
         else:
+            check_format(config.data_directory)
             logs = LogDirectory.open(
                 config.data_directory, durability=durability, default_config=self._default_log_config
             )

@@ -15,6 +15,8 @@ import crc32c
 META_PROPERTIES = "meta.properties"
 META_PROPERTIES_TWIN = META_PROPERTIES + ".twin"
 VERSION = "1"
+"""The format of the data directory, as in Kafka. A new one is needed when older versions must not write a directory."""
+READ_VERSIONS = ("0", VERSION)
 _CHECKSUM = "#crc32c "
 _UUID_BYTES = 16
 _DASH = 62
@@ -25,6 +27,20 @@ logger = logging.getLogger(__name__)
 
 class WrongDirectory(Exception):
     """The data directory belongs to another cluster or node, which the text names."""
+
+
+def check_format(directory: Path | None) -> None:
+    """Raise WrongDirectory if a newer version wrote the directory. Call it before anything there is changed."""
+    if directory is None:
+        return
+    path = directory / META_PROPERTIES
+    (found, checked), (spare, _) = read_properties(path), read_properties(directory / META_PROPERTIES_TWIN)
+    version = ((found if checked or spare is None else spare) or {}).get("version", VERSION)
+    if version not in READ_VERSIONS:
+        raise WrongDirectory(
+            f"{path} has format {version}, and this version of fencepost reads formats up to {VERSION}: run the version"
+            " that wrote it, or restore a backup"
+        )
 
 
 def cluster_id_of(
