@@ -10,6 +10,7 @@ from fencepost.protocol.compiled import record_code
 COMMANDS = {
     "acl": "fencepost.cli.acl.commands:acl",
     "backup": "fencepost.cli.backup.commands:backup",
+    "bench": "fencepost.cli.bench.commands:bench",
     "cluster": "fencepost.cli.cluster.commands:cluster",
     "completion": "fencepost.cli.completion.commands:completion",
     "config": "fencepost.cli.config.commands:config",
