@@ -77,7 +77,8 @@ def status(url: str) -> int:
         with urllib.request.urlopen(url, timeout=30) as answer:
             return int(answer.status)
     except urllib.error.HTTPError as error:
-        return error.code
+        with error:
+            return error.code
 
 
 def assert_probes_succeed(broker: PodBroker, container: dict[str, Any]) -> None:
