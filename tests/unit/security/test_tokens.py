@@ -140,6 +140,14 @@ def test_unsecured_tokens() -> None:
             plain(token)
 
 
+def test_a_token_of_this_millisecond_is_not_in_the_future() -> None:
+    """Clocks count whole milliseconds, and a token may have been made in a part of the present one."""
+    plain = UnsecuredValidator({}, lambda: NOW_S * 1000)
+    assert plain(unsecured(iat=NOW_S + 0.0009, nbf=NOW_S + 0.0006)).principal == "alice"
+    with pytest.raises(TokenRejected, match="iat of 'alice' is in the future"):
+        plain(unsecured(iat=NOW_S + 0.0015))
+
+
 def test_options_of_the_unsecured_validator() -> None:
     assert (
         options_problem({"unsecuredLoginStringClaim_sub": "x", "unsecuredValidatorAllowableClockSkewMs": "5"}) is None

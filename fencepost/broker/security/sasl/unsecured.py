@@ -3,6 +3,7 @@
 import base64
 import binascii
 import json
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -83,7 +84,7 @@ def _milliseconds(claims: Mapping[str, Any], name: str) -> int | None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not -1e12 < value < 1e12:
         raise TokenRejected(f"the claim {name} is not a time")
-    return round(value * 1000)
+    return math.floor(value * 1000)  # as the clock counts: rounded up, a token of this millisecond is in the future
 
 
 def _parts(token: str) -> tuple[dict[str, Any], dict[str, Any], str]:
