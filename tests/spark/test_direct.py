@@ -166,6 +166,33 @@ def test_a_plan_has_whole_transactions_only(cluster: ClusterProcesses) -> None:
     assert sizes[-1] > sizes[0]
 
 
+@pytest.mark.parametrize("settings", [NO_MERGING, MERGING], ids=["runs", "merged"])
+def test_a_transaction_behind_an_open_one_is_in_no_partition(
+    cluster: ClusterProcesses, settings: dict[str, str]
+) -> None:
+    """Each partition ends at its own last stable offset; only partition 0 has an open transaction.
+
+    It hides `second` there, so partition 1 ends before `second`. That hides `third`, so partition 2 ends before it.
+    """
+    topic = World(cluster.start(1, **settings).address, direct(cluster)).topic(4)
+    topic.commit([(0, b"first"), (1, b"first"), (2, b"first")])
+    waiting = topic.open([(0, b"open")])
+    topic.commit([(0, b"second"), (1, b"second"), (1, b"second")])
+    topic.commit([(1, b"third"), (2, b"third")])
+    topic.abort([(1, b"aborted"), (2, b"aborted")])
+    topic.commit([(3, b"other")])
+    if settings is MERGING:
+        until(lambda: cluster.rows()[f"{topic.name}-1"] == 1, what="the rows of partition 1 to be merged")
+    source = topic.source()
+    plan = {one.value.tp.partition: one.value.stop for one in source.reader(source.schema()).partitions()}
+    assert plan == {0: 2, 1: 2, 2: 2, 3: 2}, "the record of first and its marker"
+    assert Counter(row["value"] for row in topic.rows()) == {b"first": 3, b"other": 1}
+    waiting.commit()
+    assert Counter(row["value"] for row in topic.rows()) == {
+        b"first": 3, b"open": 1, b"second": 3, b"third": 2, b"other": 1
+    }  # fmt: skip
+
+
 def test_records_that_are_deleted_after_the_plan_are_data_loss(cluster: ClusterProcesses) -> None:
     at_once = {"log.segment.delete.delay.ms": "0", "log.retention.check.interval.ms": "200"}
     world = World(cluster.start(1, **NO_MERGING, **at_once).address, direct(cluster))

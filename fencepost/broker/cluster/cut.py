@@ -9,13 +9,14 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 
 from fencepost.broker.cluster.engine import Head, Row, log_id, slot_of
-from fencepost.broker.cluster.folding import Folded, Index
+from fencepost.broker.cluster.folding import Folded, Index, heads_of
 from fencepost.broker.cluster.loading import load_logs, read_indexes
 from fencepost.broker.cluster.objects import place_name
 from fencepost.broker.cluster.postgres import PostgresEngine
 from fencepost.broker.cluster.rounds import RowBytes
 from fencepost.broker.cluster.row_reading import bytes_in_objects, foreign_rows
 from fencepost.broker.cluster.stamping import stamp
+from fencepost.broker.cluster.whole_ends import Batches, whole_ends, with_commits
 from fencepost.broker.log.producer_state import ProducerStates
 from fencepost.broker.metadata.log import METADATA_PARTITION, METADATA_TOPIC_ID
 from fencepost.coordinator.metadata.image import EMPTY_IMAGE, MetadataImage, TopicImage
@@ -75,10 +76,23 @@ class Cut:
         nothing = dict.fromkeys(logs, Folded(0, None, [], ProducerStates()))
         return {**nothing, **{log: index.fold() for log, index in self.index(logs).items()}}
 
+    def stable_ends(self, logs: Collection[int]) -> dict[int, int]:
+        """The last stable offsets of these logs, lowered so that no committed transaction is in some of them only."""
+        indexes = self.index(logs)
+        stable = {**dict.fromkeys(logs, 0), **{log: index.fold().stable for log, index in indexes.items()}}
+        return whole_ends(stable, indexes, self._batches_of)
+
     def content(self, log: int) -> Iterator[tuple[bytearray, list[tuple[int, BatchHeader]]]]:
         """All batches of a log, row by row, with the position and header of each."""
         for row, data in foreign_rows(self._engine, self._row_bytes, log, *self.bounds(log)):
             yield _stamped(row, bytearray(data))
+
+    def _batches_of(self, log: int, row: Row) -> Batches:
+        if row.heads is not None:
+            return with_commits((data, 0, header) for data, header in heads_of(row, f"log {log}"))
+        (whole,) = self._engine.rows(log, row.base, row.end, inline=True, limit=1)
+        stamped, batches = stamped_bytes(whole, self._row_bytes)
+        return with_commits((stamped, at, header) for at, header in batches)
 
     def first_at(self, log: int, timestamp_ms: int, upper_offset: int) -> int | None:
         """The offset of the first record below `upper_offset` with at least that timestamp (row I6)."""

@@ -98,7 +98,8 @@ class StoreCluster:
     ) -> dict[TopicPartition, int]:
         """Offsets by time (ms since 1970), EARLIEST or LATEST; -1 if no record has that time or a later one.
 
-        With READ_COMMITTED, LATEST is the last stable offset, and the search by time ends there.
+        With READ_COMMITTED, LATEST is the last stable offset, and the search by time ends there. It is lower where a
+        transaction that committed is behind an open one in another of these partitions: see `Cut.stable_ends`.
         """
         return self.with_retries(lambda: self._list_offsets(times_ms, isolation)) if times_ms else {}
 
@@ -164,7 +165,7 @@ class StoreCluster:
             ends = {log: cut.bounds(log)[1] for log in logs.values()}
             later = [logs[tp] for tp, time_ms in times_ms.items() if time_ms != EARLIEST]
             if isolation is IsolationLevel.READ_COMMITTED and later:
-                ends |= {log: folded.stable for log, folded in cut.fold(later).items()}
+                ends |= cut.stable_ends(later)
             found: Offsets = {}
             for tp, time_ms in times_ms.items():
                 log = logs[tp]
