@@ -26,14 +26,14 @@ from tests.kit.wire import Wire, batch_of
 
 BUSY = {
     "log.segment.bytes": str(1 << 20),
-    "log.roll.ms": "100",
+    "log.roll.ms": "1000",
     "offsets.topic.num.partitions": "2",
     "transaction.state.log.num.partitions": "2",
     "log.cleaner.backoff.ms": "20",
     "log.cleaner.min.cleanable.ratio": "0.01",
     "log.cleaner.delete.retention.ms": "0",
 }
-"""Segments begin and are compacted all the time."""
+"""Segments begin and are compacted all the time, but not so often that a busy machine cannot link them in between."""
 PARTITIONS, KEYS, BATCH = 2, 5, 20
 ABORTED = 0.25
 
@@ -136,6 +136,11 @@ def elsewhere() -> Iterator[Path]:
     shutil.rmtree(place)
 
 
+def last_segment(directory: Path) -> str:
+    """The name of the segment that a log began last."""
+    return max(path.name for path in directory.glob("*.log"))
+
+
 def restored_under_load(tmp_path: Path, targets: Path, **settings: str) -> None:
     """Take backups while all runs, kill the broker, restore the last one, and judge it."""
     with BrokerProcess(tmp_path / "broker", data_dir=tmp_path / "data", settings=settings) as broker:
@@ -143,9 +148,12 @@ def restored_under_load(tmp_path: Path, targets: Path, **settings: str) -> None:
             admin.create_topics(["in", "out"], partitions=PARTITIONS)
             admin.create_topics("newest", partitions=1, configs={"cleanup.policy": "compact"})
         load = Load(broker.address)
+        seen = f"{0:020}.log"
         with load.running():
             until(lambda: load.copied > 1000 and load.aborted > 3)
             for number in range(3):
+                if "log.roll.ms" in settings:  # each backup is of logs that began segments since the last one
+                    seen = until(lambda: last_segment(tmp_path / "data" / "newest-0"), seen.__lt__)
                 written = {partition: list(values) for partition, values in load.written.items()}
                 newest = dict(load.newest)
                 done = backup(broker, targets / f"backup-{number}", "--json")
