@@ -82,6 +82,11 @@ class OpenTransaction:
     def __init__(self, world: World, producer: Any) -> None:
         self._world, self._producer = world, producer
 
+    def write(self, topic: str, partition: int, value: bytes) -> None:
+        """Add a record."""
+        self._producer.produce(topic, value, partition=partition)
+        self._producer.flush(DEADLINE_SECONDS)
+
     def commit(self) -> None:
         self._producer.commit_transaction(DEADLINE_SECONDS)
         self._world.done(self._producer)

@@ -182,7 +182,8 @@ def test_a_transaction_behind_an_open_one_is_in_no_partition(
     topic.abort([(1, b"aborted"), (2, b"aborted")])
     topic.commit([(3, b"other")])
     if settings is MERGING:
-        until(lambda: cluster.rows()[f"{topic.name}-1"] == 1, what="the rows of partition 1 to be merged")
+        # Six commits came since `first`. A last one may stay alone: so few rows are not merged.
+        until(lambda: cluster.rows()[f"{topic.name}-1"] <= 2, what="the rows of partition 1 to be merged")
     source = topic.source()
     plan = {one.value.tp.partition: one.value.stop for one in source.reader(source.schema()).partitions()}
     assert plan == {0: 2, 1: 2, 2: 2, 3: 2}, "the record of first and its marker"
@@ -191,6 +192,24 @@ def test_a_transaction_behind_an_open_one_is_in_no_partition(
     assert Counter(row["value"] for row in topic.rows()) == {
         b"first": 3, b"open": 1, b"second": 3, b"third": 2, b"other": 1
     }  # fmt: skip
+
+
+def test_a_transaction_around_the_beginning_of_an_open_one(cluster: ClusterProcesses) -> None:
+    """In partition 0, `before` and `around` begin below the last stable offset, and their markers are above it.
+
+    `before` has no record above it, so both its records are read, as through brokers. `around` has one, so none is.
+    """
+    topic = World(cluster.start(1, **NO_MERGING).address, direct(cluster)).topic(2)
+    before = topic.open([(0, b"before"), (1, b"before")])
+    around = topic.open([(0, b"around"), (1, b"around")])
+    waiting = topic.open([(0, b"open")])
+    around.write(topic.name, 0, b"around")
+    before.commit()
+    assert [row["value"] for row in topic.rows()] == [b"before", b"before"]
+    around.commit()
+    assert [row["value"] for row in topic.rows()] == [b"before", b"before"]
+    waiting.abort()
+    assert Counter(row["value"] for row in topic.rows()) == {b"before": 2, b"around": 3}
 
 
 def test_records_that_are_deleted_after_the_plan_are_data_loss(cluster: ClusterProcesses) -> None:

@@ -87,10 +87,10 @@ class Cut:
         for row, data in foreign_rows(self._engine, self._row_bytes, log, *self.bounds(log)):
             yield _stamped(row, bytearray(data))
 
-    def _batches_of(self, log: int, row: Row) -> Batches:
+    def _batches_of(self, head: Head, row: Row) -> Batches:
         if row.heads is not None:
-            return with_commits((data, 0, header) for data, header in heads_of(row, f"log {log}"))
-        (whole,) = self._engine.rows(log, row.base, row.end, inline=True, limit=1)
+            return with_commits((data, 0, header) for data, header in heads_of(row, head.name))
+        (whole,) = self._engine.rows(head.log, row.base, row.end, inline=True, limit=1)
         stamped, batches = stamped_bytes(whole, self._row_bytes)
         return with_commits((stamped, at, header) for at, header in batches)
 

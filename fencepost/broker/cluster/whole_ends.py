@@ -5,10 +5,11 @@ may be open. A reader that ends each log at its last stable offset would get a p
 too; this may hide further transactions, until nothing changes.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+import functools
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from fencepost.broker.cluster.engine import Row
+from fencepost.broker.cluster.engine import Head, Row
 from fencepost.broker.cluster.folding import Index
 from fencepost.protocol.batch_header import BatchHeader
 from fencepost.protocol.control_records import ControlType, control_type
@@ -31,62 +32,62 @@ Batches = list[tuple[BatchHeader, bool]]
 
 
 class _Log:
-    def __init__(self, index: Index, end: int, batches_of: Callable[[int, Row], Batches]) -> None:
+    def __init__(self, index: Index, end: int, batches_of: Callable[[Head, Row], Batches]) -> None:
         self._index = index
         self.end = end
-        self._searched_from = index.head.next
-        self._batches_of = batches_of
+        self._batches_of = functools.cache(functools.partial(batches_of, index.head))
 
-    def newly_hidden(self) -> Iterator[Commit]:
-        """The transactions that `end` hides, without those of earlier calls."""
-        start, stop, self._searched_from = self.end, self._searched_from, self.end
-        for row in self._index.rows:
-            if row.end > start and row.base < stop:
-                for header, commits in self._batches_of(self._index.head.log, row):
-                    if commits and start <= header.base_offset < stop:
-                        yield _commit(header)
+    def hidden(self) -> set[Commit]:
+        """The transactions with records that `end` hides."""
+        rows = [row for row in self._index.rows if row.end > self.end]
+        return {commit for commit, offset in self._records(reversed(rows)) if offset >= self.end}
 
     def lower(self, hidden: Collection[Commit]) -> bool:
         """End before these transactions. Returns whether that changed the end."""
         oldest: dict[int, Commit] = {}
         for commit in hidden:
             oldest[commit.producer_id] = min(oldest.get(commit.producer_id, commit), commit)
-        first, inside = self.end, set[int]()
-        for row in reversed(self._index.rows):
-            if not oldest:
-                break
-            if row.base >= self.end or oldest.keys().isdisjoint(row.producer_ids):
-                continue
-            for header, _ in reversed(self._batches_of(self._index.head.log, row)):
-                producer = header.producer_id
-                if header.base_offset >= self.end or producer not in oldest:
-                    continue
-                if not header.is_control:
-                    if producer in inside:
-                        first = min(first, header.base_offset)
-                    continue
-                inside.discard(producer)
-                found = _commit(header)
-                if found in hidden:
-                    inside.add(producer)
-                elif found < oldest[producer]:
-                    del oldest[producer]  # all before it is older
+        # `oldest` shrinks while the rows are read: those that only others wrote to are left out.
+        rows = (row for row in reversed(self._index.rows) if not oldest.keys().isdisjoint(row.producer_ids))
+        first = self.end
+        for commit, offset in self._records(rows):
+            if commit in hidden:
+                first = min(first, offset)
+            elif commit.producer_id in oldest and commit < oldest[commit.producer_id]:
+                del oldest[commit.producer_id]  # all before it is older
         first = max(first, self._index.head.start)
         changed, self.end = first < self.end, min(first, self.end)
         return changed
 
+    def _records(self, falling: Iterable[Row]) -> Iterator[tuple[Commit, int]]:
+        """The batches of records that were committed: their transaction and first offset, from the last one on.
+
+        A transaction's marker is behind its records, so rows are read from the log's end, even above `end`.
+        """
+        commits: dict[int, Commit] = {}
+        for row in falling:
+            for header, is_commit in reversed(self._batches_of(row)):
+                if header.is_control:
+                    commits.pop(header.producer_id, None)
+                    if is_commit:
+                        commits[header.producer_id] = _commit(header)
+                elif header.producer_id in commits:
+                    yield commits[header.producer_id], header.base_offset
+
 
 def whole_ends(
-    ends: Mapping[int, int], indexes: Mapping[int, Index], batches_of: Callable[[int, Row], Batches]
+    ends: Mapping[int, int], indexes: Mapping[int, Index], batches_of: Callable[[Head, Row], Batches]
 ) -> dict[int, int]:
-    """The last stable offsets `ends` by log, lowered so that each committed transaction is below all its ends or none.
+    """The last stable offsets `ends` by log, lowered so that all records of a committed transaction are below the ends,
+    or none is. Where its markers are does not count: readers need those of aborted transactions only.
 
-    All arguments are of one instant. `batches_of` reads a row of a log. Logs without an index have no records.
+    All arguments are of one instant. `batches_of` reads a row of a log. Logs without an index have no
+    records.
     """
     logs = {log: _Log(index, ends[log], batches_of) for log, index in indexes.items()}
     hidden, changed = set[Commit](), list(logs.values())
     while changed:
-        new = {commit for log in changed for commit in log.newly_hidden()} - hidden
+        new = set[Commit]().union(*(log.hidden() for log in changed)) - hidden
         hidden |= new
         changed = [log for log in logs.values() if log.lower(new)] if new else []
     return {**ends, **{log: found.end for log, found in logs.items()}}
