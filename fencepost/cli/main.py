@@ -14,6 +14,7 @@ COMMANDS = {
     "cluster": "fencepost.cli.cluster.commands:cluster",
     "completion": "fencepost.cli.completion.commands:completion",
     "config": "fencepost.cli.config.commands:config",
+    "console": "fencepost.cli.console:console",
     "consume": "fencepost.cli.records.consume:consume",
     "group": "fencepost.cli.group.commands:group",
     "log": "fencepost.cli.log.commands:log",

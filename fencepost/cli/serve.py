@@ -155,7 +155,7 @@ def open_listeners(config: "BrokerConfig") -> list[str]:
     return [
         f"{one.name}://{one.host or '*'}:{one.port}"
         for one in config.client_listeners
-        if one.protocol is SecurityProtocol.PLAINTEXT and not _is_loopback(one.host)
+        if one.protocol is SecurityProtocol.PLAINTEXT and not is_loopback(one.host)
     ]
 
 
@@ -170,7 +170,8 @@ def _warn_of_open_listeners(config: "BrokerConfig") -> None:
         )
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches the address."""
     import ipaddress
 
     try:

@@ -126,13 +126,20 @@ def why_text(described: "LastStableOffsetInfo", now_ms: int, bootstrap: str) -> 
         lines += _indented(table(("GROUP", "STATE", "COMMITTED", "LAG TO THE LSO", "HELD BACK"), waiting))
     else:
         lines.append("  none has committed a position at or below the last stable offset here")
-    return "\n".join([*lines, "", *_remedy(described, holder, now_ms, bootstrap)])
+    sentence, command = remedy(described, holder, now_ms, bootstrap)
+    return "\n".join([*lines, "", sentence, f"  {command}"])
 
 
 def _holder(holder: "Holder", now_ms: int) -> list[str]:
     producer, known = holder.producer, holder.transaction
     name = f", transactional.id {cell(known.transactional_id)}" if known is not None else ""
     lines = [f"Held by producer {producer.producer_id} epoch {producer.producer_epoch}{name}"]
+    return lines + [f"  {name:<13}{value}" for name, value in holder_facts(holder, now_ms)]
+
+
+def holder_facts(holder: "Holder", now_ms: int) -> list[tuple[str, str]]:
+    """What is known about an open transaction: pairs of a name and a value."""
+    producer, known = holder.producer, holder.transaction
     since = f"offset {holder.first_offset}"
     if known is not None and known.started is not None:
         since += f", {age(now_ms / 1000 - known.started.timestamp())} ago"
@@ -145,47 +152,47 @@ def _holder(holder: "Holder", now_ms: int) -> list[str]:
         facts.append(("coordinator", reason(producer, known)))
     elif known is not None:
         facts.append(("coordinator", f"{known.state}, times out {times_out(known, now_ms)}"))
-    return lines + [f"  {name:<13}{value}" for name, value in facts]
+    return facts
 
 
-def _remedy(described: "LastStableOffsetInfo", holder: "Holder", now_ms: int, bootstrap: str) -> list[str]:
-    """The remedies, the safest first, with the command to copy."""
+def remedy(described: "LastStableOffsetInfo", holder: "Holder", now_ms: int, bootstrap: str) -> tuple[str, str]:
+    """The safest remedy in a sentence, and the command to copy."""
     topic, partition = described.partition
     known = holder.transaction
     again = command_for(bootstrap, "txn", "why", f"{topic}:{partition}")
     match holder.verdict:
         case Verdict.HANGING:
             repair = ("txn", "hanging", "--topic", topic, "--partition", str(partition), "--repair")
-            return [
+            return (
                 "It hangs: nothing will end it, and it is older than the longest transaction timeout. Abort it:",
-                f"  {command_for(bootstrap, *repair)}",
-            ]
+                command_for(bootstrap, *repair),
+            )
         case Verdict.UNOWNED:
-            return [
+            return (
                 "The coordinator does not own it, and it is recent: it may be ending now. Check again:",
-                f"  {again}",
-            ]
+                again,
+            )
         case Verdict.COMPLETING:
-            return [
+            return (
                 "Its outcome is decided; its markers are being written. If this lasts, the broker's log says why a"
                 " marker cannot be written. Check again:",
-                f"  {again}",
-            ]
+                again,
+            )
         case Verdict.PREPARED:
             assert known is not None
             words = ("txn", "abort", known.transactional_id, "--even-two-phase")
-            return [
+            return (
                 "It is part of a two-phase commit: the program that owns it must complete it. Only if the"
                 " outside database has NOT committed its half, abort it:",
-                f"  {command_for(bootstrap, *words)}",
-            ]
+                command_for(bootstrap, *words),
+            )
         case Verdict.OPEN:
             assert known is not None
-            return [
+            return (
                 f"Its client may yet commit it; else the timeout aborts it {times_out(known, now_ms)}. To abort it now,"
                 " and fence that client:",
-                f"  {command_for(bootstrap, 'txn', 'abort', known.transactional_id)}",
-            ]
+                command_for(bootstrap, "txn", "abort", known.transactional_id),
+            )
 
 
 def _indented(text: str) -> list[str]:

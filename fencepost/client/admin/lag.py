@@ -1,22 +1,20 @@
 """The lag of groups in records, and new offsets for groups."""
 
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from fencepost.client.admin.fetching import fetch
 from fencepost.client.admin.parts import AdminParts
-from fencepost.client.errors import KafkaError, code_of, error_for
+from fencepost.client.errors import KafkaError
 from fencepost.protocol.batch_header import CorruptBatch, iter_headers
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.isolation import AbortedFilter
-from fencepost.protocol.messages.api01_fetch import FetchPartition, FetchRequest, FetchTopic
 from fencepost.protocol.records import decode_records
-from fencepost.protocol.topics import IsolationLevel, TopicPartition
+from fencepost.protocol.topics import TopicPartition
 
 if TYPE_CHECKING:
     from fencepost.protocol.batch_header import BatchHeader
 
-LAST_WITH_NAMES = 12
-"""The last version of Fetch that names topics."""
 CHUNK_BYTES = 1 << 20
 COUNT_BYTES = 32 << 20
 """The default number of bytes that one count of a group's lag may read."""
@@ -101,10 +99,10 @@ async def count_visible(
     """
     records, used, at = 0, 0, start
     while at < stop and used < count_bytes:
-        part = await _fetch(admin, partition, at, min(CHUNK_BYTES, count_bytes - used))
-        data = part.records or b""
+        part = await fetch(admin, partition, at, min(CHUNK_BYTES, count_bytes - used))
+        data = part.records
         used += len(data)
-        visible = AbortedFilter((one.producer_id, one.first_offset) for one in part.aborted_transactions or ())
+        visible = AbortedFilter(part.aborted)
         before = at
         try:
             for position, header in iter_headers(data):
@@ -127,36 +125,6 @@ def _count(data: bytes, position: int, header: "BatchHeader", start: int, stop: 
     if header.record_count == header.last_offset_delta + 1:
         return min(header.next_offset, stop) - max(header.base_offset, start)
     return sum(start <= record.offset < stop for record in decode_records(data, position, header))
-
-
-async def _fetch(admin: AdminParts, partition: TopicPartition, offset: int, size_bytes: int) -> Any:
-    """One partition's part of a Fetch. Raises KafkaError."""
-    entry = FetchPartition(partition=partition.partition, fetch_offset=offset, partition_max_bytes=size_bytes)
-    request = FetchRequest(
-        max_wait_ms=500,
-        min_bytes=1,
-        max_bytes=size_bytes,
-        isolation_level=IsolationLevel.READ_COMMITTED,
-        session_id=0,
-        session_epoch=-1,
-        topics=[FetchTopic(topic=partition.topic, partitions=[entry])],
-    )
-
-    async def attempt() -> Any:
-        node = await admin.cluster.leader_of(partition)
-        response = await admin.cluster.ask(node, request, at_most=LAST_WITH_NAMES)
-        code = code_of(response.error_code)
-        part = None
-        if code is ErrorCode.NONE:
-            part = response.responses[0].partitions[0]
-            code = code_of(part.error_code)
-        if code is not ErrorCode.NONE:
-            if code.retriable:
-                await admin.cluster.refresh([partition.topic])
-            raise error_for(code, f"{partition} at offset {offset}", api="Fetch", node=node)
-        return part
-
-    return await admin.cluster.policy.run(attempt, what=f"reading {partition}")
 
 
 async def existing(admin: AdminParts, partitions: Collection[TopicPartition]) -> list[TopicPartition]:

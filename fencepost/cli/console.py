@@ -1,0 +1,168 @@
+"""`fencepost console`: the web console of any Kafka cluster, in a process of its own."""
+
+import logging
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fencepost.cli.client_options import bootstrap_option, trust_options
+from fencepost.cli.connect import client_config, fail
+from fencepost.cli.log_format import FORMATS, LEVELS, configure_logging
+from fencepost.cli.parameters import SecondsType
+
+if TYPE_CHECKING:
+    from fencepost.console.serving import Options
+
+DEFAULT_LISTEN = "127.0.0.1:8080"
+MISSING = "the console needs more packages: pip install 'fencepost[console]'"
+
+
+@click.command()
+@bootstrap_option
+@trust_options
+@click.option(
+    "--listen", metavar="HOST:PORT", default=DEFAULT_LISTEN, show_default=True, help="Where browsers find the console."
+)
+@click.option(
+    "--login/--no-login",
+    "login",
+    default=None,
+    help="Have each user log in with a name and password of the cluster. [default: if the connection is by SASL and no"
+    " user is configured]",
+)
+@click.option("--host", "hosts", metavar="NAME", multiple=True, help="Accept this name in URLs, too; repeatable.")
+@click.option(
+    "--data",
+    "data",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="Show the history of the metadata from this data directory of a broker.",
+)
+@click.option(
+    "--certificate",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Serve HTTPS with this certificate (PEM, with its chain).",
+)
+@click.option(
+    "--key",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="The key of the certificate. [default: in the same file]",
+)
+@click.option("--timeout", "timeout_s", type=SecondsType(at_least=0.1), default=5.0, show_default=True,
+              metavar="DURATION", help="How long a page waits for a broker.")  # fmt: skip
+@click.option("--log-level", type=click.Choice(LEVELS), default="info", show_default=True)
+@click.option("--log-format", type=click.Choice(FORMATS), default="text", show_default=True)
+def console(
+    bootstrap: str,
+    listen: str,
+    login: bool | None,
+    hosts: tuple[str, ...],
+    data: Path | None,
+    certificate: Path | None,
+    key: Path | None,
+    timeout_s: float,
+    log_level: str,
+    log_format: str,
+) -> None:
+    """Serve the web console until SIGTERM or SIGINT.
+
+    It shows topics with a live tail, the log of each partition as a picture, transactions, why readers are stuck,
+    groups with their true lag, metadata, settings and an audit. It works with fencepost and with Apache Kafka.
+
+    \b
+    Examples:
+      fencepost console
+      fencepost console --bootstrap kafka:9092 --command-config client.properties
+      fencepost console --listen 0.0.0.0:8443 --host console.example --certificate server.pem --login
+    """
+    configure_logging(log_level, log_format)
+    config = client_config(bootstrap, timeout_s, "fencepost-console")
+    by_sasl = str(config.get("security.protocol", "")).lower().startswith("sasl")
+    has_user = any(name in config for name in ("sasl.username", "sasl.jaas.config", "sasl.oauthbearer.config"))
+    if login is None:
+        login = by_sasl and not has_user
+    if login and not by_sasl:
+        raise click.UsageError("--login needs a listener with SASL: set security.protocol and sasl.mechanism")
+    check_configuration(config, login)
+    if key is not None and certificate is None:
+        raise click.UsageError("--key needs --certificate")
+    try:
+        from fencepost.console.serving import Options
+    except ImportError as error:
+        fail(f"{MISSING} ({error})")
+    options = Options(listen, config, login, bootstrap, data, hosts, certificate, key)
+    warn_of_open_console(options)
+    import trio
+
+    try:
+        trio.run(_serve, options)
+    except OSError as error:
+        fail(f"cannot listen at {listen}: {error}", "choose another address with --listen HOST:PORT")
+    except BaseExceptionGroup as group:
+        if group.split(OSError)[1] is not None:
+            raise
+        fail(f"cannot listen at {listen}: {_first(group)}", "choose another address with --listen HOST:PORT")
+
+
+def check_configuration(config: dict[str, Any], login: bool) -> None:
+    """Raises UsageError for a client's configuration that cannot be used."""
+    from fencepost.client import Client, ConfigError
+
+    user = {"sasl.username": "user", "sasl.password": "password"} if login else {}
+    try:
+        Client.from_config({**config, **user})
+    except ConfigError as error:
+        raise click.UsageError(str(error)) from error
+
+
+def warn_of_open_console(options: "Options") -> None:
+    """Log once what people should know about the address."""
+    from fencepost.cli.serve import is_loopback
+
+    logger = logging.getLogger(__name__)
+    host = options.listen.rpartition(":")[0].strip("[]")
+    if is_loopback(host):
+        return
+    if not options.login:
+        logger.warning(
+            "everyone who reaches the console may do what its user may; use --login, or listen on 127.0.0.1 listen=%s",
+            options.listen,
+        )
+    if options.certificate is None:
+        logger.warning(
+            "passwords and pages cross the network in plain text; use --certificate, or a proxy with TLS listen=%s",
+            options.listen,
+        )
+
+
+async def _serve(options: "Options") -> None:
+    import trio
+
+    from fencepost.console.serving import run
+
+    stop = trio.Event()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_stop_on_signal, stop, nursery.cancel_scope)
+        url = await nursery.start(run, options, stop)
+        click.echo(f"fencepost console ready on {url}")
+        sys.stdout.flush()
+        await stop.wait()
+
+
+async def _stop_on_signal(stop: Any, scope: Any) -> None:
+    import trio
+
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async for _ in signals:
+            if stop.is_set():
+                scope.cancel()
+            stop.set()
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

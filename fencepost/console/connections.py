@@ -1,0 +1,149 @@
+"""The console's clients: one for the whole console, or one for each user that has logged in."""
+
+import logging
+import secrets
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import trio
+
+from fencepost.client import AuthenticationError, Client, KafkaError
+from fencepost.client.admin import Admin
+from fencepost.client.admin.client import parts_of
+from fencepost.client.admin.parts import AdminParts
+
+logger = logging.getLogger(__name__)
+
+SESSIONS_MAX: Final = 200
+IDLE_SECONDS: Final = 1800.0
+"""A session that is not used for so long ends."""
+LOGINS_AT_ONCE: Final = 4
+LOGIN_FAILED_SECONDS: Final = 1.0
+"""A wrong password is answered after this time at the earliest, so that guessing is slow."""
+
+
+class Connection:
+    """An open client with an admin client that pages share; streams open admin clients of their own."""
+
+    def __init__(self, kafka: Client, admin: Admin) -> None:
+        self.kafka = kafka
+        self.admin = admin
+        self.closing = trio.Event()
+        self.cache: dict[str, tuple[float, Any]] = {}
+        """What pages keep for some seconds: (time of trio's clock, value)."""
+
+    @property
+    def parts(self) -> AdminParts:
+        """The parts of the shared admin client."""
+        return parts_of(self.admin)
+
+
+class Session:
+    """A browser: its token against forged forms, and the connection with its user's rights."""
+
+    def __init__(self, connection: Connection, user: str | None) -> None:
+        self.connection = connection
+        self.user = user
+        self.id = secrets.token_urlsafe(32)
+        self.form_token = secrets.token_urlsafe(32)
+        self.used_at = trio.current_time()
+        self.notice: str | None = None
+        """What the next page says first: the outcome of a form."""
+
+    def take_notice(self) -> str | None:
+        """The notice; it is shown once."""
+        notice, self.notice = self.notice, None
+        return notice
+
+
+class Sessions:
+    """All sessions. With `login`, each has a client with its user's name and password; otherwise they share one.
+
+    `config` is the client's configuration under Kafka's names.
+    """
+
+    def __init__(self, config: Mapping[str, Any], login: bool, tasks: trio.Nursery) -> None:
+        self.login = login
+        self._config = config
+        self._tasks = tasks
+        self._shared: Connection | None = None
+        self._sessions: dict[str, Session] = {}
+        self._logins = trio.CapacityLimiter(LOGINS_AT_ONCE)
+        self._opening = trio.Lock()
+
+    def find(self, session_id: str | None) -> Session | None:
+        """The session with this id, if it has not ended; this counts as use."""
+        self._end_idle()
+        session = self._sessions.get(session_id or "")
+        if session is not None and session.connection.closing.is_set():
+            self.end(session)
+            return None
+        if session is not None:
+            session.used_at = trio.current_time()
+        return session
+
+    async def begin(self) -> Session:
+        """A session without a login. Raises KafkaError."""
+        async with self._opening:
+            if self._shared is None or self._shared.closing.is_set():
+                self._shared = await self._tasks.start(self._hold, self._config)
+        return self._keep(Session(self._shared, None))
+
+    async def log_in(self, user: str, password: str) -> Session:
+        """A session with the rights of this user. Raises AuthenticationError and other KafkaErrors."""
+        async with self._logins:
+            ends = trio.current_time() + LOGIN_FAILED_SECONDS
+            config = {**self._config, "sasl.username": user, "sasl.password": password}
+            connection: Connection = await self._tasks.start(self._hold, config)
+            try:
+                await connection.admin.describe_cluster()
+            except BaseException as error:
+                connection.closing.set()
+                if isinstance(error, AuthenticationError):
+                    logger.warning("login refused user=%s cause=%s", user, error)
+                    await trio.sleep_until(ends)
+                raise
+        logger.info("logged in user=%s", user)
+        return self._keep(Session(connection, user))
+
+    def end(self, session: Session) -> None:
+        """Forget the session; close its client if it is the user's own."""
+        self._sessions.pop(session.id, None)
+        if session.connection is not self._shared:
+            session.connection.closing.set()
+
+    def _keep(self, session: Session) -> Session:
+        self._end_idle()
+        while len(self._sessions) >= SESSIONS_MAX:
+            self.end(min(self._sessions.values(), key=_used_at))
+        self._sessions[session.id] = session
+        return session
+
+    def _end_idle(self) -> None:
+        oldest = trio.current_time() - IDLE_SECONDS
+        for session in [one for one in self._sessions.values() if one.used_at < oldest]:
+            self.end(session)
+
+    async def _hold(self, config: Mapping[str, Any], task_status: "trio.TaskStatus[Connection]") -> None:
+        """Keep a client open until its connection closes. An unforeseen failure ends this client only."""
+        connection: Connection | None = None
+        try:
+            async with Client.from_config(config) as kafka, kafka.admin() as admin:
+                connection = Connection(kafka, admin)
+                task_status.started(connection)
+                await connection.closing.wait()
+        except Exception:
+            if connection is None:
+                raise
+            logger.exception("a client of the console failed; its sessions begin again")
+        finally:
+            if connection is not None:
+                connection.closing.set()
+
+
+_used_at: Callable[[Session], float] = lambda session: session.used_at  # noqa: E731
+
+
+def is_password_wrong(error: KafkaError) -> bool:
+    """Whether a login failed because of the name or the password."""
+    return isinstance(error, AuthenticationError)

@@ -1,0 +1,51 @@
+"""Server-sent events: an open response that brings news to a page until the browser leaves or the console stops."""
+
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import trio
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+Emit = Callable[[str, Any], Awaitable[None]]
+"""Sends one event: its name, and a value that becomes JSON."""
+RECONNECT_MS = 2000
+
+
+class EventStream(Response):
+    """Runs `work` with an `emit`; ends with it, when the browser disconnects, or when `stopping` is set."""
+
+    def __init__(self, work: Callable[[Emit], Awaitable[None]], stopping: trio.Event) -> None:
+        super().__init__(media_type="text/event-stream", headers={"cache-control": "no-store"})
+        del self.headers["content-length"]
+        self._work = work
+        self._stopping = stopping
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def emit(name: str, value: Any) -> None:
+            await body(f"event: {name}\ndata: {json.dumps(value)}\n\n")
+
+        async def body(text: str, more: bool = True) -> None:
+            await send({"type": "http.response.body", "body": text.encode(), "more_body": more})
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_cancel_on_disconnect, receive, nursery.cancel_scope)
+            nursery.start_soon(_cancel_on_stop, self._stopping, nursery.cancel_scope)
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            await body(f"retry: {RECONNECT_MS}\n\n")
+            await self._work(emit)
+            nursery.cancel_scope.cancel()
+        with trio.CancelScope(shield=True), trio.move_on_after(1):
+            await body("", more=False)
+
+
+async def _cancel_on_disconnect(receive: Receive, scope: trio.CancelScope) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    scope.cancel()
+
+
+async def _cancel_on_stop(stopping: trio.Event, scope: trio.CancelScope) -> None:
+    await stopping.wait()
+    scope.cancel()

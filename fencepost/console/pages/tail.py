@@ -1,0 +1,180 @@
+"""The live tail: the newest records of a topic, with a switch for the isolation level."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import trio
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from fencepost.client import KafkaError
+from fencepost.client.admin.client import parts_of
+from fencepost.client.admin.fetching import Fetched, fetch_once
+from fencepost.client.admin.lag import Reach, reaches
+from fencepost.client.admin.parts import AdminParts
+from fencepost.console.errors import described
+from fencepost.console.events import Emit
+from fencepost.console.state import connection_of, open_stream, render
+from fencepost.protocol.batch_header import CorruptBatch, iter_headers
+from fencepost.protocol.control_records import control_type
+from fencepost.protocol.isolation import AbortedFilter
+from fencepost.protocol.records import Record, decode_records
+from fencepost.protocol.topics import IsolationLevel, TopicPartition
+
+PARTITIONS_MAX: Final = 100
+STEP_SECONDS: Final = 0.5
+STEP_BYTES: Final = 256 << 10
+PARTITION_BYTES: Final = 32 << 10
+"""A tail is a sample: what does not fit in a step is skipped, and counted."""
+BEFORE: Final = 10
+"""How many offsets before the end a tail begins in each partition."""
+VALUE_CHARACTERS: Final = 2000
+LEVELS = {
+    "read_committed": IsolationLevel.READ_COMMITTED,
+    "read_uncommitted": IsolationLevel.READ_UNCOMMITTED,
+}
+
+
+async def show(request: Request) -> Response:
+    """The page; its records come from `stream`."""
+    name = request.path_params["topic"]
+    topic = (await connection_of(request).admin.describe_topics(name))[name]
+    level = _level(request)
+    return render(request, "tail.html", {"topic": topic, "isolation": level, "partition": _number(request)})
+
+
+async def stream(request: Request) -> Response:
+    """Records as events, a list of them in each."""
+    name, level, number = request.path_params["topic"], LEVELS[_level(request)], _number(request)
+    topic = (await connection_of(request).admin.describe_topics(name))[name]
+    places = [
+        TopicPartition(name, partition)
+        for partition, info in enumerate(topic.partitions)
+        if info.leader >= 0 and number in (None, partition)
+    ][:PARTITIONS_MAX]
+
+    async def work(emit: Emit) -> None:
+        async with connection_of(request).kafka.admin() as admin:
+            tail = Tail(parts_of(admin), level)
+            await emit("records", {"records": [], "skipped": 0})
+            while True:
+                try:
+                    if not tail.positions:
+                        await tail.begin(places)
+                    records, skipped = await tail.step()
+                    if records or skipped:
+                        await emit("records", {"records": records, "skipped": skipped})
+                except KafkaError as error:
+                    await emit("trouble", described(error).title)
+                    tail.positions.clear()
+                    await trio.sleep(2)
+                await trio.sleep(STEP_SECONDS)
+
+    return open_stream(request, work)
+
+
+class Tail:
+    """Positions in partitions, and the steps that read on from them."""
+
+    def __init__(self, admin: AdminParts, level: IsolationLevel) -> None:
+        self._admin = admin
+        self._level = level
+        self.positions: dict[TopicPartition, int] = {}
+
+    async def begin(self, places: list[TopicPartition]) -> None:
+        """Go to a few offsets before the end of each partition. Raises KafkaError."""
+        found = await reaches(self._admin, places)
+        self.positions = {place: max(reach.start, self._end(reach) - BEFORE) for place, reach in found.items()}
+
+    async def step(self) -> tuple[list[dict[str, Any]], int]:
+        """The records since the last step, oldest first, and how many offsets were skipped. Raises KafkaError."""
+        if not self.positions:
+            return [], 0
+        parts, errors = await fetch_once(
+            self._admin, self.positions, STEP_BYTES, PARTITION_BYTES, isolation=self._level, wait_ms=0
+        )
+        records: list[dict[str, Any]] = []
+        skipped = 0
+        for place, part in parts.items():
+            start = self.positions[place]
+            some, position = shown(place, part, start, self._level is IsolationLevel.READ_UNCOMMITTED)
+            records += some
+            end = self._end(Reach(part.log_start_offset, part.last_stable_offset, part.high_watermark))
+            if position < end - BEFORE and len(part.records) >= PARTITION_BYTES // 2:
+                skipped += end - BEFORE - position
+                position = end - BEFORE
+            self.positions[place] = position
+        for error in errors.values():
+            raise error
+        records.sort(key=lambda one: (one["time"], one["partition"], one["offset"]))
+        return records, skipped
+
+    def _end(self, reach: Reach) -> int:
+        return reach.stable if self._level is IsolationLevel.READ_COMMITTED else reach.high
+
+
+def shown(place: TopicPartition, part: Fetched, start: int, with_markers: bool) -> tuple[list[dict[str, Any]], int]:
+    """The records from `start` on as the page shows them, and the offset after them."""
+    visible = AbortedFilter(part.aborted)
+    found: list[dict[str, Any]] = []
+    position = start
+    try:
+        for at, header in iter_headers(part.records):
+            position = max(position, header.next_offset)
+            facts = {
+                "partition": place.partition,
+                "producer": str(header.producer_id) if header.producer_id >= 0 else None,
+                "transactional": header.is_transactional,
+            }
+            if not visible.admits(header, part.records, at):
+                if header.is_control and with_markers:
+                    kind = control_type(part.records, at, header) if header.record_count else None
+                    name = "control" if kind is None else kind.name
+                    found.append({**facts, "offset": header.base_offset, "time": header.max_timestamp, "marker": name})
+                continue
+            for record in decode_records(part.records, at, header):
+                if record.offset >= start:
+                    found.append({**facts, **_row(record)})
+    except CorruptBatch as error:
+        row = {"offset": position, "time": -1, "marker": f"unreadable: {error}"}
+        found.append({"partition": place.partition, "producer": None, "transactional": False, **row})
+        position = max(position + 1, part.last_stable_offset)
+    return found, position
+
+
+def _row(record: Record) -> Mapping[str, Any]:
+    return {
+        "offset": record.offset,
+        "time": record.timestamp_ms,
+        "marker": None,
+        "key": _text(record.key),
+        "value": _text(record.value),
+        "headers": [[name, _text(value)] for name, value in record.headers],
+    }
+
+
+def _text(value: bytes | None) -> dict[str, Any]:
+    """Bytes as text if they are UTF-8, otherwise as hexadecimal digits; long values are cut."""
+    if value is None:
+        return {"text": None, "form": "null", "size": 0}
+    cut = value[: VALUE_CHARACTERS * 4]
+    try:
+        text, form = cut.decode(errors="strict" if len(cut) == len(value) else "ignore"), "text"
+    except UnicodeDecodeError:
+        text, form = cut.hex(" "), "hex"
+    return {"text": text[:VALUE_CHARACTERS], "form": form, "size": len(value)}
+
+
+def _level(request: Request) -> str:
+    level = request.query_params.get("isolation", "read_committed")
+    if level not in LEVELS:
+        raise HTTPException(404)
+    return level
+
+
+def _number(request: Request) -> int | None:
+    text = request.query_params.get("partition", "")
+    if text and not text.isdecimal():
+        raise HTTPException(404)
+    return int(text) if text else None
