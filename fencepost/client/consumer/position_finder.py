@@ -118,12 +118,14 @@ class PositionFinder:
             return
         current = {partition: self._cluster.leader_epoch(partition) for partition in suspects}
         asked = {partition: state.fetch_epoch for partition, (state, _) in suspects.items()}
+        offsets = {partition: state.fetch_offset for partition, (state, _) in suspects.items()}
         ends, failed = await epoch_ends(self._cluster, asked, self._purpose)
         for partition, end in ends.items():
             state, jumps = suspects[partition]
-            if not self._stands(state, jumps):
+            # A fetch that was under way may have moved the offset: the answer is about the old one, so ask again.
+            if not self._stands(state, jumps) or state.fetch_offset != offsets[partition]:
                 continue
-            cut = None if end is None else truncated(state.fetch_offset, asked[partition], *end)
+            cut = None if end is None else truncated(offsets[partition], asked[partition], *end)
             if cut is None:
                 state.validated_epoch = current[partition]
             elif state.chunks:

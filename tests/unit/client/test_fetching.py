@@ -251,6 +251,46 @@ async def test_a_new_leader_with_the_same_log_is_read_on(start: Start, cluster: 
     assert broker.names("OffsetForLeaderEpoch") == ["OffsetForLeaderEpoch"]
 
 
+class BusyBroker(FetchBroker):
+    """While it compares a position with the log, it answers the fetch that was under way: with two new records."""
+
+    def __init__(self, cluster: ScriptedCluster) -> None:
+        super().__init__(cluster)
+        self.longest_wait_s = 5
+        self.both_read = trio.Event()
+
+    async def on_OffsetForLeaderEpoch(self, request: Any, version: int) -> Any:  # type: ignore[override]
+        answer = super().on_OffsetForLeaderEpoch(request, version)
+        if len(self.names("OffsetForLeaderEpoch")) == 1:
+            self.cluster.write(0, values(3, 2))
+            await self.both_read.wait()
+        return answer
+
+
+async def test_records_that_come_during_a_comparison_come_once(cluster: ScriptedCluster, nursery: trio.Nursery) -> None:
+    """KIP-320: the answer is about the position of the request, as in Java's `maybeCompleteValidation`.
+
+    The records of the new epoch begin where the old epoch ends, so the old answer would take them for truncated.
+    """
+    cluster.partitions = 2
+    one, two = BusyBroker(cluster), FetchBroker(cluster, 2)
+    for broker in (one, two):
+        await nursery.start(broker.serve)
+    cluster.leader[1] = 2
+    async with fencepost.Client(one.address) as kafka, kafka.consumer("t") as consumer:
+        cluster.write(0, values(0, 3))
+        assert await read(consumer, 3) == [(0, 0), (0, 1), (0, 2)]
+        cluster.epoch[0] = 1
+        cluster.epoch_ends[0, 0] = (0, 3)
+        two.troubles[1] += [ErrorCode.FENCED_LEADER_EPOCH] * 2  # the client asks for metadata, and learns epoch 1
+        assert await read(consumer, 2) == [(0, 3), (0, 4)]
+        one.both_read.set()
+        cluster.write(0, values(5, 1))
+        assert await read(consumer, 1) == [(0, 5)]
+    asked = [r.topics[0].partitions[0] for name, _, r in one.requests if name == "OffsetForLeaderEpoch"]
+    assert [entry.leader_epoch for entry in asked] == [0, 1], "the new position is compared, too"
+
+
 async def test_an_old_broker_is_not_asked_for_epochs(start: Start, cluster: ScriptedCluster) -> None:
     """Before version 3 that needed a right on the cluster."""
     broker = await start(cluster)
