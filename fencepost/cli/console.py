@@ -1,6 +1,5 @@
 """`fencepost console`: the web console of any Kafka cluster, in a process of its own."""
 
-import logging
 import signal
 import sys
 from pathlib import Path
@@ -17,6 +16,9 @@ if TYPE_CHECKING:
     from fencepost.console.serving import Options
 
 DEFAULT_LISTEN = "127.0.0.1:8080"
+OF_A_USER = ("sasl.username", "sasl.password", "sasl.jaas.config", "sasl.oauthbearer.config")
+LOGIN_MECHANISMS = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
+"""Tried one after the other, unless the configuration names one."""
 MISSING = "the console needs more packages: pip install 'fencepost[console]'"
 
 
@@ -79,21 +81,16 @@ def console(
     """
     configure_logging(log_level, log_format)
     config = client_config(bootstrap, timeout_s, "fencepost-console")
-    by_sasl = str(config.get("security.protocol", "")).lower().startswith("sasl")
-    has_user = any(name in config for name in ("sasl.username", "sasl.jaas.config", "sasl.oauthbearer.config"))
-    if login is None:
-        login = by_sasl and not has_user
-    if login and not by_sasl:
-        raise click.UsageError("--login needs a listener with SASL: set security.protocol and sasl.mechanism")
-    check_configuration(config, login)
+    mechanisms = login_mechanisms(config, login)
+    check_configuration(config, mechanisms)
     if key is not None and certificate is None:
         raise click.UsageError("--key needs --certificate")
     try:
-        from fencepost.console.serving import Options
+        from fencepost.console.serving import Options, warn_if_open
     except ImportError as error:
         fail(f"{MISSING} ({error})")
-    options = Options(listen, config, login, bootstrap, data, hosts, certificate, key)
-    warn_of_open_console(options)
+    options = Options(listen, config, mechanisms, bootstrap, data, hosts, certificate, key)
+    warn_if_open(options)
     import trio
 
     try:
@@ -106,35 +103,29 @@ def console(
         fail(f"cannot listen at {listen}: {_first(group)}", "choose another address with --listen HOST:PORT")
 
 
-def check_configuration(config: dict[str, Any], login: bool) -> None:
+def login_mechanisms(config: dict[str, Any], login: bool | None) -> tuple[str, ...]:
+    """The mechanisms by which users log in; none if the console has a user of its own, or needs none."""
+    by_sasl = str(config.get("security.protocol", "")).lower().startswith("sasl")
+    has_user = any(name in config for name in OF_A_USER)
+    if login and not by_sasl:
+        raise click.UsageError("--login needs a listener with SASL: set security.protocol=SASL_SSL or SASL_PLAINTEXT")
+    if login is False or not by_sasl or (login is None and has_user):
+        return ()
+    for name in OF_A_USER:
+        config.pop(name, None)
+    named = config.pop("sasl.mechanism", config.pop("sasl.mechanisms", None))
+    return LOGIN_MECHANISMS if named is None else (str(named),)
+
+
+def check_configuration(config: dict[str, Any], mechanisms: tuple[str, ...]) -> None:
     """Raises UsageError for a client's configuration that cannot be used."""
     from fencepost.client import Client, ConfigError
 
-    user = {"sasl.username": "user", "sasl.password": "password"} if login else {}
+    user = {"sasl.mechanism": mechanisms[0], "sasl.username": "u", "sasl.password": "p"} if mechanisms else {}
     try:
         Client.from_config({**config, **user})
     except ConfigError as error:
         raise click.UsageError(str(error)) from error
-
-
-def warn_of_open_console(options: "Options") -> None:
-    """Log once what people should know about the address."""
-    from fencepost.cli.serve import is_loopback
-
-    logger = logging.getLogger(__name__)
-    host = options.listen.rpartition(":")[0].strip("[]")
-    if is_loopback(host):
-        return
-    if not options.login:
-        logger.warning(
-            "everyone who reaches the console may do what its user may; use --login, or listen on 127.0.0.1 listen=%s",
-            options.listen,
-        )
-    if options.certificate is None:
-        logger.warning(
-            "passwords and pages cross the network in plain text; use --certificate, or a proxy with TLS listen=%s",
-            options.listen,
-        )
 
 
 async def _serve(options: "Options") -> None:

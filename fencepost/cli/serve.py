@@ -84,6 +84,7 @@ _START_TIME_FIELD = 19
 @click.option(
     "--metrics", "metrics", metavar="HOST:PORT", help="Serve Prometheus metrics at this address. [default: off]"
 )
+@click.option("--console", "console", metavar="HOST:PORT", help="Serve the web console at this address. [default: off]")
 @click.option("--log-level", type=click.Choice(LEVELS), default="info", show_default=True)
 @click.option("--log-format", type=click.Choice(FORMATS), default="text", show_default=True)
 def serve(
@@ -97,6 +98,7 @@ def serve(
     config_file: Path | None,
     durability: str | None,
     metrics: str | None,
+    console: str | None,
     log_level: str,
     log_format: str,
 ) -> None:
@@ -124,6 +126,7 @@ def serve(
         "listeners": [_named(address) for address in listen] or None,
         "durability": durability,
         "metrics.listen": metrics,
+        "console.listen": console,
     }
     try:
         load = partial(load_config, file=config_file, environ=os.environ, assignments=assignments)
@@ -224,11 +227,13 @@ async def _serve(config: "BrokerConfig") -> None:
     from fencepost.broker.node import Node
 
     node = Node(config)
+    stop = trio.Event()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(_stop_on_signal, node, nursery.cancel_scope)
+        nursery.start_soon(_stop_on_signal, node, nursery.cancel_scope, stop)
         await nursery.start(node.run)
+        console = await _start_console(node, nursery, stop)
         _tune_collector()
-        _print_ready(node)
+        _print_ready(node, console)
         nursery.start_soon(report_alive)
         await node.stopped.wait()
         nursery.cancel_scope.cancel()
@@ -240,21 +245,40 @@ async def _serve_in_cluster(config: "BrokerConfig") -> None:
     from fencepost.broker.cluster.serving import ClusterBroker  # here: it imports psycopg
 
     broker = ClusterBroker(config)
+    stop = trio.Event()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(_stop_on_signal, broker, nursery.cancel_scope)
-        nursery.start_soon(_report_ready, broker)
+        nursery.start_soon(_stop_on_signal, broker, nursery.cancel_scope, stop)
+        nursery.start_soon(_report_ready, broker, nursery, stop)
         await broker.run()
         nursery.cancel_scope.cancel()
 
 
-async def _report_ready(broker: "ClusterBroker") -> None:
+async def _report_ready(broker: "ClusterBroker", nursery: "trio.Nursery", stop: "trio.Event") -> None:
     await broker.ready.wait()
+    console = await _start_console(broker.current, nursery, stop)
     _tune_collector()
-    _print_ready(broker.current)
+    _print_ready(broker.current, console)
     await report_alive()
 
 
-async def _stop_on_signal(node: "Node | ClusterBroker", scope: "trio.CancelScope") -> None:
+async def _start_console(node: "Node", nursery: "trio.Nursery", stop: "trio.Event") -> str | None:
+    """Serve the console until `stop` is set, if it is configured; returns its URL.
+
+    Raises ConfigError if it cannot reach the broker, and OSError if it cannot listen.
+    """
+    if node.config.console_listen is None:
+        return None
+    try:
+        from fencepost.console.in_broker import begin  # here: it imports starlette and hypercorn
+    except ImportError as error:
+        from fencepost.broker.config.broker_config import ConfigError
+
+        raise ConfigError(f"console.listen: pip install 'fencepost[console]' ({error})") from error
+    return await begin(node, nursery, stop)
+
+
+async def _stop_on_signal(node: "Node | ClusterBroker", scope: "trio.CancelScope", stop: "trio.Event") -> None:
+    """On a signal, stop the broker and (by `stop`) its console; on a second one, at once."""
     import trio
 
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
@@ -266,6 +290,7 @@ async def _stop_on_signal(node: "Node | ClusterBroker", scope: "trio.CancelScope
             else:
                 logger.info("stopping signal=%s", name)
                 notify("STOPPING=1", "STATUS=Answering the requests in flight and closing the logs.")
+                stop.set()
                 node.stop()
 
 
@@ -287,7 +312,7 @@ def _process_age_seconds() -> float:
         return time.process_time()
 
 
-def _print_ready(node: "Node") -> None:
+def _print_ready(node: "Node", console: str | None) -> None:
     """The one line on standard output that a script may wait for, and the same for a service manager."""
     config = node.config
     if node.cluster is not None:
@@ -301,6 +326,8 @@ def _print_ready(node: "Node") -> None:
         facts = [f"data={where}", f"durability={durability}"]
     if node.metrics_endpoint is not None:
         facts.append(f"metrics={node.metrics_endpoint}")
+    if console is not None:
+        facts.append(f"console={console}")
     if len(node.endpoints) > 1:
         facts.append("listeners=" + ",".join(f"{name}://{where}" for name, where in node.endpoints.items()))
     facts += [f"pid={os.getpid()}", f"started_in={_process_age_seconds():.2f}s"]

@@ -83,15 +83,17 @@ class Client:
         return f"<Client of {self._config.servers}: {state}>"
 
     @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> "Client":
+    def from_config(cls, config: Mapping[str, Any], *, dial: Dial = open_socket) -> "Client":
         """A client out of Kafka's own dotted names ("bootstrap.servers", "linger.ms", "group.id", ...).
+
+        `dial` opens sockets in another way.
 
         Options of producers and consumers become their defaults. Options of other clients that this one does not have
         are ignored, with one warning. Raises ConfigError for other names, and for values that are not accepted.
         """
         defaults = from_dotted(config)
         made = cls.__new__(cls)
-        made._set_up(parse(ClientConfig, {}, defaults=defaults), defaults)
+        made._set_up(parse(ClientConfig, {}, defaults=defaults), defaults, dial=dial)
         return made
 
     def __enter__(self) -> NoReturn:

@@ -2,15 +2,16 @@
 
 import logging
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import trio
 
-from fencepost.client import AuthenticationError, Client, KafkaError
+from fencepost.client import AuthenticationError, Client
 from fencepost.client.admin import Admin
 from fencepost.client.admin.client import parts_of
 from fencepost.client.admin.parts import AdminParts
+from fencepost.client.network.wire import Dial, open_socket
 
 logger = logging.getLogger(__name__)
 
@@ -57,15 +58,20 @@ class Session:
 
 
 class Sessions:
-    """All sessions. With `login`, each has a client with its user's name and password; otherwise they share one.
+    """All sessions. With `mechanisms`, each user logs in by one of them, and has a client of its own; without, all
+    share one client.
 
     `config` is the client's configuration under Kafka's names.
     """
 
-    def __init__(self, config: Mapping[str, Any], login: bool, tasks: trio.Nursery) -> None:
-        self.login = login
+    def __init__(
+        self, config: Mapping[str, Any], mechanisms: Sequence[str], tasks: trio.Nursery, dial: Dial = open_socket
+    ) -> None:
+        self.login = bool(mechanisms)
         self._config = config
+        self._mechanisms = mechanisms
         self._tasks = tasks
+        self._dial = dial
         self._shared: Connection | None = None
         self._sessions: dict[str, Session] = {}
         self._logins = trio.CapacityLimiter(LOGINS_AT_ONCE)
@@ -93,18 +99,29 @@ class Sessions:
         """A session with the rights of this user. Raises AuthenticationError and other KafkaErrors."""
         async with self._logins:
             ends = trio.current_time() + LOGIN_FAILED_SECONDS
-            config = {**self._config, "sasl.username": user, "sasl.password": password}
-            connection: Connection = await self._tasks.start(self._hold, config)
-            try:
-                await connection.admin.describe_cluster()
-            except BaseException as error:
-                connection.closing.set()
-                if isinstance(error, AuthenticationError):
-                    logger.warning("login refused user=%s cause=%s", user, error)
-                    await trio.sleep_until(ends)
-                raise
-        logger.info("logged in user=%s", user)
-        return self._keep(Session(connection, user))
+            refused: AuthenticationError | None = None
+            for mechanism in self._mechanisms:  # a user may have a password for one of them only
+                user_config = {"sasl.mechanism": mechanism, "sasl.username": user, "sasl.password": password}
+                try:
+                    session = await self._connected({**self._config, **user_config}, user)
+                except AuthenticationError as error:
+                    refused = error
+                else:
+                    logger.info("logged in user=%s", user)
+                    return self._keep(session)
+            logger.warning("login refused user=%s cause=%s", user, refused)
+            await trio.sleep_until(ends)
+            assert refused is not None
+            raise refused
+
+    async def _connected(self, config: Mapping[str, Any], user: str) -> Session:
+        connection: Connection = await self._tasks.start(self._hold, config)
+        try:
+            await connection.admin.describe_cluster()
+        except BaseException:
+            connection.closing.set()
+            raise
+        return Session(connection, user)
 
     def end(self, session: Session) -> None:
         """Forget the session; close its client if it is the user's own."""
@@ -115,7 +132,7 @@ class Sessions:
     def _keep(self, session: Session) -> Session:
         self._end_idle()
         while len(self._sessions) >= SESSIONS_MAX:
-            self.end(min(self._sessions.values(), key=_used_at))
+            self.end(min(self._sessions.values(), key=lambda session: session.used_at))
         self._sessions[session.id] = session
         return session
 
@@ -128,7 +145,7 @@ class Sessions:
         """Keep a client open until its connection closes. An unforeseen failure ends this client only."""
         connection: Connection | None = None
         try:
-            async with Client.from_config(config) as kafka, kafka.admin() as admin:
+            async with Client.from_config(config, dial=self._dial) as kafka, kafka.admin() as admin:
                 connection = Connection(kafka, admin)
                 task_status.started(connection)
                 await connection.closing.wait()
@@ -139,11 +156,3 @@ class Sessions:
         finally:
             if connection is not None:
                 connection.closing.set()
-
-
-_used_at: Callable[[Session], float] = lambda session: session.used_at  # noqa: E731
-
-
-def is_password_wrong(error: KafkaError) -> bool:
-    """Whether a login failed because of the name or the password."""
-    return isinstance(error, AuthenticationError)

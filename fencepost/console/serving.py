@@ -2,7 +2,7 @@
 
 import logging
 import ssl
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,6 +11,7 @@ import trio
 from hypercorn.config import Config
 from hypercorn.trio import serve
 
+from fencepost.client.network.wire import Dial, open_socket
 from fencepost.console.app import application
 from fencepost.console.connections import Sessions
 from fencepost.console.state import Console
@@ -24,18 +25,40 @@ KEEP_ALIVE_SECONDS = 30
 class Options(NamedTuple):
     """What a console serves, and where.
 
-    `listen` is HOST:PORT; `client` the configuration of its clients under Kafka's names; `login` whether each user logs
-    in; `bootstrap` names the cluster in commands. `certificate` and `key` are PEM files for HTTPS.
+    `listen` is HOST:PORT; `client` the configuration of its clients under Kafka's names; `mechanisms` those of SASL by
+    which users log in (empty: no login, all share one client); `bootstrap` names the cluster in commands.
+    `certificate` and `key` are PEM files for HTTPS. `dial` opens the sockets to brokers.
     """
 
     listen: str
     client: Mapping[str, Any]
-    login: bool
+    mechanisms: Sequence[str]
     bootstrap: str
     metadata: Path | None = None
     hosts: Iterable[str] = ()
     certificate: Path | None = None
     key: Path | None = None
+    dial: Dial = open_socket
+
+
+def warn_if_open(options: Options) -> None:
+    """Log once, at the start, what an address that others reach means."""
+    from fencepost.cli.serve import is_loopback
+
+    if is_loopback(options.listen.rpartition(":")[0].strip("[]")):
+        return
+    if not options.mechanisms:
+        logger.warning(
+            "everyone who reaches the console may do what its user may; have users log in by SASL, or listen on"
+            " 127.0.0.1 listen=%s",
+            options.listen,
+        )
+    if options.certificate is None:
+        logger.warning(
+            "passwords and pages cross the network in plain text; give the console a certificate, or put a proxy with"
+            " TLS before it listen=%s",
+            options.listen,
+        )
 
 
 async def run(
@@ -56,7 +79,7 @@ async def run(
         config.keyfile = str(options.key or options.certificate)
         config.create_ssl_context = partial(_tls, config)  # type: ignore[method-assign]
     async with trio.open_nursery() as clients:
-        sessions = Sessions(options.client, options.login, clients)
+        sessions = Sessions(options.client, options.mechanisms, clients, options.dial)
         console = Console(sessions, options.bootstrap, options.metadata, options.hosts)
         async with trio.open_nursery() as serving:
             app: Any = application(console)  # each names ASGI's types in its own words

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from fencepost.broker.config.access_settings import AccessSettings, check_access
 from fencepost.broker.config.cluster_settings import ClusterSettings
+from fencepost.broker.config.console_settings import ConsoleSettings
 from fencepost.broker.config.consumer_groups import ConsumerGroupSettings, group_bounds, problem
 from fencepost.broker.config.fields import ConfigError, Setting, Update, Value, format_value, nearest, settings_of
 from fencepost.broker.config.limit_settings import LimitSettings
@@ -37,6 +38,7 @@ ALIASES = {"broker.id": "node.id", "log.dir": "log.dirs"}
 @dataclass(frozen=True, kw_only=True)
 class BrokerConfig(
     ClusterSettings,
+    ConsoleSettings,
     LimitSettings,
     LogSettings,
     MetadataSettings,
