@@ -53,7 +53,7 @@ ENV PATH=/opt/fencepost/bin:$PATH \
 USER fencepost
 WORKDIR /var/lib/fencepost
 VOLUME ["/var/lib/fencepost"]
-EXPOSE 9092 9404
+EXPOSE 9092 9404 8080
 # The port opens only once recovery is over, so an open port is a broker that serves.
 HEALTHCHECK --interval=10s --timeout=3s --start-period=30s --retries=3 \
     CMD ["python", "-c", "import socket; socket.create_connection(('127.0.0.1', 9092), 2).close()"]

@@ -8,5 +8,5 @@ compile() {
         --no-emit-index-url --no-annotate --no-header --quiet "$@"
 }
 compile --all-extras --upgrade --output-file constraints.txt
-compile --constraints constraints.txt --extra cluster --output-file deploy/broker-image.txt
+compile --constraints constraints.txt --extra cluster --extra console --output-file deploy/broker-image.txt
 compile --constraints constraints.txt --extra spark --output-file deploy/spark-image.txt

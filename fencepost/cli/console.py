@@ -19,7 +19,6 @@ DEFAULT_LISTEN = "127.0.0.1:8080"
 OF_A_USER = ("sasl.username", "sasl.password", "sasl.jaas.config", "sasl.oauthbearer.config")
 LOGIN_MECHANISMS = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
 """Tried one after the other, unless the configuration names one."""
-MISSING = "the console needs more packages: pip install 'fencepost[console]'"
 
 
 @click.command()
@@ -88,7 +87,7 @@ def console(
     try:
         from fencepost.console.serving import Options, warn_if_open
     except ImportError as error:
-        fail(f"{MISSING} ({error})")
+        fail(f"the console needs more packages: {error}", "install fencepost[console]")
     options = Options(listen, config, mechanisms, bootstrap, data, hosts, certificate, key)
     warn_if_open(options)
     import trio
@@ -136,10 +135,11 @@ async def _serve(options: "Options") -> None:
     stop = trio.Event()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_stop_on_signal, stop, nursery.cancel_scope)
-        url = await nursery.start(run, options, stop)
-        click.echo(f"fencepost console ready on {url}")
-        sys.stdout.flush()
-        await stop.wait()
+        async with trio.open_nursery() as serving:
+            url = await serving.start(run, options, stop)
+            click.echo(f"fencepost console ready on {url}")
+            sys.stdout.flush()
+        nursery.cancel_scope.cancel()
 
 
 async def _stop_on_signal(stop: Any, scope: Any) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fencepost.cli.addresses import is_loopback
 from fencepost.cli.log_format import FORMATS, LEVELS, configure_logging
 from fencepost.cli.sd_notify import notify, report_alive
 
@@ -173,16 +174,6 @@ def _warn_of_open_listeners(config: "BrokerConfig") -> None:
         )
 
 
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches the address."""
-    import ipaddress
-
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
 def _named(address: str, listeners: tuple[str, ...] = ()) -> str:
     """The address with a listener's name: its own, or that of the first of `listeners`, or PLAINTEXT."""
     first = listeners[0] if listeners and "://" in listeners[0] else "PLAINTEXT://"
@@ -273,7 +264,7 @@ async def _start_console(node: "Node", nursery: "trio.Nursery", stop: "trio.Even
     except ImportError as error:
         from fencepost.broker.config.broker_config import ConfigError
 
-        raise ConfigError(f"console.listen: pip install 'fencepost[console]' ({error})") from error
+        raise ConfigError(f"console.listen needs more packages ({error}): install fencepost[console]") from error
     return await begin(node, nursery, stop)
 
 

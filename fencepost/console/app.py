@@ -11,7 +11,6 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from fencepost.client import KafkaError
-from fencepost.console.errors import error_page
 from fencepost.console.guard import Guard, SecurityHeaders
 from fencepost.console.pages import (
     audit,
@@ -26,7 +25,7 @@ from fencepost.console.pages import (
     topics,
     transactions,
 )
-from fencepost.console.state import Body, Console, live, page, render
+from fencepost.console.state import Body, Console, error_page, live, page, render
 
 STATIC = Path(__file__).with_name("static")
 

@@ -1,9 +1,6 @@
-"""Errors as pages: what happened, to what, and what to do."""
+"""Errors for people: what happened, to what, and what to do."""
 
 from typing import NamedTuple
-
-from starlette.requests import Request
-from starlette.responses import Response
 
 from fencepost.cli.hints import sentence
 from fencepost.client import AuthenticationError, KafkaError
@@ -43,12 +40,3 @@ def described(error: KafkaError) -> Trouble:
     if code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND):
         return Trouble(404, title, hint)
     return Trouble(502, title, hint)
-
-
-async def error_page(request: Request, error: Exception) -> Response:
-    """The page for a KafkaError that an endpoint raised."""
-    from fencepost.console.state import render
-
-    assert isinstance(error, KafkaError)
-    trouble = described(error)
-    return render(request, "error.html", {"title": trouble.title, "hint": trouble.hint}, trouble.status)

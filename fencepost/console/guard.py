@@ -5,7 +5,7 @@ import re
 import secrets
 from collections.abc import Collection
 from typing import Final
-from urllib.parse import quote
+from urllib.parse import parse_qsl, quote
 
 from starlette.datastructures import FormData
 from starlette.exceptions import HTTPException
@@ -15,11 +15,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fencepost.client import KafkaError
 from fencepost.console.connections import Session
-from fencepost.console.errors import error_page
-from fencepost.console.state import console_of
+from fencepost.console.state import console_of, error_page
 
 COOKIE: Final = "fencepost_console"
 FORM_BYTES_MAX: Final = 64 << 10
+FIELDS_MAX: Final = 1000
 OPEN_PATHS: Final = ("/login", "/static/", "/health")
 """What is served without a session."""
 HEADERS: Final = (
@@ -141,10 +141,19 @@ def _refusal(request: Request) -> Response | None:
     return None
 
 
+async def fields_of(request: Request) -> FormData:
+    """The fields of a form that a page sent, in the usual encoding of forms. Raises HTTPException (400)."""
+    body = (await request.body()).decode("utf-8", "replace")
+    try:
+        return FormData([*parse_qsl(body, keep_blank_values=True, max_num_fields=FIELDS_MAX)])
+    except ValueError:
+        raise HTTPException(400, f"The form has more than {FIELDS_MAX} fields.") from None
+
+
 async def form_of(request: Request) -> FormData:
     """The form of a page of this session. Raises HTTPException (403) if its token is not the session's."""
-    form = await request.form()
+    form = await fields_of(request)
     session: Session = request.state.session
-    if not secrets.compare_digest(str(form.get("token", "")), session.form_token):
+    if not secrets.compare_digest(str(form.get("token", "")).encode(), session.form_token.encode()):
         raise HTTPException(403, "The form is too old, or not from this console. Load the page again.")
     return form

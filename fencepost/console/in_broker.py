@@ -40,7 +40,7 @@ class Node(Protocol):
 async def begin(node: Node, nursery: trio.Nursery, stop: trio.Event) -> str:
     """Serve the console until `stop` is set; returns its URL. Raises ConfigError and OSError.
 
-    A failure of the console later on is logged: the broker goes on without it.
+    A failure of the console later on is logged: the broker continues without it.
     """
     options = options_in(node.config, node.endpoints)
     warn_if_open(options)
@@ -58,7 +58,7 @@ async def _serve(options: Options, stop: trio.Event, task_status: "trio.TaskStat
     except Exception:
         if not started:
             raise
-        logger.exception("the console failed; the broker goes on without it")
+        logger.exception("the console failed; the broker continues without it")
 
 
 def options_in(config: BrokerConfig, endpoints: dict[str, Endpoint]) -> Options:

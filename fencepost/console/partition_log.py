@@ -109,17 +109,25 @@ async def _window(
     next_offset = read[-1][0].next_offset if read else first
     undecided = without_marker(read)
     aborted: Iterable[tuple[int, int]] = ()
-    open_from: Mapping[int, int] = {}
+    open_from: Mapping[int, int] | None = {}
     if any(header.base_offset < reach.stable for header in undecided):
         aborted = (await _fetch(admin, partition, first, IsolationLevel.READ_COMMITTED)).aborted
     if any(header.base_offset >= reach.stable for header in undecided):
-        producers = (await admin.transactions.describe_producers(partition))[partition]
-        open_from = {
-            one.producer_id: one.transaction_start_offset
-            for one in producers
-            if one.transaction_start_offset is not None
-        }
+        open_from = await _open_from(admin, partition)
     return Window(reach, first, next_offset, with_outcomes(read, reach.stable, aborted, open_from))
+
+
+async def _open_from(admin: AdminParts, partition: TopicPartition) -> Mapping[int, int] | None:
+    """The first offset of each producer's open transaction; None before Kafka 2.8. Raises KafkaError."""
+    try:
+        producers = (await admin.transactions.describe_producers(partition))[partition]
+    except KafkaError as error:
+        if error.code is not ErrorCode.UNSUPPORTED_VERSION:
+            raise
+        return None
+    return {
+        one.producer_id: one.transaction_start_offset for one in producers if one.transaction_start_offset is not None
+    }
 
 
 async def read_headers(

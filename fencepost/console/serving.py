@@ -11,6 +11,7 @@ import trio
 from hypercorn.config import Config
 from hypercorn.trio import serve
 
+from fencepost.cli.addresses import is_loopback
 from fencepost.client.network.wire import Dial, open_socket
 from fencepost.console.app import application
 from fencepost.console.connections import Sessions
@@ -43,8 +44,6 @@ class Options(NamedTuple):
 
 def warn_if_open(options: Options) -> None:
     """Log once, at the start, what an address that others reach means."""
-    from fencepost.cli.serve import is_loopback
-
     if is_loopback(options.listen.rpartition(":")[0].strip("[]")):
         return
     if not options.mechanisms:

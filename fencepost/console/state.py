@@ -1,5 +1,6 @@
 """What all pages of one console share."""
 
+import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
@@ -12,9 +13,13 @@ from starlette.responses import HTMLResponse, Response
 
 from fencepost import __version__
 from fencepost.cli.plain_text import age, cell, counted, moment, now_ms, places, size
+from fencepost.client import KafkaError
 from fencepost.console.connections import Connection, Session, Sessions
+from fencepost.console.errors import described
 from fencepost.console.events import Emit, EventStream
 from fencepost.console.metadata_history import History
+
+logger = logging.getLogger(__name__)
 
 STREAMS_MAX: Final = 64
 """Open streams of one console. A page beyond them is shown, and does not refresh itself."""
@@ -102,9 +107,6 @@ def live(body: Body) -> Callable[[Request], Awaitable[Response]]:
     """An endpoint that sends the page's content again whenever it has changed."""
 
     async def stream(request: Request) -> Response:
-        from fencepost.client import KafkaError
-        from fencepost.console.errors import described
-
         async def work(emit: Emit) -> None:
             before = ""
             while True:
@@ -147,6 +149,13 @@ def render(request: Request, template: str, values: dict[str, Any], status: int 
     return HTMLResponse(text_of(request, template, values), status_code=status, headers={"cache-control": "no-store"})
 
 
+async def error_page(request: Request, error: Exception) -> Response:
+    """The page for a KafkaError that an endpoint raised."""
+    assert isinstance(error, KafkaError)
+    trouble = described(error)
+    return render(request, "error.html", {"title": trouble.title, "hint": trouble.hint}, trouble.status)
+
+
 def text_of(request: Request, template: str, values: dict[str, Any]) -> str:
     """The page's HTML; with the value `fragment`, only the part that is refreshed."""
     console, session = console_of(request), getattr(request.state, "session", None)
@@ -165,9 +174,7 @@ def text_of(request: Request, template: str, values: dict[str, Any]) -> str:
 
 def record_action(request: Request, text: str) -> None:
     """Remember, and log, a change that the user made."""
-    import logging
-
     console, session = console_of(request), session_of(request)
     address = request.client.host if request.client is not None else "-"
     console.actions.appendleft(Action(now_ms(), session.user or "", address, text))
-    logging.getLogger(__name__).info("console action user=%s address=%s what=%s", session.user or "-", address, text)
+    logger.info("console action user=%s address=%s what=%s", session.user or "-", address, text)

@@ -7,7 +7,7 @@ from starlette.responses import RedirectResponse, Response
 
 from fencepost.client import AuthenticationError, KafkaError
 from fencepost.console.errors import described
-from fencepost.console.guard import COOKIE, form_of
+from fencepost.console.guard import COOKIE, fields_of, form_of
 from fencepost.console.state import console_of, render
 
 FIRST: Final = "/"
@@ -25,7 +25,7 @@ async def log_in(request: Request) -> Response:
     console = console_of(request)
     if not console.sessions.login:
         return RedirectResponse(FIRST, 303)
-    form = await request.form()
+    form = await fields_of(request)
     user, password, to = str(form.get("user", "")), str(form.get("password", "")), _own_path(str(form.get("to", "")))
     values = {"to": to, "refused": "Give a name and a password."}
     if not user or not password:

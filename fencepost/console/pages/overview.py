@@ -12,7 +12,6 @@ from fencepost.console.state import connection_of
 
 LONG_SECONDS = 60
 """A transaction that is open for longer is shown."""
-SHOWN = 8
 
 
 async def body(request: Request) -> tuple[str, dict[str, Any]]:
@@ -25,12 +24,11 @@ async def body(request: Request) -> tuple[str, dict[str, Any]]:
     problems = values["problems"]
     try:
         topics = await topics_of(connection)
-        partitions = [part for topic in topics.values() for part in topic.partitions]
         values["counts"] = {
             "topics": len(topics),
-            "partitions": len(partitions),
-            "leaderless": sum(part.leader < 0 for part in partitions),
-            "under_replicated": sum(len(part.isr) < len(part.replicas) for part in partitions),
+            "partitions": sum(topic.partitions for topic in topics),
+            "leaderless": sum(topic.leaderless for topic in topics),
+            "under_replicated": sum(topic.under_replicated for topic in topics),
         }
         values["groups"] = Counter(group.state or "unknown" for group in await connection.admin.list_groups())
     except KafkaError as error:

@@ -26,7 +26,10 @@ PARTITIONS_MAX: Final = 100
 STEP_SECONDS: Final = 0.5
 STEP_BYTES: Final = 256 << 10
 PARTITION_BYTES: Final = 32 << 10
-"""A tail is a sample: what does not fit in a step is skipped, and counted."""
+RECORDS: Final = 100
+"""A tail is a sample for people: what does not fit in a step is skipped, and counted."""
+LEAST_RECORDS: Final = 5
+"""Of each partition, however many have records in a step."""
 BEFORE: Final = 10
 """How many offsets before the end a tail begins in each partition."""
 VALUE_CHARACTERS: Final = 2000
@@ -57,11 +60,11 @@ async def stream(request: Request) -> Response:
     async def work(emit: Emit) -> None:
         async with connection_of(request).kafka.admin() as admin:
             tail = Tail(parts_of(admin), level)
-            await emit("records", {"records": [], "skipped": 0})
             while True:
                 try:
                     if not tail.positions:
                         await tail.begin(places)
+                        await emit("records", {"records": [], "skipped": 0})
                     records, skipped = await tail.step()
                     if records or skipped:
                         await emit("records", {"records": records, "skipped": skipped})
@@ -84,8 +87,11 @@ class Tail:
 
     async def begin(self, places: list[TopicPartition]) -> None:
         """Go to a few offsets before the end of each partition. Raises KafkaError."""
+        self.positions = await self._ends(places)
+
+    async def _ends(self, places: list[TopicPartition]) -> dict[TopicPartition, int]:
         found = await reaches(self._admin, places)
-        self.positions = {place: max(reach.start, self._end(reach) - BEFORE) for place, reach in found.items()}
+        return {place: max(reach.start, self._end(reach) - BEFORE) for place, reach in found.items()}
 
     async def step(self) -> tuple[list[dict[str, Any]], int]:
         """The records since the last step, oldest first, and how many offsets were skipped. Raises KafkaError."""
@@ -96,17 +102,22 @@ class Tail:
         )
         records: list[dict[str, Any]] = []
         skipped = 0
+        busy = sum(bool(part.records) for part in parts.values())
+        limit = max(LEAST_RECORDS, RECORDS // max(1, busy))
         for place, part in parts.items():
-            start = self.positions[place]
-            some, position = shown(place, part, start, self._level is IsolationLevel.READ_UNCOMMITTED)
+            await trio.lowlevel.checkpoint()
+            some, position, left_out = shown(
+                place, part, self.positions[place], self._level is IsolationLevel.READ_UNCOMMITTED, limit
+            )
             records += some
+            skipped += left_out
             end = self._end(Reach(part.log_start_offset, part.last_stable_offset, part.high_watermark))
             if position < end - BEFORE and len(part.records) >= PARTITION_BYTES // 2:
                 skipped += end - BEFORE - position
                 position = end - BEFORE
             self.positions[place] = position
-        for error in errors.values():
-            raise error
+        if errors:  # a new leader, or records that retention deleted: go on at the end
+            self.positions |= await self._ends(list(errors))
         records.sort(key=lambda one: (one["time"], one["partition"], one["offset"]))
         return records, skipped
 
@@ -114,33 +125,44 @@ class Tail:
         return reach.stable if self._level is IsolationLevel.READ_COMMITTED else reach.high
 
 
-def shown(place: TopicPartition, part: Fetched, start: int, with_markers: bool) -> tuple[list[dict[str, Any]], int]:
-    """The records from `start` on as the page shows them, and the offset after them."""
+def shown(
+    place: TopicPartition, part: Fetched, start: int, with_markers: bool, limit: int
+) -> tuple[list[dict[str, Any]], int, int]:
+    """The records of the last `limit` offsets from `start` on as the page shows them, the offset after them, and how
+    many offsets were left out.
+    """
     visible = AbortedFilter(part.aborted)
     found: list[dict[str, Any]] = []
     position = start
+    first = start
     try:
-        for at, header in iter_headers(part.records):
+        batches = list(iter_headers(part.records))
+        if batches:
+            first = max(start, batches[-1][1].next_offset - limit)
+        for at, header in batches:
             position = max(position, header.next_offset)
+            is_visible = visible.admits(header, part.records, at)
+            if header.next_offset <= first:
+                continue
             facts = {
                 "partition": place.partition,
                 "producer": str(header.producer_id) if header.producer_id >= 0 else None,
                 "transactional": header.is_transactional,
             }
-            if not visible.admits(header, part.records, at):
+            if not is_visible:
                 if header.is_control and with_markers:
                     kind = control_type(part.records, at, header) if header.record_count else None
                     name = "control" if kind is None else kind.name
                     found.append({**facts, "offset": header.base_offset, "time": header.max_timestamp, "marker": name})
                 continue
             for record in decode_records(part.records, at, header):
-                if record.offset >= start:
+                if record.offset >= first:
                     found.append({**facts, **_row(record)})
     except CorruptBatch as error:
         row = {"offset": position, "time": -1, "marker": f"unreadable: {error}"}
         found.append({"partition": place.partition, "producer": None, "transactional": False, **row})
         position = max(position + 1, part.last_stable_offset)
-    return found, position
+    return found, position, first - start
 
 
 def _row(record: Record) -> Mapping[str, Any]:

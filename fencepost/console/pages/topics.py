@@ -5,7 +5,6 @@ from typing import Any, Final
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
-from fencepost.client.admin import TopicDescription
 from fencepost.client.admin.lag import reaches
 from fencepost.console.cached import topics_of
 from fencepost.console.state import connection_of
@@ -20,7 +19,7 @@ async def list_body(request: Request) -> tuple[str, dict[str, Any]]:
     topics = await topics_of(connection_of(request))
     wanted = request.query_params.get("q", "").strip().lower()
     internal = request.query_params.get("internal") == "1"
-    found = [topic for name, topic in topics.items() if wanted in name.lower() and (internal or not is_internal(topic))]
+    found = [topic for topic in topics if wanted in topic.name.lower() and (internal or not topic.internal)]
     number = page_number(request, len(found))
     return "topics.html", {
         "topics": found[(number - 1) * PAGE : number * PAGE],
@@ -48,11 +47,6 @@ async def body(request: Request) -> tuple[str, dict[str, Any]]:
         "number": number,
         "last": pages(len(topic.partitions)),
     }
-
-
-def is_internal(topic: TopicDescription) -> bool:
-    """Whether brokers use the topic for themselves."""
-    return topic.internal or topic.name.startswith("__")
 
 
 def pages(count: int) -> int:
