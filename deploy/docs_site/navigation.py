@@ -23,6 +23,7 @@ GUIDES: list[dict[str, Any]] = [
             {"Run a broker": "operations.md"},
             {"Run a cluster": "cluster.md"},
             {"Secure a broker": "security.md"},
+            {"Look at it: the console": "console.md"},
             {"Use the command line": "cli.md"},
             {"Upgrade": "upgrades.md"},
         ]

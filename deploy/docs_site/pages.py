@@ -17,6 +17,7 @@ from deploy.docs_site.reference import GENERATED
 ROOT = Path(__file__).resolve().parents[2]
 DECISIONS = "docs/decisions"
 MOVED = {"README.md": "index.md", "CHANGELOG.md": "changelog.md", DECISIONS: "decisions/index.md"}
+PICTURE = ".png"
 FENCE = re.compile(r"(^```.*?^```\n?)", re.MULTILINE | re.DOTALL)
 DRAWING = re.compile(r"```mermaid\n(.*?)```", re.DOTALL)
 LINK = re.compile(r"(?<=\]\()([^)\s#]+)(?=[)#])")
@@ -31,6 +32,7 @@ class Pages:
         self._root = root
         self._texts: dict[str, str] = {}
         self._linked: set[str] = set()
+        self._pictures: set[str] = set()
 
     def write(self, folder: Path) -> int:
         """Write all pages and drawings below `folder`; the number of pages. Raises ValueError for one that is wrong."""
@@ -46,6 +48,10 @@ class Pages:
         for name, text in self._texts.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_text(text, encoding="utf-8")
+        for name in sorted(self._pictures):
+            copy = folder / name.removeprefix("docs/")
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_bytes((self._root / name).read_bytes())
         return sum(name.endswith(".md") for name in self._texts)
 
     def _add(self, name: str) -> None:
@@ -65,6 +71,9 @@ class Pages:
         file = os.path.normpath((PurePosixPath(name).parent / target).as_posix())
         if file != DECISIONS and not (self._root / file).is_file():
             raise ValueError(f"{name} links to {target}, which is no file of the project")
+        if file.endswith(PICTURE):
+            self._pictures.add(file)
+            return os.path.relpath(file, (PurePosixPath("docs") / page).parent.as_posix())
         if not is_document(file):
             self._linked.add(file)
         return os.path.relpath(page_of(file), PurePosixPath(page).parent.as_posix())

@@ -168,6 +168,7 @@ def test_the_compose_of_a_cluster_uses_the_same_names_and_secrets_everywhere() -
 def test_the_broker_image_has_what_a_cluster_needs() -> None:
     pinned = {line.split("==")[0] for line in _pins(ROOT / "deploy/broker-image.txt")}
     assert {"psycopg", "psycopg-binary", "obstore"} <= pinned
+    assert {"starlette", "hypercorn", "jinja2"} <= pinned, "and what the console needs"
 
 
 @pytest.mark.parametrize("files", [PLAIN, CLUSTER])

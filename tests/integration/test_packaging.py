@@ -50,6 +50,7 @@ def built_wheel(tree: Path, compiler: str) -> tuple[str, list[str], str]:
         (description,) = [opened.read(name).decode() for name in names if name.endswith(".dist-info/WHEEL")]
     assert {name.partition("/")[0] for name in names if ".dist-info/" not in name} == set(PACKAGES)
     assert {"fencepost/broker/node.py", "fencepost/broker/cluster/migrations/0001.sql"} <= set(names)
+    assert {"fencepost/console/templates/base.html", "fencepost/console/static/console.css"} <= set(names)
     try_wheel(wheel)
     return wheel.name, names, description
 
