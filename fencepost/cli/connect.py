@@ -119,6 +119,16 @@ def client_config(bootstrap: str, timeout_s: float, client_id: str) -> dict[str,
     return {**given, **timeouts, "bootstrap.servers": bootstrap, "client.id": client_id}
 
 
+def check_config(config: dict[str, Any]) -> None:
+    """Raises UsageError for a client's configuration that cannot be used."""
+    from fencepost.client import Client, ConfigError
+
+    try:
+        Client.from_config(config)
+    except ConfigError as error:
+        raise click.UsageError(str(error)) from error
+
+
 def fail(message: str, *hints: str, error: str | None = None, exit_code: int = EXIT_FAILED) -> NoReturn:
     """Print to standard error what is wrong and what to do, as JSON with --json, and exit with the exit code.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fencepost.cli.client_options import bootstrap_option, trust_options
-from fencepost.cli.connect import client_config, fail
+from fencepost.cli.connect import check_config, client_config, fail
 from fencepost.cli.log_format import FORMATS, LEVELS, configure_logging
 from fencepost.cli.parameters import SecondsType
 
@@ -81,7 +81,8 @@ def console(
     configure_logging(log_level, log_format)
     config = client_config(bootstrap, timeout_s, "fencepost-console")
     mechanisms = login_mechanisms(config, login)
-    check_configuration(config, mechanisms)
+    user = {"sasl.mechanism": mechanisms[0], "sasl.username": "u", "sasl.password": "p"} if mechanisms else {}
+    check_config({**config, **user})
     if key is not None and certificate is None:
         raise click.UsageError("--key needs --certificate")
     try:
@@ -114,17 +115,6 @@ def login_mechanisms(config: dict[str, Any], login: bool | None) -> tuple[str, .
         config.pop(name, None)
     named = config.pop("sasl.mechanism", config.pop("sasl.mechanisms", None))
     return LOGIN_MECHANISMS if named is None else (str(named),)
-
-
-def check_configuration(config: dict[str, Any], mechanisms: tuple[str, ...]) -> None:
-    """Raises UsageError for a client's configuration that cannot be used."""
-    from fencepost.client import Client, ConfigError
-
-    user = {"sasl.mechanism": mechanisms[0], "sasl.username": "u", "sasl.password": "p"} if mechanisms else {}
-    try:
-        Client.from_config({**config, **user})
-    except ConfigError as error:
-        raise click.UsageError(str(error)) from error
 
 
 async def _serve(options: "Options") -> None:

@@ -83,18 +83,13 @@ class Client:
         return f"<Client of {self._config.servers}: {state}>"
 
     @classmethod
-    def from_config(cls, config: Mapping[str, Any], *, dial: Dial = open_socket) -> "Client":
+    def from_config(cls, config: Mapping[str, Any]) -> "Client":
         """A client out of Kafka's own dotted names ("bootstrap.servers", "linger.ms", "group.id", ...).
-
-        `dial` opens sockets in another way.
 
         Options of producers and consumers become their defaults. Options of other clients that this one does not have
         are ignored, with one warning. Raises ConfigError for other names, and for values that are not accepted.
         """
-        defaults = from_dotted(config)
-        made = cls.__new__(cls)
-        made._set_up(parse(ClientConfig, {}, defaults=defaults), defaults, dial=dial)
-        return made
+        return _made(cls, config, open_socket)
 
     def __enter__(self) -> NoReturn:
         """Not to be opened with `with`. Raises FatalError, which names the blocking client."""
@@ -240,6 +235,18 @@ class Client:
     def _purpose(self, kind: str) -> str:
         self._opened += 1
         return f"{kind}-{self._opened}"
+
+
+def dialing_client(config: Mapping[str, Any], dial: Dial) -> Client:
+    """As `Client.from_config`, with another function that opens sockets."""
+    return _made(Client, config, dial)
+
+
+def _made(kind: type[Client], config: Mapping[str, Any], dial: Dial) -> Client:
+    defaults = from_dotted(config)
+    made = kind.__new__(kind)
+    made._set_up(parse(ClientConfig, {}, defaults=defaults), defaults, dial=dial)
+    return made
 
 
 def _given(**options: Any) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from fencepost.client import AuthenticationError, Client
 from fencepost.client.admin import Admin
 from fencepost.client.admin.client import parts_of
 from fencepost.client.admin.parts import AdminParts
+from fencepost.client.client import dialing_client
 from fencepost.client.network.wire import Dial, open_socket
 
 logger = logging.getLogger(__name__)
@@ -145,7 +146,7 @@ class Sessions:
         """Keep a client open until its connection closes. An unforeseen failure ends this client only."""
         connection: Connection | None = None
         try:
-            async with Client.from_config(config, dial=self._dial) as kafka, kafka.admin() as admin:
+            async with dialing_client(config, self._dial) as kafka, kafka.admin() as admin:
                 connection = Connection(kafka, admin)
                 task_status.started(connection)
                 await connection.closing.wait()
