@@ -124,7 +124,8 @@ async def test_ipv6_addresses(nursery: trio.Nursery) -> None:
 
 
 async def test_a_name_that_does_not_exist_is_told_until_the_deadline() -> None:
-    async with fencepost.Client("nobody.invalid:9092", default_api_timeout=0.3) as kafka:
+    """A busy machine needs a moment to find that out: the lookup is a thread's."""
+    async with fencepost.Client("nobody.invalid:9092", default_api_timeout=2) as kafka:
         with pytest.raises(RetriableError, match=r"nobody\.invalid:9092"):
             await kafka._cluster.policy.run(kafka._cluster.refresh)
 
