@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 DEFAULT_LISTEN = "127.0.0.1:8080"
 OF_A_USER = ("sasl.username", "sasl.password", "sasl.jaas.config", "sasl.oauthbearer.config")
-LOGIN_MECHANISMS = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
-"""Tried one after the other, unless the configuration names one."""
 
 
 @click.command()
@@ -104,7 +102,11 @@ def console(
 
 
 def login_mechanisms(config: dict[str, Any], login: bool | None) -> tuple[str, ...]:
-    """The mechanisms by which users log in; none if the console has a user of its own, or needs none."""
+    """The mechanisms by which users log in, tried one after the other; none if the console has a user of its own, or
+    needs none.
+    """
+    from fencepost.client.core.sasl import PASSWORD_MECHANISMS
+
     by_sasl = str(config.get("security.protocol", "")).lower().startswith("sasl")
     has_user = any(name in config for name in OF_A_USER)
     if login and not by_sasl:
@@ -114,7 +116,7 @@ def login_mechanisms(config: dict[str, Any], login: bool | None) -> tuple[str, .
     for name in OF_A_USER:
         config.pop(name, None)
     named = config.pop("sasl.mechanism", config.pop("sasl.mechanisms", None))
-    return LOGIN_MECHANISMS if named is None else (str(named),)
+    return PASSWORD_MECHANISMS if named is None else (str(named),)
 
 
 async def _serve(options: "Options") -> None:

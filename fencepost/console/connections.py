@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 SESSIONS_MAX: Final = 200
 IDLE_SECONDS: Final = 1800.0
-"""A session that is not used for so long ends."""
+"""A session ends that had no request, and no open page, for so long."""
 LOGINS_AT_ONCE: Final = 4
 LOGIN_FAILED_SECONDS: Final = 1.0
 """A wrong password is answered after this time at the earliest, so that guessing is slow."""
@@ -31,8 +31,16 @@ class Connection:
         self.kafka = kafka
         self.admin = admin
         self.closing = trio.Event()
+        self.streams: set[trio.CancelScope] = set()
+        """Those of the open streams that use the client."""
         self.cache: dict[str, tuple[float, Any]] = {}
         """What pages keep for some seconds: (time of trio's clock, value)."""
+
+    def close(self) -> None:
+        """End its streams, then the client."""
+        for scope in self.streams:
+            scope.cancel()
+        self.closing.set()
 
     @property
     def parts(self) -> AdminParts:
@@ -120,7 +128,7 @@ class Sessions:
         try:
             await connection.admin.describe_cluster()
         except BaseException:
-            connection.closing.set()
+            connection.close()
             raise
         return Session(connection, user)
 
@@ -128,7 +136,7 @@ class Sessions:
         """Forget the session; close its client if it is the user's own."""
         self._sessions.pop(session.id, None)
         if session.connection is not self._shared:
-            session.connection.closing.set()
+            session.connection.close()
 
     def _keep(self, session: Session) -> Session:
         self._end_idle()
@@ -140,7 +148,8 @@ class Sessions:
     def _end_idle(self) -> None:
         oldest = trio.current_time() - IDLE_SECONDS
         for session in [one for one in self._sessions.values() if one.used_at < oldest]:
-            self.end(session)
+            if not session.connection.streams:  # an open page is use
+                self.end(session)
 
     async def _hold(self, config: Mapping[str, Any], task_status: "trio.TaskStatus[Connection]") -> None:
         """Keep a client open until its connection closes. An unforeseen failure ends this client only."""
@@ -156,4 +165,4 @@ class Sessions:
             logger.exception("a client of the console failed; its sessions begin again")
         finally:
             if connection is not None:
-                connection.closing.set()
+                connection.close()

@@ -14,13 +14,18 @@ RECONNECT_MS = 2000
 
 
 class EventStream(Response):
-    """Runs `work` with an `emit`; ends with it, when the browser disconnects, or when `stopping` is set."""
+    """Runs `work` with an `emit`; ends with it, when the browser disconnects, when `stopping` is set, or when what owns
+    the set `scopes` cancels the scope that the stream puts into it.
+    """
 
-    def __init__(self, work: Callable[[Emit], Awaitable[None]], stopping: trio.Event) -> None:
+    def __init__(
+        self, work: Callable[[Emit], Awaitable[None]], stopping: trio.Event, scopes: set[trio.CancelScope]
+    ) -> None:
         super().__init__(media_type="text/event-stream", headers={"cache-control": "no-store"})
         del self.headers["content-length"]
         self._work = work
         self._stopping = stopping
+        self._scopes = scopes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def emit(name: str, value: Any) -> None:
@@ -30,12 +35,17 @@ class EventStream(Response):
             await send({"type": "http.response.body", "body": text.encode(), "more_body": more})
 
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(_cancel_on_disconnect, receive, nursery.cancel_scope)
-            nursery.start_soon(_cancel_on_stop, self._stopping, nursery.cancel_scope)
-            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-            await body(f"retry: {RECONNECT_MS}\n\n")
-            await self._work(emit)
-            nursery.cancel_scope.cancel()
+            whole = nursery.cancel_scope
+            self._scopes.add(whole)
+            try:
+                nursery.start_soon(_cancel_on_disconnect, receive, whole)
+                nursery.start_soon(_cancel_on_stop, self._stopping, whole)
+                await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+                await body(f"retry: {RECONNECT_MS}\n\n")
+                await self._work(emit)
+            finally:
+                self._scopes.discard(whole)
+                whole.cancel()
         with trio.CancelScope(shield=True), trio.move_on_after(1):
             await body("", more=False)
 

@@ -11,13 +11,12 @@ import trio
 from fencepost.broker.config.broker_config import BrokerConfig, ConfigError
 from fencepost.broker.config.listeners import EVERY_INTERFACE, ClientListener
 from fencepost.broker.network.context import Endpoint
+from fencepost.client.core.sasl import PASSWORD_MECHANISMS
 from fencepost.client.network.wire import open_socket
 from fencepost.console.serving import Options, run, warn_if_open
 
 logger = logging.getLogger(__name__)
 
-MECHANISMS: Final = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
-"""Those by which a name and a password log in, in the order in which they are tried."""
 TIMEOUT_MS: Final = 5000
 
 
@@ -78,7 +77,7 @@ def options_in(config: BrokerConfig, endpoints: dict[str, Endpoint]) -> Options:
     if found.listener.protocol.tls:
         client["ssl.context"] = _own_context()
     enabled = config.of_listener(found.listener.name, "sasl.enabled.mechanisms")
-    mechanisms = tuple(one for one in MECHANISMS if one in enabled) if found.listener.protocol.sasl else ()
+    mechanisms = tuple(one for one in PASSWORD_MECHANISMS if one in enabled) if found.listener.protocol.sasl else ()
     advertised = found.listener.advertised
     shown = Endpoint(advertised.host, advertised.port) if advertised is not None else found.address
 
@@ -109,13 +108,13 @@ def reached_listener(config: BrokerConfig, endpoints: dict[str, Endpoint]) -> Re
         if one.protocol.tls and config.of_listener(one.name, "ssl.client.auth") == "required":
             continue
         enabled = config.of_listener(one.name, "sasl.enabled.mechanisms")
-        if one.protocol.sasl and not any(mechanism in MECHANISMS for mechanism in enabled):
+        if one.protocol.sasl and not any(mechanism in PASSWORD_MECHANISMS for mechanism in enabled):
             continue
         able.append(one)
     if not able:
         raise ConfigError(
             "console.listen: the console can use no listener: each wants a client's certificate, or has no mechanism"
-            f" of SASL among {', '.join(MECHANISMS)}. Run `fencepost console` with --command-config instead"
+            f" of SASL among {', '.join(PASSWORD_MECHANISMS)}. Run `fencepost console` with --command-config instead"
         )
     chosen = max(able, key=lambda one: one.protocol.sasl)
     bound = endpoints[chosen.name]

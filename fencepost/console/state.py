@@ -141,7 +141,7 @@ def open_stream(request: Request, work: Callable[[Emit], Awaitable[None]]) -> Re
         finally:
             console.streams -= 1
 
-    return EventStream(counted_work, console.stopping)
+    return EventStream(counted_work, console.stopping, connection_of(request).streams)
 
 
 def render(request: Request, template: str, values: dict[str, Any], status: int = 200) -> HTMLResponse:

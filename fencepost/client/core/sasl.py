@@ -10,6 +10,8 @@ from fencepost.client.core.scram import Scram
 PLAIN, OAUTHBEARER = "PLAIN", "OAUTHBEARER"
 SCRAM_SHA_256, SCRAM_SHA_512 = "SCRAM-SHA-256", "SCRAM-SHA-512"
 MECHANISMS = (PLAIN, SCRAM_SHA_256, SCRAM_SHA_512, OAUTHBEARER)
+PASSWORD_MECHANISMS = (SCRAM_SHA_512, SCRAM_SHA_256, PLAIN)
+"""Those by which a name and a password log in, the safest first."""
 _SEPARATOR = "\x01"
 _TOKEN = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
 _EXTENSION_NAME = re.compile(r"[A-Za-z]+")

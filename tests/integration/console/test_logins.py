@@ -91,6 +91,11 @@ def test_a_session_ends_with_its_logout(url: str) -> None:
     log_in(visitor, "alice", "alice-secret")
     old = dict(visitor.cookies)
     visitor.get("/topics")
+    streams = [visitor.events(path) for path in ("/live-tail/secret", "/live-log/secret/0?from=0", "/live/topics")]
+    for one in streams:
+        next(one)
     assert "With your name and password" in visitor.post("/logout", {}).words
+    for one in streams:
+        list(one)  # it ends: the session's client is closed
     visitor.cookies = old
     assert "With your name and password" in visitor.get("/topics").words
