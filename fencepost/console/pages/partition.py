@@ -9,12 +9,14 @@ from starlette.responses import JSONResponse, Response
 
 from fencepost.client import KafkaError
 from fencepost.client.admin.client import parts_of
-from fencepost.client.admin.fetching import Fetched, fetch
+from fencepost.client.admin.fetching import fetch
 from fencepost.client.admin.last_stable_offset import check_exists
+from fencepost.client.admin.parts import AdminParts
 from fencepost.console.errors import described
 from fencepost.console.events import Emit
 from fencepost.console.partition_log import headers_of, window, with_outcomes
 from fencepost.console.state import connection_of, open_stream, render
+from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
 
 STEP_BYTES = 256 << 10
@@ -58,9 +60,8 @@ async def stream(request: Request) -> Response:
             parts = parts_of(admin)
             while True:
                 try:
-                    part = await fetch(parts, place, offset, STEP_BYTES, isolation=IsolationLevel.READ_UNCOMMITTED)
-                    news = _news(part, place)
-                    if news["next"] and news["next"] < part.high_watermark:
+                    news = await _news(parts, place, offset)
+                    if news is None:
                         found = await window(parts, place, None)
                         offset = found.next_offset
                         await emit("window", found.as_json())
@@ -76,14 +77,23 @@ async def stream(request: Request) -> Response:
     return open_stream(request, work)
 
 
-def _news(part: Fetched, place: TopicPartition) -> dict[str, Any]:
+async def _news(parts: AdminParts, place: TopicPartition, offset: int) -> dict[str, Any] | None:
+    """What is new from `offset` on; None if that is too much, or retention deleted the offset. Raises KafkaError."""
+    try:
+        part = await fetch(parts, place, offset, STEP_BYTES, isolation=IsolationLevel.READ_UNCOMMITTED)
+    except KafkaError as error:
+        if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
+            raise
+        return None
     read = headers_of(part.records, place)
+    if read and read[-1][0].next_offset < part.high_watermark:
+        return None
     return {
         "start": part.log_start_offset,
         "stable": part.last_stable_offset,
         "high": part.high_watermark,
         "next": read[-1][0].next_offset if read else None,
-        "batches": [batch.as_json() for batch in with_outcomes(read, part.last_stable_offset)],
+        "batches": [batch.as_json() for batch in with_outcomes(read, part.last_stable_offset, (), None)],
     }
 
 

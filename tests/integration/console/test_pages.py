@@ -187,6 +187,11 @@ def test_a_page_of_long_ago_gets_a_new_window(visitor: Visitor, wire: Wire) -> N
     name, found = next(events)
     assert (name, found["next"]) == ("window", 4)
     events.close()
+    assert wire.delete_records("grown", 3) == (0, 3)
+    events = visitor.events("/live-log/grown/0?from=1")
+    name, found = next(events)
+    assert (name, found["start"]) == ("window", 3), "retention deleted what the page would have continued at"
+    events.close()
 
 
 # -- the live tail
