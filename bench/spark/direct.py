@@ -46,13 +46,13 @@ def write(broker: ClusterBrokerProcess, records: int) -> None:
     producer.flush()
 
 
-def session() -> tuple[SparkSession, bool]:
-    """A session, with Spark's Kafka connector if its jars can be had."""
+def session(version: str) -> tuple[SparkSession, bool]:
+    """A session, with this version of Spark's Kafka connector if its jars can be had."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder: Any = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     builder = builder.config("spark.driver.memory", "2g").config("spark.ui.showConsoleProgress", "false")
     try:
-        builder, has_jars = builder.config("spark.jars", jars_of(pyspark.__version__, CACHE)), True
+        builder, has_jars = builder.config("spark.jars", jars_of(version, CACHE)), True
     except Unavailable as missing:
         print(f"without Spark's Kafka connector: {missing}", flush=True)
         has_jars = False
@@ -66,6 +66,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--records", type=int, default=2_000_000)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--anchor-version", default=pyspark.__version__, help="of Spark's Kafka connector")
     arguments = parser.parse_args()
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -76,7 +77,7 @@ def main() -> None:
         write(broker, arguments.records)
         most = 2 * arguments.records * RECORD_BYTES // PARTITIONS // (8 << 20) + 20
         until(lambda: max(cluster.rows().values()) <= most, what="rows to be merged", seconds=MERGED_S)
-        spark, has_jars = session()
+        spark, has_jars = session(arguments.anchor_version)
         by_broker = {"kafka.bootstrap.servers": broker.address}
         ways: dict[str, tuple[str, dict[str, str]]] = {
             "direct": (
