@@ -16,9 +16,10 @@ from fencepost.client.network.wire import Dial, open_socket
 
 logger = logging.getLogger(__name__)
 
-SESSIONS_MAX: Final = 200
+SESSIONS_MAX: Final = 1000
 IDLE_SECONDS: Final = 1800.0
 """A session ends that had no request, and no open page, for so long."""
+IDLE_CHECK_SECONDS: Final = 60.0
 LOGINS_AT_ONCE: Final = 4
 LOGIN_FAILED_SECONDS: Final = 1.0
 """A wrong password is answered after this time at the earliest, so that guessing is slow."""
@@ -106,9 +107,9 @@ class Sessions:
 
     async def log_in(self, user: str, password: str) -> Session:
         """A session with the rights of this user. Raises AuthenticationError and other KafkaErrors."""
+        ends = trio.current_time() + LOGIN_FAILED_SECONDS
+        refused: AuthenticationError | None = None
         async with self._logins:
-            ends = trio.current_time() + LOGIN_FAILED_SECONDS
-            refused: AuthenticationError | None = None
             for mechanism in self._mechanisms:  # a user may have a password for one of them only
                 user_config = {"sasl.mechanism": mechanism, "sasl.username": user, "sasl.password": password}
                 try:
@@ -118,10 +119,10 @@ class Sessions:
                 else:
                     logger.info("logged in user=%s", user)
                     return self._keep(session)
-            logger.warning("login refused user=%s cause=%s", user, refused)
-            await trio.sleep_until(ends)
-            assert refused is not None
-            raise refused
+        logger.warning("login refused user=%s cause=%s", user, refused)
+        await trio.sleep_until(ends)
+        assert refused is not None
+        raise refused
 
     async def _connected(self, config: Mapping[str, Any], user: str) -> Session:
         connection: Connection = await self._tasks.start(self._hold, config)
@@ -144,6 +145,12 @@ class Sessions:
             self.end(min(self._sessions.values(), key=lambda session: session.used_at))
         self._sessions[session.id] = session
         return session
+
+    async def end_idle(self) -> None:
+        """End idle sessions until cancelled, also while no request comes."""
+        while True:
+            await trio.sleep(IDLE_CHECK_SECONDS)
+            self._end_idle()
 
     def _end_idle(self) -> None:
         oldest = trio.current_time() - IDLE_SECONDS

@@ -11,6 +11,8 @@ from starlette.types import Receive, Scope, Send
 Emit = Callable[[str, Any], Awaitable[None]]
 """Sends one event: its name, and a value that becomes JSON."""
 RECONNECT_MS = 2000
+PING_SECONDS = 15.0
+"""A peer that is gone without a word is noticed when something is written to it."""
 
 
 class EventStream(Response):
@@ -28,11 +30,19 @@ class EventStream(Response):
         self._scopes = scopes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        writing = trio.Lock()
+
         async def emit(name: str, value: Any) -> None:
             await body(f"event: {name}\ndata: {json.dumps(value)}\n\n")
 
         async def body(text: str, more: bool = True) -> None:
-            await send({"type": "http.response.body", "body": text.encode(), "more_body": more})
+            async with writing:
+                await send({"type": "http.response.body", "body": text.encode(), "more_body": more})
+
+        async def ping() -> None:
+            while True:
+                await trio.sleep(PING_SECONDS)
+                await body(": still here\n\n")
 
         async with trio.open_nursery() as nursery:
             whole = nursery.cancel_scope
@@ -42,6 +52,7 @@ class EventStream(Response):
                 nursery.start_soon(_cancel_on_stop, self._stopping, whole)
                 await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
                 await body(f"retry: {RECONNECT_MS}\n\n")
+                nursery.start_soon(ping)
                 await self._work(emit)
             finally:
                 self._scopes.discard(whole)

@@ -7,9 +7,10 @@ from collections.abc import Collection
 from typing import Final
 from urllib.parse import parse_qsl, quote
 
-from starlette.datastructures import FormData
+import trio
+from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -17,9 +18,11 @@ from fencepost.client import KafkaError
 from fencepost.console.connections import Session
 from fencepost.console.state import console_of, error_page
 
-COOKIE: Final = "fencepost_console"
-FORM_BYTES_MAX: Final = 64 << 10
-FIELDS_MAX: Final = 1000
+FORM_BYTES_MAX: Final = 1 << 20
+FIELDS_MAX: Final = 20_000
+FIELD_CHARACTERS_MAX: Final = 8000
+FORM_SECONDS: Final = 10.0
+URL_CHARACTERS_MAX: Final = 4000
 OPEN_PATHS: Final = ("/login", "/static/", "/health")
 """What is served without a session."""
 HEADERS: Final = (
@@ -34,6 +37,11 @@ HEADERS: Final = (
     (b"cross-origin-resource-policy", b"same-origin"),
 )
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]]+)(:\d+)?")
+
+
+def cookie_name(request: Request) -> str:
+    """The name of the session's cookie. Browsers send cookies to all ports of a host, so it has the port."""
+    return f"fencepost_console_{request.url.port or 0}"
 
 
 def is_own_host(host: str, names: Collection[str]) -> bool:
@@ -91,7 +99,7 @@ class Guard:
     async def _with_session(self, request: Request) -> Response | None:
         """Give the request its session; returns the response if it gets none."""
         sessions = console_of(request).sessions
-        session = sessions.find(request.cookies.get(COOKIE))
+        session = sessions.find(request.cookies.get(cookie_name(request)))
         if session is None and sessions.login:
             if request.method != "GET" or request.url.path.startswith(("/live", "/data/")):
                 return PlainTextResponse("your session has ended; log in again\n", 401)
@@ -112,10 +120,10 @@ def _with_cookie(request: Request, send: Send) -> Send:
     async def with_cookie(message: Message) -> None:
         session: Session | None = getattr(request.state, "session", None)
         begins = message["type"] == "http.response.start"
-        if begins and session is not None and session.id != request.cookies.get(COOKIE):
+        if begins and session is not None and session.id != request.cookies.get(cookie_name(request)):
             carrier = Response()
             secure = request.url.scheme == "https"
-            carrier.set_cookie(COOKIE, session.id, httponly=True, samesite="strict", secure=secure)
+            carrier.set_cookie(cookie_name(request), session.id, httponly=True, samesite="strict", secure=secure)
             cookies = [(name, value) for name, value in carrier.raw_headers if name == b"set-cookie"]
             message["headers"] = [*message.get("headers", ()), *cookies]
         await send(message)
@@ -128,10 +136,14 @@ def _refusal(request: Request) -> Response | None:
     host = request.headers.get("host", "")
     if not is_own_host(host, console_of(request).hosts):
         return PlainTextResponse("this is not a name of the console; --host NAME allows one\n", 421)
+    if len(str(request.url)) > URL_CHARACTERS_MAX:
+        return PlainTextResponse(f"a URL has at most {URL_CHARACTERS_MAX} characters\n", 414)
+    if request.headers.get("sec-fetch-site") == "cross-site" and request.headers.get("sec-fetch-mode") != "navigate":
+        return PlainTextResponse("the request is not from this console\n", 403)
     if request.method in ("GET", "HEAD"):
         return None
     origin = request.headers.get("origin")
-    if origin is not None and origin != f"{request.url.scheme}://{host}":
+    if origin is not None and origin.partition("://")[2] != host:  # a proxy may have another scheme
         return PlainTextResponse("the form is not from this console\n", 403)
     length = request.headers.get("content-length", "")
     if not length.isdigit():
@@ -142,12 +154,22 @@ def _refusal(request: Request) -> Response | None:
 
 
 async def fields_of(request: Request) -> FormData:
-    """The fields of a form that a page sent, in the usual encoding of forms. Raises HTTPException (400)."""
-    body = (await request.body()).decode("utf-8", "replace")
+    """The fields of a form that a page sent, in the usual encoding of forms. Raises HTTPException (400, 408)."""
     try:
-        return FormData([*parse_qsl(body, keep_blank_values=True, max_num_fields=FIELDS_MAX)])
+        with trio.fail_after(FORM_SECONDS):
+            body = (await request.body()).decode("utf-8", "replace")
+        fields: list[tuple[str, str | UploadFile]] = [
+            *parse_qsl(body, keep_blank_values=True, max_num_fields=FIELDS_MAX)
+        ]
+    except trio.TooSlowError:
+        raise HTTPException(408, "The form did not arrive in time.") from None
+    except ClientDisconnect:
+        raise HTTPException(400, "The browser left.") from None
     except ValueError:
         raise HTTPException(400, f"The form has more than {FIELDS_MAX} fields.") from None
+    if any(len(str(value)) > FIELD_CHARACTERS_MAX for _, value in fields):
+        raise HTTPException(400, f"A field has more than {FIELD_CHARACTERS_MAX} characters.")
+    return FormData(fields)
 
 
 async def form_of(request: Request) -> FormData:

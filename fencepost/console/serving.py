@@ -3,18 +3,17 @@
 import logging
 import ssl
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import trio
 from hypercorn.config import Config
-from hypercorn.trio import serve
 
 from fencepost.cli.addresses import is_loopback
 from fencepost.client.network.wire import Dial, open_socket
 from fencepost.console.app import application
 from fencepost.console.connections import Sessions
+from fencepost.console.http_server import serve
 from fencepost.console.state import Console
 
 logger = logging.getLogger(__name__)
@@ -65,33 +64,40 @@ async def run(
 ) -> None:
     """Serve until `stop` is set; reports the console's URL when it listens. Raises OSError if it cannot listen."""
     config = Config()
-    config.bind = [options.listen]
     config.errorlog = logging.getLogger(f"{__name__}.http")
     config.errorlog.setLevel(logging.WARNING)
     config.accesslog = None
     config.include_server_header = False
     config.graceful_timeout = GRACE_SECONDS
     config.keep_alive_timeout = KEEP_ALIVE_SECONDS
-    config.alpn_protocols = ["http/1.1"]
-    if options.certificate is not None:
-        config.certfile = str(options.certificate)
-        config.keyfile = str(options.key or options.certificate)
-        config.create_ssl_context = partial(_tls, config)  # type: ignore[method-assign]
+    listener, where = await _listen(options.listen)
+    tls = None if options.certificate is None else _tls(options.certificate, options.key)
     async with trio.open_nursery() as clients:
         sessions = Sessions(options.client, options.mechanisms, clients, options.dial)
+        clients.start_soon(sessions.end_idle)
         console = Console(sessions, options.bootstrap, options.metadata, options.hosts)
+        task_status.started(f"{'http' if tls is None else 'https'}://{where}")
         async with trio.open_nursery() as serving:
-            app: Any = application(console)  # each names ASGI's types in its own words
-            bound: list[str] = await serving.start(partial(serve, app, config, shutdown_trigger=stop.wait))
-            task_status.started(bound[0])
+            listening = listener if tls is None else trio.SSLListener(listener, tls, https_compatible=True)
+            serving.start_soon(serve, application(console), config, [listening], stop)
             await stop.wait()
             console.stopping.set()
         clients.cancel_scope.cancel()
 
 
-def _tls(config: Config) -> ssl.SSLContext:
+async def _listen(address: str) -> tuple[trio.SocketListener, str]:
+    """A listener at HOST:PORT, and its address. Raises OSError."""
+    host, _, port = address.rpartition(":")
+    listeners = await trio.open_tcp_listeners(int(port), host=host.strip("[]"))
+    for further in listeners[1:]:  # of a name with several addresses: with port 0 each would have another port
+        await further.aclose()
+    bound = listeners[0].socket.getsockname()
+    return listeners[0], f"[{bound[0]}]:{bound[1]}" if ":" in bound[0] else f"{bound[0]}:{bound[1]}"
+
+
+def _tls(certificate: Path, key: Path | None) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.load_cert_chain(config.certfile or "", config.keyfile)
-    context.set_alpn_protocols(config.alpn_protocols)
+    context.load_cert_chain(certificate, key)
+    context.set_alpn_protocols(["http/1.1"])
     return context

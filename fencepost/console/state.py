@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 
 import jinja2
 import trio
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
@@ -47,7 +48,7 @@ class Console:
         self.sessions = sessions
         self.bootstrap = bootstrap
         self.metadata = metadata
-        self.hosts = frozenset(hosts)
+        self.hosts = frozenset(host.lower() for host in hosts)
         """Names under which browsers may reach the console, besides addresses and localhost."""
         self.stopping = trio.Event()
         self.streams = 0
@@ -116,6 +117,9 @@ def live(body: Body) -> Callable[[Request], Awaitable[Response]]:
                     now = text_of(request, template, {**values, "fragment": True})
                 except KafkaError as error:
                     await emit("trouble", described(error).title)
+                    continue
+                except HTTPException:  # the list has become shorter than the page that is shown
+                    await emit("trouble", "This page does not exist any more. Load it again.")
                     continue
                 if now != before:
                     await emit("html", now)

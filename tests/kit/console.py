@@ -19,6 +19,7 @@ from urllib.parse import urlencode, urlsplit
 WAIT_S = 60.0
 _READY = re.compile(r"^fencepost console ready on (\S+)$")
 _TOKEN = re.compile(r'name="token" value="([^"]+)"')
+_SHOWN = re.compile(r'name="shown" value="([^"]*)"')
 
 
 class Shown(NamedTuple):
@@ -86,6 +87,8 @@ class Visitor:
         self.host, self.port = parts.hostname or "", parts.port or 0
         self.cookies: dict[str, str] = {}
         self.token = ""
+        self.shown = ""
+        """What the last page with a button for a transaction has shown."""
 
     def get(self, path: str, **headers: str) -> Shown:
         """One page; redirects are followed."""
@@ -93,7 +96,7 @@ class Visitor:
 
     def post(self, path: str, fields: Mapping[str, str | Sequence[str]], **headers: str) -> Shown:
         """Send a form, with the token of the last page that had one unless `fields` has another."""
-        body = urlencode({"token": self.token, **fields}, doseq=True)
+        body = urlencode({"token": self.token, "shown": self.shown, **fields}, doseq=True)
         sent = {"content-type": "application/x-www-form-urlencoded", "origin": f"http://{self.host}:{self.port}"}
         return self._ask("POST", path, body, {**sent, **headers})
 
@@ -142,6 +145,8 @@ class Visitor:
             return self._ask("GET", headers["location"], None, {}, hops - 1)
         found = _TOKEN.search(text)
         self.token = found[1] if found else self.token
+        shown = _SHOWN.search(text)
+        self.shown = unescape(shown[1]) if shown else self.shown
         return Shown(response.status, headers, text)
 
 

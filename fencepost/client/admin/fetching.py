@@ -66,11 +66,13 @@ async def fetch_once(
 ) -> tuple[dict[TopicPartition, Fetched], dict[TopicPartition, KafkaError]]:
     """Read several partitions, each from its offset, with one request to each leader, one after the other.
 
+    The first partition in `offsets` gets its first batch whole, whatever its size; the last ones may get nothing.
+
     Returns what was read, and the error of each partition that could not be. Raises KafkaError if a broker cannot be
     asked.
     """
     by_leader: dict[int, list[TopicPartition]] = {}
-    for partition in sorted(offsets):
+    for partition in offsets:
         by_leader.setdefault(await admin.cluster.leader_of(partition), []).append(partition)
     found: dict[TopicPartition, Fetched] = {}
     errors: dict[TopicPartition, KafkaError] = {}

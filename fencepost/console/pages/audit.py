@@ -13,6 +13,7 @@ from fencepost.client.admin.last_stable_offset import check_exists
 from fencepost.client.admin.plan_types import shown_rule
 from fencepost.console.counting import Count
 from fencepost.console.errors import described
+from fencepost.console.numbers import whole_number
 from fencepost.console.partition_log import headers_of
 from fencepost.console.state import connection_of, console_of
 from fencepost.protocol.errors import ErrorCode
@@ -59,14 +60,15 @@ async def body(request: Request) -> tuple[str, dict[str, Any]]:
 
 async def count_body(request: Request) -> tuple[str, dict[str, Any]]:
     """Counts of a partition's log from an offset on."""
-    topic, number = request.query_params.get("topic", "").strip(), request.query_params.get("partition", "0").strip()
-    start = request.query_params.get("from", "").strip()
-    if not topic or not number.isdecimal() or (start and not start.isdecimal()):
+    topic = request.query_params.get("topic", "").strip()
+    number = whole_number(request.query_params.get("partition", "0"))
+    start = whole_number(request.query_params.get("from", "").strip() or "0")
+    if not topic or number is None or start is None:
         raise HTTPException(404, "Name a topic, a partition, and perhaps an offset.")
-    place, parts = TopicPartition(topic, int(number)), connection_of(request).parts
+    place, parts = TopicPartition(topic, number), connection_of(request).parts
     await check_exists(parts, place)
     reach = (await reaches(parts, [place]))[place]
-    first = at = max(reach.start, int(start or 0))
+    first = at = max(reach.start, start)
     count, used = Count(), 0
     while at < reach.high and used < COUNT_BYTES:
         part = await fetch(parts, place, at, STEP_BYTES, isolation=IsolationLevel.READ_UNCOMMITTED)

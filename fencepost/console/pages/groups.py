@@ -12,6 +12,7 @@ from fencepost.cli.connect import command_for
 from fencepost.cli.parameters import DurationType, MomentType
 from fencepost.client.admin.lag import moves, reaches
 from fencepost.console.guard import form_of
+from fencepost.console.numbers import whole_number
 from fencepost.console.pages.topics import page_number, pages
 from fencepost.console.state import connection_of, console_of, record_action, render, session_of
 from fencepost.protocol.topics import TopicPartition
@@ -26,6 +27,7 @@ WAYS: Final = {
     "to_datetime": "to this time (ISO 8601, UTC)",
     "by_duration": "back by this duration, such as 2h30m",
 }
+VALUE_CHARACTERS_MAX: Final = 40
 WITHOUT_VALUE: Final = ("to_earliest", "to_latest")
 EMPTY_STATES: Final = ("Empty", "Dead")
 
@@ -136,15 +138,20 @@ def _number(way: str, text: str) -> int:
     """The number that `moves` takes for this way. Raises BadForm."""
     if way in WITHOUT_VALUE:
         return 0
+    if len(text) > VALUE_CHARACTERS_MAX:
+        raise BadForm("The value is too long.")
     try:
         if way == "to_datetime":
             return int(MomentType().convert(text, None, None))
         if way == "by_duration":
             return int(DurationType().convert(text, None, None))
-        return int(text)
+        number = int(text)
+        if abs(number) >= 1 << 62:
+            raise BadForm(f"{text} is no offset.")
+        return number
     except click.ClickException as error:
         raise BadForm(f"{error.message.rstrip('.')}.") from error
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise BadForm(f"{text!r} is not a whole number.") from error
 
 
@@ -153,9 +160,10 @@ def _previewed(form: FormData) -> dict[TopicPartition, int]:
     found = {}
     for one in form.getlist("move"):
         topic, partition, offset = str(one).rsplit(":", 2) if str(one).count(":") >= 2 else ("", "", "")
-        if not (topic and partition.isdecimal() and offset.isdecimal()):
+        number, value = whole_number(partition), whole_number(offset)
+        if not topic or number is None or value is None:
             raise BadForm(f"{one!r} is not a place in a log.")
-        found[TopicPartition(topic, int(partition))] = int(offset)
+        found[TopicPartition(topic, number)] = value
     if not found:
         raise BadForm("There is no preview to apply.")
     return found

@@ -7,7 +7,7 @@ from starlette.responses import RedirectResponse, Response
 
 from fencepost.client import AuthenticationError, KafkaError
 from fencepost.console.errors import described
-from fencepost.console.guard import COOKIE, fields_of, form_of
+from fencepost.console.guard import cookie_name, fields_of, form_of
 from fencepost.console.state import console_of, render
 
 FIRST: Final = "/"
@@ -36,7 +36,7 @@ async def log_in(request: Request) -> Response:
         return render(request, "login.html", {**values, "refused": "The name or the password is wrong."}, 403)
     except KafkaError as error:
         return render(request, "login.html", {**values, "refused": described(error).title}, 502)
-    old = console.sessions.find(request.cookies.get(COOKIE))
+    old = console.sessions.find(request.cookies.get(cookie_name(request)))
     if old is not None:
         console.sessions.end(old)
     request.state.session = session
@@ -48,7 +48,7 @@ async def log_out(request: Request) -> Response:
     await form_of(request)
     console_of(request).sessions.end(request.state.session)
     response = RedirectResponse("/login", 303)
-    response.delete_cookie(COOKIE)
+    response.delete_cookie(cookie_name(request))
     return response
 
 

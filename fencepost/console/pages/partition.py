@@ -14,6 +14,7 @@ from fencepost.client.admin.last_stable_offset import check_exists
 from fencepost.client.admin.parts import AdminParts
 from fencepost.console.errors import described
 from fencepost.console.events import Emit
+from fencepost.console.numbers import whole_number
 from fencepost.console.partition_log import headers_of, window, with_outcomes
 from fencepost.console.state import connection_of, open_stream, render
 from fencepost.protocol.errors import ErrorCode
@@ -35,9 +36,10 @@ async def show(request: Request) -> Response:
 async def data(request: Request) -> Response:
     """A window of batches as JSON: from offset `at` on, or the last ones."""
     place = _place(request)
-    await check_exists(connection_of(request).parts, place)
+    at = _offset(request)
     try:
-        found = await window(connection_of(request).parts, place, _offset(request))
+        await check_exists(connection_of(request).parts, place)
+        found = await window(connection_of(request).parts, place, at)
     except KafkaError as error:
         trouble = described(error)
         return JSONResponse({"error": trouble.title, "hint": trouble.hint}, trouble.status)
@@ -50,12 +52,12 @@ async def stream(request: Request) -> Response:
     `window` replaces all that the page has: the log grew by more than one refresh reads. `more` has new batches.
     """
     place = _place(request)
-    start = request.query_params.get("from", "")
-    if not start.isdecimal():
+    start = whole_number(request.query_params.get("from", ""))
+    if start is None:
         raise HTTPException(404)
 
     async def work(emit: Emit) -> None:
-        offset, before = int(start), None
+        offset, before = start, None
         async with connection_of(request).kafka.admin() as admin:  # a fetch waits: not on the pages' connection
             parts = parts_of(admin)
             while True:
@@ -104,6 +106,7 @@ def _place(request: Request) -> TopicPartition:
 def _offset(request: Request) -> int | None:
     """The offset `at` of the query, None for the end; raises HTTPException (404) if it is none."""
     text = request.query_params.get("at", "")
-    if text and not text.isdecimal():
+    number = whole_number(text)
+    if text and number is None:
         raise HTTPException(404)
-    return int(text) if text else None
+    return number

@@ -15,6 +15,7 @@ from fencepost.client.admin.types import HIDDEN, is_secret
 from fencepost.console.cached import cluster_of
 from fencepost.console.errors import described
 from fencepost.console.guard import form_of
+from fencepost.console.numbers import whole_number
 from fencepost.console.state import connection_of, console_of, record_action, render, session_of
 
 KINDS: Final = ("topic", "broker", "group")
@@ -88,7 +89,8 @@ async def change(request: Request) -> Response:
         record_action(request, f"changed {kind} {name!r}: {setting} {shown}")
         session_of(request).notice = f"{setting} of {kind} {name!r} is changed."
         return RedirectResponse(f"/settings?{urlencode({'kind': kind, 'name': name})}", 303)
-    words = ["config", "set", kind, name, setting if unset else f"{setting}={new_value}"]
+    shown = HIDDEN if steps[0].sensitive else new_value
+    words = ["config", "set", kind, name, setting if unset else f"{setting}={shown}"]
     if unset:
         words[1] = "unset"
     command = command_for(console_of(request).bootstrap, *words)
@@ -103,6 +105,7 @@ def _subject(kind: str, name: str) -> dict[str, Any]:
         return {kind: name}
     if name == ALL_BROKERS:
         return {"broker": ""}
-    if not name.isdecimal():
+    number = whole_number(name)
+    if number is None or number >= 1 << 31:
         raise HTTPException(404)
-    return {"broker": int(name)}
+    return {"broker": number}

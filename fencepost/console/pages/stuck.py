@@ -11,6 +11,7 @@ from fencepost.client import KafkaError
 from fencepost.client.admin import Verdict
 from fencepost.client.admin.last_stable_offset import max_timeout_ms
 from fencepost.console.guard import form_of
+from fencepost.console.pages.transactions import identity_of
 from fencepost.console.state import connection_of, console_of, record_action, render, session_of
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
@@ -70,6 +71,7 @@ async def _values(request: Request) -> dict[str, Any]:
         "behind": found.high_watermark - found.last_stable_offset,
         "can_abort": holder is not None and holder.verdict in (Verdict.OPEN, Verdict.PREPARED),
         "can_repair": holder is not None and holder.verdict is Verdict.HANGING,
+        "shown": "" if holder is None or holder.transaction is None else identity_of(holder.transaction),
         "refused": None,
     }
 

@@ -15,11 +15,12 @@ from fencepost.client.admin.lag import Reach, reaches
 from fencepost.client.admin.parts import AdminParts
 from fencepost.console.errors import described
 from fencepost.console.events import Emit
+from fencepost.console.numbers import whole_number
 from fencepost.console.state import connection_of, open_stream, render
 from fencepost.protocol.batch_header import CorruptBatch, iter_headers
 from fencepost.protocol.control_records import control_type
 from fencepost.protocol.isolation import AbortedFilter
-from fencepost.protocol.records import Record, decode_records
+from fencepost.protocol.records import Record, decode_unpacked, unpack_records
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
 
 PARTITIONS_MAX: Final = 100
@@ -30,6 +31,9 @@ RECORDS: Final = 100
 """A tail is a sample for people: what does not fit in a step is skipped, and counted."""
 LEAST_RECORDS: Final = 5
 """Of each partition, however many have records in a step."""
+BATCH_RECORDS_MAX: Final = 20_000
+BATCH_BYTES_MAX: Final = 4 << 20
+"""A larger batch would keep the broker's event loop, if the console is in its process."""
 BEFORE: Final = 10
 """How many offsets before the end a tail begins in each partition."""
 VALUE_CHARACTERS: Final = 2000
@@ -56,6 +60,8 @@ async def stream(request: Request) -> Response:
         for partition, info in enumerate(topic.partitions)
         if info.leader >= 0 and number in (None, partition)
     ][:PARTITIONS_MAX]
+    if not places:
+        raise HTTPException(404, "The topic has no such partition, or the partition has no leader.")
 
     async def work(emit: Emit) -> None:
         async with connection_of(request).kafka.admin() as admin:
@@ -68,9 +74,8 @@ async def stream(request: Request) -> Response:
                     records, skipped = await tail.step()
                     if records or skipped:
                         await emit("records", {"records": records, "skipped": skipped})
-                except KafkaError as error:
+                except KafkaError as error:  # the positions stay: nothing comes twice
                     await emit("trouble", described(error).title)
-                    tail.positions.clear()
                     await trio.sleep(2)
                 await trio.sleep(STEP_SECONDS)
 
@@ -84,6 +89,7 @@ class Tail:
         self._admin = admin
         self._level = level
         self.positions: dict[TopicPartition, int] = {}
+        self._turn = 0
 
     async def begin(self, places: list[TopicPartition]) -> None:
         """Go to a few offsets before the end of each partition. Raises KafkaError."""
@@ -95,10 +101,11 @@ class Tail:
 
     async def step(self) -> tuple[list[dict[str, Any]], int]:
         """The records since the last step, oldest first, and how many offsets were skipped. Raises KafkaError."""
-        if not self.positions:
-            return [], 0
+        places = list(self.positions)
+        self._turn = (self._turn + 1) % len(places)  # the first of a fetch gets most
+        in_turn = {place: self.positions[place] for place in places[self._turn :] + places[: self._turn]}
         parts, errors = await fetch_once(
-            self._admin, self.positions, STEP_BYTES, PARTITION_BYTES, isolation=self._level, wait_ms=0
+            self._admin, in_turn, STEP_BYTES, PARTITION_BYTES, isolation=self._level, wait_ms=0
         )
         records: list[dict[str, Any]] = []
         skipped = 0
@@ -155,9 +162,14 @@ def shown(
                     name = "control" if kind is None else kind.name
                     found.append({**facts, "offset": header.base_offset, "time": header.max_timestamp, "marker": name})
                 continue
-            for record in decode_records(part.records, at, header):
-                if record.offset >= first:
-                    found.append({**facts, **_row(record)})
+            try:
+                if header.record_count > BATCH_RECORDS_MAX:
+                    raise CorruptBatch(f"a batch of {header.record_count} records is not unpacked here")
+                unpacked = unpack_records(part.records, at, header, BATCH_BYTES_MAX)
+                rows = [_row(record) for record in decode_unpacked(unpacked, header) if record.offset >= first]
+            except CorruptBatch as error:
+                rows = [{"offset": header.base_offset, "time": header.max_timestamp, "marker": f"not shown: {error}"}]
+            found += [{**facts, **row} for row in rows]
     except CorruptBatch as error:
         row = {"offset": position, "time": -1, "marker": f"unreadable: {error}"}
         found.append({"partition": place.partition, "producer": None, "transactional": False, **row})
@@ -197,6 +209,7 @@ def _level(request: Request) -> str:
 
 def _number(request: Request) -> int | None:
     text = request.query_params.get("partition", "")
-    if text and not text.isdecimal():
+    number = whole_number(text)
+    if text and number is None:
         raise HTTPException(404)
-    return int(text) if text else None
+    return number

@@ -7,6 +7,7 @@ from starlette.requests import Request
 
 from fencepost.client.admin.lag import reaches
 from fencepost.console.cached import topics_of
+from fencepost.console.numbers import whole_number
 from fencepost.console.state import connection_of
 from fencepost.protocol.topics import TopicPartition
 
@@ -56,7 +57,7 @@ def pages(count: int) -> int:
 
 def page_number(request: Request, count: int) -> int:
     """The page that the query names, from 1; raises HTTPException (404) if it does not exist."""
-    text = request.query_params.get("page", "1")
-    if not text.isdecimal() or not 1 <= int(text) <= pages(count):
+    number = whole_number(request.query_params.get("page", "1"))
+    if number is None or not 1 <= number <= pages(count):
         raise HTTPException(404)
-    return int(text)
+    return number

@@ -112,8 +112,16 @@ async def _values(request: Request, transactional_id: str) -> dict[str, Any]:
             *("txn", "abort", transactional_id),
             *(["--even-two-phase"] if found.timeout_ms == NO_TIMEOUT_MS else []),
         ),
+        "shown": identity_of(found),
         "refused": None,
     }
+
+
+def identity_of(transaction: TransactionDescription) -> str:
+    """What says that a transaction is still the one that a page has shown."""
+    started = None if transaction.started is None else round(transaction.started.timestamp() * 1000)
+    producer = f"{transaction.producer_id}:{transaction.producer_epoch}"
+    return f"{producer}:{started}:{transaction.timeout_ms}"
 
 
 async def abort(request: Request) -> Response:
@@ -127,6 +135,9 @@ async def abort(request: Request) -> Response:
         return render(request, "transaction.html", {**values, "refused": refused}, 400)
     if found.state != "Ongoing":
         refused = f"Nothing was done: the transaction is not open any more (it is in {found.state})."
+        return render(request, "transaction.html", {**values, "refused": refused}, 409)
+    if form.get("shown") != values["shown"]:
+        refused = "Nothing was done: the transaction that the page showed has ended, and this is another one."
         return render(request, "transaction.html", {**values, "refused": refused}, 409)
     await connection_of(request).admin.fence_producers(transactional_id)
     held = f"{found.producer_id}:{found.producer_epoch}"

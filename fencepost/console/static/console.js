@@ -17,17 +17,31 @@
   const trouble = document.getElementById("trouble");
   window.showTrouble = (text) => { trouble.textContent = text || ""; trouble.hidden = !text; };
   // A stream that ends for good answers with a status that EventSource does not repeat.
-  window.openStream = (url, on) => {
-    const stream = new EventSource(url);
-    stream.addEventListener("trouble", (event) => showTrouble(JSON.parse(event.data)));
-    for (const [name, act] of Object.entries(on)) {
-      stream.addEventListener(name, (event) => { showTrouble(""); act(JSON.parse(event.data)); });
-    }
-    stream.onerror = () => showTrouble(stream.readyState === EventSource.CLOSED
-      ? "This page does not refresh itself any more. Load it again."
-      : "The console does not answer. Trying again…");
-    addEventListener("pagehide", () => stream.close());
-    return stream;
+  // A hidden tab has no stream: browsers open only six connections to a host. `urlOf` gives the URL of each beginning.
+  window.openStream = (urlOf, on) => {
+    let stream = null, ended = false;
+    const begin = () => {
+      stream = new EventSource(urlOf());
+      stream.addEventListener("trouble", (event) => showTrouble(JSON.parse(event.data)));
+      for (const [name, act] of Object.entries(on)) {
+        stream.addEventListener(name, (event) => { showTrouble(""); act(JSON.parse(event.data)); });
+      }
+      stream.onerror = () => showTrouble(stream.readyState === EventSource.CLOSED
+        ? "This page does not refresh itself any more. Load it again."
+        : "The console does not answer. Trying again…");
+    };
+    const look = () => {
+      if (document.hidden || ended) { stream?.close(); stream = null; }
+      else if (!stream) begin();
+    };
+    document.addEventListener("visibilitychange", look);
+    addEventListener("pagehide", () => stream?.close());
+    look();
+    return {close: () => { ended = true; look(); }};
+  };
+  window.timeOf = (ms) => {
+    const at = new Date(ms);
+    return Number.isNaN(at.getTime()) ? String(ms) : at.toISOString();
   };
 
   const live = document.getElementById("live");
@@ -43,7 +57,7 @@
     }
     if (focused) live.querySelector(focused)?.focus({preventScroll: true});
   };
-  if (live?.dataset.live) openStream(live.dataset.live, {html: replace, same: () => {}});
+  if (live?.dataset.live) openStream(() => live.dataset.live, {html: replace, same: () => {}});
 
   document.addEventListener("click", async (event) => {
     const button = event.target.closest?.(".copy");

@@ -128,7 +128,7 @@
       const term = document.createElement("dt"), text = document.createElement("dd");
       term.textContent = name;
       const isTime = name.endsWith("timestamp") && Number(value) >= 0;
-      text.textContent = isTime ? `${value} (${new Date(Number(value)).toISOString()})` : value;
+      text.textContent = isTime ? `${value} (${timeOf(Number(value))})` : value;
       list.append(term, text);
     }
     panel.replaceChildren(list);
@@ -149,7 +149,7 @@
       log.next = one.last + 1;
       if (one.marker === "COMMIT" || one.marker === "ABORT") {
         for (const before of log.batches) {
-          if (before.producer === one.producer && before.outcome === "open") before.outcome = one.marker === "COMMIT" ? "committed" : "aborted";
+          if (before.producer === one.producer && ["open", "ended"].includes(before.outcome)) before.outcome = one.marker === "COMMIT" ? "committed" : "aborted";
         }
       }
     }
@@ -168,7 +168,7 @@
     stream?.close();
     stream = null;
     if (!wanted) return;
-    stream = openStream(`/live-log/${place}?from=${log.next}`, {more: take, window: (news) => { log = news; selected = null; draw(); showBatch(); }});
+    stream = openStream(() => `/live-log/${place}?from=${log.next}`, {more: take, window: (news) => { log = news; selected = null; draw(); showBatch(); }});
     // After a pause the browser asks from the old offset: the console answers with a new window if that is long ago.
   };
   const load = async (at, follow) => {

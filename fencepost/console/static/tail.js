@@ -5,6 +5,7 @@
   const body = document.getElementById("tail"), state = document.getElementById("tail-state");
   const form = document.getElementById("tail-form"), filter = document.getElementById("search"), pause = document.getElementById("pause");
   let stream = null, seen = 0, skipped = 0, paused = false, waiting = [];
+  const last = new Map(); // by partition: a stream that begins again sends some records a second time
 
   const cell = (row, text, kind) => {
     const found = row.insertCell();
@@ -22,7 +23,7 @@
   };
   const add = (one) => {
     const row = body.insertRow(0);
-    cell(row, one.time < 0 ? "" : new Date(one.time).toISOString().slice(11, 23));
+    cell(row, one.time < 0 ? "" : timeOf(one.time).slice(11, 23) || String(one.time));
     cell(row, one.partition, "n");
     cell(row, one.offset, "n");
     if (one.marker) {
@@ -48,7 +49,10 @@
   };
   const take = (news) => {
     skipped += news.skipped;
+    const before = new Map(last);
     for (const one of news.records) {
+      if (one.offset <= (before.get(one.partition) ?? -1)) continue;
+      last.set(one.partition, Math.max(one.offset, last.get(one.partition) ?? -1));
       if (!one.marker) seen += 1;
       if (!matches(one)) continue;
       if (paused) { waiting.push(one); if (waiting.length > KEPT) waiting.shift(); } else add(one);
@@ -61,9 +65,10 @@
     body.replaceChildren();
     seen = skipped = 0;
     waiting = [];
+    last.clear();
     const query = new URLSearchParams({isolation: form.elements.isolation.value, partition: form.elements.partition.value});
     history.replaceState(null, "", `?${query}`);
-    stream = openStream(`/live-tail/${encodeURIComponent(body.dataset.topic)}?${query}`, {records: take});
+    stream = openStream(() => `/live-tail/${encodeURIComponent(body.dataset.topic)}?${query}`, {records: take});
   };
   form.addEventListener("submit", (event) => event.preventDefault());
   for (const name of ["isolation", "partition"]) {

@@ -1,15 +1,19 @@
 """The process around the console: how it starts, stops, and behaves when its broker is not there."""
 
+import contextlib
+import http.client
 import socket
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import trio
 
+from fencepost.console.http_server import CONNECTIONS_MAX, WRITE_SECONDS
 from tests.kit.broker_process import BrokerFailed, BrokerProcess
 from tests.kit.certificates import Authority
 from tests.kit.console import ConsoleProcess, Visitor, wait_for
@@ -98,6 +102,78 @@ def test_https(tmp_path: Path) -> None:
             assert b"Overview" in answer.read()
         assert "everyone who reaches the console may do what its user may" in console.said()
     broker.stop()
+
+
+STRANGE = {
+    "HTTP/2 by upgrade": b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n"
+    b"HTTP2-Settings: zzzz\r\n\r\n",
+    "HTTP/2 at once": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\x05\x02\0\0\0\0\x01" * 200,
+    "a websocket": b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n" + b"\xff" * 100,
+    "no HTTP": b"\x16\x03\x01" + b"\0" * 200,
+    "a length that is none": b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
+    "a number without end": b"GET /topics?page=" + b"9" * 3900 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
+}
+
+
+@pytest.fixture(scope="module")
+def embedded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """A broker with its console, which no request may end."""
+    with BrokerProcess(tmp_path_factory.mktemp("embedded"), arguments=["--console", "127.0.0.1:0"]) as running:
+        yield running
+        assert running.stop() == 0
+        assert "Traceback" not in running.log()
+
+
+@pytest.mark.parametrize("name", STRANGE)
+def test_a_strange_connection_ends_alone(embedded: BrokerProcess, name: str) -> None:
+    """Nobody has to log in to send these: the console must outlive them."""
+    visitor = Visitor(embedded.facts["console"])
+    with socket.create_connection((visitor.host, visitor.port), 10) as sock:
+        sock.sendall(STRANGE[name])
+        sock.shutdown(socket.SHUT_WR)
+        while sock.recv(1 << 16):
+            pass
+    assert visitor.get("/health").status == 200
+    assert visitor.get("/").status == 200
+
+
+def test_connections_are_bounded_and_kafka_clients_do_not_wait(embedded: BrokerProcess) -> None:
+    """Forms that never arrive take neither all descriptors of the broker nor its time."""
+    visitor = Visitor(embedded.facts["console"])
+    head = b"POST /group/reset HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n"
+    socks = [socket.create_connection((visitor.host, visitor.port), 10) for _ in range(CONNECTIONS_MAX + 20)]
+    try:
+        for sock in socks[:CONNECTIONS_MAX]:
+            sock.sendall(head)
+        with Wire(embedded.connect()) as wire:
+            wire.create_topic("served")
+        assert [sock.recv(1) for sock in socks[CONNECTIONS_MAX:]] == [b""] * 20
+    finally:
+        for sock in socks:
+            sock.close()
+    wait_for(lambda: _answers(visitor))
+
+
+def _answers(visitor: Visitor) -> bool:
+    try:
+        return visitor.get("/health").status == 200
+    except (OSError, http.client.HTTPException):
+        return False
+
+
+def test_a_client_that_does_not_read_delays_no_stop(tmp_path: Path) -> None:
+    broker = BrokerProcess(tmp_path, arguments=["--console", "127.0.0.1:0"]).start()
+    visitor = Visitor(broker.facts["console"])
+    with socket.create_connection((visitor.host, visitor.port), 10) as sock:
+        sock.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            for _ in range(4000):
+                sock.send(b"GET /static/partition.js HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        time.sleep(0.5)
+        began = time.monotonic()
+        assert broker.stop() == 0
+        assert time.monotonic() - began < WRITE_SECONDS + STOP_SECONDS_MAX
 
 
 async def test_an_old_kafka_is_shown_as_far_as_it_goes(tmp_path: Path, nursery: trio.Nursery) -> None:

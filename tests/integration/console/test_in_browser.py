@@ -197,6 +197,34 @@ def test_pages_refresh_themselves(page: "Page", wire: Wire) -> None:
     page.wait_for_selector("text=fresh:0", state="detached")
 
 
+def test_more_tabs_than_a_browser_has_connections(browser: "Browser", console: ConsoleProcess, seen: Wire) -> None:
+    """A page holds a stream while it is visible only: six to a host is all that HTTP/1.1 gets."""
+    context = browser.new_context(base_url=console.url)
+    hide = "Object.defineProperty(document, 'hidden', {value: true});"
+    hide += "document.dispatchEvent(new Event('visibilitychange'))"
+    for number in range(9):
+        tab = context.new_page()
+        tab.set_default_timeout(PLENTY_MS)
+        tab.goto("/topics/seen/0")
+        tab.wait_for_selector("rect.batch.open")
+        if number < 8:
+            tab.evaluate(hide)  # Chromium without a screen has only visible tabs
+    context.close()
+
+
+def test_a_far_time_is_shown(page: "Page", wire: Wire) -> None:
+    """JavaScript has no date after the year 275760."""
+    wire.create_topic("far", **{"message.timestamp.after.max.ms": str(2**63 - 1)})
+    wire.produce("far", batch_of(b"far", timestamp_ms=9 * 10**15))
+    wire.produce("far", batch_of(b"near"))
+    page.goto("/topics/far/tail")
+    page.wait_for_selector("#tail tr >> text=near")
+    page.wait_for_selector("#tail tr >> text=far")
+    page.goto("/topics/far/0")
+    page.locator("rect.batch").first.click()
+    assert "9000000000000000" in page.inner_text("#batch")
+
+
 def test_light_and_dark_by_a_key(page: "Page") -> None:
     page.goto("/audit")
     grounds = set()

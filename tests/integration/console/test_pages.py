@@ -1,6 +1,7 @@
 """The pages of the console, over HTTP: what they show, what their forms do, and what is refused."""
 
 from itertools import islice
+from urllib.parse import quote
 
 import pytest
 
@@ -107,6 +108,19 @@ def test_a_stuck_transaction_is_found_and_ended_by_the_console_alone(
     assert "refused" in audit
     again = visitor.post("/transaction/abort", {"id": "stuck-1", "sure": "yes"})
     assert (again.status, "not open any more" in again.words) == (409, True)
+
+
+def test_only_the_transaction_that_was_shown_is_aborted(visitor: Visitor, wire: Wire, broker: BrokerProcess) -> None:
+    """The page may be old: its transaction has ended, and the producer, which is well, has begun the next one."""
+    held = begin(wire, "next", "next-1")
+    visitor.get("/transaction?id=next-1")
+    assert wire.end_txn("next-1", held, commit=True).error_code == ErrorCode.NONE
+    held = wire.init_producer_id("next-1")
+    wire.add_partitions("next-1", held, "next", 1)
+    write(wire, "next", "next-1", held, partition=1)
+    refused = visitor.post("/transaction/abort", {"id": "next-1", "sure": "yes"})
+    assert (refused.status, "this is another one" in refused.words) == (409, True)
+    assert wire.end_txn("next-1", held, commit=True).error_code == ErrorCode.NONE
 
 
 def test_a_hanging_transaction_is_found_and_ended(visitor: Visitor, wire: Wire, broker: BrokerProcess) -> None:
@@ -257,6 +271,8 @@ def test_true_lag_and_a_reset_with_a_preview(visitor: Visitor, wire: Wire, broke
     [after] = command_json(broker, "group", "lag", "readers")
     assert after["committed"] == 3
     for wrong, why in [
+        ({"way": "to_offset", "value": "9" * 5000}, "too long"),
+        ({"way": "by_duration", "value": "9" * 30 + "d"}, "not a"),
         ({"way": "to_offset", "value": "x"}, "not a whole number"),
         ({"way": "to_datetime", "value": "x"}, "not a date"),
         ({"way": "sideways"}, "Choose where"),
@@ -326,7 +342,10 @@ def test_a_forged_form_is_refused(visitor: Visitor, wire: Wire, broker: BrokerPr
     other.get("/")
     other.token = visitor.token
     assert other.post("/transaction/abort", fields).status == 403, "each session has its own token"
-    assert visitor.post("/transaction/abort", {**fields, "more": "x" * 70_000}).status == 413
+    assert visitor.post("/transaction/abort", {**fields, "more": "x" * 1_100_000}).status == 413
+    assert visitor.post("/transaction/abort", {**fields, "more": "x" * 9_000}).status == 400
+    assert visitor.get("/topics", sec_fetch_site="cross-site", sec_fetch_mode="no-cors").status == 403
+    assert visitor.get("/topics", sec_fetch_site="cross-site", sec_fetch_mode="navigate").status == 200
     assert visitor.get("/transaction/abort").status == 405
     assert command_json(broker, "txn", "describe", "forged-1")["state"] == "Ongoing"
     assert wire.end_txn("forged-1", held, commit=True).error_code == ErrorCode.NONE
@@ -342,6 +361,46 @@ def test_names_that_look_like_html_are_shown_as_they_are(visitor: Visitor, wire:
     assert name in visitor.get("/transactions").words.replace("&quot;", '"')
     found = visitor.get("/transaction?id=%3Cimg%20src%3Dx%20onerror%3Dalert%281%29%3E%2F%27%22%26")
     assert (found.status, "<img src=x" in found.text) == (200, False)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/topics?page=",
+        "/topics/log/",
+        "/topics/log/0?at=",
+        "/data/log/log/0?at=",
+        "/live-log/log/0?from=",
+        "/live-tail/log?partition=",
+        "/audit/count?topic=log&from=",
+        "/settings?kind=broker&name=",
+    ],
+)
+def test_a_number_that_is_none_is_no_error_of_ours(visitor: Visitor, path: str) -> None:
+    for number in ("9" * 19, "9" * 3000, "-1", "1e3", "²"):
+        assert visitor.get(path + quote(number)).status in (404, 502), number
+
+
+def test_a_proxy_with_tls_may_stand_before_it(visitor: Visitor, wire: Wire) -> None:
+    wire.create_topic("proxied")
+    visitor.get("/settings?kind=topic&name=proxied")
+    fields = {"kind": "topic", "name": "proxied", "setting": "retention.ms", "value": "1000"}
+    assert visitor.post("/settings/change", fields, origin=f"https://{visitor.host}:{visitor.port}").status == 200
+
+
+def test_no_partition_of_a_tail_starves(visitor: Visitor, wire: Wire) -> None:
+    """Large batches of some partitions must not keep others out of each step."""
+    wire.create_topic("crowd", partitions=12)
+    events = visitor.events("/live-tail/crowd")
+    next(events)
+    for _ in range(3):
+        for partition in range(12):
+            batch = batch_of(*[b"x" * 1000] * 40)
+            assert wire.produce("crowd", batch, partition=partition).error_code == ErrorCode.NONE
+    seen: set[int] = set()
+    while len(seen) < 12:
+        seen |= {one["partition"] for one in next(events)[1]["records"]}
+    events.close()
 
 
 def test_the_log_has_what_was_changed(visitor: Visitor, wire: Wire, console: ConsoleProcess) -> None:
