@@ -36,12 +36,13 @@ HEADERS: Final = (
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"cross-origin-resource-policy", b"same-origin"),
 )
-_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]]+)(:\d+)?")
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]]+)(:[0-9]{1,5})?")
 
 
 def cookie_name(request: Request) -> str:
     """The name of the session's cookie. Browsers send cookies to all ports of a host, so it has the port."""
-    return f"fencepost_console_{request.url.port or 0}"
+    match = _HOST.fullmatch(request.headers.get("host", ""))
+    return f"fencepost_console_{((match and match[2]) or ':').removeprefix(':')}"
 
 
 def is_own_host(host: str, names: Collection[str]) -> bool:

@@ -43,7 +43,7 @@ class Options(NamedTuple):
 
 def warn_if_open(options: Options) -> None:
     """Log once, at the start, what an address that others reach means."""
-    if is_loopback(options.listen.rpartition(":")[0].strip("[]")):
+    if is_loopback(options.listen.rpartition(":")[0].strip("[]") or "127.0.0.1"):
         return
     if not options.mechanisms:
         logger.warning(
@@ -86,9 +86,11 @@ async def run(
 
 
 async def _listen(address: str) -> tuple[trio.SocketListener, str]:
-    """A listener at HOST:PORT, and its address. Raises OSError."""
+    """A listener at HOST:PORT, and its address; an empty host is the loopback, as for the metrics. Raises OSError."""
     host, _, port = address.rpartition(":")
-    listeners = await trio.open_tcp_listeners(int(port), host=host.strip("[]"))
+    if not (port.isascii() and port.isdecimal() and int(port) < 1 << 16):
+        raise OSError(f"{address!r} is not HOST:PORT")
+    listeners = await trio.open_tcp_listeners(int(port), host=host.strip("[]") or "127.0.0.1")
     for further in listeners[1:]:  # of a name with several addresses: with port 0 each would have another port
         await further.aclose()
     bound = listeners[0].socket.getsockname()

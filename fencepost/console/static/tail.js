@@ -32,7 +32,8 @@
       found.colSpan = 3;
       const bold = document.createElement("b");
       bold.textContent = one.marker;
-      found.append(bold, ` ends the transaction of producer ${one.producer}`);
+      if (one.marker === "COMMIT" || one.marker === "ABORT") found.append(bold, ` ends the transaction of producer ${one.producer}`);
+      else found.append(one.marker);
       cell(row, `producer ${one.producer}`);
       return;
     }

@@ -69,6 +69,8 @@ def test_an_address_in_use_is_named(tmp_path: Path) -> None:
         assert "Traceback" not in run.stderr
         with pytest.raises(BrokerFailed, match="in use"):
             BrokerProcess(tmp_path, arguments=["--console", where]).start()
+    with pytest.raises(BrokerFailed, match="'here' is not HOST:PORT"):
+        BrokerProcess(tmp_path, arguments=["--console", "here"]).start()
 
 
 @pytest.mark.parametrize(
