@@ -15,7 +15,7 @@ from fencepost.cli.completion.names import complete_topics, complete_transaction
 from fencepost.cli.connect import Broker, broker_options, fail
 from fencepost.cli.parameters import SETTING, Setting
 from fencepost.cli.records.consume import delimiter
-from fencepost.cli.records.cutting import Cut, Input, Pair, lines_of, wholes_of
+from fencepost.cli.records.cutting import Cut, Input, Pair
 from fencepost.cli.records.errors import first_of
 
 if TYPE_CHECKING:
@@ -135,9 +135,11 @@ def produce(
         raise click.UsageError("--transaction sends all records in one transaction, so give no --transaction-size")
     if transactional_id is None and (transaction or size is not None):
         transactional_id = f"fencepost-produce-{uuid.uuid4()}"
+    if not files and sys.stdin is None:
+        raise click.UsageError("standard input is closed: give the records in a FILE, or a pipe")
     found = files or (sys.stdin.buffer,)
-    cut = Cut(after, between, None if key is None else key.encode(), null)
-    records = Input(cut, wholes_of(found) if files and not lines else lines_of(found, after))
+    ends = None if files and not lines else after
+    records = Input(Cut(ends, between, None if key is None else key.encode(), null), found)
     given = properties(click.get_current_context())
     options: dict[str, Any] = {} if compression is None else {"compression": compression}
     options |= {} if "batch.size" in given else {"batch_size": BATCH_BYTES}
@@ -191,16 +193,12 @@ class _Sender:
         return await self._failure(work)
 
     async def _failure(self, work: "Callable[[], Any]") -> "KafkaError | None":
-        """Run the work while a thread reads the input; returns the first error of Kafka."""
-        import trio
-
+        """Run the work; returns the first error of Kafka."""
         from fencepost.client import KafkaError
 
         failure: KafkaError | None = None
         try:
-            async with trio.open_nursery() as nursery:
-                self._records.begin(nursery)
-                await work()
+            await work()
         except* KafkaError as group:
             failure = first_of(group)
         return failure

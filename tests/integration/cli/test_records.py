@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -269,6 +270,20 @@ def test_an_error_is_reported_before_the_input_ends(broker: Broker) -> None:
         writing.stdin.write(b"no key\n")
         writing.stdin.flush()
         assert writing.wait(SECONDS) == 1
+
+
+def test_input_that_cannot_be_read_is_an_error(broker: Broker, tmp_path: Path) -> None:
+    name, unreadable = topic(broker), os.open(tmp_path / "file", os.O_WRONLY | os.O_CREAT)
+    with process(broker, "produce", name, stdin=unreadable) as refused:
+        assert refused.wait(SECONDS) == 1
+        assert refused.stderr is not None
+        wanted = "fencepost: cannot read <stdin>: Bad file descriptor\n  0 records are acknowledged; "
+        assert refused.stderr.read().decode().startswith(wanted)
+    os.close(unreadable)
+    shell = shlex.join([sys.executable, "-m", "fencepost", "produce", name, *whom_to_ask(broker)])
+    closed = subprocess.run(["sh", "-c", f"{shell} <&-"], capture_output=True, text=True, check=False)
+    assert closed.returncode == 2
+    assert "Error: standard input is closed: give the records in a FILE, or a pipe\n" in closed.stderr
 
 
 def test_a_closed_pipe_ends_the_command_quietly(broker: Broker) -> None:
