@@ -9,6 +9,7 @@ import click
 
 from fencepost.cli.client_options import bootstrap_option, trust_options
 from fencepost.cli.connect import check_config, client_config, fail
+from fencepost.cli.errors import first_of
 from fencepost.cli.log_format import FORMATS, LEVELS, configure_logging
 from fencepost.cli.parameters import SecondsType
 
@@ -98,7 +99,7 @@ def console(
     except BaseExceptionGroup as group:
         if group.split(OSError)[1] is not None:
             raise
-        fail(f"cannot listen at {listen}: {_first(group)}", "choose another address with --listen HOST:PORT")
+        fail(f"cannot listen at {listen}: {first_of(group)}", "choose another address with --listen HOST:PORT")
 
 
 def login_mechanisms(config: dict[str, Any], login: bool | None) -> tuple[str, ...]:
@@ -142,10 +143,3 @@ async def _stop_on_signal(stop: Any, scope: Any) -> None:
             if stop.is_set():
                 scope.cancel()
             stop.set()
-
-
-def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    error: BaseException = group
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error

@@ -4,7 +4,7 @@ from typing import Final, NamedTuple
 
 import trio
 
-from fencepost.client.admin import ClusterDescription, TopicDescription
+from fencepost.client.admin import TopicDescription
 from fencepost.console.connections import Connection
 
 TOPICS_SECONDS: Final = 10.0
@@ -44,8 +44,3 @@ async def topics_of(connection: Connection) -> list[TopicLine]:
         kept = connection.cache["topics"] = now, sorted(map(_line, found.values()))
     topics: list[TopicLine] = kept[1]
     return topics
-
-
-async def cluster_of(connection: Connection) -> ClusterDescription:
-    """The cluster and its brokers, as they are now. Raises KafkaError."""
-    return await connection.admin.describe_cluster()

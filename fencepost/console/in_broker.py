@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple, Protocol
 import trio
 
 from fencepost.broker.config.broker_config import BrokerConfig, ConfigError
-from fencepost.broker.config.listeners import EVERY_INTERFACE, ClientListener
+from fencepost.broker.config.listeners import ClientListener
 from fencepost.broker.network.context import Endpoint
 from fencepost.client.core.sasl import PASSWORD_MECHANISMS
 from fencepost.client.network.wire import open_socket
@@ -119,7 +119,7 @@ def reached_listener(config: BrokerConfig, endpoints: dict[str, Endpoint]) -> Re
     chosen = max(able, key=lambda one: one.protocol.sasl)
     bound = endpoints[chosen.name]
     host = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(bound.host, bound.host)
-    return Reached(chosen, Endpoint("127.0.0.1" if host in EVERY_INTERFACE else host, bound.port))
+    return Reached(chosen, Endpoint(host, bound.port))
 
 
 def _own_context() -> ssl.SSLContext:

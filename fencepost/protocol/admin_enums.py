@@ -1,4 +1,4 @@
-"""The numbers of the administrative APIs, with the names that both the broker and the admin client use."""
+"""The numbers and words of the administrative APIs, with names that both the broker and the admin client use."""
 
 from enum import IntEnum
 from typing import TypeVar
@@ -115,3 +115,7 @@ class UpgradeType(IntEnum):
     UPGRADE = 1
     SAFE_DOWNGRADE = 2
     UNSAFE_DOWNGRADE = 3
+
+
+OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort")
+"""The states of a transaction that holds readers back, as ListTransactions and DescribeTransactions name them."""

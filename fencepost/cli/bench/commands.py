@@ -96,7 +96,7 @@ def txn(topic: str, transactions: int, size: int, size_bytes: int, broker: Broke
 
 
 def _measure(broker: Broker, load: "Callable[[Client], Any]") -> "Result":
-    from fencepost.cli.records.errors import first_of
+    from fencepost.cli.errors import first_of
 
     async def work(kafka: "Client") -> "Result":
         try:

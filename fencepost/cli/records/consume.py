@@ -9,10 +9,10 @@ import click
 
 from fencepost.cli.completion.names import complete_groups, complete_topics
 from fencepost.cli.connect import Broker, broker_options
+from fencepost.cli.errors import first_of
 from fencepost.cli.parameters import PLACE, Place
 from fencepost.cli.places import chosen_of, partitions_of
 from fencepost.cli.records import formats
-from fencepost.cli.records.errors import first_of
 from fencepost.cli.records.places import FIRST, Bound, Extent, OffsetType, of_all, offsets_of
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ import click
 from fencepost.cli.client_options import properties
 from fencepost.cli.completion.names import complete_topics, complete_transactional_ids
 from fencepost.cli.connect import Broker, broker_options, fail
+from fencepost.cli.errors import first_of
 from fencepost.cli.parameters import SETTING, Setting
 from fencepost.cli.records.consume import delimiter
 from fencepost.cli.records.cutting import Cut, Input, Pair
-from fencepost.cli.records.errors import first_of
 
 if TYPE_CHECKING:
     from fencepost.client import Client, KafkaError

@@ -9,6 +9,7 @@ import click
 from fencepost.cli.connect import Broker, broker_options
 from fencepost.cli.parameters import SecondsType
 from fencepost.cli.plain_text import counted, json_value, moment, now_ms, places, table
+from fencepost.protocol.admin_enums import OPEN_STATES
 from fencepost.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
 
     from fencepost.client.admin import Admin
     from fencepost.client.admin.types import TransactionDescription, TransactionListing
-
-OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort")
 
 
 class View(NamedTuple):

@@ -34,6 +34,7 @@ from fencepost.protocol.messages.api66_list_transactions import ListTransactions
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
 
 LATEST = -1
+_DESCRIBING = "describing transactions"
 FENCE_TIMEOUT_MS = 1
 """The transaction timeout that fencing sets, as in Kafka's Admin; the next producer of the id sets its own."""
 
@@ -93,22 +94,15 @@ class TransactionAdmin:
         `states` and `producer_ids` select some of all, as in `list_transactions`. An id that expires meanwhile is left
         out, unless it is named. Raises ItemsFailedError by id (TRANSACTIONAL_ID_NOT_FOUND, ...).
         """
-        what, route = "describing transactions", ToCoordinator(self._rpc.cluster, TRANSACTION)
         if transactional_ids is None:
             lines = await self.list_transactions(states=states, producer_ids=producer_ids)
             wanted = [line.transactional_id for line in lines]
         else:
             wanted = listed(transactional_ids, str)
-        failed: dict[str, KafkaError] = {}
-        try:
-            found = await self._rpc.each(wanted, route, self._describe, what)
-        except ItemsFailedError as some:
-            found = dict(some.results)
-            expired = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND if transactional_ids is None else None
-            failed = {name: error for name, error in some.errors.items() if error.code is not expired}
+        found, failed = await self._described(wanted, also_expired=transactional_ids is not None)
         described = {name: one._replace(blocks=await self._blocked(one)) for name, one in found.items()}
         if failed:
-            raise ItemsFailedError(what, failed, described)
+            raise ItemsFailedError(_DESCRIBING, failed, described)
         return described
 
     async def describe_briefly(self, transactional_ids: Iterable[str]) -> dict[str, TransactionDescription]:
@@ -116,14 +110,21 @@ class TransactionAdmin:
 
         Raises ItemsFailedError by id.
         """
-        what, route = "describing transactions", ToCoordinator(self._rpc.cluster, TRANSACTION)
+        found, failed = await self._described(listed(transactional_ids, str), also_expired=False)
+        if failed:
+            raise ItemsFailedError(_DESCRIBING, failed, found)
+        return found
+
+    async def _described(
+        self, wanted: list[str], *, also_expired: bool
+    ) -> tuple[dict[str, TransactionDescription], dict[str, KafkaError]]:
+        """What is found, and the errors of the other ids; those that expired are left out unless `also_expired`."""
+        route = ToCoordinator(self._rpc.cluster, TRANSACTION)
         try:
-            return await self._rpc.each(listed(transactional_ids, str), route, self._describe, what)
+            return await self._rpc.each(wanted, route, self._describe, _DESCRIBING), {}
         except ItemsFailedError as some:
-            failed = {n: e for n, e in some.errors.items() if e.code is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND}
-            if failed:
-                raise
-            return dict(some.results)
+            expired = None if also_expired else ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+            return dict(some.results), {name: one for name, one in some.errors.items() if one.code is not expired}
 
     async def _describe(
         self, node: int | None, transactional_ids: list[str]

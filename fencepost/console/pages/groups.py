@@ -13,7 +13,7 @@ from fencepost.cli.parameters import DurationType, MomentType
 from fencepost.client.admin.lag import moves, reaches
 from fencepost.console.guard import form_of
 from fencepost.console.numbers import whole_number
-from fencepost.console.pages.topics import page_number, pages
+from fencepost.console.pages.topics import PAGE, page_number, pages
 from fencepost.console.state import connection_of, console_of, record_action, render, session_of
 from fencepost.protocol.topics import TopicPartition
 
@@ -39,7 +39,6 @@ class BadForm(Exception):
 class Wanted(NamedTuple):
     """What a form wants to happen to a group."""
 
-    group_id: str
     places: list[TopicPartition]
     way: str
     value: int
@@ -50,9 +49,8 @@ async def list_body(request: Request) -> tuple[str, dict[str, Any]]:
     wanted = request.query_params.get("q", "").strip()
     found = [one for one in await connection_of(request).admin.list_groups() if wanted in one.group_id]
     number = page_number(request, len(found))
-    size = 100
     return "groups.html", {
-        "groups": found[(number - 1) * size : number * size],
+        "groups": found[(number - 1) * PAGE : number * PAGE],
         "found": len(found),
         "q": wanted,
         "number": number,
@@ -131,7 +129,7 @@ def _wanted(form: FormData, committed: list[TopicPartition]) -> Wanted:
         raise BadForm("Choose where the group shall continue.")
     if not places:
         raise BadForm("Choose at least one partition.")
-    return Wanted(str(form.get("id", "")), places, way, _number(way, text))
+    return Wanted(places, way, _number(way, text))
 
 
 def _number(way: str, text: str) -> int:

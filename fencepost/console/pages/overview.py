@@ -6,7 +6,7 @@ from typing import Any
 from starlette.requests import Request
 
 from fencepost.client import KafkaError
-from fencepost.console.cached import cluster_of, topics_of
+from fencepost.console.cached import topics_of
 from fencepost.console.errors import described
 from fencepost.console.state import connection_of
 
@@ -17,7 +17,7 @@ LONG_SECONDS = 60
 async def body(request: Request) -> tuple[str, dict[str, Any]]:
     """Counts come with the first refresh, so that the page of a large cluster is there at once."""
     connection = connection_of(request)
-    cluster = await cluster_of(connection)
+    cluster = await connection.admin.describe_cluster()
     values: dict[str, Any] = {"cluster": cluster, "counts": None, "problems": [], "long": [], "states": {}}
     if not request.url.path.startswith("/live") and "topics" not in connection.cache:
         return "overview.html", values

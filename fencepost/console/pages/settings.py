@@ -12,7 +12,6 @@ from fencepost.cli.setting_changes import changed, is_without_effect, settings_o
 from fencepost.client import KafkaError
 from fencepost.client.admin.plan_types import own_source
 from fencepost.client.admin.types import HIDDEN, is_secret
-from fencepost.console.cached import cluster_of
 from fencepost.console.errors import described
 from fencepost.console.guard import form_of
 from fencepost.console.numbers import whole_number
@@ -25,7 +24,7 @@ ALL_BROKERS: Final = "all"
 async def body(request: Request) -> tuple[str, dict[str, Any]]:
     """The settings of the resource that the query names; without one, the brokers to choose from."""
     kind, name = request.query_params.get("kind", ""), request.query_params.get("name", "")
-    cluster = await cluster_of(connection_of(request))
+    cluster = await connection_of(request).admin.describe_cluster()
     if not kind:
         return "settings_index.html", {"cluster": cluster}
     return "settings.html", await _values(request, kind, name, request.query_params.get("all") == "1")

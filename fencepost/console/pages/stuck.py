@@ -13,6 +13,7 @@ from fencepost.client.admin.last_stable_offset import max_timeout_ms
 from fencepost.console.guard import form_of
 from fencepost.console.pages.transactions import identity_of
 from fencepost.console.state import connection_of, console_of, record_action, render, session_of
+from fencepost.protocol.admin_enums import OPEN_STATES
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 
@@ -32,7 +33,7 @@ class Held(NamedTuple):
 async def list_body(request: Request) -> tuple[str, dict[str, Any]]:
     """The partitions of open transactions that are held back, those with the most offsets first."""
     connection = connection_of(request)
-    listed = await connection.admin.list_transactions(states=("Ongoing", "PrepareCommit", "PrepareAbort"))
+    listed = await connection.admin.list_transactions(states=OPEN_STATES)
     ids = [one.transactional_id for one in listed]
     described = await connection.parts.transactions.describe_briefly(ids[:DESCRIBED_MAX])
     names: dict[TopicPartition, list[str]] = {}

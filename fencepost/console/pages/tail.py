@@ -125,11 +125,23 @@ class Tail:
             self.positions[place] = position
         if errors:  # a new leader, or records that retention deleted: go on at the end
             self.positions |= await self._ends(list(errors))
-        records.sort(key=lambda one: (one["time"], one["partition"], one["offset"]))
-        return records, skipped
+        return merged(records), skipped
 
     def _end(self, reach: Reach) -> int:
         return reach.stable if self._level is IsolationLevel.READ_COMMITTED else reach.high
+
+
+def merged(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The records of some partitions by time; those of each partition stay in the order of the log.
+
+    The times are their producers', and that of a marker is later than that of a record which waited for the marker.
+    """
+    latest: dict[int, int] = {}
+    keys = []
+    for position, one in enumerate(records):
+        time = latest[one["partition"]] = max(one["time"], latest.get(one["partition"], -1))
+        keys.append((time, one["partition"], position))
+    return [records[position] for _, _, position in sorted(keys)]
 
 
 def shown(

@@ -13,8 +13,8 @@ from fencepost.client.admin import TransactionDescription
 from fencepost.client.admin.last_stable_offset import NO_TIMEOUT_MS
 from fencepost.console.guard import form_of
 from fencepost.console.state import connection_of, console_of, record_action, render, session_of
+from fencepost.protocol.admin_enums import OPEN_STATES
 
-OPEN_STATES: Final = ("Ongoing", "PrepareCommit", "PrepareAbort")
 DESCRIBED_MAX: Final = 40
 LISTED_MAX: Final = 200
 LANE_WIDTH: Final = 600

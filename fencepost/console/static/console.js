@@ -19,7 +19,8 @@
   // A stream that ends for good answers with a status that EventSource does not repeat.
   // A hidden tab has no stream: browsers open only six connections to a host. `urlOf` gives the URL of each beginning.
   window.openStream = (urlOf, on) => {
-    let stream = null, ended = false;
+    let stream = null;
+    const open = new AbortController(); // of what listens while the stream is open
     const begin = () => {
       stream = new EventSource(urlOf());
       stream.addEventListener("trouble", (event) => showTrouble(JSON.parse(event.data)));
@@ -31,13 +32,13 @@
         : "The console does not answer. Trying again…");
     };
     const look = () => {
-      if (document.hidden || ended) { stream?.close(); stream = null; }
+      if (document.hidden) { stream?.close(); stream = null; }
       else if (!stream) begin();
     };
-    document.addEventListener("visibilitychange", look);
-    addEventListener("pagehide", () => stream?.close());
+    document.addEventListener("visibilitychange", look, {signal: open.signal});
+    addEventListener("pagehide", () => stream?.close(), {signal: open.signal});
     look();
-    return {close: () => { ended = true; look(); }};
+    return {close: () => { open.abort(); stream?.close(); }};
   };
   window.timeOf = (ms) => {
     const at = new Date(ms);

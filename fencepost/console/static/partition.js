@@ -30,7 +30,7 @@
       if (one.producer === null) continue;
       if (one.marker === "COMMIT" || one.marker === "ABORT") {
         const span = open.get(one.producer);
-        if (span) found.push({...span, last: one.base, outcome: one.marker === "COMMIT" ? "committed" : "aborted", ended: true});
+        if (span) found.push({...span, last: one.base, outcome: one.marker === "COMMIT" ? "committed" : "aborted"});
         open.delete(one.producer);
       } else if (one.outcome !== "plain" && !one.marker) {
         const span = open.get(one.producer);

@@ -28,12 +28,13 @@
     cell(row, one.offset, "n");
     if (one.marker) {
       row.className = `marker ${one.marker.toLowerCase()}`;
-      const found = cell(row, "");
+      const found = cell(row, one.marker);
       found.colSpan = 3;
-      const bold = document.createElement("b");
-      bold.textContent = one.marker;
-      if (one.marker === "COMMIT" || one.marker === "ABORT") found.append(bold, ` ends the transaction of producer ${one.producer}`);
-      else found.append(one.marker);
+      if (one.marker === "COMMIT" || one.marker === "ABORT") {
+        const bold = document.createElement("b");
+        bold.textContent = one.marker;
+        found.replaceChildren(bold, ` ends the transaction of producer ${one.producer}`);
+      }
       cell(row, `producer ${one.producer}`);
       return;
     }

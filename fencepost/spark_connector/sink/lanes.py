@@ -24,6 +24,7 @@ from contextlib import ExitStack
 from typing import Any, NamedTuple
 
 from fencepost.client.errors import AuthorizationError, FatalError, FencedError
+from fencepost.protocol.admin_enums import OPEN_STATES
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
 from fencepost.spark_connector.sink.commit import (
@@ -42,7 +43,6 @@ log = logging.getLogger(__name__)
 
 _PARALLEL_COMMITS = 8
 _ATTEMPTS = 5
-_OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort")
 _MAX_LANES = 1000
 STABLE_SECONDS = 120.0
 """How long a claim waits for other sinks' open transactions. Those of dead drivers time out earlier."""
@@ -109,7 +109,7 @@ def clear_lanes(kafka: Any, options: SinkOptions, mine: Claim, decided: Decision
 def open_lanes(kafka: Any, options: SinkOptions) -> list[str]:
     """The sink's lanes with an open transaction."""
     with kafka.admin() as admin:
-        found = admin.list_transactions(states=_OPEN_STATES)
+        found = admin.list_transactions(states=OPEN_STATES)
     return [one.transactional_id for one in found if one.transactional_id.startswith(_lane_prefix(options))]
 
 

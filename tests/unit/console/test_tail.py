@@ -3,7 +3,7 @@
 from typing import Any
 
 from fencepost.client.admin.fetching import Fetched
-from fencepost.console.pages.tail import shown
+from fencepost.console.pages.tail import merged, shown
 from fencepost.protocol.topics import TopicPartition
 from tests.kit.batch_log import BatchLog
 
@@ -65,3 +65,8 @@ def test_of_many_records_the_last_are_shown_and_the_others_counted() -> None:
     found, position, left_out = shown(PLACE, fetched(made), 3, False, 12)
     assert [one["offset"] for one in found] == list(range(38, 50))
     assert (position, left_out) == (50, 35)
+
+
+def test_partitions_are_merged_by_time_and_each_stays_in_order() -> None:
+    rows = [{"partition": p, "offset": o, "time": t} for p, o, t in [(0, 7, 30), (0, 8, 10), (1, 1, 20), (1, 2, 40)]]
+    assert [(one["partition"], one["offset"]) for one in merged(rows)] == [(1, 1), (0, 7), (0, 8), (1, 2)]
