@@ -29,7 +29,8 @@ class Trouble(NamedTuple):
 def described(error: KafkaError) -> Trouble:
     """The error in one sentence, what to do, and the status of a page that shows it."""
     title = sentence(error)
-    title = title[:1].upper() + title[1:]
+    if title.split(" ")[0].isalpha():  # and no name, such as that of a partition
+        title = title[:1].upper() + title[1:]
     codes = {one.code for one in getattr(error, "errors", {}).values()} or {error.code}
     code = next(iter(codes))
     if code is not None and code.name.endswith("AUTHORIZATION_FAILED"):

@@ -1,6 +1,8 @@
 """A proxy that makes a broker of today look like Apache Kafka 2.1, and keeps what a client asks of it."""
 
 from collections import deque
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import trio
@@ -53,22 +55,23 @@ KAFKA_2_1: dict[int, tuple[int, int]] = {
     42: (0, 1),
 }
 """API key -> versions, as Kafka 2.1.0 answers ApiVersions (clients' protocol guide of that release)."""
-_METADATA, _FIND_COORDINATOR, _API_VERSIONS = 3, 10, 18
-_TOLD_IN_FULL = 3
-"""The version of ApiVersions that 2.1 does not know, and answers in v0 without a list."""
+_FETCH, _METADATA, _FIND_COORDINATOR, _API_VERSIONS = 1, 3, 10, 18
 
 
 class OldKafka:
-    """Listens, passes everything on to `upstream`, and announces KAFKA_2_1 in the broker's place.
+    """Listens, passes everything on to `upstream`, and announces KAFKA_2_1 in the broker's place, or other versions.
 
     `asked` has the (API name, version) of every request; `wrong` those that Kafka 2.1 would not have understood.
     """
 
-    def __init__(self, upstream: str) -> None:
+    def __init__(self, upstream: str, versions: Mapping[int, tuple[int, int]] = MappingProxyType(KAFKA_2_1)) -> None:
+        self._versions = versions
         host, _, port = upstream.rpartition(":")
         self._upstream = (host, int(port))
         self.asked: set[tuple[str, int]] = set()
         self.wrong: set[tuple[str, int]] = set()
+        self.leaderless: set[tuple[str, int]] = set()
+        """Topics and partitions that are shown without a leader."""
         self.port = 0
 
     @property
@@ -101,14 +104,14 @@ class OldKafka:
     ) -> None:
         header = read_request_header(frame)
         key, version = header.api_key, header.api_version
-        if key == _API_VERSIONS and version >= _TOLD_IN_FULL:
+        if key == _API_VERSIONS and version > self._versions[key][1]:
             api = API_BY_KEY[key]
             body = api.response.encode(ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[]), 0)
             await client.send_all(framed(write_response_header(api, 0, header.correlation_id), body))
             return
         named = (API_BY_KEY[key].name if key in API_BY_KEY else str(key), version)
         self.asked.add(named)
-        low, high = KAFKA_2_1.get(key, (0, -1))
+        low, high = self._versions.get(key, (0, -1))
         if not low <= version <= high:
             self.wrong.add(named)
         asked.append((key, version))
@@ -124,7 +127,7 @@ class OldKafka:
         frames = FrameReader(broker)
         while (frame := await frames.next()) is not None:
             key, version = asked.popleft()
-            if key in (_METADATA, _FIND_COORDINATOR, _API_VERSIONS):
+            if key in (_METADATA, _FIND_COORDINATOR, _API_VERSIONS) or (key == _FETCH and self.leaderless):
                 api = API_BY_KEY[key]
                 correlation, start = read_response_header(api, version, frame)
                 answer = api.response.decode(frame, version, start)
@@ -137,7 +140,7 @@ class OldKafka:
         if key == _API_VERSIONS:
             shared = []
             for entry in answer.api_keys:
-                low, high = KAFKA_2_1.get(entry.api_key, (0, -1))
+                low, high = self._versions.get(entry.api_key, (0, -1))
                 entry.min_version, entry.max_version = max(low, entry.min_version), min(high, entry.max_version)
                 if entry.min_version <= entry.max_version:
                     shared.append(entry)
@@ -145,5 +148,14 @@ class OldKafka:
         elif key == _METADATA:
             for node in answer.brokers:
                 node.host, node.port = "127.0.0.1", self.port
+            for topic in answer.topics:
+                for part in topic.partitions:
+                    if (topic.name, part.partition_index) in self.leaderless:
+                        part.error_code, part.leader_id = ErrorCode.LEADER_NOT_AVAILABLE, -1
+        elif key == _FETCH:
+            for topic in answer.responses:
+                for part in topic.partitions:
+                    if (topic.topic, part.partition_index) in self.leaderless:
+                        part.error_code, part.records = ErrorCode.NOT_LEADER_OR_FOLLOWER, None
         elif answer.node_id >= 0:
             answer.host, answer.port = "127.0.0.1", self.port

@@ -68,14 +68,16 @@ async def fetch_once(
 
     The first partition in `offsets` gets its first batch whole, whatever its size; the last ones may get nothing.
 
-    Returns what was read, and the error of each partition that could not be. Raises KafkaError if a broker cannot be
-    asked.
+    Returns what was read, and the error of each partition that could not be.
     """
     by_leader: dict[int, list[TopicPartition]] = {}
-    for partition in offsets:
-        by_leader.setdefault(await admin.cluster.leader_of(partition), []).append(partition)
     found: dict[TopicPartition, Fetched] = {}
     errors: dict[TopicPartition, KafkaError] = {}
+    for partition in offsets:
+        try:
+            by_leader.setdefault(await admin.cluster.leader_of(partition), []).append(partition)
+        except KafkaError as error:
+            errors[partition] = error
     for node, some in by_leader.items():
         entries = by_topic(
             (
@@ -93,10 +95,15 @@ async def fetch_once(
             session_epoch=-1,
             topics=[FetchTopic(topic=name, partitions=partitions) for name, partitions in entries.items()],
         )
-        response = await admin.cluster.ask(node, request, at_most=LAST_WITH_NAMES)
+        try:
+            response = await admin.cluster.ask(node, request, at_most=LAST_WITH_NAMES)
+        except KafkaError as error:
+            errors |= dict.fromkeys(some, error)
+            continue
         code = code_of(response.error_code)
         if code is not ErrorCode.NONE:
-            raise error_for(code, f"reading {', '.join(map(str, some))}", api="Fetch", node=node)
+            errors |= {p: error_for(code, f"reading {p}", api="Fetch", node=node) for p in some}
+            continue
         for topic in response.responses:
             for one in topic.partitions:
                 partition = TopicPartition(topic.topic, one.partition_index)
@@ -106,7 +113,7 @@ async def fetch_once(
                     continue
                 if code.retriable:
                     await admin.cluster.refresh([partition.topic])
-                what = f"{partition} at offset {offsets[partition]}"
+                what = f"reading {partition} at offset {offsets[partition]}"
                 errors[partition] = error_for(code, what, api="Fetch", node=node)
     return found, errors
 

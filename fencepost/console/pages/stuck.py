@@ -41,7 +41,12 @@ async def list_body(request: Request) -> tuple[str, dict[str, Any]]:
         for partition in one.partitions:
             names.setdefault(partition, []).append(one.transactional_id)
     topics = await connection.admin.describe_topics(sorted({p.topic for p in names})) if names else {}
-    there = [p for p in names if p.topic in topics]
+    leaders = {
+        TopicPartition(topic.name, number): info.leader
+        for topic in topics.values()
+        for number, info in enumerate(topic.partitions)
+    }
+    there = [p for p in names if leaders.get(p, -1) >= 0]
     stable = await connection.admin.list_offsets(there) if there else {}
     high = await connection.admin.list_offsets(there, isolation="read_uncommitted") if there else {}
     held = [
@@ -50,7 +55,11 @@ async def list_body(request: Request) -> tuple[str, dict[str, Any]]:
         if stable[p].offset < high[p].offset
     ]
     held.sort(key=lambda one: (one.stable - one.high, one.partition))
-    return "stuck.html", {"held": held, "left_out": max(0, len(ids) - DESCRIBED_MAX)}
+    return "stuck.html", {
+        "held": held,
+        "leaderless": sorted(p for p in names if leaders.get(p, 0) < 0),
+        "left_out": max(0, len(ids) - DESCRIBED_MAX),
+    }
 
 
 async def body(request: Request) -> tuple[str, dict[str, Any]]:

@@ -19,6 +19,7 @@ from fencepost.console.numbers import whole_number
 from fencepost.console.state import connection_of, open_stream, render
 from fencepost.protocol.batch_header import CorruptBatch, iter_headers
 from fencepost.protocol.control_records import control_type
+from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.isolation import AbortedFilter
 from fencepost.protocol.records import Record, decode_unpacked, unpack_records
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
@@ -74,6 +75,8 @@ async def stream(request: Request) -> Response:
                     records, skipped = await tail.step()
                     if records or skipped:
                         await emit("records", {"records": records, "skipped": skipped})
+                    if tail.trouble is not None:
+                        raise tail.trouble
                 except KafkaError as error:  # the positions stay: nothing comes twice
                     await emit("trouble", described(error).title)
                     await trio.sleep(2)
@@ -89,6 +92,8 @@ class Tail:
         self._admin = admin
         self._level = level
         self.positions: dict[TopicPartition, int] = {}
+        self.trouble: KafkaError | None = None
+        """Why the last step could not read some of the partitions."""
         self._turn = 0
 
     async def begin(self, places: list[TopicPartition]) -> None:
@@ -123,8 +128,10 @@ class Tail:
                 skipped += end - BEFORE - position
                 position = end - BEFORE
             self.positions[place] = position
-        if errors:  # a new leader, or records that retention deleted: go on at the end
-            self.positions |= await self._ends(list(errors))
+        for place, error in errors.items():
+            if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:  # retention deleted the records, or a new leader lacks them
+                self.positions |= await self._ends([place])
+        self.trouble = next((one for one in errors.values() if one.code is not ErrorCode.OFFSET_OUT_OF_RANGE), None)
         return merged(records), skipped
 
     def _end(self, reach: Reach) -> int:
