@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from fencepost.cli.plain_text import counted
+from fencepost.cli.progress import progress_bar
 
 if TYPE_CHECKING:
     from fencepost.broker.log.verify.report import Finding, Report
@@ -20,17 +21,12 @@ _MIB = 1 << 20
 @contextmanager
 def progress(report: "Report", as_json: bool) -> "Iterator[Callable[[int], None]]":
     """A bar on a terminal. The caller gets a function that takes the number of bytes to read."""
-    if as_json or not sys.stderr.isatty():
-        yield lambda total_bytes: None
-        return
-    with click.progressbar(length=1, label="checking", file=sys.stderr, show_pos=False) as bar:
+    with progress_bar("checking", as_json) as begin:
 
-        def begin(total_bytes: int) -> None:
-            bar.length = max(1, total_bytes)
-            report.advance = bar.update
+        def begin_report(total_bytes: int) -> None:
+            report.advance = begin(total_bytes)
 
-        yield begin
-        bar.update(0)
+        yield begin_report
 
 
 def print_finding(finding: "Finding") -> None:

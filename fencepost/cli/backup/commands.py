@@ -1,10 +1,8 @@
 """`fencepost backup` and `fencepost restore`: a data directory, copied while its broker runs."""
 
 import shutil
-import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,6 +10,7 @@ import click
 
 from fencepost.cli.connect import Broker, broker_options, fail, print_json
 from fencepost.cli.plain_text import counted
+from fencepost.cli.progress import progress_bar
 
 if TYPE_CHECKING:
     from fencepost.broker.log.backup.manifest import Manifest
@@ -82,7 +81,7 @@ def restore(source: Path, directory: Path, as_json: bool) -> None:
 
     began = time.monotonic()
     try:
-        with _bar("restoring", as_json) as begin:
+        with progress_bar("restoring", as_json) as begin:
             manifest = writing.restore(source, directory, begin)
     except (BadBackup, OSError) as error:
         fail(str(error), "Nothing was restored.")
@@ -111,7 +110,7 @@ def _back_up(directory: Path, pinned: Path, target: Path, broker: Broker) -> "Ma
     metadata.pin()  # behind the cut: what the logs refer to is there
     ends = {**ends, METADATA_PARTITION: _end_of(metadata)}
     target.mkdir(mode=0o700, parents=True)
-    with _bar("backing up", broker.as_json) as begin:
+    with progress_bar("backing up", broker.as_json) as begin:
         made = writing.Backup(target, begin(writing.bytes_below(logs)))
         for name, content in small.items():
             made.add_file(name, content)
@@ -198,21 +197,6 @@ async def _ends(admin: "Admin", logs: "dict[TopicPartition, PinnedLog]") -> "dic
                 del logs[tp]
             continue
         return {tp: place.offset for tp, place in found.items()}
-
-
-@contextmanager
-def _bar(label: str, as_json: bool) -> "Iterator[Callable[[int], Callable[[int], None]]]":
-    """A bar on a terminal. The caller gets a function that takes the number of bytes and returns the next one."""
-    if as_json or not sys.stderr.isatty():
-        yield lambda total_bytes: lambda read_bytes: None
-        return
-    with click.progressbar(length=1, label=label, file=sys.stderr, show_pos=False) as bar:
-
-        def begin(total_bytes: int) -> Callable[[int], None]:
-            bar.length = max(1, total_bytes)
-            return bar.update
-
-        yield begin
 
 
 def _report(manifest: "Manifest", seconds: float, as_json: bool, what: str) -> None:

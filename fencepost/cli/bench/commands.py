@@ -1,18 +1,17 @@
 """`fencepost bench`: how much a broker and this machine's client do together."""
 
-import sys
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from fencepost.cli.completion.names import complete_topics
 from fencepost.cli.connect import Broker, broker_options, print_json
+from fencepost.cli.progress import progress_bar
 
 if TYPE_CHECKING:
-    from fencepost.cli.bench.measuring import Advance, Result
+    from fencepost.cli.bench.measuring import Result
     from fencepost.client import Client
 
 _bytes_option = click.option(
@@ -46,7 +45,8 @@ def produce(topic: str, records: int, size_bytes: int, broker: Broker) -> None:
     """
     from fencepost.cli.bench import measuring
 
-    with _bar(records, broker.as_json) as advance:
+    with progress_bar("", broker.as_json, show_pos=True) as begin:
+        advance = begin(records)
         found = _measure(broker, lambda kafka: measuring.produce(kafka, topic, records, size_bytes, advance))
     _report(broker, found, "records")
 
@@ -64,7 +64,8 @@ def consume(topic: str, records: int, broker: Broker) -> None:
     """
     from fencepost.cli.bench import measuring
 
-    with _bar(records, broker.as_json) as advance:
+    with progress_bar("", broker.as_json, show_pos=True) as begin:
+        advance = begin(records)
         found = _measure(broker, lambda kafka: measuring.consume(kafka, topic, records, advance))
     _report(broker, found, "records")
 
@@ -87,7 +88,8 @@ def txn(topic: str, transactions: int, size: int, size_bytes: int, broker: Broke
     from fencepost.cli.bench import measuring
 
     transactional_id = f"fencepost-bench-{uuid.uuid4()}"
-    with _bar(transactions, broker.as_json) as advance:
+    with progress_bar("", broker.as_json, show_pos=True) as begin:
+        advance = begin(transactions)
         found = _measure(
             broker,
             lambda kafka: measuring.transact(kafka, topic, transactions, size, size_bytes, transactional_id, advance),
@@ -118,13 +120,3 @@ def _report(broker: Broker, found: "Result", what: str) -> None:
     text += f", {facts['mb_per_second']} MB a second" if "mb_per_second" in facts else ""
     text += f", p50 {facts['p50_ms']} ms, p99 {facts['p99_ms']} ms" if "p50_ms" in facts else ""
     click.echo(text)
-
-
-@contextmanager
-def _bar(length: int, as_json: bool) -> "Iterator[Advance]":
-    """A bar on a terminal."""
-    if as_json or not sys.stderr.isatty():
-        yield lambda count: None
-        return
-    with click.progressbar(length=length, file=sys.stderr, show_pos=True) as bar:
-        yield bar.update

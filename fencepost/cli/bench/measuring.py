@@ -1,10 +1,11 @@
 """The loads of `fencepost bench`, and what they measure."""
 
 import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import trio
+
+from fencepost.cli.progress import Advance
 
 if TYPE_CHECKING:
     from fencepost.client import Client
@@ -14,9 +15,6 @@ CHUNK = 1000
 PROBE_SECONDS = 0.01
 """Time between two records whose latency is measured."""
 _MB = 1e6
-
-Advance = Callable[[int], None]
-"""Called with the records, or the transactions, that are done."""
 
 
 class Result(NamedTuple):

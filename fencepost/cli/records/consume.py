@@ -13,6 +13,7 @@ from fencepost.cli.errors import first_of
 from fencepost.cli.parameters import PLACE, Place
 from fencepost.cli.places import chosen_of, partitions_of
 from fencepost.cli.records import formats
+from fencepost.cli.records.delimiters import DELIMITER
 from fencepost.cli.records.places import FIRST, Bound, Extent, OffsetType, of_all, offsets_of
 
 if TYPE_CHECKING:
@@ -49,17 +50,6 @@ def _writer(context: click.Context, parameter: click.Parameter, text: str | None
         return formats.formatted(text, b"NULL" if context.params.get("null") else b"")
     except ValueError as error:
         raise click.BadParameter(str(error), context, parameter) from error
-
-
-def delimiter(context: click.Context, parameter: click.Parameter, text: str | None) -> bytes | None:
-    """The bytes of a delimiter with escapes; it is not empty."""
-    try:
-        found = None if text is None else formats.unescaped(text)
-    except ValueError as error:
-        raise click.BadParameter(str(error), context, parameter) from error
-    if found == b"":
-        raise click.BadParameter("a delimiter has at least one byte", context, parameter)
-    return found
 
 
 @click.command(short_help="Write the records of topics to standard output.")
@@ -113,18 +103,16 @@ def delimiter(context: click.Context, parameter: click.Parameter, text: str | No
     "--key-delimiter",
     "-K",
     "between",
-    metavar="BYTES",
-    callback=delimiter,
+    type=DELIMITER,
     help="Write the key and these bytes before each value.",
 )
 @click.option(
     "--delimiter",
     "-D",
     "after",
-    metavar="BYTES",
+    type=DELIMITER,
     default=r"\n",
     show_default=True,
-    callback=delimiter,
     help="Write these bytes after each record.",
 )
 @click.option("--quiet", "-q", is_flag=True, help="Do not write to standard error where partitions end.")

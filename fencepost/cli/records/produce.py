@@ -15,8 +15,8 @@ from fencepost.cli.completion.names import complete_topics, complete_transaction
 from fencepost.cli.connect import Broker, broker_options, fail
 from fencepost.cli.errors import first_of
 from fencepost.cli.parameters import SETTING, Setting
-from fencepost.cli.records.consume import delimiter
 from fencepost.cli.records.cutting import Cut, Input, Pair
+from fencepost.cli.records.delimiters import DELIMITER
 
 if TYPE_CHECKING:
     from fencepost.client import Client, KafkaError
@@ -48,8 +48,7 @@ class Target(NamedTuple):
     "--key-delimiter",
     "-K",
     "between",
-    metavar="BYTES",
-    callback=delimiter,
+    type=DELIMITER,
     help="The key of a record ends at the first of these bytes.",
 )
 @click.option("--key", "-k", metavar="KEY", help="All records have this key.")
@@ -57,10 +56,9 @@ class Target(NamedTuple):
     "--delimiter",
     "-D",
     "after",
-    metavar="BYTES",
+    type=DELIMITER,
     default=r"\n",
     show_default=True,
-    callback=delimiter,
     help="Records end at these bytes.",
 )
 @click.option(
