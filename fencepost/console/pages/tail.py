@@ -57,21 +57,17 @@ async def stream(request: Request) -> Response:
     name, level, number = request.path_params["topic"], LEVELS[_level(request)], _number(request)
     topic = (await connection_of(request).admin.describe_topics(name))[name]
     places = [
-        TopicPartition(name, partition)
-        for partition, info in enumerate(topic.partitions)
-        if info.leader >= 0 and number in (None, partition)
+        TopicPartition(name, partition) for partition in range(len(topic.partitions)) if number in (None, partition)
     ][:PARTITIONS_MAX]
     if not places:
-        raise HTTPException(404, "The topic has no such partition, or the partition has no leader.")
+        raise HTTPException(404, "The topic has no such partition.")
 
     async def work(emit: Emit) -> None:
         async with connection_of(request).kafka.admin() as admin:
-            tail = Tail(parts_of(admin), level)
+            tail = Tail(parts_of(admin), level, places)
+            await emit("records", {"records": [], "skipped": 0})
             while True:
                 try:
-                    if not tail.positions:
-                        await tail.begin(places)
-                        await emit("records", {"records": [], "skipped": 0})
                     records, skipped = await tail.step()
                     if records or skipped:
                         await emit("records", {"records": records, "skipped": skipped})
@@ -88,17 +84,26 @@ async def stream(request: Request) -> Response:
 class Tail:
     """Positions in partitions, and the steps that read on from them."""
 
-    def __init__(self, admin: AdminParts, level: IsolationLevel) -> None:
+    def __init__(self, admin: AdminParts, level: IsolationLevel, places: list[TopicPartition]) -> None:
         self._admin = admin
         self._level = level
+        self._places = places
         self.positions: dict[TopicPartition, int] = {}
         self.trouble: KafkaError | None = None
         """Why the last step could not read some of the partitions."""
         self._turn = 0
 
-    async def begin(self, places: list[TopicPartition]) -> None:
-        """Go to a few offsets before the end of each partition. Raises KafkaError."""
-        self.positions = await self._ends(places)
+    async def _begin(self) -> None:
+        """Go to a few offsets before the end of each partition that has a leader, and has not begun yet."""
+        led = []
+        for place in self._places:
+            if place not in self.positions:
+                try:
+                    await self._admin.cluster.leader_of(place)
+                    led.append(place)
+                except KafkaError as error:
+                    self.trouble = error
+        self.positions |= await self._ends(led)
 
     async def _ends(self, places: list[TopicPartition]) -> dict[TopicPartition, int]:
         found = await reaches(self._admin, places)
@@ -106,8 +111,11 @@ class Tail:
 
     async def step(self) -> tuple[list[dict[str, Any]], int]:
         """The records since the last step, oldest first, and how many offsets were skipped. Raises KafkaError."""
+        self.trouble = None
+        if len(self.positions) < len(self._places):
+            await self._begin()
         places = list(self.positions)
-        self._turn = (self._turn + 1) % len(places)  # the first of a fetch gets most
+        self._turn = (self._turn + 1) % max(1, len(places))  # the first of a fetch gets most
         in_turn = {place: self.positions[place] for place in places[self._turn :] + places[: self._turn]}
         parts, errors = await fetch_once(
             self._admin, in_turn, STEP_BYTES, PARTITION_BYTES, isolation=self._level, wait_ms=0
@@ -131,7 +139,8 @@ class Tail:
         for place, error in errors.items():
             if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:  # retention deleted the records, or a new leader lacks them
                 self.positions |= await self._ends([place])
-        self.trouble = next((one for one in errors.values() if one.code is not ErrorCode.OFFSET_OUT_OF_RANGE), None)
+            else:
+                self.trouble = error
         return merged(records), skipped
 
     def _end(self, reach: Reach) -> int:

@@ -51,7 +51,12 @@ async def test_the_other_partitions_are_shown(broker: BrokerProcess, tmp_path: P
             assert "No leader: led:1 " in stuck.words
             assert visitor.get("/topics/led").status == visitor.get("/transactions").status == 200
 
+            begun_without = visitor.events("/live-tail/led?isolation=read_uncommitted")
+            assert next(data for kind, data in begun_without if kind == "trouble").startswith("led-1 has no leader")
+
             proxy.leaderless.clear()
+            all_of_it = next(data["records"] for kind, data in begun_without if kind == "records" and data["records"])
+            assert [(one["partition"], one["offset"]) for one in all_of_it] == [(1, 0), (1, 1)]
             [late] = following("records")["records"]
             assert (late["partition"], late["offset"]) == (1, 1), "nothing was skipped"
 
