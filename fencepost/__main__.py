@@ -1,9 +1,12 @@
 """`python -m fencepost`: the same as the `fencepost` command."""
 
 import atexit
+import errno
 import gc
 import os
 import sys
+
+NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 def main() -> None:
@@ -13,7 +16,12 @@ def main() -> None:
     from fencepost.cli.main import cli  # here: importing the package must not import click
 
     atexit.register(gc.freeze)  # else Python looks for garbage in all modules once more: a fifth of a short command
-    cli(prog_name="fencepost")
+    try:
+        cli(prog_name="fencepost")
+    except OSError as error:
+        if error.errno not in NOT_WRITTEN or error.filename is not None:
+            raise
+        sys.exit(f"fencepost: cannot write the output: {error.strerror}")
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from fencepost.cli.client_options import (
     properties,
     trust_options,
 )
+from fencepost.cli.errors import EXIT_INTERRUPTED
 from fencepost.cli.parameters import SecondsType
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from fencepost.client.admin import Admin
 
 EXIT_FAILED = 1
-EXIT_INTERRUPTED = 130
 
 
 class Broker(NamedTuple):
@@ -136,7 +136,7 @@ def fail(message: str, *hints: str, error: str | None = None, exit_code: int = E
     """
     context = click.get_current_context(silent=True)
     if context is not None and context.params.get("as_json"):
-        answer = {"error": error, "message": message, "hint": " ".join(hints) or None}
+        answer = {"error": error, "message": message, "hint": "; ".join(hint.rstrip(".") for hint in hints) or None}
         click.echo(json.dumps(answer), err=True)
     else:
         click.echo("\n  ".join([f"fencepost: {message}", *hints]), err=True)

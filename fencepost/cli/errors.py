@@ -1,7 +1,8 @@
-"""The error in the groups that nurseries make."""
+"""The exit code of an interrupted command, and the error in the groups that nurseries make."""
 
 from typing import TypeVar
 
+EXIT_INTERRUPTED = 130
 ErrorT = TypeVar("ErrorT", bound=BaseException)
 
 

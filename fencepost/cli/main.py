@@ -1,10 +1,12 @@
 """The `fencepost` command: a group that imports a command when it runs."""
 
 import importlib
+from typing import Any
 
 import click
 
 from fencepost import __version__
+from fencepost.cli.errors import EXIT_INTERRUPTED
 from fencepost.protocol.compiled import record_code
 
 COMMANDS = {
@@ -49,6 +51,13 @@ class LazyGroup(click.Group):
         command = getattr(importlib.import_module(module_name), attribute)
         assert isinstance(command, click.Command), f"{place} is not a command"
         return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """As click does, but Ctrl-C ends any command with 130, and without a word."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            ctx.exit(EXIT_INTERRUPTED)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fencepost.cli.connect import EXIT_INTERRUPTED, fail
+from fencepost.cli.connect import fail
+from fencepost.cli.errors import EXIT_INTERRUPTED
 
 if TYPE_CHECKING:
     from fencepost.broker.metadata.reader import ImageFollower, MetadataReader

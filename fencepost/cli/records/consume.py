@@ -153,6 +153,10 @@ def consume(
         raise click.UsageError("the group assigns partitions and offsets: -G goes with -o beginning or -o end alone")
     if group is not None and any(place.partition is not None for place in places):
         raise click.UsageError("the group assigns partitions: name topics alone with -G")
+    if sys.stdout is None:
+        raise click.UsageError("standard output is closed: there is nowhere to write records")
+    if json_lines:
+        click.get_current_context().params["as_json"] = True  # of errors, too
     nothing = b"NULL" if null else b""
     if broker.as_json or json_lines:
         writer = formats.json_lines
@@ -168,8 +172,8 @@ async def _until_interrupted(kafka: "Client", request: Request, writer: formats.
 
     wanted = await _partitions(kafka, request)
     try:
-        async with trio.open_nursery() as nursery:
-            with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+            async with trio.open_nursery() as nursery:
                 output = _Output(request, writer)
                 nursery.start_soon(_stop_at_signal, signals, output)
                 await _consume(kafka, request, wanted, output)
@@ -210,6 +214,7 @@ class _Output:
         self._request = request
         self._writer = writer
         self._left = request.limit
+        self._starts: Mapping[TopicPartition, int] = {}
         self._stops: Mapping[TopicPartition, int] = {}
         self._to_end = request.to_end
         self._reading, self._writing = trio.CancelScope(), trio.CancelScope()
@@ -236,7 +241,10 @@ class _Output:
         extent = self._request.extent
         if extent.begin not in (None, FIRST):
             assert extent.begin is not None
-            for partition, offset in (await offsets_of(consumer, extent.begin, wanted)).items():
+            starts = await offsets_of(consumer, extent.begin, wanted)
+            if extent.begin.kind == "offset":
+                self._starts, starts = starts, await self._within(consumer, starts)
+            for partition, offset in starts.items():
                 consumer.seek(partition, offset)
         if extent.end is not None:
             self._stops = await offsets_of(consumer, extent.end, wanted)
@@ -250,6 +258,17 @@ class _Output:
                     continue  # the read raises it, with what to do
                 if position >= self._stops[partition]:
                     consumer.pause(partition)
+
+    async def _within(
+        self, consumer: "Consumer[Any, Any]", starts: "Mapping[TopicPartition, int]"
+    ) -> "Mapping[TopicPartition, int]":
+        """These offsets, or the ends of the partitions that end before them: a broker reads none behind its end."""
+        ends = await consumer.end_offsets(*starts)
+        for partition, end in ends.items():
+            if starts[partition] > end and not self._request.quiet:
+                place = f"{partition.topic} [{partition.partition}]"
+                click.echo(f"% Topic {place} ends at offset {end}, before {starts[partition]}", err=True)
+        return {partition: min(offset, ends[partition]) for partition, offset in starts.items()}
 
     async def _write_all(self, consumer: "Consumer[Any, Any]") -> None:
         import trio
@@ -287,6 +306,8 @@ class _Output:
             if records[-1].offset + 1 >= stop:
                 consumer.pause(partition)
                 records = [record for record in records if record.offset < stop]
+        if partition in self._starts:
+            records = [record for record in records if record.offset >= self._starts[partition]]
         if self._left is not None:
             records = records[: self._left]
             self._left -= len(records)

@@ -1,16 +1,17 @@
 """`fencepost produce`: records from standard input or files into a topic."""
 
 import gc
+import signal
 import sys
 import uuid
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import IO, TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import click
 
-from fencepost.cli.client_options import properties
+from fencepost.cli.client_options import is_default, properties
 from fencepost.cli.completion.names import complete_topics, complete_transactional_ids
 from fencepost.cli.connect import Broker, broker_options, fail
 from fencepost.cli.errors import first_of
@@ -19,9 +20,14 @@ from fencepost.cli.records.cutting import Cut, Input, Pair
 from fencepost.cli.records.delimiters import DELIMITER
 
 if TYPE_CHECKING:
+    from trio import CancelScope
+
     from fencepost.client import Client, KafkaError
 
 BATCH_BYTES = 512 << 10
+DEFAULT_LARGEST = 1 << 20
+"""The default of max.request.size."""
+EXIT_TERMINATED = 128 + signal.SIGTERM
 COLLECTED_AT = 100_000
 """Objects between two garbage collections. Records are no garbage, and a seventh of the time was spent on them."""
 BLOCK_RECORDS = 100_000
@@ -40,7 +46,7 @@ class Target(NamedTuple):
 
 @click.command(short_help="Send records from standard input or files to a topic.")
 @click.argument("topic", shell_complete=complete_topics)
-@click.argument("files", nargs=-1, type=click.File("rb"), metavar="[FILE]...")
+@click.argument("files", nargs=-1, type=click.Path(exists=True, dir_okay=False, allow_dash=True), metavar="[FILE]...")
 @click.option(
     "--lines", "-l", is_flag=True, help="Each line of a FILE is a record. Without it each FILE is one record."
 )
@@ -100,7 +106,7 @@ class Target(NamedTuple):
 @broker_options
 def produce(
     topic: str,
-    files: tuple[IO[bytes], ...],
+    files: tuple[str, ...],
     lines: bool,
     between: bytes | None,
     key: str | None,
@@ -133,15 +139,18 @@ def produce(
         raise click.UsageError("--transaction sends all records in one transaction, so give no --transaction-size")
     if transactional_id is None and (transaction or size is not None):
         transactional_id = f"fencepost-produce-{uuid.uuid4()}"
-    if not files and sys.stdin is None:
+    if sys.stdin is None and "-" in (files or ("-",)):
         raise click.UsageError("standard input is closed: give the records in a FILE, or a pipe")
-    found = files or (sys.stdin.buffer,)
+    context = click.get_current_context()
+    given = properties(context)
+    largest = int(given.get("max.request.size", DEFAULT_LARGEST))
     ends = None if files and not lines else after
-    records = Input(Cut(ends, between, None if key is None else key.encode(), null), found)
-    given = properties(click.get_current_context())
+    records = Input(Cut(ends, between, None if key is None else key.encode(), null), files or ("-",), largest)
     options: dict[str, Any] = {} if compression is None else {"compression": compression}
     options |= {} if "batch.size" in given else {"batch_size": BATCH_BYTES}
     options |= {} if "max.block.ms" in given else {"max_block": broker.timeout_s}
+    if not is_default(context, "timeout_s") and "delivery.timeout.ms" not in given:
+        options["delivery_timeout"] = broker.timeout_s
     gc.set_threshold(COLLECTED_AT)
     named = tuple((header.name, header.value.encode()) for header in headers)
     sender = _Sender(records, Target(topic, partition, named), options)
@@ -151,6 +160,8 @@ def produce(
         failure = broker.run("produce", partial(sender.transact, transactional_id, size or sys.maxsize))
     if failure is not None:
         sender.fail(failure, broker.bootstrap)
+    if sender.terminated:
+        sys.exit(EXIT_TERMINATED)
     if broker.as_json:
         click.echo(f'{{"records": {sender.sent}, "transactions": {sender.committed}}}')
 
@@ -167,6 +178,8 @@ class _Sender:
         self._target = target
         self._options = options
         self._handed_in = 0
+        self.terminated = False
+        """By SIGTERM: an open transaction is aborted."""
         self._refused: int | None = None
         """The number of the record that the client refuses, from 1."""
         self._transactional = False
@@ -191,15 +204,26 @@ class _Sender:
         return await self._failure(work)
 
     async def _failure(self, work: "Callable[[], Any]") -> "KafkaError | None":
-        """Run the work; returns the first error of Kafka."""
+        """Run the work until it ends, or until SIGTERM; returns the first error of Kafka."""
+        import trio
+
         from fencepost.client import KafkaError
 
         failure: KafkaError | None = None
         try:
-            await work()
+            with trio.open_signal_receiver(signal.SIGTERM) as signals:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._end_at, signals, nursery.cancel_scope)
+                    await work()
+                    nursery.cancel_scope.cancel()
         except* KafkaError as group:
             failure = first_of(group)
         return failure
+
+    async def _end_at(self, signals: "AsyncIterator[int]", scope: "CancelScope") -> None:
+        async for _ in signals:
+            self.terminated = True
+            scope.cancel()
 
     async def _send(
         self, block_of: "Callable[[], AbstractAsyncContextManager[Any]]", size: int, patience: float
@@ -243,10 +267,17 @@ class _Sender:
     def fail(self, error: "KafkaError", bootstrap: str) -> NoReturn:
         """Say which record was refused, why, what became of the others, and what to do; exit with 1."""
         from fencepost.cli.hints import hints_for, sentence
+        from fencepost.protocol.errors import ErrorCode
 
         what = sentence(error) if self._refused is None else f"record {self._refused} is refused: {sentence(error)}"
+        hints = hints_for([error], bootstrap)
+        if self._transactional and error.code in (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED):
+            hints.append(
+                "was it open for longer than transaction.timeout.ms? -X transaction.timeout.ms=MS gives it more time,"
+                " and --transaction-size commits earlier"
+            )
         if self._transactional:
             others = f"Its transaction is aborted: {self.sent} records of {self.committed} transactions are committed."
         else:
             others = f"{self.sent} records are acknowledged; others may be in the topic, too."
-        fail(what, *hints_for([error], bootstrap), others, error=None if error.code is None else error.code.name)
+        fail(what, *hints, others, error=None if error.code is None else error.code.name)

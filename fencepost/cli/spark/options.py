@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from fencepost.cli.client_options import BOOTSTRAP_NAMES, bootstrap_option, properties, trust_options
-from fencepost.cli.connect import EXIT_INTERRUPTED, fail, fail_with
+from fencepost.cli.connect import fail, fail_with
+from fencepost.cli.errors import EXIT_INTERRUPTED
 from fencepost.cli.parameters import SecondsType
 from fencepost.cli.spark.quiet import command_session
 

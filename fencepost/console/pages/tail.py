@@ -65,9 +65,13 @@ async def stream(request: Request) -> Response:
     async def work(emit: Emit) -> None:
         async with connection_of(request).kafka.admin() as admin:
             tail = Tail(parts_of(admin), level, places)
-            await emit("records", {"records": [], "skipped": 0})
+            begun = False
             while True:
                 try:
+                    if not begun:  # the page shows by this event that it reads on from here
+                        await tail.begin()
+                        begun = True
+                        await emit("records", {"records": [], "skipped": 0})
                     records, skipped = await tail.step()
                     if records or skipped:
                         await emit("records", {"records": records, "skipped": skipped})
@@ -93,8 +97,11 @@ class Tail:
         """Why the last step could not read some of the partitions."""
         self._turn = 0
 
-    async def _begin(self) -> None:
-        """Go to a few offsets before the end of each partition that has a leader, and has not begun yet."""
+    async def begin(self) -> None:
+        """Go to a few offsets before the end of each partition that has a leader, and has not begun yet.
+
+        Raises KafkaError.
+        """
         led = []
         for place in self._places:
             if place not in self.positions:
@@ -113,7 +120,7 @@ class Tail:
         """The records since the last step, oldest first, and how many offsets were skipped. Raises KafkaError."""
         self.trouble = None
         if len(self.positions) < len(self._places):
-            await self._begin()
+            await self.begin()
         places = list(self.positions)
         self._turn = (self._turn + 1) % max(1, len(places))  # the first of a fetch gets most
         in_turn = {place: self.positions[place] for place in places[self._turn :] + places[: self._turn]}

@@ -1,5 +1,6 @@
 """What `fencepost produce` cuts out of its input, from real pipes and files."""
 
+import io
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,18 +12,22 @@ import trio.testing
 
 from fencepost.cli.records import cutting
 from fencepost.cli.records.cutting import Cut, Input
+from fencepost.client import KafkaError
+from fencepost.protocol.errors import ErrorCode
 
 Pipe = tuple[IO[bytes], IO[bytes]]
 """The end to read, and the end to write."""
+LARGEST = 1 << 20
 LINES = Cut(b"\n", None, None, False)
 WHOLE = Cut(None, None, None, False)
 
 
 @pytest.fixture
-def pipe() -> Iterator[Pipe]:
-    """A pipe; what is written is there at once."""
+def pipe(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pipe]:
+    """A pipe as standard input; what is written is there at once."""
     read, write = os.pipe()
     with open(read, "rb") as source, open(write, "wb", buffering=0) as sink:
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(source))
         yield source, sink
 
 
@@ -45,21 +50,21 @@ async def test_records_are_the_same_however_much_is_read_at_once(
     files[0].write_bytes(after.join([*wanted[:3], b""]))
     files[1].write_bytes(b"")
     files[2].write_bytes(after.join(wanted[3:]))
-    with files[0].open("rb") as one, files[1].open("rb") as two, files[2].open("rb") as three:
-        assert await values(Input(Cut(after, None, None, False), [one, two, three]), limit=2) == wanted
+    records = Input(Cut(after, None, None, False), list(map(str, files)), LARGEST)
+    assert await values(records, limit=2) == wanted
 
 
 async def test_a_whole_file_is_a_record_even_if_it_is_empty(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(cutting, "READ_BYTES", 4)
     (tmp_path / "full").write_bytes(b"one\ntwo\n")
     (tmp_path / "empty").write_bytes(b"")
-    with (tmp_path / "full").open("rb") as full, (tmp_path / "empty").open("rb") as empty:
-        assert await values(Input(WHOLE, [full, empty])) == [b"one\ntwo\n", b""]
+    files = [str(tmp_path / "full"), str(tmp_path / "empty")]
+    assert await values(Input(WHOLE, files, LARGEST)) == [b"one\ntwo\n", b""]
 
 
 async def test_other_tasks_run_while_a_pipe_has_nothing(pipe: Pipe) -> None:
-    source, sink = pipe
-    records = Input(LINES, [source])
+    _, sink = pipe
+    records = Input(LINES, ["-"], LARGEST)
     found: list[list[tuple[bytes | None, bytes | None]]] = []
 
     async def take() -> None:
@@ -76,8 +81,8 @@ async def test_other_tasks_run_while_a_pipe_has_nothing(pipe: Pipe) -> None:
 
 
 async def test_a_cancellation_loses_nothing(pipe: Pipe) -> None:
-    source, sink = pipe
-    records = Input(LINES, [source])
+    _, sink = pipe
+    records = Input(LINES, ["-"], LARGEST)
     for part in (b"", b"on", b"e\ntwo\nthr"):
         sink.write(part)
         with trio.move_on_after(0.01):
@@ -91,7 +96,7 @@ async def test_a_cancellation_loses_nothing(pipe: Pipe) -> None:
 async def test_a_pipe_that_does_not_block_is_waited_for(pipe: Pipe) -> None:
     source, sink = pipe
     os.set_blocking(source.fileno(), False)
-    records = Input(LINES, [source])
+    records = Input(LINES, ["-"], LARGEST)
     with trio.move_on_after(0.01) as scope:
         await records.take(1)
     assert scope.cancelled_caught, "nothing to read is not the end"
@@ -100,9 +105,23 @@ async def test_a_pipe_that_does_not_block_is_waited_for(pipe: Pipe) -> None:
     assert await values(records) == [b"one"]
 
 
-def test_a_device_that_cannot_be_waited_for_is_read() -> None:
-    with Path(os.devnull).open("rb") as source:
-        assert trio.run(values, Input(LINES, [source])) == []
+async def test_a_device_that_cannot_be_waited_for_is_read() -> None:
+    assert await values(Input(LINES, [os.devnull], LARGEST)) == []
+
+
+@pytest.mark.parametrize("cut", [LINES, WHOLE])
+async def test_a_record_without_an_end_is_refused_before_it_fills_the_memory(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cut: Cut
+) -> None:
+    monkeypatch.setattr(cutting, "READ_BYTES", 10)
+    (tmp_path / "one").write_bytes(b"a\n" if cut is LINES else b"a")
+    records = Input(cut, [str(tmp_path / "one"), "/dev/zero"], 1000)
+    assert await records.take(5) == [(None, b"a")]
+    with pytest.raises(
+        KafkaError, match=r"^record 2 is refused: it is larger than max.request.size allows \(1000\)"
+    ) as refused:
+        await records.take(5)
+    assert refused.value.code is ErrorCode.MESSAGE_TOO_LARGE
 
 
 @pytest.mark.parametrize(
