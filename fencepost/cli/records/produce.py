@@ -143,7 +143,8 @@ def produce(
         raise click.UsageError("standard input is closed: give the records in a FILE, or a pipe")
     context = click.get_current_context()
     given = properties(context)
-    largest = int(given.get("max.request.size", DEFAULT_LARGEST))
+    named = given.get("max.request.size", "")
+    largest = int(named) if named.isdecimal() else DEFAULT_LARGEST  # the client refuses a wrong one
     ends = None if files and not lines else after
     records = Input(Cut(ends, between, None if key is None else key.encode(), null), files or ("-",), largest)
     options: dict[str, Any] = {} if compression is None else {"compression": compression}
@@ -152,8 +153,8 @@ def produce(
     if not is_default(context, "timeout_s") and "delivery.timeout.ms" not in given:
         options["delivery_timeout"] = broker.timeout_s
     gc.set_threshold(COLLECTED_AT)
-    named = tuple((header.name, header.value.encode()) for header in headers)
-    sender = _Sender(records, Target(topic, partition, named), options)
+    with_each = tuple((header.name, header.value.encode()) for header in headers)
+    sender = _Sender(records, Target(topic, partition, with_each), options)
     if transactional_id is None:
         failure = broker.run("produce", sender.send)
     else:
