@@ -6,6 +6,8 @@ from fencepost.cli.hints import sentence
 from fencepost.client import AuthenticationError, KafkaError
 from fencepost.protocol.errors import ErrorCode
 
+OUTAGE = 502
+"""The status of an error that may pass."""
 _HINTS = {
     ErrorCode.NETWORK_EXCEPTION: "Is a broker running at the address that the console was started with? The page"
     " works again as soon as it is there.",
@@ -36,8 +38,8 @@ def described(error: KafkaError) -> Trouble:
     if code is not None and code.name.endswith("AUTHORIZATION_FAILED"):
         return Trouble(403, title, _RIGHTS)
     if isinstance(error, AuthenticationError):
-        return Trouble(502, title, "The console's own name or password is wrong: start it with others.")
+        return Trouble(OUTAGE, title, "The console's own name or password is wrong: start it with others.")
     hint = None if code is None else _HINTS.get(code)
     if code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND):
         return Trouble(404, title, hint)
-    return Trouble(502, title, hint)
+    return Trouble(OUTAGE, title, hint)

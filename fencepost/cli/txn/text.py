@@ -150,6 +150,8 @@ def holder_facts(holder: "Holder", now_ms: int) -> list[tuple[str, str]]:
     ]
     if holder.verdict in (Verdict.HANGING, Verdict.UNOWNED):
         facts.append(("coordinator", reason(producer, known)))
+    elif holder.verdict is Verdict.HIDDEN:
+        facts.append(("coordinator", "unknown: your user may not see all transactional ids"))
     elif known is not None:
         facts.append(("coordinator", f"{known.state}, times out {times_out(known, now_ms)}"))
     return facts
@@ -170,6 +172,12 @@ def remedy(described: "LastStableOffsetInfo", holder: "Holder", now_ms: int, boo
         case Verdict.UNOWNED:
             return (
                 "The coordinator does not own it, and it is recent: it may be ending now. Check again:",
+                again,
+            )
+        case Verdict.HIDDEN:
+            return (
+                "It may be alive, or it hangs: only a user who may DESCRIBE all transactional ids can know. As such a"
+                " user:",
                 again,
             )
         case Verdict.COMPLETING:

@@ -162,7 +162,7 @@ async def moves(
     reach = await reaches(admin, partitions)
     timed: dict[TopicPartition, int] = {}
     if way in ("to_datetime", "by_duration"):
-        at_ms = value if way == "to_datetime" else admin.now_ms() - value
+        at_ms = max(0, value if way == "to_datetime" else admin.now_ms() - value)  # below it are codes, such as LATEST
         timed = {p: info.offset for p, info in (await admin.offsets.list_offsets(partitions, at=at_ms)).items()}
     found = []
     for partition in sorted(partitions):

@@ -1,7 +1,9 @@
 """The transactions that hold a partition's last stable offset, and hanging transactions (rows T19, T20)."""
 
+import uuid
 from collections.abc import Collection
 
+from fencepost.client.admin.item_errors import ItemsFailedError
 from fencepost.client.admin.parts import AdminParts
 from fencepost.client.admin.types import (
     HangingTransaction,
@@ -46,7 +48,10 @@ async def describe_last_stable_offset(admin: AdminParts, partition: TopicPartiti
 async def find_hanging(
     admin: AdminParts, partitions: Collection[TopicPartition] | None, older_than_ms: int | None
 ) -> list[HangingTransaction]:
-    """Old transactions that the coordinator does not know, or not with this partition. Raises KafkaError."""
+    """Old transactions that the coordinator does not know, or not with this partition.
+
+    Raises KafkaError (TRANSACTIONAL_ID_AUTHORIZATION_FAILED if the user may not see all coordinators' ids).
+    """
     max_age_ms = await max_timeout_ms(admin) if older_than_ms is None else older_than_ms
     found = []
     for partition in partitions or ():
@@ -61,6 +66,12 @@ async def find_hanging(
                 admin, partition, producer
             ):
                 continue
+            if known is None and not await _sees_all_ids(admin):
+                raise KafkaError(
+                    f"{partition} has an old transaction of producer {producer.producer_id}: only a user who may"
+                    " DESCRIBE all transactional ids can know whether it hangs",
+                    code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+                )
             name = None if known is None else known.transactional_id
             found.append(HangingTransaction(partition, producer, first_offset, name, reason(producer, known)))
     return found
@@ -105,6 +116,16 @@ async def _transaction_of(admin: AdminParts, producer: ProducerState) -> Transac
     return next(iter(described.values()), None)
 
 
+async def _sees_all_ids(admin: AdminParts) -> bool:
+    """Whether the user may describe any transactional id, for example one that does not exist."""
+    unknown = f"fencepost-{uuid.uuid4().hex}"
+    try:
+        await admin.transactions.describe_transactions(unknown)
+    except ItemsFailedError as failed:
+        return failed.errors[unknown].code is not ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    return True
+
+
 def _is_old(admin: AdminParts, producer: ProducerState, max_age_ms: int) -> bool:
     return admin.now_ms() - producer.last_timestamp_ms > max_age_ms
 
@@ -129,6 +150,8 @@ async def _verdict(
     known: TransactionDescription | None,
     max_age_ms: int,
 ) -> Verdict:
+    if known is None and not await _sees_all_ids(admin):
+        return Verdict.HIDDEN
     if known is None or partition not in known.partitions:
         if _is_old(admin, producer, max_age_ms) and await _still_open(admin, partition, producer):
             return Verdict.HANGING

@@ -252,6 +252,9 @@ class Verdict(Enum):
     """Its outcome is decided; the partition does not have its marker yet."""
     UNOWNED = "unowned"
     """Its coordinator does not know it, but it is recent: it may be ending at this moment."""
+    HIDDEN = "hidden"
+    """No transactional id that the user may see has its producer id, and there may be others: ListTransactions leaves
+    them out without an error. So this user cannot know whether it hangs."""
     HANGING = "hanging"
     """Its coordinator does not know it, and it is older than the longest timeout: it will never end (row T20)."""
 

@@ -73,6 +73,7 @@ async def stream(request: Request) -> Response:
                         before = {**news, "next": None, "batches": []}
                 except KafkaError as error:
                     await emit("trouble", described(error).title)
+                    before = None  # the next event shows that it is over
                     await trio.sleep(2)
                 await trio.sleep(STEP_SECONDS)
 

@@ -88,11 +88,11 @@ async def change(request: Request) -> Response:
         record_action(request, f"changed {kind} {name!r}: {setting} {shown}")
         session_of(request).notice = f"{setting} of {kind} {name!r} is changed."
         return RedirectResponse(f"/settings?{urlencode({'kind': kind, 'name': name})}", 303)
-    shown = HIDDEN if steps[0].sensitive else new_value
-    words = ["config", "set", kind, name, setting if unset else f"{setting}={shown}"]
-    if unset:
-        words[1] = "unset"
-    command = command_for(console_of(request).bootstrap, *words)
+    words = (
+        ["config", "unset", kind, name, setting] if unset else ["config", "set", kind, name, f"{setting}={new_value}"]
+    )
+    secret = steps[0].sensitive and not unset  # no page and no command repeats it
+    command = "" if secret else command_for(console_of(request).bootstrap, *words)
     return render(request, "settings.html", {**values, "steps": steps, "command": command})
 
 

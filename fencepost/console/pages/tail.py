@@ -1,5 +1,6 @@
 """The live tail: the newest records of a topic, with a switch for the isolation level."""
 
+import codecs
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -9,11 +10,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from fencepost.client import KafkaError
+from fencepost.client.admin import Admin
 from fencepost.client.admin.client import parts_of
 from fencepost.client.admin.fetching import Fetched, fetch_once
 from fencepost.client.admin.lag import Reach, reaches
 from fencepost.client.admin.parts import AdminParts
-from fencepost.console.errors import described
+from fencepost.console.errors import OUTAGE, described
 from fencepost.console.events import Emit
 from fencepost.console.numbers import whole_number
 from fencepost.console.state import connection_of, open_stream, render
@@ -55,34 +57,47 @@ async def show(request: Request) -> Response:
 async def stream(request: Request) -> Response:
     """Records as events, a list of them in each."""
     name, level, number = request.path_params["topic"], LEVELS[_level(request)], _number(request)
-    topic = (await connection_of(request).admin.describe_topics(name))[name]
-    places = [
-        TopicPartition(name, partition) for partition in range(len(topic.partitions)) if number in (None, partition)
-    ][:PARTITIONS_MAX]
-    if not places:
-        raise HTTPException(404, "The topic has no such partition.")
+    try:
+        await _places(connection_of(request).admin, name, number)
+    except KafkaError as error:
+        if described(error).status != OUTAGE:  # browsers do not ask again; an outage may end
+            raise
 
     async def work(emit: Emit) -> None:
         async with connection_of(request).kafka.admin() as admin:
-            tail = Tail(parts_of(admin), level, places)
-            begun = False
+            tail: Tail | None = None
+            troubled = False
             while True:
                 try:
-                    if not begun:  # the page shows by this event that it reads on from here
-                        await tail.begin()
-                        begun = True
-                        await emit("records", {"records": [], "skipped": 0})
+                    if tail is None:
+                        beginning = Tail(parts_of(admin), level, await _places(admin, name, number))
+                        await beginning.begin()
+                        tail = beginning
+                        await emit("records", {"records": [], "skipped": 0})  # the page reads on from here
                     records, skipped = await tail.step()
                     if records or skipped:
                         await emit("records", {"records": records, "skipped": skipped})
                     if tail.trouble is not None:
                         raise tail.trouble
+                    if troubled:  # this event shows that it is over
+                        await emit("records", {"records": [], "skipped": 0})
+                    troubled = False
                 except KafkaError as error:  # the positions stay: nothing comes twice
+                    troubled = True
                     await emit("trouble", described(error).title)
                     await trio.sleep(2)
                 await trio.sleep(STEP_SECONDS)
 
     return open_stream(request, work)
+
+
+async def _places(admin: Admin, topic: str, number: int | None) -> list[TopicPartition]:
+    """The partitions of a tail: this one, or all. Raises KafkaError, and HTTPException if there is no such one."""
+    count = len((await admin.describe_topics(topic))[topic].partitions)
+    places = [TopicPartition(topic, one) for one in range(count) if number in (None, one)][:PARTITIONS_MAX]
+    if not places:
+        raise HTTPException(404, "The topic has no such partition.")
+    return places
 
 
 class Tail:
@@ -229,7 +244,7 @@ def _text(value: bytes | None) -> dict[str, Any]:
         return {"text": None, "form": "null", "size": 0}
     cut = value[: VALUE_CHARACTERS * 4]
     try:
-        text, form = cut.decode(errors="strict" if len(cut) == len(value) else "ignore"), "text"
+        text, form = codecs.getincrementaldecoder("utf-8")().decode(cut, len(cut) == len(value)), "text"
     except UnicodeDecodeError:
         text, form = cut.hex(" "), "hex"
     return {"text": text[:VALUE_CHARACTERS], "form": form, "size": len(value)}

@@ -1,12 +1,15 @@
 """The console where users log in: each has the rights of its own user, and the broker decides."""
 
+import uuid
 from collections.abc import Iterator
 
 import pytest
 
+from fencepost.protocol.errors import ErrorCode
 from tests.kit.broker_process import BrokerProcess
+from tests.kit.command_line import command
 from tests.kit.console import ConsoleProcess, Visitor
-from tests.kit.open_transactions import begin
+from tests.kit.open_transactions import HOUR_MS, begin, write
 from tests.kit.sasl_broker import LISTEN, LISTENERS, add_scram_users
 from tests.kit.wire import Wire
 
@@ -84,6 +87,29 @@ def test_a_user_of_one_mechanism_only(url: str) -> None:
     visitor = Visitor(url)
     assert log_in(visitor, "carol", "carol-secret") == 200
     assert "carol" in visitor.get("/").words
+
+
+def test_a_transaction_is_not_said_to_hang_by_who_may_not_see_its_id(url: str, broker: BrokerProcess) -> None:
+    """ListTransactions leaves it out without an error, and an old timestamp of a living transaction proves nothing."""
+    name = f"old-{uuid.uuid4().hex[:8]}"
+    for words in (["--topic", name, "--operation", "read"], ["--cluster", "--operation", "all"]):
+        added = command(broker, "acl", "add", "--principal", "User:carol", *words)
+        assert added.exit_code == 0, added.output
+    with Wire(broker.connect(), client_id="mirror") as wire:
+        wire.create_topic(name)
+        held = wire.init_producer_id(name)
+        wire.add_partitions(name, held, name, 0)
+        write(wire, name, name, held, age_ms=24 * HOUR_MS)
+        visitor = Visitor(url)
+        log_in(visitor, "carol", "carol-secret")
+        why = visitor.get(f"/stuck/{name}/0")
+        assert (why.status, "your user may not see all transactional ids" in why.words) == (200, True), why.words
+        assert "It may be alive, or it hangs" in why.words
+        assert "Abort" not in why.words
+        assert visitor.post(f"/stuck/{name}/0/repair", {"sure": "yes", "holder": f"{held[0]}:0"}).status == 409
+        everywhere = visitor.get("/hanging")
+        assert (everywhere.status, "who may DESCRIBE all transactional ids" in everywhere.words) == (403, True)
+        assert wire.end_txn(name, held, commit=True).error_code == ErrorCode.NONE
 
 
 def test_a_session_ends_with_its_logout(url: str) -> None:
