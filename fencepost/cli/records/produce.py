@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 BATCH_BYTES = 512 << 10
 DEFAULT_LARGEST = 1 << 20
 """The default of max.request.size."""
-EXIT_TERMINATED = 128 + signal.SIGTERM
 COLLECTED_AT = 100_000
 """Objects between two garbage collections. Records are no garbage, and a seventh of the time was spent on them."""
 BLOCK_RECORDS = 100_000
@@ -161,8 +160,8 @@ def produce(
         failure = broker.run("produce", partial(sender.transact, transactional_id, size or sys.maxsize))
     if failure is not None:
         sender.fail(failure, broker.bootstrap)
-    if sender.terminated:
-        sys.exit(EXIT_TERMINATED)
+    if sender.ended_by is not None:
+        sys.exit(128 + sender.ended_by)
     if broker.as_json:
         click.echo(f'{{"records": {sender.sent}, "transactions": {sender.committed}}}')
 
@@ -179,8 +178,8 @@ class _Sender:
         self._target = target
         self._options = options
         self._handed_in = 0
-        self.terminated = False
-        """By SIGTERM: an open transaction is aborted."""
+        self.ended_by: int | None = None
+        """The signal that ended it, by Ctrl-C or SIGTERM: an open transaction is aborted."""
         self._refused: int | None = None
         """The number of the record that the client refuses, from 1."""
         self._transactional = False
@@ -205,14 +204,14 @@ class _Sender:
         return await self._failure(work)
 
     async def _failure(self, work: "Callable[[], Any]") -> "KafkaError | None":
-        """Run the work until it ends, or until SIGTERM; returns the first error of Kafka."""
+        """Run the work until it ends, or until Ctrl-C or SIGTERM; returns the first error of Kafka."""
         import trio
 
         from fencepost.client import KafkaError
 
         failure: KafkaError | None = None
         try:
-            with trio.open_signal_receiver(signal.SIGTERM) as signals:
+            with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._end_at, signals, nursery.cancel_scope)
                     await work()
@@ -222,8 +221,8 @@ class _Sender:
         return failure
 
     async def _end_at(self, signals: "AsyncIterator[int]", scope: "CancelScope") -> None:
-        async for _ in signals:
-            self.terminated = True
+        async for number in signals:
+            self.ended_by = number
             scope.cancel()
 
     async def _send(

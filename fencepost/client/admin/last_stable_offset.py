@@ -122,8 +122,8 @@ async def _sees_all_ids(admin: AdminParts) -> bool:
     try:
         await admin.transactions.describe_transactions(unknown)
     except ItemsFailedError as failed:
-        return failed.errors[unknown].code is not ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    return True
+        return failed.errors[unknown].code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+    return False
 
 
 def _is_old(admin: AdminParts, producer: ProducerState, max_age_ms: int) -> bool:
