@@ -13,6 +13,7 @@ from fencepost.client.admin.client import parts_of
 from fencepost.client.admin.parts import AdminParts
 from fencepost.client.client import dialing_client
 from fencepost.client.network.wire import Dial, open_socket
+from fencepost.console.limits import Guesses, network_of
 
 logger = logging.getLogger(__name__)
 
@@ -23,6 +24,14 @@ IDLE_CHECK_SECONDS: Final = 60.0
 LOGINS_AT_ONCE: Final = 4
 LOGIN_FAILED_SECONDS: Final = 1.0
 """A wrong password is answered after this time at the earliest, so that guessing is slow."""
+
+
+class TooManyGuesses(Exception):
+    """Too many wrong passwords came from an address; `wait` is in seconds."""
+
+    def __init__(self, wait: float) -> None:
+        super().__init__(wait)
+        self.wait = wait
 
 
 class Connection:
@@ -85,6 +94,7 @@ class Sessions:
         self._shared: Connection | None = None
         self._sessions: dict[str, Session] = {}
         self._logins = trio.CapacityLimiter(LOGINS_AT_ONCE)
+        self._guesses = Guesses()
         self._opening = trio.Lock()
 
     def find(self, session_id: str | None) -> Session | None:
@@ -105,9 +115,14 @@ class Sessions:
                 self._shared = await self._tasks.start(self._hold, self._config)
         return self._keep(Session(self._shared, None))
 
-    async def log_in(self, user: str, password: str) -> Session:
-        """A session with the rights of this user. Raises AuthenticationError and other KafkaErrors."""
-        ends = trio.current_time() + LOGIN_FAILED_SECONDS
+    async def log_in(self, user: str, password: str, address: str) -> Session:
+        """A session with the rights of this user. Raises TooManyGuesses, AuthenticationError and other KafkaErrors."""
+        network, now = network_of(address), trio.current_time()
+        wait = self._guesses.wait(network, now)
+        if wait:
+            logger.warning("login refused: too many wrong passwords came from its address address=%s", network)
+            raise TooManyGuesses(wait)
+        ends = now + LOGIN_FAILED_SECONDS
         refused: AuthenticationError | None = None
         async with self._logins:
             for mechanism in self._mechanisms:  # a user may have a password for one of them only
@@ -117,6 +132,7 @@ class Sessions:
                 except AuthenticationError as error:
                     refused = error
                 else:
+                    self._guesses.right(network)
                     logger.info("logged in user=%s", user)
                     return self._keep(session)
         logger.warning("login refused user=%s cause=%s", user, refused)

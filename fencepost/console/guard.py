@@ -1,5 +1,6 @@
 """What every request passes: the host's name, the size of a form, a session, the token of a form, and the headers."""
 
+import contextlib
 import ipaddress
 import re
 import secrets
@@ -22,6 +23,7 @@ FORM_BYTES_MAX: Final = 1 << 20
 FIELDS_MAX: Final = 20_000
 FIELD_CHARACTERS_MAX: Final = 8000
 FORM_SECONDS: Final = 10.0
+DISCARD_SECONDS: Final = 1.0
 URL_CHARACTERS_MAX: Final = 4000
 OPEN_PATHS: Final = ("/login", "/static/", "/health")
 """What is served without a session."""
@@ -93,6 +95,7 @@ class Guard:
         if response is None and not request.url.path.startswith(OPEN_PATHS):
             response = await self._with_session(request)
         if response is not None:
+            await _discard(request)
             await response(scope, receive, send)
             return
         await self._app(scope, receive, _with_cookie(request, send))
@@ -147,6 +150,8 @@ def _refusal(request: Request) -> Response | None:
     if origin is not None and origin.partition("://")[2] != host:  # a proxy may have another scheme
         return PlainTextResponse("the form is not from this console\n", 403)
     length = request.headers.get("content-length", "")
+    if length and "transfer-encoding" in request.headers:  # a proxy may believe the other one (RFC 9112, 6.3)
+        return PlainTextResponse("a request has a Content-Length or a Transfer-Encoding, not both\n", 400)
     if not length.isdigit():
         return PlainTextResponse("a form needs a Content-Length\n", 411)
     if int(length) > FORM_BYTES_MAX:
@@ -154,13 +159,29 @@ def _refusal(request: Request) -> Response | None:
     return None
 
 
+async def _discard(request: Request) -> None:
+    """Read the body of a refused request within bounds: a browser that still sends when the connection closes never
+    reads the response.
+    """
+    left = 2 * FORM_BYTES_MAX
+    with trio.move_on_after(DISCARD_SECONDS), contextlib.suppress(ClientDisconnect):
+        async for piece in request.stream():
+            left -= len(piece)
+            if left < 0:
+                return
+
+
 async def fields_of(request: Request) -> FormData:
-    """The fields of a form that a page sent, in the usual encoding of forms. Raises HTTPException (400, 408)."""
+    """The fields of a form that a page sent, in the usual encoding of forms. Raises HTTPException (400, 408, 413)."""
+    body = bytearray()
     try:
         with trio.fail_after(FORM_SECONDS):
-            body = (await request.body()).decode("utf-8", "replace")
+            async for piece in request.stream():
+                body += piece
+                if len(body) > FORM_BYTES_MAX:  # whatever its headers declare
+                    raise HTTPException(413, f"A form has at most {FORM_BYTES_MAX} bytes.")
         fields: list[tuple[str, str | UploadFile]] = [
-            *parse_qsl(body, keep_blank_values=True, max_num_fields=FIELDS_MAX)
+            *parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=FIELDS_MAX)
         ]
     except trio.TooSlowError:
         raise HTTPException(408, "The form did not arrive in time.") from None

@@ -20,8 +20,12 @@ from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import ConnectionState
 from hypercorn.utils import parse_socket_addr, wrap_app
 
+from fencepost.console.limits import ConnectionCounts, network_of
+
 logger = logging.getLogger(__name__)
 CONNECTIONS_MAX: Final = 200
+CONNECTIONS_OF_ONE_MAX: Final = 100
+"""Of one address, so that it cannot lock the others out."""
 WRITE_SECONDS: Final = 5.0
 """A peer that takes nothing for so long is cut off."""
 HANDSHAKE_SECONDS: Final = 10.0
@@ -33,19 +37,24 @@ async def serve(
     """Answer requests until `stop` is set; open ones have `config.graceful_timeout` seconds then."""
     context = WorkerContext(None)
     wrapped = wrap_app(app, config.wsgi_max_body_size, "asgi")
-    open_connections = 0
+    counts = ConnectionCounts(CONNECTIONS_MAX, CONNECTIONS_OF_ONE_MAX)
 
     async def one(stream: Any) -> None:
-        nonlocal open_connections
-        if open_connections >= CONNECTIONS_MAX:
-            logger.warning("a connection is refused, %d are open", open_connections)
+        try:
+            network = network_of(_socket_of(stream).getpeername()[0])
+        except OSError:  # it left already
             await trio.aclose_forcefully(stream)
             return
-        open_connections += 1
+        refusal = counts.refusal(network)
+        if refusal is not None:
+            logger.warning("a connection is refused: %s address=%s", refusal, network)
+            await trio.aclose_forcefully(stream)
+            return
+        counts.add(network)
         try:
             await _Connection(wrapped, config, context, {}, stream).run()
         finally:
-            open_connections -= 1
+            counts.remove(network)
 
     async with trio.open_nursery() as connections:
         async with trio.open_nursery() as accepting:
@@ -54,6 +63,10 @@ async def serve(
             accepting.cancel_scope.cancel()
         await context.terminated.set()
         connections.cancel_scope.deadline = trio.current_time() + config.graceful_timeout
+
+
+def _socket_of(stream: Any) -> Any:
+    return (stream.transport_stream if isinstance(stream, trio.SSLStream) else stream).socket
 
 
 class _Connection(TCPServer):
@@ -78,7 +91,7 @@ class _Connection(TCPServer):
 
     async def _answer(self) -> None:
         tls = isinstance(self.stream, trio.SSLStream)
-        raw = (self.stream.transport_stream if tls else self.stream).socket
+        raw = _socket_of(self.stream)
         client, server = (parse_socket_addr(raw.family, name) for name in (raw.getpeername(), raw.getsockname()))
         async with TaskGroup() as tasks:
             self._task_group = tasks

@@ -1,11 +1,13 @@
 """The login: a user's own name and password of the cluster, by SASL."""
 
+import math
 from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from fencepost.client import AuthenticationError, KafkaError
+from fencepost.console.connections import TooManyGuesses
 from fencepost.console.errors import described
 from fencepost.console.guard import cookie_name, fields_of, form_of
 from fencepost.console.state import console_of, render
@@ -31,7 +33,13 @@ async def log_in(request: Request) -> Response:
     if not user or not password:
         return render(request, "login.html", values, 400)
     try:
-        session = await console.sessions.log_in(user, password)
+        session = await console.sessions.log_in(user, password, request.client.host if request.client else "")
+    except TooManyGuesses as error:
+        wait = math.ceil(error.wait)
+        refused = f"Too many wrong passwords came from your address. Try again in {wait} s."
+        response = render(request, "login.html", {**values, "refused": refused}, 429)
+        response.headers["retry-after"] = str(wait)
+        return response
     except AuthenticationError:
         return render(request, "login.html", {**values, "refused": "The name or the password is wrong."}, 403)
     except KafkaError as error:

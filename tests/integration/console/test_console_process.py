@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from fencepost.console.http_server import CONNECTIONS_MAX, WRITE_SECONDS
+from fencepost.console.http_server import CONNECTIONS_MAX, CONNECTIONS_OF_ONE_MAX, WRITE_SECONDS
 from tests.kit.broker_process import BrokerFailed, BrokerProcess
 from tests.kit.certificates import Authority
 from tests.kit.console import ConsoleProcess, Visitor, wait_for
@@ -141,20 +141,56 @@ def test_a_strange_connection_ends_alone(embedded: BrokerProcess, name: str) -> 
 
 
 def test_connections_are_bounded_and_kafka_clients_do_not_wait(embedded: BrokerProcess) -> None:
-    """Forms that never arrive take neither all descriptors of the broker nor its time."""
+    """Forms that never arrive take neither all descriptors nor the broker's time, and lock no other address out."""
     visitor = Visitor(embedded.facts["console"])
     head = b"POST /group/reset HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n"
-    socks = [socket.create_connection((visitor.host, visitor.port), 10) for _ in range(CONNECTIONS_MAX + 20)]
+    further = CONNECTIONS_MAX - CONNECTIONS_OF_ONE_MAX
+    socks = [_from(visitor, "127.0.0.1") for _ in range(CONNECTIONS_OF_ONE_MAX + 20)]
     try:
-        for sock in socks[:CONNECTIONS_MAX]:
+        for sock in socks[:CONNECTIONS_OF_ONE_MAX]:
             sock.sendall(head)
         with Wire(embedded.connect()) as wire:
             wire.create_topic("served")
-        assert [sock.recv(1) for sock in socks[CONNECTIONS_MAX:]] == [b""] * 20
+        assert [sock.recv(1) for sock in socks[CONNECTIONS_OF_ONE_MAX:]] == [b""] * 20
+        with _from(visitor, "127.0.0.2") as other:
+            other.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            assert other.recv(12) == b"HTTP/1.1 200"
+            while other.recv(1 << 16):
+                pass
+        socks += [_from(visitor, f"127.0.0.{3 + n % 2}") for n in range(further)]
+        with _from(visitor, "127.0.0.5") as beyond:
+            assert beyond.recv(1) == b"", "the bound of all connections"
     finally:
         for sock in socks:
             sock.close()
     wait_for(lambda: _answers(visitor))
+
+
+def _from(visitor: Visitor, address: str) -> socket.socket:
+    return socket.create_connection((visitor.host, visitor.port), 10, source_address=(address, 0))
+
+
+@pytest.mark.parametrize(
+    ("lengths", "status"),
+    [(b"Content-Length: 1\r\nTransfer-Encoding: chunked\r\n", 400), (b"Transfer-Encoding: chunked\r\n", 411)],
+)
+@pytest.mark.parametrize("path", [b"/login", b"/group/reset"])
+def test_a_form_is_bounded_by_its_bytes_and_not_by_what_it_declares(
+    embedded: BrokerProcess, path: bytes, lengths: bytes, status: int
+) -> None:
+    """Both headers at once took a broker to 963 MiB, without a login. RFC 9112, 6.3: such a request is refused."""
+    visitor = Visitor(embedded.facts["console"])
+    chunk = b"100000\r\n" + b"a" * (1 << 20) + b"\r\n"
+    with socket.create_connection((visitor.host, visitor.port), 10) as sock:
+        sock.sendall(b"POST %s HTTP/1.1\r\nHost: localhost\r\n%s\r\n" % (path, lengths))
+        with contextlib.suppress(ConnectionError):
+            for _ in range(64):
+                sock.sendall(chunk)
+            pytest.fail("the console read 64 MiB of a form")
+    with socket.create_connection((visitor.host, visitor.port), 10) as sock:
+        sock.sendall(b"POST %s HTTP/1.1\r\nHost: localhost\r\n%s\r\n" % (path, lengths))
+        assert sock.recv(12) == b"HTTP/1.1 %d" % status
+    assert visitor.get("/health").status == 200
 
 
 def _answers(visitor: Visitor) -> bool:

@@ -1,10 +1,14 @@
 """The console where users log in: each has the rights of its own user, and the broker decides."""
 
 import uuid
+from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
+from fencepost.console.limits import GUESS_SECONDS, GUESSES_AT_ONCE
 from fencepost.protocol.errors import ErrorCode
 from tests.kit.broker_process import BrokerProcess
 from tests.kit.command_line import command
@@ -125,3 +129,19 @@ def test_a_session_ends_with_its_logout(url: str) -> None:
         list(one)  # it ends: the session's client is closed
     visitor.cookies = old
     assert "With your name and password" in visitor.get("/topics").words
+
+
+def test_guesses_of_passwords_slow_down(broker: BrokerProcess, tmp_path: Path) -> None:
+    """200 connections guessed 200 passwords a second. An address is slow then, whatever user it names."""
+    host, port = broker.listeners["SASL"]
+    security = "security.protocol=SASL_PLAINTEXT"
+    with ConsoleProcess(f"{host}:{port}", tmp_path / "console.log", "-X", security) as console:
+        assert log_in(Visitor(console.url), "alice", "alice-secret") == 200
+        with ThreadPoolExecutor(20) as guessing:
+            guesses = [guessing.submit(log_in, Visitor(console.url), "alice", f"guess {n}") for n in range(20)]
+            found = Counter(guess.result() for guess in guesses)
+        assert found == {403: GUESSES_AT_ONCE, 429: 20 - GUESSES_AT_ONCE}
+        refused = Visitor(console.url).post("/login", {"user": "bob", "password": "bob-secret"})
+        assert refused.status == 429
+        assert 0 < int(refused.headers["retry-after"]) <= GUESS_SECONDS
+        assert "Try again in" in refused.words
