@@ -32,7 +32,7 @@ class ByObjects(Collector):
         self._logs = logs
 
     def collect(self) -> Iterator[Metric]:
-        families = [GaugeMetricFamily(name, text, labels=("topic", "partition")) for name, text in FAMILIES]
+        families = [GaugeMetricFamily(name, text, labels=("topic", "partition")) for name, text, _ in FAMILIES]
         for log in self._logs:
             for family, value in zip(families, _values(log), strict=True):
                 family.add_metric((log.tp.topic, str(log.tp.partition)), value)

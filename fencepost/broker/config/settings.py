@@ -373,3 +373,10 @@ class NodeSettings:
     metrics_listen: str | None = setting(
         Kind.STRING, None, "HOST:PORT of the Prometheus endpoint; off where not given.", nullable=True, ours=True
     )
+    metrics_group_offsets_max: int = setting(
+        Kind.INT,
+        10_000,
+        "Committed offsets that /metrics shows, with their lag. 0 shows none.",
+        low=0,
+        ours=True,
+    )

@@ -1,5 +1,6 @@
 """The broker's state as Prometheus metrics, collected for each scrape; names are those of Kafka dashboards."""
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from http import HTTPStatus
 from pathlib import Path
@@ -17,11 +18,11 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from fencepost.broker.metrics.cluster import cluster_metrics
-from fencepost.broker.metrics.groups import group_metrics
+from fencepost.broker.metrics.groups import count_groups, group_metrics, position_text
 from fencepost.broker.metrics.pages import free_bytes
-from fencepost.broker.metrics.partitions import partition_text
-from fencepost.broker.metrics.quotas import quota_metrics
-from fencepost.broker.metrics.transactions import has_late_transaction, transaction_metrics
+from fencepost.broker.metrics.partitions import LogCounts, count_logs, partition_text, topic_text
+from fencepost.broker.metrics.quotas import quota_text
+from fencepost.broker.metrics.transactions import transaction_metrics
 from fencepost.broker.ports import (
     HasClock,
     HasConfig,
@@ -34,26 +35,17 @@ from fencepost.broker.ports import (
     HasQuotas,
     HasTransactions,
 )
+from fencepost.coordinator.group.admin import Counted
 from fencepost.protocol.registry import API_BY_KEY
 
 if TYPE_CHECKING:
     from fencepost.broker.cluster.membership import Membership
     from fencepost.broker.log.compaction.cleaner import LogCleaner
-    from fencepost.broker.metrics.counters import TopicCounters
     from fencepost.broker.metrics.server import Page
     from fencepost.broker.partitions import Partitions
     from fencepost.broker.purgatory import Purgatory
     from fencepost.broker.transactions.hanging import HangingCheck
 
-TOPIC_COUNTERS = {
-    "messagesin": ("messages_in", "Records appended"),
-    "bytesin": ("bytes_in", "Bytes of batches appended"),
-    "bytesout": ("bytes_out", "Bytes of batches fetched"),
-    "totalproducerequests": ("produce_requests", "Partitions written to by Produce requests"),
-    "totalfetchrequests": ("fetch_requests", "Partitions read by Fetch requests"),
-    "failedproducerequests": ("failed_produce_requests", "Partitions whose batch was rejected"),
-    "failedfetchrequests": ("failed_fetch_requests", "Partitions whose fetch failed"),
-}
 _IO = Path("/proc/self/io")
 LISTENER_LABELS = ("listener", "networkProcessor")
 LISTENER_VALUES = ("PLAINTEXT", "0")
@@ -91,37 +83,27 @@ class Scraped(
 
 
 class BrokerCollector(Collector):
-    """Collects a node's counters, logs and coordinators for each scrape."""
+    """The families of a node whose rows no client can add to. What takes time was counted before, in steps."""
 
     def __init__(self, node: Scraped) -> None:
         self._node = node
+        self.logs = LogCounts()
+        self.groups: Counter[Counted] = Counter()
 
     def describe(self) -> list[Metric]:
         """Nothing: otherwise the registry would collect once at registration."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        yield from self._topics()
         yield from self._cluster()
         yield from self._connections()
         yield from self._requests()
-        yield from transaction_metrics(self._node)
-        yield from group_metrics(self._node)
-        yield from quota_metrics(self._node)
+        yield from transaction_metrics(self._node, self.logs.producer_ids)
+        yield from group_metrics(self._node, self.groups)
         yield from self._disk_and_loop()
         yield from self._cleaner()
         if self._node.cluster is not None:
-            rows = sum(len(log.segments) for log in self._node.logs.logs())
-            yield from cluster_metrics(self._node.cluster.figures, rows)
-
-    def _topics(self) -> Iterator[Metric]:
-        metrics = self._node.metrics
-        rows: list[tuple[str, TopicCounters]] = [*metrics.topics.items(), ("", metrics.no_topic)]
-        for name, (attribute, text) in TOPIC_COUNTERS.items():
-            family = CounterMetricFamily(f"kafka_server_brokertopicmetrics_{name}", text, labels=("topic",))
-            for topic, counters in rows:
-                family.add_metric((topic,), getattr(counters, attribute))
-            yield family
+            yield from cluster_metrics(self._node.cluster.figures, self.logs.rows)
 
     def _cluster(self) -> Iterator[Metric]:
         node = self._node
@@ -134,9 +116,6 @@ class BrokerCollector(Collector):
                 cluster.leads_partition(one.topic_id, n) for one in topics.values() for n in range(one.partitions)
             )
             is_controller = int(cluster.is_controller)
-        logs, now_ms = node.logs.logs(), node.clock.now_ms()
-        producers = sum(len(log.producers.entries()) for log in logs)
-        late = sum(has_late_transaction(log, now_ms, node.config.transaction_max_timeout_ms) for log in logs)
         offline = len(node.partitions.offline())
         for name, text, value in (
             ("kafka_server_replicamanager_leadercount", "Partitions led by this node", led),
@@ -144,11 +123,11 @@ class BrokerCollector(Collector):
             ("kafka_server_replicamanager_underreplicatedpartitions", "Partitions that lack replicas", 0),
             ("kafka_server_replicamanager_underminisrpartitioncount", "Partitions below min.insync.replicas", 0),
             ("kafka_server_replicamanager_offlinereplicacount", "Replicas that are offline", offline),
-            ("kafka_server_replicamanager_produceridcount", "Producers with state on a partition", producers),
+            ("kafka_server_replicamanager_produceridcount", "Producers with state on a partition", self.logs.producers),
             (
                 "kafka_server_replicamanager_partitionswithlatetransactionscount",
                 "Partitions whose last stable offset is held back by a late transaction",
-                late,
+                self.logs.late,
             ),
             ("kafka_controller_kafkacontroller_activecontrollercount", "1 on the active controller", is_controller),
             ("kafka_controller_kafkacontroller_offlinepartitionscount", "Partitions without a leader", offline),
@@ -165,10 +144,6 @@ class BrokerCollector(Collector):
         info = GaugeMetricFamily("kafka_broker_info", "A broker of the cluster", labels=("id",))
         info.add_metric((str(node.config.node_id),), 1)
         yield info
-        per_topic = GaugeMetricFamily("kafka_topic_partitions", "Partitions of a topic", labels=("topic",))
-        for topic in topics.values():
-            per_topic.add_metric((topic.name,), topic.partitions)
-        yield per_topic
 
     def _connections(self) -> Iterator[Metric]:
         metrics = self._node.metrics
@@ -294,20 +269,33 @@ def renderer(
 ) -> "Callable[[], Awaitable[Page]]":
     """The page for a scrape of this node, with its process's memory, CPU time and garbage collector.
 
-    `further` are metrics beside those of the node.
+    What grows with the numbers of topics, partitions, producers and groups is made in steps, between which clients are
+    served. `further` are metrics beside those of the node.
     """
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
     PlatformCollector(registry=registry)
     GCCollector(registry=registry)
     registry.register(_Further(further))
-    if node is not None:
-        registry.register(BrokerCollector(node))
+    if node is None:
 
-    async def render() -> "Page":
-        body = generate_latest(registry)
-        if node is not None:
-            body += await partition_text(node.logs.logs())
-        return HTTPStatus.OK, CONTENT_TYPE_LATEST, body
+        async def render() -> "Page":
+            return HTTPStatus.OK, CONTENT_TYPE_LATEST, generate_latest(registry)
 
-    return render
+        return render
+    collector = BrokerCollector(node)
+    registry.register(collector)
+
+    async def render_node() -> "Page":
+        config = node.config
+        collector.groups = await count_groups(node)
+        collector.logs = await count_logs(node.logs.logs(), node.clock.now_ms(), config.transaction_max_timeout_ms)
+        pieces = [generate_latest(registry)]
+        topics = {topic.name: topic.partitions for topic in node.metadata.image.topics_by_name.values()}
+        pieces += await topic_text({**node.metrics.topics, "": node.metrics.no_topic}, topics)
+        pieces += await partition_text(node.logs.logs())
+        pieces += await position_text(node, config.metrics_group_offsets_max)
+        pieces += await quota_text(node)
+        return HTTPStatus.OK, CONTENT_TYPE_LATEST, b"".join(pieces)
+
+    return render_node

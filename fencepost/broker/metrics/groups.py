@@ -1,11 +1,17 @@
 """Prometheus metrics of groups: Kafka's own beans, kafka-exporter's offsets and lag, and groups by state."""
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Protocol
 
+import trio
 from prometheus_client.core import GaugeMetricFamily, Metric
 
+from fencepost.broker.metrics.tables import STEP, Family, labels, table_text
 from fencepost.broker.ports import HasGroups, HasPartitions
+from fencepost.coordinator.group.admin import Counted
+from fencepost.coordinator.group.shards import GroupOffset
+from fencepost.coordinator.group.view import CONSUMER
 from fencepost.protocol.topics import TopicPartition
 
 BEAN = "kafka_coordinator_group_groupmetadatamanager"
@@ -14,35 +20,52 @@ CONSUMER_STATES = ("Empty", "Assigning", "Reconciling", "Stable", "Dead")
 CLASSIC_STATES = ("PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty")
 
 
+POSITIONS = (
+    Family("kafka_consumergroup_current_offset", "Committed offset"),
+    Family("kafka_consumergroup_lag", "Offsets between it and the last stable one"),
+)
+LEFT_OUT = Family("fencepost_group_offsets_left_out", "Committed offsets above metrics.group.offsets.max, not shown")
+
+
 class _Broker(HasGroups, HasPartitions, Protocol):
     """The groups, and the logs for their lag."""
 
 
-def group_metrics(node: _Broker) -> Iterator[Metric]:
-    """All families about groups, collected for each scrape."""
+async def count_groups(node: HasGroups) -> Counter[Counted]:
+    """How many groups there are of each type and state, counted in steps."""
+    counts: Counter[Counted] = Counter()
+    for number, counted in enumerate(node.groups.admin.census(), 1):
+        counts[counted] += 1
+        if number % STEP == 0:
+            await trio.lowlevel.checkpoint()
+    return counts
+
+
+def group_metrics(node: HasGroups, counts: Counter[Counted]) -> Iterator[Metric]:
+    """The families about all groups together."""
     groups = node.groups
-    states = groups.admin.groups_by_state()
+    states, found, protocols = Counter[str](), Counter[str](), Counter[str]()
+    for (kind, state), count in counts.items():
+        protocols[kind] += count
+        (found if kind == CONSUMER else states)[state] += count
     by_state = GaugeMetricFamily("fencepost_groups", "Groups by state", labels=("state",))
     for state, count in states.items():
         by_state.add_metric((state,), count)
     yield by_state
     by_protocol = GaugeMetricFamily(f"{COUNTS}_group_count", "Groups by protocol", labels=("protocol",))
-    for protocol, count in groups.admin.groups_by_protocol().items():
+    for protocol, count in protocols.items():
         by_protocol.add_metric((protocol,), count)
     yield by_protocol
     consumers = GaugeMetricFamily(
         f"{COUNTS}_consumer_group_count", "Groups of the consumer protocol by state", labels=("state",)
     )
-    found = groups.admin.consumer_groups_by_state()
     for state in CONSUMER_STATES:
-        consumers.add_metric((state,), found.get(state, 0))
+        consumers.add_metric((state,), found[state])
     yield consumers
     yield GaugeMetricFamily(f"{BEAN}_numgroups", "Groups", value=sum(states.values()))
     yield GaugeMetricFamily(f"{BEAN}_numoffsets", "Committed offsets", value=groups.admin.offset_count)
     for state in CLASSIC_STATES:
-        yield GaugeMetricFamily(
-            f"{BEAN}_numgroups{state.lower()}", f"Groups that are {state}", value=states.get(state, 0)
-        )
+        yield GaugeMetricFamily(f"{BEAN}_numgroups{state.lower()}", f"Groups that are {state}", value=states[state])
     tallies = groups.tallies
     for name, text, value in (
         ("offset_commit", "Offsets committed, including those in transactions", tallies.committed_offsets),
@@ -51,19 +74,28 @@ def group_metrics(node: _Broker) -> Iterator[Metric]:
         ("group_completed_rebalance", "Rebalances that ended in a stable group", tallies.completed_rebalances),
     ):
         yield GaugeMetricFamily(f"{COUNTS}_{name}_count", f"{text}, since the start", value=value)
-    yield from _positions(node)
 
 
-def _positions(node: _Broker) -> Iterator[Metric]:
-    """Committed offsets and lag. Lag counts up to the LSO, because a read_committed reader cannot read beyond it."""
-    labels = ("consumergroup", "topic", "partition")
-    current = GaugeMetricFamily("kafka_consumergroup_current_offset", "Committed offset", labels=labels)
-    lag = GaugeMetricFamily("kafka_consumergroup_lag", "Offsets between it and the last stable one", labels=labels)
-    for entry in node.groups.admin.committed_offsets():
-        label = (entry.group_id, entry.topic, str(entry.partition))
-        current.add_metric(label, entry.offset)
+async def position_text(node: _Broker, most: int) -> list[bytes]:
+    """Committed offsets and lag of at most `most` positions. Any client can make groups, so they are bounded.
+
+    Lag counts up to the LSO, because a read_committed reader cannot read beyond it.
+    """
+    shown: list[GroupOffset] = []
+    left_out = 0
+    for number, entry in enumerate(node.groups.admin.committed_offsets() if most else (), 1):
+        if len(shown) < most:
+            shown.append(entry)
+        else:
+            left_out += 1
+        if number % STEP == 0:
+            await trio.lowlevel.checkpoint()
+
+    def row(entry: GroupOffset) -> tuple[str, tuple[int, int | None]]:
         log = node.partition(TopicPartition(entry.topic, entry.partition))
-        if log is not None:
-            lag.add_metric(label, max(0, log.last_stable_offset - entry.offset))
-    yield current
-    yield lag
+        lag = None if log is None else max(0, log.last_stable_offset - entry.offset)
+        of = labels(consumergroup=entry.group_id, topic=entry.topic, partition=str(entry.partition))
+        return of, (entry.offset, lag)
+
+    count = await table_text([LEFT_OUT], [left_out], lambda number: ("", [number]))
+    return count + await table_text(POSITIONS, shown, row)

@@ -1,56 +1,123 @@
-"""The metrics of each partition, as text: ten thousand rows are quick, and the event loop goes on between them.
+"""The metrics of each partition and topic, and the counts over all partitions."""
 
-prometheus_client makes an object of each row. For 1,000 partitions that kept all clients waiting for 80 ms a scrape
-(`python -m bench.scrape` compares both).
-"""
-
-from collections.abc import Collection
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
+from fencepost.broker.metrics.tables import STEP, Family, labels, table_text
+
 if TYPE_CHECKING:
     from fencepost.broker.log.partition import PartitionLog
+    from fencepost.broker.metrics.counters import TopicCounters
 
 FAMILIES = (
-    ("kafka_log_log_size", "Bytes of a partition's log"),
-    ("kafka_log_log_logstartoffset", "First offset of a partition"),
-    ("kafka_log_log_logendoffset", "Offset that a partition's next record will get"),
-    ("kafka_log_log_numlogsegments", "Segments of a partition's log"),
-    ("kafka_topic_partition_current_offset", "High watermark of a partition"),
-    ("kafka_topic_partition_oldest_offset", "First offset of a partition"),
-    (
+    Family("kafka_log_log_size", "Bytes of a partition's log"),
+    Family("kafka_log_log_logstartoffset", "First offset of a partition"),
+    Family("kafka_log_log_logendoffset", "Offset that a partition's next record will get"),
+    Family("kafka_log_log_numlogsegments", "Segments of a partition's log"),
+    Family("kafka_topic_partition_current_offset", "High watermark of a partition"),
+    Family("kafka_topic_partition_oldest_offset", "First offset of a partition"),
+    Family(
         "kafka_cluster_partition_laststableoffsetlag",
         "Offsets between a partition's last stable offset and its high watermark",
     ),
-    ("kafka_cluster_partition_replicascount", "Replicas of a partition"),
-    ("kafka_topic_partition_replicas", "Replicas of a partition"),
-    ("kafka_topic_partition_in_sync_replica", "Replicas of a partition in sync: 0 if its log is offline"),
-    ("kafka_topic_partition_under_replicated_partition", "1 if a partition has fewer replicas in sync than replicas"),
-    ("kafka_topic_partition_leader_is_preferred", "1 if a partition's leader is its first replica"),
-    ("kafka_cluster_partition_atminisr", "1 if a partition has as many replicas in sync as it must have"),
-    ("kafka_cluster_partition_underminisr", "1 if a partition has fewer replicas in sync than it must have"),
+    Family("kafka_cluster_partition_replicascount", "Replicas of a partition"),
+    Family("kafka_topic_partition_replicas", "Replicas of a partition"),
+    Family("kafka_topic_partition_in_sync_replica", "Replicas of a partition in sync: 0 if its log is offline"),
+    Family(
+        "kafka_topic_partition_under_replicated_partition", "1 if a partition has fewer replicas in sync than replicas"
+    ),
+    Family("kafka_topic_partition_leader_is_preferred", "1 if a partition's leader is its first replica"),
+    Family("kafka_cluster_partition_atminisr", "1 if a partition has as many replicas in sync as it must have"),
+    Family("kafka_cluster_partition_underminisr", "1 if a partition has fewer replicas in sync than it must have"),
 )
 """Names and meanings. A partition has one replica here, which leads it, so it must have one in sync (Kafka bounds
 min.insync.replicas by the number of replicas)."""
-LOGS_AT_ONCE = 200
+TOPIC_FAMILIES = tuple(
+    Family(f"kafka_server_brokertopicmetrics_{name}_total", text, "counter")
+    for name, text in (
+        ("messagesin", "Records appended"),
+        ("bytesin", "Bytes of batches appended"),
+        ("bytesout", "Bytes of batches fetched"),
+        ("totalproducerequests", "Partitions written to by Produce requests"),
+        ("totalfetchrequests", "Partitions read by Fetch requests"),
+        ("failedproducerequests", "Partitions whose batch was rejected"),
+        ("failedfetchrequests", "Partitions whose fetch failed"),
+    )
+)
+LATE_AFTER_MS = 5 * 60 * 1000
+"""As in Kafka: a transaction is late if it is open this long after the longest allowed timeout (T10)."""
 
 
-async def partition_text(logs: Collection["PartitionLog"]) -> bytes:
-    """All families of these logs in Prometheus' text format. A topic's name needs no escapes."""
-    labels: list[str] = []
-    rows: list[tuple[int, ...]] = []
-    for number, log in enumerate(list(logs), 1):
-        labels.append(f'{{partition="{log.tp.partition}",topic="{log.tp.topic}"}}')
-        rows.append(_values(log))
-        if number % LOGS_AT_ONCE == 0:
+async def partition_text(logs: Collection["PartitionLog"]) -> list[bytes]:
+    """All families of these logs in Prometheus' text format."""
+    return await table_text(FAMILIES, list(logs), _row)
+
+
+async def topic_text(counters: Mapping[str, "TopicCounters"], partitions: Mapping[str, int]) -> list[bytes]:
+    """The counters of each topic, and how many partitions each has. The name "" is that of requests for no topic."""
+    counted = await table_text(TOPIC_FAMILIES, list(counters.items()), _topic_row)
+    sizes = Family("kafka_topic_partitions", "Partitions of a topic")
+    return counted + await table_text([sizes], list(partitions.items()), lambda one: (labels(topic=one[0]), one[1:]))
+
+
+class LogCounts(NamedTuple):
+    """Counts over all logs of a broker."""
+
+    producers: int = 0
+    """Producers with state, counted once for each partition."""
+    producer_ids: int = 0
+    """Distinct producer ids among them."""
+    late: int = 0
+    """Partitions that a late transaction holds back."""
+    rows: int = 0
+    """Segments, or rows in a cluster's database."""
+
+
+async def count_logs(logs: Collection["PartitionLog"], now_ms: int, timeout_max_ms: int) -> LogCounts:
+    """Count in steps, because a log may have thousands of producers."""
+    producers = late = rows = seen = 0
+    distinct: set[int] = set()
+    for log in list(logs):
+        found = [entry.producer_id for entry in log.producers.entries()]
+        distinct.update(found)
+        producers += len(found)
+        late += has_late_transaction(log, now_ms, timeout_max_ms)
+        rows += len(log.segments)
+        seen += 1 + len(found)
+        if seen >= STEP:
+            seen = 0
             await trio.lowlevel.checkpoint()
-    parts = []
-    for column, (name, text) in enumerate(FAMILIES):
-        parts.append(f"# HELP {name} {text}\n# TYPE {name} gauge\n")
-        parts += [f"{name}{label} {row[column]}\n" for label, row in zip(labels, rows, strict=True)]
-        await trio.lowlevel.checkpoint()
-    return "".join(parts).encode()
+    return LogCounts(producers, len(distinct), late, rows)
+
+
+def has_late_transaction(log: "PartitionLog", now_ms: int, timeout_max_ms: int) -> bool:
+    """Whether the transaction that holds the LSO is idle for so long that it must be hanging (rows T10, T20).
+
+    It counts like Kafka's PartitionsWithLateTransactionsCount: by the newest timestamp of the producer's batches.
+    """
+    oldest = next(log.producers.open_transactions(), None)
+    if oldest is None or oldest.last_timestamp_ms < 0:
+        return False
+    return now_ms - oldest.last_timestamp_ms > timeout_max_ms + LATE_AFTER_MS
+
+
+def _topic_row(item: "tuple[str, TopicCounters]") -> tuple[str, tuple[int, ...]]:
+    name, counters = item
+    return labels(topic=name), (
+        counters.messages_in,
+        counters.bytes_in,
+        counters.bytes_out,
+        counters.produce_requests,
+        counters.fetch_requests,
+        counters.failed_produce_requests,
+        counters.failed_fetch_requests,
+    )
+
+
+def _row(log: "PartitionLog") -> tuple[str, tuple[int, ...]]:
+    return labels(partition=str(log.tp.partition), topic=log.tp.topic), _values(log)
 
 
 def _values(log: "PartitionLog") -> tuple[int, ...]:

@@ -5,25 +5,21 @@ from typing import TYPE_CHECKING, Protocol
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
-from fencepost.broker.ports import HasClock, HasLogs, HasMetrics, HasTransactions
+from fencepost.broker.ports import HasClock, HasMetrics, HasTransactions
 
 if TYPE_CHECKING:
-    from fencepost.broker.log.partition import PartitionLog
     from fencepost.broker.transactions.hanging import HangingCheck
 
-LATE_AFTER_MS = 5 * 60 * 1000
-"""As in Kafka: a transaction is late if it is open this long after the longest allowed timeout (T10)."""
 
-
-class _Broker(HasClock, HasLogs, HasMetrics, HasTransactions, Protocol):
+class _Broker(HasClock, HasMetrics, HasTransactions, Protocol):
     """The transaction coordinator, and the broker's check for hanging transactions."""
 
     @property
     def hanging(self) -> "HangingCheck": ...
 
 
-def transaction_metrics(node: _Broker) -> Iterator[Metric]:
-    """All families about transactions, collected for each scrape."""
+def transaction_metrics(node: _Broker, producer_ids: int) -> Iterator[Metric]:
+    """All families about transactions, collected for each scrape. `producer_ids` have state on some partition."""
     transactions = node.transactions
     states = GaugeMetricFamily("fencepost_transactions", "Transactional ids by state", labels=("state",))
     for state, count in transactions.store.counts.items():
@@ -36,7 +32,7 @@ def transaction_metrics(node: _Broker) -> Iterator[Metric]:
     for name, text, value in (
         ("oldest_open_transaction_seconds", "Age of the oldest open one", age),
         ("transactional_ids", "Transactional ids", len(transactions.store)),
-        ("producer_ids", "Distinct producer ids with state on a partition", _producer_ids(node)),
+        ("producer_ids", "Distinct producer ids with state on a partition", producer_ids),
         ("transactions_completing", "Decided transactions that still lack markers", transactions.completing),
         ("transaction_history", "Ids whose changes and refusals are kept for explanations", len(transactions.history)),
     ):
@@ -87,18 +83,3 @@ def _refusals(node: HasTransactions) -> Iterator[Metric]:
     for (code, reason), count in sorted(history.refused_by.items(), key=lambda pair: (pair[0][0], pair[0][1].value)):
         refused.add_metric((code.name, reason.value), count)
     yield refused
-
-
-def _producer_ids(node: HasLogs) -> int:
-    return len({entry.producer_id for log in node.logs.logs() for entry in log.producers.entries()})
-
-
-def has_late_transaction(log: "PartitionLog", now_ms: int, timeout_max_ms: int) -> bool:
-    """Whether the transaction that holds the LSO is idle for so long that it must be hanging (rows T10, T20).
-
-    It counts like Kafka's PartitionsWithLateTransactionsCount: by the newest timestamp of the producer's batches.
-    """
-    oldest = next(log.producers.open_transactions(), None)
-    if oldest is None or oldest.last_timestamp_ms < 0:
-        return False
-    return now_ms - oldest.last_timestamp_ms > timeout_max_ms + LATE_AFTER_MS

@@ -1,8 +1,8 @@
 """The requests of operators and metrics about groups: describe, list, delete, count."""
 
-from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from fencepost.coordinator.group import view
 from fencepost.coordinator.group.consumer.group import tombstones
@@ -12,6 +12,13 @@ from fencepost.coordinator.group.records import GroupRecord, GroupRemoved
 from fencepost.coordinator.group.shards import GroupOffset, GroupShards
 from fencepost.coordinator.group.state import state_name
 from fencepost.protocol.errors import ErrorCode
+
+
+class Counted(NamedTuple):
+    """A type of groups, as ListGroups names it, and a state."""
+
+    type: str
+    state: str
 
 
 class GroupAdmin:
@@ -57,17 +64,12 @@ class GroupAdmin:
         for group_id, consumers in self._shards.all_consumer_groups():
             yield view.ListedGroup(group_id, view.CONSUMER, consumers.state, view.CONSUMER)
 
-    def groups_by_state(self) -> dict[str, int]:
-        """How many groups of the classic protocol are in each phase, for the metrics."""
-        return dict(Counter(state_name(group) for _, group in self._shards.all_groups()))
-
-    def consumer_groups_by_state(self) -> dict[str, int]:
-        """How many groups of the consumer protocol are in each phase, for the metrics."""
-        return dict(Counter(group.state for _, group in self._shards.all_consumer_groups()))
-
-    def groups_by_protocol(self) -> dict[str, int]:
-        """How many groups there are of each type, as ListGroups names them; for the metrics."""
-        return dict(Counter(line.group_type for line in self._listed()))
+    def census(self) -> Iterator[Counted]:
+        """The type and the state of each group, for the metrics. Groups may change while this is read."""
+        for group_id, group in self._shards.all_groups():
+            yield Counted(view.listed(group_id, group).group_type, state_name(group))
+        for _, consumers in self._shards.all_consumer_groups():
+            yield Counted(view.CONSUMER, consumers.state)
 
     @property
     def offset_count(self) -> int:
@@ -75,7 +77,7 @@ class GroupAdmin:
         return self._shards.offset_count
 
     def committed_offsets(self) -> Iterator[GroupOffset]:
-        """Every committed offset, for the metrics."""
+        """Every committed offset, for the metrics. Offsets may change while this is read."""
         return self._shards.committed_offsets()
 
     async def delete_groups(self, group_ids: Sequence[str]) -> list[ErrorCode]:

@@ -52,9 +52,9 @@ class GroupShards:
         return Dead() if shard is None else shard.state.group(group_id)
 
     def all_groups(self) -> Iterator[tuple[str, Group]]:
-        """Every group of the classic protocol, simple ones included."""
-        for shard in self.runtime.shards():
-            yield from shard.state.groups.items()
+        """Every group of the classic protocol, simple ones included. Groups may change while this is read."""
+        for shard in list(self.runtime.shards()):
+            yield from list(shard.state.groups.items())
 
     def consumer_group(self, group_id: str) -> ConsumerGroup | None:
         """The group of the consumer protocol; None if there is none."""
@@ -62,9 +62,9 @@ class GroupShards:
         return None if shard is None else shard.state.consumers.get(group_id)
 
     def all_consumer_groups(self) -> Iterator[tuple[str, ConsumerGroup]]:
-        """Every group of the consumer protocol."""
-        for shard in self.runtime.shards():
-            yield from shard.state.consumers.items()
+        """Every group of the consumer protocol. Groups may change while this is read."""
+        for shard in list(self.runtime.shards()):
+            yield from list(shard.state.consumers.items())
 
     async def durable(self, group_ids: Iterable[str]) -> dict[str, ErrorCode]:
         """Wait until the present state of these groups is durable; return an error for those where it never will be."""
@@ -122,8 +122,8 @@ class GroupShards:
         return sum(shard.state.offsets.count for shard in self.runtime.shards())
 
     def committed_offsets(self) -> Iterator[GroupOffset]:
-        """Every committed offset."""
-        for shard in self.runtime.shards():
-            for group_id in shard.state.offsets.groups():
-                for partition, value in shard.state.offsets.committed(group_id):
+        """Every committed offset. Offsets may change while this is read."""
+        for shard in list(self.runtime.shards()):
+            for group_id in list(shard.state.offsets.groups()):
+                for partition, value in list(shard.state.offsets.committed(group_id)):
                     yield GroupOffset(group_id, partition.topic, partition.partition, value.offset)

@@ -201,5 +201,4 @@ class TestOperators:
     async def test_both_protocols_are_counted_g11(self, autojump_clock: MockClock, world: World) -> None:
         await world.beat("a", 0)
         await world.service.positions.commit(kit.commit(1, group_id="h"))
-        assert world.service.admin.groups_by_protocol() == {"classic": 1, "consumer": 1}
-        assert world.service.admin.consumer_groups_by_state() == {"Stable": 1}
+        assert sorted(world.service.admin.census()) == [("classic", "Empty"), ("consumer", "Stable")]
