@@ -24,9 +24,11 @@ async def body(request: Request) -> tuple[str, dict[str, Any]]:
     problems = values["problems"]
     try:
         topics = await topics_of(connection)
+        own = [topic for topic in topics if not topic.internal]
         values["counts"] = {
-            "topics": len(topics),
-            "partitions": sum(topic.partitions for topic in topics),
+            "topics": len(own),
+            "internal": len(topics) - len(own),
+            "partitions": sum(topic.partitions for topic in own),
             "leaderless": sum(topic.leaderless for topic in topics),
             "under_replicated": sum(topic.under_replicated for topic in topics),
         }

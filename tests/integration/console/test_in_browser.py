@@ -1,9 +1,11 @@
 """The console in a real Chromium: the picture moves, a stuck transaction is ended, keys, looks, a phone."""
 
 from collections.abc import Iterator
+from io import BytesIO
 from typing import TYPE_CHECKING
 
 import pytest
+from matplotlib.image import imread
 
 from fencepost.protocol.errors import ErrorCode
 from tests.kit.broker_process import BrokerProcess
@@ -85,6 +87,26 @@ def test_every_page_in_both_looks_and_on_a_phone(
     assert page.evaluate(CONTRAST) == []
     assert page.evaluate(UNLABELLED) == []
     assert wrong == []
+    context.close()
+
+
+def test_a_table_that_goes_on_says_so_on_a_phone(browser: "Browser", console: ConsoleProcess, seen: Wire) -> None:
+    """Tables were cut at the edge without a hint. The edge is shaded until the table is scrolled to its end."""
+    context = browser.new_context(base_url=console.url, viewport=PHONE, color_scheme="light")
+    page = context.new_page()
+    page.goto("/topics/seen")
+    table = page.locator(".scroll").first
+    table.wait_for()
+    assert table.evaluate("one => one.scrollWidth > one.clientWidth"), (
+        "this table fits; the test needs one that does not"
+    )
+    shades = []
+    for left in (0, 10_000):
+        table.evaluate(f"one => {{ one.scrollLeft = {left}; }}")
+        pixels = imread(BytesIO(table.screenshot()), format="png")
+        middle = pixels.shape[0] * 3 // 4
+        shades.append([pixels[middle, column, :3].min() < 0.8 for column in (3, pixels.shape[1] - 4)])
+    assert shades == [[False, True], [True, False]]
     context.close()
 
 
