@@ -1,5 +1,6 @@
 """A real S3 server behind a proxy that spoils requests: a put is durable or raises, a get is right or raises."""
 
+import itertools
 import os
 import random
 import threading
@@ -18,6 +19,8 @@ from tests.kit.s3_server import S3Server
 CLUSTER = "faults"
 BODY = os.urandom(200_000)
 FOREVER = 1000
+IDS = itertools.count(1000)
+"""The tests share a bucket, in which an object is never replaced."""
 SLOW_DOWN = Fault(status=503, code="SlowDown")
 
 
@@ -53,9 +56,11 @@ def opened(
 def test_a_put_that_fails_twice_is_repeated(s3: S3Server, proxy: FaultyProxy, fault: Fault) -> None:
     objects = opened(s3, proxy.endpoint)
     proxy.spoil("PUT", fault, times=2)
-    objects.put(1, [BODY])
-    assert proxy.requests == ["PUT"] * 3
-    assert opened(s3).get(1, 0, len(BODY)) == BODY
+    object_id = next(IDS)
+    objects.put(object_id, [BODY])
+    # A put whose answer was lost finds its own object, and compares it.
+    assert proxy.requests == ["PUT"] * 3 + ["GET"] * fault.lost_answer
+    assert opened(s3).get(object_id, 0, len(BODY)) == BODY
 
 
 @pytest.mark.parametrize(

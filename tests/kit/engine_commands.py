@@ -124,7 +124,8 @@ class Commands:
 
     def _row(self, count: int, base: int = 0) -> Row:
         ids = self._random.sample(PRODUCER_IDS, self._random.randrange(3))
-        return row(count, *sorted(ids), base=base, object_id=self._object(), size_bytes=self._random.randrange(9))
+        added = row(count, *sorted(ids), base=base, object_id=self._object(), size_bytes=self._random.randrange(9))
+        return added._replace(checksum=self._random.choice((None, 0, 2**32 - 1)))
 
     def _commit(self) -> Command:
         identity = self._identity()

@@ -16,6 +16,7 @@ class PostgresWorld:
     def __init__(self, conninfo: str, schema: str) -> None:
         self.conninfo = conninfo
         self.schema = schema
+        self._last_object = 0
         self._engines: list[PostgresEngine] = []
         self._connection = self._connect()
         upgrade(self._connection, schema)
@@ -26,8 +27,13 @@ class PostgresWorld:
         self._connection = self._connect()
 
     def engine(self) -> PostgresEngine:
-        self._engines.append(PostgresEngine(self.conninfo, self.schema))
+        self._engines.append(PostgresEngine(self.conninfo, self.schema, self._next_ids))
         return self._engines[-1]
+
+    def _next_ids(self, count: int) -> int:
+        """Ids as those of the specification, for tests that compare both."""
+        self._last_object += count
+        return self._last_object - count + 1
 
     def age(self, ms: int) -> None:
         self.execute("UPDATE {}.broker SET seen = seen - %s * interval '1 ms'", ms)

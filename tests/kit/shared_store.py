@@ -45,6 +45,12 @@ class ObjectsInMemory:
         for object_id in object_ids:
             self.objects.pop(object_id, None)
 
+    def check_owner(self) -> None:
+        """They have one database."""
+
+    def forget_claims(self) -> None:
+        """Every claim is used at once."""
+
 
 class ColdAtOnce:
     """`ColdRows` that are fetched inline, after one read missed them."""

@@ -1,5 +1,6 @@
 """Objects in a bucket of S3, Google Cloud Storage or Azure, through obstore; and in memory, for tests."""
 
+import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
@@ -7,7 +8,7 @@ from typing import Any
 
 # Not everyone who checks types has the extra installed.
 import obstore  # type: ignore[import-not-found, unused-ignore]
-from obstore.exceptions import BaseError  # type: ignore[import-not-found, unused-ignore]
+from obstore.exceptions import AlreadyExistsError, BaseError, NotSupportedError  # type: ignore[import-not-found, unused-ignore]
 from obstore.store import MemoryStore, from_url  # type: ignore[import-not-found, unused-ignore]
 
 from fencepost.broker.cluster.engine import StoreUnavailable
@@ -22,8 +23,14 @@ ENDPOINT_OPTIONS = ("aws_endpoint_url_s3", "endpoint", "endpoint_url", "aws_endp
 ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 RANGE_ERRORS = ("StartTooLarge", "416 Range Not Satisfiable")
 
+NO_CONDITION = "501 Not Implemented"
+"""What a store says that does not know `If-None-Match: *`. Others ignore it."""
+
 NO_BUCKET = ("NoSuchBucket", "bucket does not exist", "ContainerNotFound")
 """What S3, Google and Azure say if not only the object is missing."""
+
+
+logger = logging.getLogger(__name__)
 
 
 class Bucket:
@@ -35,6 +42,8 @@ class Bucket:
     def __init__(self, store: Any, place: str) -> None:
         self._store = store
         self._place = place
+        self._creates = True
+        """Whether the store can refuse to replace an object."""
 
     @classmethod
     def open(cls, url: str, options: Mapping[str, str], request_timeout_s: float, retry_s: float) -> "Bucket":
@@ -61,11 +70,18 @@ class Bucket:
         except (BaseError, ValueError) as error:
             raise ValueError(f"{url}: {_reason(error)}") from error
 
-    def write(self, name: str, parts: Sequence[Bytes]) -> None:
+    def write(self, name: str, parts: Sequence[Bytes], replace: bool = False) -> None:
         """As the port says: one request, because an interrupted multipart upload would leave parts that cost money."""
+        mode: Any = "create" if self._creates and not replace else "overwrite"
         try:
-            obstore.put(self._store, name, parts, use_multipart=False)
+            obstore.put(self._store, name, parts, use_multipart=False, mode=mode)
+        except AlreadyExistsError as error:
+            raise FileExistsError(f"{name} exists") from error
         except (BaseError, OSError) as error:
+            if mode == "create" and (isinstance(error, NotSupportedError) or NO_CONDITION in str(error)):
+                logger.warning("%s cannot refuse to replace an object: only its random name protects it", self._place)
+                self._creates = False
+                return self.write(name, parts)
             raise self._unavailable(error, "put", name) from error
 
     def read(self, name: str, position: int, size: int) -> bytes:

@@ -1,5 +1,6 @@
 """Claimed ids for new objects, taken from the database in blocks."""
 
+import secrets
 import threading
 import time
 from collections.abc import Callable
@@ -10,6 +11,8 @@ CLAIM_IDLE_MS = 60 * 60 * 1000
 FRESH_PART = 6
 """An id is handed out in the first such part of the age only. The rest is for the put and the commit."""
 BLOCK = 100
+ID_BITS, IN_BLOCK_BITS = 63, 7
+"""An id is random but for its last bits. Those of one block are neighbours, also in the database's index."""
 
 
 class Claiming(Protocol):
@@ -17,6 +20,13 @@ class Claiming(Protocol):
 
     def claim(self, count: int) -> list[int]:
         """Ids for new objects. Raises StoreUnavailable."""
+
+
+def random_ids(count: int) -> int:
+    """The first of `count` ids for a claim. A database that went back in time does not give an id again that it gave
+    before, and a copy of it does not give those of the original: objects never share a name.
+    """
+    return (secrets.randbits(ID_BITS - IN_BLOCK_BITS) << IN_BLOCK_BITS) + 1
 
 
 class ClaimPool:
@@ -41,7 +51,12 @@ class ClaimPool:
         """An id to put one object under. Blocks while it claims a new block. Raises StoreUnavailable."""
         with self._lock:
             begun = self._now()
-            if not self._ids or begun - self._claimed_at > self._fresh_s:
+            while not self._ids or begun - self._claimed_at > self._fresh_s:
                 self._ids = sorted(self._engine.claim(BLOCK), reverse=True)
                 self._claimed_at = begun
             return self._ids.pop()
+
+    def forget(self) -> None:
+        """Hand out none of the ids that are here: the database may have lost their claims with the time since."""
+        with self._lock:
+            self._ids = []

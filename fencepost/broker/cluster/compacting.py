@@ -62,6 +62,7 @@ class Compactions:
         self.last = CleaningStats()
         self._config = config
         self._writer = writer
+        self._row_bytes = row_bytes
         self._logs = logs
         self._uncleanable: set[SharedLog] = set()
         self._scratch = scratch
@@ -141,6 +142,8 @@ class Compactions:
             logger.info("the compaction of %s ends early: this broker is not active any more", job.tp)
             return
         except (StoreUnavailable, Fenced, Changed, ClaimLost) as error:
+            if isinstance(error, ClaimLost):
+                self._row_bytes.forget_claims()
             logger.warning("%s could not be compacted, the broker tries again later: %s", job.tp, error)
         except (CorruptLogFile, CleaningInterrupted, OSError) as error:
             logger.error("%s is uncleanable and is not compacted until a restart: %s", job.tp, error)

@@ -126,6 +126,9 @@ class Row(NamedTuple):
     """Entries of Kafka's transaction index; empty for a run."""
     inline: bytes | None = None
     """The batches, if they are in the database, and the caller wanted them."""
+    checksum: int | None = None
+    """CRC-32C of the bytes at `placement`, as `stamping.checksum_of` computes it; None in rows of schema version 3 and
+    older. The batches' own CRC-32C does not show that the bytes are those of another row."""
 
     @property
     def end(self) -> int:
@@ -356,7 +359,9 @@ class Engine(Protocol):
     # Objects
 
     def claim(self, count: int) -> list[int]:
-        """Ids for new objects. Objects are put under these ids only, and only by the caller."""
+        """Ids for new objects. Objects are put under these ids only, and only by the caller. No life of the database
+        gives an id twice, nor does another database. Fewer than `count` if some are taken, which is improbable.
+        """
 
     def doomed(self, idle_ms: int, limit: int = 1000) -> list[int]:
         """Mark objects for deletion: claims older than `idle_ms`, and objects that no row refers to any more. Returns
@@ -367,8 +372,8 @@ class Engine(Protocol):
         """Delete marked objects from the database, after they were deleted from the object store."""
 
     def known(self, objects: Collection[int]) -> set[int]:
-        """Those of these objects that the database has: claimed, live or marked. The id of another one that was claimed
-        before is never used again.
+        """Those of these objects that the database has: claimed, live or marked. An id that it does not have is never
+        claimed again.
         """
 
 

@@ -22,8 +22,6 @@ STEP = 100_000
 class ObjectTable(Protocol):
     """The part of an `Engine` that knows objects."""
 
-    def claim(self, count: int) -> list[int]: ...
-
     def doomed(self, idle_ms: int, limit: int = 1000) -> list[int]: ...
 
     def forget(self, objects: Collection[int]) -> None: ...
@@ -73,14 +71,11 @@ def sweep(engine: ObjectTable, objects: Listed) -> Iterator[int]:
     """Delete objects that the database does not know, step by step: yields how many each step deleted. Lists all
     objects, and each step asks for one page of them. Blocks.
 
-    Ids from the newest claim on are left alone: the database may be a restored backup, whose next claims they are.
     Raises StoreUnavailable.
     """
-    newest = engine.claim(1)[0]
     ids = objects.ids()
     while page := list(itertools.islice(ids, PAGE)):
         # These objects were put before this asks, and claimed before they were put.
-        old = [object_id for object_id in page if object_id < newest]
-        unknown = set(old) - engine.known(old)
+        unknown = set(page) - engine.known(page)
         objects.delete(unknown)
         yield len(unknown)

@@ -25,7 +25,7 @@ from fencepost.broker.cluster.objects import place_name
 from fencepost.broker.cluster.rounds import RowBytes
 from fencepost.broker.cluster.row_index import slim
 from fencepost.broker.cluster.row_reading import all_rows, bytes_in_objects
-from fencepost.broker.cluster.stamping import stamp
+from fencepost.broker.cluster.stamping import checksum_of, stamp
 from fencepost.broker.log.storage.store import Bytes
 
 REST_PER_WORK = 1.0
@@ -150,7 +150,7 @@ class Merger:
                 stamp(row, whole, place_name(place.object_id))
                 mine.append(whole)
             size_bytes = sum(map(len, mine))
-            new.append(merged(group, aborted, Placement(0, position, size_bytes), b""))
+            new.append(merged(group, aborted, Placement(0, position, size_bytes), b"", checksum_of(mine)))
             parts += mine
             position += size_bytes
         kept: list[Snapshot] = []
@@ -186,6 +186,7 @@ class Merger:
                 continue
             except ClaimLost as error:
                 logger.warning("merged rows were collected as garbage, they are merged again: %s", error)
+                self._row_bytes.forget_claims()
                 return found + self.read([job for job, *_ in built[len(found) :]])
             if uses:
                 claimed = []  # the first row made it live

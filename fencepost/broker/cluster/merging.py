@@ -141,8 +141,14 @@ def _bytes_of(rows: Sequence[Row]) -> int:
     return sum(row.placement.size_bytes for row in rows)
 
 
-def merged(group: Group, aborted: Sequence[AbortedTransaction], placement: Placement, inline: bytes | None) -> Row:
-    """The row of a group: a segment with these bytes, or the only row of the group without its heads."""
+def merged(
+    group: Group,
+    aborted: Sequence[AbortedTransaction],
+    placement: Placement,
+    inline: bytes | None,
+    checksum: int | None = None,
+) -> Row:
+    """The row of a group: a segment with these bytes and this checksum, or its only row without its heads."""
     first, last = group[0], group[-1]
     if first is last:
         return first._replace(heads=None, aborted=encode_aborted(aborted), inline=inline)
@@ -158,4 +164,5 @@ def merged(group: Group, aborted: Sequence[AbortedTransaction], placement: Place
         heads=None,
         aborted=encode_aborted(aborted),
         inline=inline,
+        checksum=checksum,
     )

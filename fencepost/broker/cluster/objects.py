@@ -8,6 +8,7 @@ All methods block; a broker calls them in threads.
 """
 
 import hashlib
+import logging
 import secrets
 import threading
 import time
@@ -23,19 +24,28 @@ from fencepost.broker.log.storage.store import Bytes, CorruptLogFile
 LIST_PAGE = 1000
 CHECKED = b"fencepost"
 ABSENT = "check/none"
+NOTE_BYTES_MAX = 64 << 10
 REQUEST_TIMEOUT_S = 20.0
 RETRY_S = 20.0
+
+logger = logging.getLogger(__name__)
 
 
 class ObjectMissing(CorruptLogFile):
     """The object does not exist. If a row in the database still refers to it, its records are lost."""
 
 
+class ObjectExists(StoreUnavailable):
+    """There is an object of this name with other bytes, and it stays. Put the new one under another id."""
+
+
 class Backend(Protocol):
     """Named bytes. Every method raises StoreUnavailable when its retries are used up."""
 
-    def write(self, name: str, parts: Sequence[Bytes]) -> None:
-        """Make the object durable, whole or not at all."""
+    def write(self, name: str, parts: Sequence[Bytes], replace: bool = False) -> None:
+        """Make the object durable, whole or not at all. Raises FileExistsError if there is one of this name, unless
+        `replace`; a store that cannot check this replaces it.
+        """
 
     def read(self, name: str, position: int, size: int) -> bytes:
         """The range; fewer bytes if the object is shorter. Raises FileNotFoundError."""
@@ -120,17 +130,31 @@ class Objects:
             return
 
     def put(self, object_id: int, parts: Sequence[Bytes]) -> None:
-        """Write an object; it is durable on return. Raises StoreUnavailable.
+        """Write an object; it is durable on return. Raises StoreUnavailable, and ObjectExists.
 
         After an error the object may exist, or appear later. Other bytes need another id then.
         """
         begun = time.monotonic()
         try:
-            self._backend.write(object_name(object_id), parts)
+            self._create(object_name(object_id), parts)
         except StoreUnavailable:
             self.counters.add_failure()
             raise
         self.counters.add_put(sum(map(len, parts)), time.monotonic() - begun)
+
+    def _create(self, name: str, parts: Sequence[Bytes]) -> None:
+        try:
+            self._backend.write(name, parts)
+        except FileExistsError as error:
+            # An earlier request of this put may have succeeded, and its answer was lost.
+            data = b"".join(parts)
+            try:
+                found = self._backend.read(name, 0, len(data) + 1)
+            except FileNotFoundError:
+                found = None  # deleted meanwhile
+            if found != data:
+                why = "exists already and has other bytes: another database writes to this address"
+                raise ObjectExists(f"{self.place}/{name} {why}") from error
 
     def get(self, object_id: int, position: int, size: int) -> bytes:
         """`size` bytes of an object from `position` on. Raises StoreUnavailable, ObjectMissing, and CorruptLogFile if
@@ -158,6 +182,20 @@ class Objects:
         names = [object_name(object_id) for object_id in sorted(object_ids)]
         for start in range(0, len(names), LIST_PAGE):
             self._backend.remove(names[start : start + LIST_PAGE])
+
+    def read_note(self, name: str) -> bytes | None:
+        """A small text beside the objects; None if there is none. Raises StoreUnavailable."""
+        try:
+            return self._backend.read(name, 0, NOTE_BYTES_MAX)
+        except FileNotFoundError:
+            return None
+
+    def write_note(self, name: str, text: bytes, replace: bool) -> None:
+        """Write a small text beside the objects; without `replace` only if there is none. Raises StoreUnavailable."""
+        try:
+            self._backend.write(name, [text], replace)
+        except FileExistsError:
+            logger.debug("%s/%s exists", self.place, name)
 
     def ids(self) -> Iterator[int]:
         """Every object of this cluster, in no order. Names that are not those of objects are skipped.

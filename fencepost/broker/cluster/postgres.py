@@ -5,7 +5,7 @@ The transactions are functions of the schema (migrations/*.sql). This module imp
 
 import json
 import threading
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,6 +13,7 @@ import psycopg
 from psycopg import sql
 
 from fencepost.broker.cluster import connection, schema
+from fencepost.broker.cluster.claims import random_ids
 from fencepost.broker.cluster.engine import (
     ROWS_MAX,
     SLOTS,
@@ -35,6 +36,7 @@ from fencepost.broker.cluster.engine import (
     Span,
     StillAlive,
 )
+from fencepost.broker.cluster.owner import DatabaseIdentity
 from fencepost.broker.cluster.postgres_values import Blobs, BlobsDumper, array, columns, row_of, session_of
 from fencepost.broker.cluster.table_facts import ObjectUse, TableSize
 
@@ -46,9 +48,11 @@ class PostgresEngine:
     Methods raise SchemaMismatch, too. Raises ValueError if the address is none.
     """
 
-    def __init__(self, conninfo: str, schema: str = "fencepost") -> None:
+    def __init__(self, conninfo: str, schema: str = "fencepost", first_id: Callable[[int], int] = random_ids) -> None:
+        """`first_id` returns the first of so many ids for a claim."""
         self._parameters = connection.parse(conninfo)
         self._schema = schema
+        self._first_id = first_id
         self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
         self._statements: dict[str, bytes] = {}
         self._lock = threading.Lock()
@@ -70,6 +74,16 @@ class PostgresEngine:
         """The cluster's id; None if no broker has used the database yet."""
         ((identifier,),) = self._run("SELECT id FROM {}.cluster")
         return None if identifier is None else str(identifier)
+
+    def identity(self) -> DatabaseIdentity:
+        """What tells this database from its copies. Any role may ask for it."""
+        # The timeline of the last checkpoint would still be the old one for a moment after a promotion.
+        ((system, oid, timeline),) = self._run(
+            "SELECT (SELECT system_identifier::text FROM pg_control_system()), oid::bigint,"
+            " ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::integer"
+            " FROM pg_database WHERE datname = current_database()"
+        )
+        return DatabaseIdentity(str(system), int(oid), int(timeline), self.place)
 
     @contextmanager
     def at_one_instant(self) -> Iterator[None]:
@@ -169,7 +183,7 @@ class PostgresEngine:
         appends = commit.appends
         new_logs = [append.new_log for append in appends]
         ((bases,),) = self._run(
-            "SELECT {}.fp_append(%s, %s, %s, %s, %s" + ", %s" * 17 + ")",
+            "SELECT {}.fp_append(%s, %s, %s, %s, %s" + ", %s" * 18 + ")",
             *commit.identity,
             commit.seq,
             array(commit.objects),
@@ -206,7 +220,9 @@ class PostgresEngine:
             "SELECT number, entry.* FROM unnest(%s::bigint[], %s::bigint[], %s::bigint[])"
             " WITH ORDINALITY AS span (log, from_offset, to_offset, number)"
             " CROSS JOIN LATERAL (SELECT base, count, kind, leader_epoch, object, position, size_bytes, max_timestamp,"
-            " batches, producer_ids, heads, aborted, " + ("inline" if inline else "NULL::bytea") + " FROM {}.entry"
+            " batches, producer_ids, heads, aborted, "
+            + ("inline" if inline else "NULL::bytea")
+            + ", checksum FROM {}.entry"
             " WHERE log = span.log AND base < to_offset AND base + count > greatest(from_offset, base)"
             " AND base >= coalesce((SELECT max(base) FROM {}.entry WHERE log = span.log AND base <= from_offset), 0)"
             " ORDER BY base LIMIT %s) AS entry WHERE from_offset < to_offset ORDER BY number, base",
@@ -237,7 +253,7 @@ class PostgresEngine:
     def replace(self, identity: Identity, replacement: Replacement) -> None:
         log, start, end, bases, rows, objects, snapshots = replacement
         self._run(
-            "SELECT {}.fp_replace(%s, %s, %s, %s, %s, %s, %s, %s, %s" + ", %s" * 16 + ")",
+            "SELECT {}.fp_replace(%s, %s, %s, %s, %s, %s, %s, %s, %s" + ", %s" * 17 + ")",
             *identity,
             array(objects),
             log,
@@ -277,7 +293,12 @@ class PostgresEngine:
     # Objects
 
     def claim(self, count: int) -> list[int]:
-        found = self._run("INSERT INTO {}.object (state) SELECT 0 FROM generate_series(1, %s) RETURNING id", count)
+        found = self._run(
+            "INSERT INTO {}.object (id) SELECT %s + n FROM generate_series(0, %s - 1) AS n"
+            " ON CONFLICT DO NOTHING RETURNING id",
+            self._first_id(count),
+            count,
+        )
         return [object_id for (object_id,) in found]
 
     def doomed(self, idle_ms: int, limit: int = 1000) -> list[int]:

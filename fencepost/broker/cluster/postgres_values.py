@@ -53,6 +53,7 @@ def columns(rows: Sequence[Row]) -> tuple[Any, ...]:
         Blobs(row.heads for row in rows),
         Blobs(row.aborted for row in rows),
         Blobs(row.inline for row in rows),
+        array(row.checksum for row in rows),
     )
 
 
@@ -60,10 +61,10 @@ def row_of(
     base: int, count: int, kind: int, leader_epoch: int, object_id: int, position: int, size_bytes: int, *rest: Any
 ) -> Row:
     """A row of the table `entry`, from its columns."""
-    max_timestamp_ms, batches, producer_ids, heads, aborted, inline = rest
+    max_timestamp_ms, batches, producer_ids, heads, aborted, inline, checksum = rest
     placement = Placement(object_id, position, size_bytes)
     facts = (RowKind(kind), leader_epoch, placement, max_timestamp_ms, batches, tuple(producer_ids))
-    return Row(base, count, *facts, heads, aborted, inline)
+    return Row(base, count, *facts, heads, aborted, inline, checksum)
 
 
 def session_of(broker: int, incarnation: int, session: int, commit_seq: int, bases: Sequence[int]) -> Session:

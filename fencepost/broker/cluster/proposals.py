@@ -13,7 +13,7 @@ from fencepost.broker.cluster.folding import aborted_in
 from fencepost.broker.log.producer_entries import ProducerEntry
 from fencepost.broker.log.storage.txn_index import AbortedTransaction
 
-FORMAT = 1
+FORMAT = 2
 Place = tuple[int, int, Placement]
 """The base offset, the number of offsets and the placement of a row: equal for equal records."""
 
@@ -149,14 +149,22 @@ def _check_row(row: Row, facts: LogFacts) -> None:
 
 def _tree_of(row: Row) -> list[Any]:
     blobs = [None if blob is None else b64encode(blob).decode() for blob in (row.heads, row.aborted, row.inline)]
-    return [*row[:2], int(row.kind), row.leader_epoch, *row.placement, *row[5:7], list(row.producer_ids), *blobs]
+    return [
+        *row[:2],
+        int(row.kind),
+        row.leader_epoch,
+        *row.placement,
+        *row[5:7],
+        list(row.producer_ids),
+        *blobs,
+        row.checksum,
+    ]
 
 
 def _replacement_of(log: int, tree: dict[str, Any]) -> Replacement:
-    base, count, kind, epoch, object_id, position, size, timestamp, batches, ids, *blobs = tree["row"]
+    base, count, kind, epoch, object_id, position, size, timestamp, batches, ids, *rest = tree["row"]
+    *blobs, checksum = rest
     heads, aborted, inline = (None if blob is None else b64decode(blob) for blob in blobs)
-    placement = Placement(object_id, position, size)
-    row = Row(
-        base, count, RowKind(kind), epoch, placement, timestamp, batches, tuple(ids), heads, aborted or b"", inline
-    )
+    facts = (RowKind(kind), epoch, Placement(object_id, position, size), timestamp, batches, tuple(ids))
+    row = Row(base, count, *facts, heads, aborted or b"", inline, checksum)
     return Replacement(log, base, row.end, tree["bases"], [row], tree["objects"])

@@ -26,6 +26,7 @@ from fencepost.broker.cluster.engine import (
     StoreUnavailable,
 )
 from fencepost.broker.cluster.row_reading import Foreign, foreign_rows
+from fencepost.broker.cluster.stamping import checksum_of
 from fencepost.broker.cluster.writer import Stopped, Writer
 from fencepost.broker.log.storage.store import SyncTask
 from fencepost.protocol.batch_header import HEADER_SIZE, BatchHeader
@@ -96,6 +97,12 @@ class RowBytes(Protocol):
 
     def delete(self, object_ids: Collection[int]) -> None:
         """Delete objects that no row refers to; a missing one is not an error. Raises StoreUnavailable."""
+
+    def check_owner(self) -> None:
+        """Raise NotOwner if the objects belong to another database, and StoreUnavailable."""
+
+    def forget_claims(self) -> None:
+        """Use no claim that was made before: a commit failed with ClaimLost."""
 
 
 class Cut(NamedTuple):
@@ -258,6 +265,7 @@ class _Round:
                 bases = self._rounds.writer.commit(appends, objects)
             except ClaimLost as error:
                 logger.warning("an object of this commit was collected as garbage, it is put again: %s", error)
+                self._rounds.row_bytes.forget_claims()
             except Conflict as error:
                 return [_Result(None, self._since(cut) if cut.log_id in error.logs else ()) for cut in self.cuts]
             else:
@@ -316,6 +324,7 @@ def _row(cut: Cut, placement: Placement, inline: bytes | None) -> Row:
         heads=b"".join(heads),
         aborted=b"",
         inline=inline,
+        checksum=checksum_of(cut.batches),
     )
 
 

@@ -15,7 +15,7 @@ from fencepost.broker.cluster.objects import place_name
 from fencepost.broker.cluster.rounds import RowBytes, producer_ids
 from fencepost.broker.cluster.row_index import slim
 from fencepost.broker.cluster.row_reading import rows_of
-from fencepost.broker.cluster.stamping import stamp
+from fencepost.broker.cluster.stamping import checksum_of, stamp
 from fencepost.broker.log.compaction.cleanable import CleanableRange
 from fencepost.broker.log.compaction.cleaning import Cleaning, CleaningLimits, CleaningStats
 from fencepost.broker.log.compaction.record_work import Offload
@@ -238,6 +238,7 @@ class RowPlanner:
                 heads=None,
                 aborted=encode_aborted(segment.aborted.all()),
                 inline=data if inline else None,
+                checksum=checksum_of([data]),
             )
             yield Replacement(job.log_id, row.base, row.end, [one.base for one in old], [row], claimed)
             claimed, position = [], position + (0 if inline else len(data))

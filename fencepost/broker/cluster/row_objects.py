@@ -6,7 +6,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 from fencepost.broker.cluster.claims import ClaimPool
 from fencepost.broker.cluster.engine import Placement
-from fencepost.broker.cluster.objects import Objects
+from fencepost.broker.cluster.objects import ObjectExists, Objects
+from fencepost.broker.cluster.owner import BucketOwner
 from fencepost.broker.log.storage.store import Bytes
 
 READERS = 16
@@ -17,8 +18,10 @@ READ_AHEAD_BYTES = 16 << 20
 class RowObjects:
     """The `RowBytes` of a broker. The methods block, and may be called by several threads."""
 
-    def __init__(self, objects: Objects, claims: ClaimPool) -> None:
+    def __init__(self, objects: Objects, claims: ClaimPool, owner: BucketOwner | None = None) -> None:
+        """`owner` is asked before objects are deleted; None for a reader."""
         self._objects = objects
+        self._owner = owner
         self._claims = claims
         self.counters = objects.counters
 
@@ -28,8 +31,16 @@ class RowObjects:
         After an error the next attempt uses another id; garbage collection deletes what the failed one may have left.
         """
         object_id = self._claims.take()
-        self._objects.put(object_id, parts)
+        try:
+            self._objects.put(object_id, parts)
+        except ObjectExists:
+            self.forget_claims()
+            raise
         return object_id
+
+    def forget_claims(self) -> None:
+        """Use no claim that was made before: the database may have lost it."""
+        self._claims.forget()
 
     def read(self, place: Placement) -> bytes:
         """A range of an object. Raises StoreUnavailable and CorruptLogFile."""
@@ -64,5 +75,12 @@ class RowObjects:
         return self._objects.ids()
 
     def delete(self, object_ids: Collection[int]) -> None:
-        """Delete objects that no row refers to; a missing one is not an error. Raises StoreUnavailable."""
-        self._objects.delete(object_ids)
+        """Delete objects that no row refers to; a missing one is not an error. Raises StoreUnavailable and NotOwner."""
+        if object_ids:
+            self.check_owner()
+            self._objects.delete(object_ids)
+
+    def check_owner(self) -> None:
+        """Raise NotOwner if the objects belong to another database, and StoreUnavailable."""
+        if self._owner is not None:
+            self._owner.check()

@@ -23,6 +23,7 @@ from fencepost.broker.cluster.engine import (
 from fencepost.broker.cluster.health import StoreHealth
 from fencepost.broker.cluster.loading import LoadedLog, load_logs
 from fencepost.broker.cluster.membership import Membership
+from fencepost.broker.cluster.owner import CHECK_SECONDS
 from fencepost.broker.cluster.ownership import METADATA_LOG, METADATA_SLOT
 from fencepost.broker.cluster.peer_login import SECRET_BYTES
 from fencepost.broker.cluster.peers import addresses_text
@@ -110,11 +111,21 @@ class ClusterBroker:
         row_bytes = await self._available(lambda: self._stores.open_objects(cluster_id))
         if row_bytes is None:
             return
+        self._services.start_soon(self._watch_owner, row_bytes)
         self.config = dataclasses.replace(self.config, cluster_id=cluster_id, listeners=_with_ports(self.config))
         while not self.stopping:
             session = await self._join(engine)
             if session is not None:
                 await self._serve_incarnation(Writer(engine, session), row_bytes)
+
+    async def _watch_owner(self, row_bytes: RowBytes) -> None:
+        """End the broker with NotOwner as soon as its objects belong to another database."""
+        while True:
+            await trio.sleep(CHECK_SECONDS)
+            try:
+                await trio.to_thread.run_sync(row_bytes.check_owner, abandon_on_cancel=True)
+            except StoreUnavailable as error:
+                logger.debug("the owner of the objects cannot be checked now: %s", error)
 
     async def _cluster_id(self, engine: Engine) -> str:
         await self._available(self._stores.prepare)

@@ -3,6 +3,7 @@
 Written without obstore, whose local store renames files but never syncs them.
 """
 
+import errno
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -12,6 +13,8 @@ from fencepost.broker.log.storage.store import Bytes
 
 UNFINISHED = ".part"
 """The suffix of a file until it is whole. Only the broker that claimed an id writes its file."""
+NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
+"""What file systems without hard links say."""
 PARTS_MAX = 1024
 """The system accepts so many buffers in one call."""
 
@@ -30,8 +33,8 @@ class SharedDirectory:
         except OSError as error:
             raise _unavailable(error, "create", root) from error
 
-    def write(self, name: str, parts: Sequence[Bytes]) -> None:
-        """As the port says: write a second file, sync it, rename it, and sync the folder."""
+    def write(self, name: str, parts: Sequence[Bytes], replace: bool = False) -> None:
+        """As the port says: write a second file, sync it, give it the name, and sync the folder."""
         path = self._root / name
         unfinished = f"{path}{UNFINISHED}"
         try:
@@ -42,8 +45,12 @@ class SharedDirectory:
                 os.fsync(fd)
             finally:
                 os.close(fd)
-            os.replace(unfinished, path)
+            if replace or not _link(unfinished, path):
+                os.replace(unfinished, path)
             _sync_directory(path.parent)
+        except FileExistsError:
+            Path(unfinished).unlink(missing_ok=True)
+            raise
         except OSError as error:
             raise _unavailable(error, "write", path) from error
 
@@ -88,6 +95,20 @@ class SharedDirectory:
             folder.mkdir(exist_ok=True)
             _sync_directory(self._root)
             self._durable.add(folder.name)
+
+
+def _link(unfinished: str, path: Path) -> bool:
+    """Give a file its name, unless another one has it: FileExistsError. False if the file system cannot do that."""
+    try:
+        os.link(unfinished, path)
+    except OSError as error:
+        if error.errno not in NO_LINKS:
+            raise
+        if path.exists():
+            raise FileExistsError(f"{path} exists") from error
+        return False
+    os.unlink(unfinished)
+    return True
 
 
 def _write_all(fd: int, parts: Sequence[Bytes]) -> None:

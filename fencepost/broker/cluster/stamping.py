@@ -1,22 +1,35 @@
 """Where a row's bytes enter a broker: they are checked, and get the offsets and the leader epoch of the row."""
 
+from collections.abc import Iterable
+
+import crc32c
+
 from fencepost.broker.cluster.engine import Row, RowKind
-from fencepost.broker.log.storage.store import CorruptLogFile
+from fencepost.broker.log.storage.store import Bytes, CorruptLogFile
 from fencepost.protocol.batch_header import BatchHeader, CorruptBatch, assign_offset, crc_fits, iter_headers
 
 Stamped = list[tuple[int, int, BatchHeader]]
 """The position, the base offset and the header of each batch. The offset and epoch in the header are the old ones."""
 
 
+def checksum_of(parts: Iterable[Bytes]) -> int:
+    """The checksum of a row whose bytes are these parts, one after the other."""
+    found = 0
+    for part in parts:
+        found = crc32c.crc32c(part, found)
+    return found
+
+
 def stamp(row: Row, data: bytearray | memoryview, place: str) -> Stamped:
     """Check all batches of a row, and set their offsets and leader epoch in place.
 
-    The batches of a segment have these already. Raises CorruptLogFile if `data` is not the row's batches: a CRC-32C is
-    wrong, or the bytes, the batches or the offsets are not as many as the row names.
+    The batches of a segment have these already. Raises CorruptLogFile if `data` is not the row's batches: a CRC-32C, of
+    a batch or of the row, is wrong, or the bytes, the batches or the offsets are not as many as the row names.
     """
     start = row.placement.position
     if len(data) != row.placement.size_bytes:
         raise CorruptLogFile(place, start, f"{len(data)} bytes, but the row has {row.placement.size_bytes}")
+    checksum = None if row.checksum is None else checksum_of([data])  # before the offsets are set
     found: Stamped = []
     offset, end = row.base, 0
     try:
@@ -42,4 +55,8 @@ def stamp(row: Row, data: bytearray | memoryview, place: str) -> Stamped:
         raise CorruptLogFile(place, start, f"{len(found)} batches, but the row has {row.batches}")
     if offset > row.end or (row.kind is RowKind.RUN and offset != row.end):
         raise CorruptLogFile(place, start, f"the batches end at offset {offset}, but the row ends at {row.end}")
+    if checksum != row.checksum:
+        raise CorruptLogFile(
+            place, start, f"the bytes have CRC-32C {checksum}, but the row was written with {row.checksum}"
+        )
     return found

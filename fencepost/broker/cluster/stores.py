@@ -8,6 +8,7 @@ from fencepost.broker.cluster.claims import ClaimPool
 from fencepost.broker.cluster.engine import Engine
 from fencepost.broker.cluster.health import Probes
 from fencepost.broker.cluster.objects import open_objects
+from fencepost.broker.cluster.owner import BucketOwner
 from fencepost.broker.cluster.rounds import RowBytes
 from fencepost.broker.cluster.row_objects import RowObjects
 
@@ -27,7 +28,8 @@ class Stores(NamedTuple):
     connect: Callable[[], Engine]
     """A new connection."""
     open_objects: Callable[[str], RowBytes]
-    """The objects of the cluster with this id. Raises StoreUnavailable, and ConfigError for a wrong address."""
+    """The objects of the cluster with this id. Raises StoreUnavailable, ConfigError for a wrong address, and NotOwner.
+    """
     prepare: Callable[[], None] = lambda: None
     """Create the schema in a database that has none. Raises StoreUnavailable and SchemaMismatch."""
     probes: Probes | None = None
@@ -57,7 +59,12 @@ def stores_of(config: "BrokerConfig") -> Stores:
         except ValueError as error:
             raise ConfigError(f"cluster.objects: {error}") from error
         found.check()
-        return RowObjects(found, ClaimPool(postgres.PostgresEngine(database), config.cluster_claim_max_age_ms))
+        engine = postgres.PostgresEngine(database)
+        opened = RowObjects(
+            found, ClaimPool(engine, config.cluster_claim_max_age_ms), BucketOwner(found, engine.identity)
+        )
+        opened.check_owner()
+        return opened
 
     def prepare() -> None:
         if postgres.PostgresEngine(database).create_schema():

@@ -1,15 +1,17 @@
 """`fencepost store`: make, check and upgrade the database of a cluster, and check its object store."""
 
 import sys
+import time
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from fencepost.cli.connect import EXIT_FAILED, fail, print_json
 from fencepost.cli.plain_text import counted, size
-from fencepost.cli.store.options import EXIT_USAGE, SCHEMA, StoreAddresses, store_options
+from fencepost.cli.store.options import EXIT_USAGE, SCHEMA, StoreAddresses, explained, store_options
 
 if TYPE_CHECKING:
+    from fencepost.broker.cluster.objects import Objects
     from fencepost.broker.cluster.store_facts import Remark, StoreFacts
 
 ALIVE_MS = 10_000
@@ -33,6 +35,8 @@ def store() -> None:
                    GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA fencepost TO app'
     After an update of fencepost, with all brokers stopped:
       fencepost store upgrade --store postgresql://owner@db/fencepost
+    After a dump was restored, with all brokers stopped:
+      fencepost store take-over --store postgresql://app@db/restored --objects s3://bucket/prefix
 
     Passwords belong into ~/.pgpass, PGPASSWORD or a file of settings (--config): other users of the machine see the
     words of a command. No command prints a password. Credentials of the object store come from the usual variables,
@@ -118,7 +122,9 @@ def check_command(addresses: StoreAddresses, as_json: bool) -> None:
     if addresses.objects is not None:
         cluster_id = facts.contents.cluster_id if facts.contents is not None else None
         try:
-            times = addresses.opened_objects(cluster_id or "check").check()
+            objects = addresses.opened_objects(cluster_id or "check")
+            times = objects.check()
+            remarks[:0] = _owner_remarks(addresses, objects) if cluster_id is not None else []
         except ValueError as error:
             fail(str(error), exit_code=EXIT_USAGE)
         except StoreUnavailable as error:
@@ -130,11 +136,76 @@ def check_command(addresses: StoreAddresses, as_json: bool) -> None:
     sys.exit(EXIT_FAILED if any(remark.wrong for remark in remarks) else 0)
 
 
+@store.command("take-over", short_help="Make the objects belong to this database.")
+@click.option(
+    "--wait",
+    type=click.FloatRange(min=0),
+    default=None,
+    metavar="SECONDS",
+    help="How long to wait for the brokers of the other database. [default: until they cannot delete objects any more]",
+)
+@store_options
+def take_over_command(addresses: StoreAddresses, wait: float | None, as_json: bool) -> None:
+    """Make the objects belong to this database, and end the brokers of the database to which they belong now.
+
+    The objects of a cluster belong to one database. A restored dump is another database, so its brokers do not start.
+    Run this command if the cluster continues with the restored database. A standby that was promoted needs no command.
+
+    Brokers of the other database end within seconds, also those on other machines, if they reach the objects. The
+    command waits for that. Brokers of this database delete objects that only the other database knows, the first ones
+    after a tenth of cluster.sweep.interval.ms: keep a copy of the objects if you may need a newer backup.
+
+    \b
+    Example:
+      fencepost store take-over --store postgresql://app@db/restored --objects s3://bucket/prefix
+    """
+    from fencepost.broker.cluster.owner import TAKE_OVER_SECONDS, BucketOwner, NotOwner
+
+    if addresses.objects is None:
+        raise click.UsageError("no object store is named: give --objects s3://BUCKET/PREFIX")
+    with explained(), addresses.engine() as engine:
+        cluster_id = engine.known_cluster_id()
+        if cluster_id is None:
+            fail(f"{engine.place}: no broker has used this database yet, so it has no objects", exit_code=EXIT_USAGE)
+        objects = addresses.opened_objects(cluster_id)
+        owner = BucketOwner(objects, engine.identity)
+        try:
+            owner.check()
+            before = None
+        except NotOwner as error:
+            before = str(error)
+            owner.take_over()
+            time.sleep(TAKE_OVER_SECONDS if wait is None else wait)
+            owner.check()  # the other database may have taken them back
+        answer = {
+            "database": engine.place,
+            "objects": objects.place,
+            "cluster": cluster_id,
+            "changed": before is not None,
+        }
+    done = "belong to this database now" if before is not None else "belong to this database already"
+    _print(as_json, answer, f"{answer['database']}: the objects at {answer['objects']} {done}")
+
+
 def _print(as_json: bool, answer: Any, text: str) -> None:
     if as_json:
         print_json(answer)
     else:
         click.echo(text)
+
+
+def _owner_remarks(addresses: StoreAddresses, objects: "Objects") -> "list[Remark]":
+    """Whether the objects belong to another database. Raises StoreUnavailable."""
+    from fencepost.broker.cluster.owner import BucketOwner, NotOwner, refused
+    from fencepost.broker.cluster.store_facts import Remark
+
+    with addresses.engine() as engine:
+        try:
+            held = BucketOwner(objects, engine.identity).held()
+        except NotOwner as error:
+            return [Remark(True, str(error))]
+        refusal = None if held is None else refused(engine.identity(), held, objects.place)
+    return [] if refusal is None else [Remark(True, refusal)]
 
 
 Times = tuple[float, float] | None

@@ -3,7 +3,7 @@
 import functools
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import psycopg
 
     from fencepost.broker.cluster.objects import Objects
+    from fencepost.broker.cluster.postgres import PostgresEngine
     from fencepost.broker.config.broker_config import BrokerConfig
 
 EXIT_USAGE = 2
@@ -62,6 +63,14 @@ class StoreAddresses(NamedTuple):
                 hints = [hint for part, hint in HINTS.items() if part in reason]
                 fail(f"{place}: {reason}", *hints[:1])
 
+    @contextmanager
+    def engine(self) -> "Iterator[PostgresEngine]":
+        """The database, as brokers use it. Raises as its methods."""
+        from fencepost.broker.cluster.postgres import PostgresEngine
+
+        with closing(PostgresEngine(self.database, SCHEMA)) as opened:
+            yield opened
+
     def opened_objects(self, cluster_id: str) -> "Objects":
         """The objects of a cluster. Raises ValueError and StoreUnavailable."""
         from fencepost.broker.cluster.objects import open_objects
@@ -72,12 +81,13 @@ class StoreAddresses(NamedTuple):
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """End the process with a sentence if a store is unavailable, has another schema, or a wrong address."""
+    """End the process with a sentence if a store is unavailable, has another schema or owner, or a wrong address."""
     from fencepost.broker.cluster.engine import SchemaMismatch, StoreUnavailable
+    from fencepost.broker.cluster.owner import NotOwner
 
     try:
         yield
-    except (SchemaMismatch, StoreUnavailable) as error:
+    except (SchemaMismatch, StoreUnavailable, NotOwner) as error:
         fail(str(error))
     except ValueError as error:
         fail(str(error), exit_code=EXIT_USAGE)

@@ -91,6 +91,8 @@ def test_a_restored_backup_has_all_that_was_acknowledged_before_it(server: Postg
     verified = run("verify", "--store", address, "--objects", f"file://{backup}/objects")
     assert verified.returncode == 0, verified.stdout + verified.stderr
     assert "no row refers to" in verified.stdout, "objects of later commits are in the backup, and no danger"
+    taken = run("store", "take-over", "--wait", "0", "--store", address, "--objects", f"file://{backup}/objects")
+    assert taken.returncode == 0, taken.stderr
     with ClusterBrokerProcess(
         tmp_path / "restored", 2, address, backup / "objects", {"cluster.lease.ms": "1500"}
     ) as broker:

@@ -81,9 +81,9 @@ def tables_of_postgres(world: "PostgresWorld") -> dict[str, list[Any]]:
         return world.execute(f"SELECT {columns} FROM {{}}.{name} ORDER BY 1, 2")
 
     def entry(log: int, base: int, count: int, kind: int, epoch: int, *rest: Any) -> tuple[int, Row]:
-        held, position, size, timestamp, batches, ids, heads, aborted, inline = rest
+        held, position, size, timestamp, batches, ids, heads, aborted, inline, checksum = rest
         facts = (Placement(held, position, size), timestamp, batches, tuple(ids))
-        return log, Row(base, count, RowKind(kind), epoch, *facts, heads, aborted, inline)
+        return log, Row(base, count, RowKind(kind), epoch, *facts, heads, aborted, inline, checksum)
 
     brokers = table(
         "id, incarnation, session, commit_seq, bases, has_left, addresses, draining, ready_incarnation", "broker"

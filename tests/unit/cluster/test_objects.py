@@ -1,5 +1,6 @@
 """Objects in every kind of store: durable or an error, the right bytes or an error."""
 
+import errno
 import json
 import os
 import threading
@@ -11,8 +12,10 @@ from urllib.parse import quote
 
 import pytest
 
+from fencepost.broker.cluster.claims import ClaimPool
 from fencepost.broker.cluster.engine import StoreUnavailable
-from fencepost.broker.cluster.objects import ObjectMissing, Objects, object_name, open_objects
+from fencepost.broker.cluster.objects import ObjectExists, ObjectMissing, Objects, object_name, open_objects
+from fencepost.broker.cluster.row_objects import RowObjects
 from fencepost.broker.log.storage.store import CorruptLogFile
 from tests.kit.s3_server import S3Server
 
@@ -73,13 +76,68 @@ def test_an_empty_object_cannot_be_read(objects: Objects) -> None:
         objects.get(3, 0, 1)
 
 
-def test_a_second_put_under_an_id_replaces_the_first(objects: Objects) -> None:
-    """A repeated request has the same bytes; that it is whole is all that counts."""
+@pytest.mark.parametrize("other", [b"shorter", b"a longer one, and more", b"A longer one", b""])
+def test_a_second_put_under_an_id_never_replaces_the_first(objects: Objects, other: bytes) -> None:
+    """Another database may have given the same id. A repeated request has the same bytes, and succeeds."""
+    objects.put(3, [b"a longer", b" one"])
     objects.put(3, [b"a longer one"])
-    objects.put(3, [b"shorter"])
-    assert objects.get(3, 0, 7) == b"shorter"
-    with pytest.raises(CorruptLogFile):
-        objects.get(3, 0, 8)
+    with pytest.raises(ObjectExists, match=f"{CLUSTER}/{object_name(3)} exists already and has other bytes"):
+        objects.put(3, [other])
+    assert objects.get(3, 0, 12) == b"a longer one"
+    objects.put(4, [other])
+    assert set(objects.ids()) == {3, 4}
+
+
+def test_a_broker_puts_an_object_under_another_id_if_its_name_is_taken(objects: Objects) -> None:
+    """The rest of the block is given up, too: the same database gave all of it."""
+
+    class Database:
+        claims = 0
+
+        def claim(self, count: int) -> list[int]:
+            self.claims += 1
+            return [self.claims * 1000 + number for number in range(count)]
+
+    objects.put(1000, [b"of another database"])
+    rows = RowObjects(objects, ClaimPool(Database()))
+    with pytest.raises(ObjectExists):
+        rows.put([b"x"])
+    assert rows.put([b"x"]) == 2000
+    assert objects.get(1000, 0, 19) == b"of another database"
+
+
+class Unconditional(BaseHTTPRequestHandler):
+    """A store that does not know `If-None-Match`."""
+
+    protocol_version = "HTTP/1.1"
+    held: ClassVar[dict[str, bytes]] = {}
+
+    def do_PUT(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        known = self.headers["If-None-Match"] is None
+        if known:
+            self.held[self.path] = body
+        self.send_response(200 if known else 501)
+        self.send_header("ETag", '"1"')
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *arguments: object) -> None:
+        """Nothing."""
+
+
+def test_a_store_that_cannot_refuse_to_replace_an_object_is_used_all_the_same(caplog: pytest.LogCaptureFixture) -> None:
+    """Names are random, so no two objects have one. The log has one warning."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), Unconditional) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        keys = {"access_key_id": "test", "secret_access_key": "test", "region": "us-east-1"}
+        options = {"endpoint": f"http://127.0.0.1:{server.server_port}", **keys}
+        objects = open_objects("s3://bucket", CLUSTER, options, retry_s=1)
+        for object_id in (1, 2):
+            objects.put(object_id, [b"x"])
+        server.shutdown()
+    assert len(Unconditional.held) == 2
+    assert caplog.text.count("cannot refuse to replace an object") == 1
 
 
 def test_objects_are_listed_and_deleted_by_id(objects: Objects) -> None:
@@ -162,24 +220,42 @@ def test_a_file_is_synced_before_it_has_its_name_and_then_the_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[str] = []
-    fsync, replace = os.fsync, os.replace
+    fsync, link = os.fsync, os.link
 
     def traced_fsync(fd: int) -> None:
         calls.append(f"sync {Path(os.readlink(f'/proc/self/fd/{fd}')).name}")
         fsync(fd)
 
-    def traced_replace(path: str, to: Path) -> None:
-        calls.append(f"rename {Path(path).name} {to.name}")
-        replace(path, to)
+    def traced_link(path: str, to: Path) -> None:
+        calls.append(f"link {Path(path).name} {to.name}")
+        link(path, to)
 
     objects = open_objects(f"file://{tmp_path}", CLUSTER)
     monkeypatch.setattr(os, "fsync", traced_fsync)
-    monkeypatch.setattr(os, "replace", traced_replace)
+    monkeypatch.setattr(os, "link", traced_link)
     objects.put(1, [b"x"])
-    assert calls == [f"sync {CLUSTER}", "sync 1.part", "rename 1.part 1", "sync 5a"]
+    assert calls == [f"sync {CLUSTER}", "sync 1.part", "link 1.part 1", "sync 5a"]
     calls.clear()
+    objects.put(261, [b"x"])
+    assert calls == ["sync 261.part", "link 261.part 261", "sync 5a"]
+    assert sorted(path.name for path in (tmp_path / CLUSTER / "5a").iterdir()) == ["1", "261"]
+
+
+@pytest.mark.parametrize("taken", [False, True])
+def test_a_file_system_without_links_renames(tmp_path: Path, taken: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_links(path: str, to: Path) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    objects = open_objects(f"file://{tmp_path}", CLUSTER)
+    if taken:
+        objects.put(1, [b"x"])
+    monkeypatch.setattr(os, "link", no_links)
     objects.put(1, [b"x"])
-    assert calls == ["sync 1.part", "rename 1.part 1", "sync 5a"]
+    if taken:
+        with pytest.raises(ObjectExists):
+            objects.put(1, [b"y"])
+    assert objects.get(1, 0, 1) == b"x"
+    assert [path.name for path in (tmp_path / CLUSTER / "5a").iterdir()] == ["1"]
 
 
 def test_an_interrupted_write_is_invisible_until_it_is_deleted(tmp_path: Path) -> None:

@@ -224,7 +224,7 @@ def test_other_values_and_deleted_logs_are_answered_too() -> None:
     stores = Stores()
     broker, log = appended(stores)
     engine = stores.world.engine()
-    numbers = [engine.propose(LOG, b"{}"), engine.propose(LOG, b'{"format": 2}'), engine.propose(4711, b"")]
+    numbers = [engine.propose(LOG, b"{}"), engine.propose(LOG, b'{"format": 1}'), engine.propose(4711, b"")]
     trio.run(growth_of(broker, log, **OWN_DISABLED).compactions.compact)
     answers = [engine.answer_to(number) or "" for number in numbers]
     assert "cannot be read" in answers[0]
