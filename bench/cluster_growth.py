@@ -104,8 +104,9 @@ def report(cluster: ClusterProcesses, when: str, node_id: int, partitions: int, 
     memory = resident_mib(broker)
     times = fetches(broker.address, partitions)
     print(
-        f"{when}: {sum(cluster.rows().values())} rows, {cluster.files()} objects, tables {tables_mib(cluster):.0f} MiB;"
-        f" start {seconds:.1f} s, memory {memory:.0f} MiB; fetch at offset 0 p50 {statistics.median(times):.1f} ms,"
+        f"{when}: {sum(cluster.rows().values())} rows, {len(cluster.files())} objects,"
+        f" tables {tables_mib(cluster):.0f} MiB; start {seconds:.1f} s, memory {memory:.0f} MiB;"
+        f" fetch at offset 0 p50 {statistics.median(times):.1f} ms,"
         f" max {max(times):.1f} ms",
         flush=True,
     )
@@ -113,11 +114,11 @@ def report(cluster: ClusterProcesses, when: str, node_id: int, partitions: int, 
 
 def merged(cluster: ClusterProcesses) -> None:
     """Return when rows and objects have stayed the same for `SETTLED_S` after they had changed."""
-    first = before = sum(cluster.rows().values()), cluster.files()
+    first = before = sum(cluster.rows().values()), len(cluster.files())
     since = time.monotonic()
     while before == first or time.monotonic() - since < SETTLED_S:
         time.sleep(1)
-        now = sum(cluster.rows().values()), cluster.files()
+        now = sum(cluster.rows().values()), len(cluster.files())
         if now != before:
             before, since = now, time.monotonic()
 

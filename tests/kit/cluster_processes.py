@@ -118,6 +118,6 @@ class ClusterProcesses:
         """The size of the logs whose names begin so."""
         return sum(head.size_bytes for head in self.engine.heads() if head.name.startswith(prefix))
 
-    def files(self) -> int:
-        """The number of objects."""
-        return sum(path.is_file() for path in self.objects.rglob("*"))
+    def files(self) -> set[Path]:
+        """The files of the objects."""
+        return {path for path in self.objects.rglob("*") if path.is_file() and path.parent.name != "owner"}

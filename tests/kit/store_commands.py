@@ -1,12 +1,15 @@
-"""`fencepost store` and `fencepost verify --store` as processes, and databases for them."""
+"""`fencepost store` and `fencepost verify --store` as processes, databases for them, and dumps."""
 
 import os
 import secrets
 import subprocess
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 
-from tests.kit.postgres_server import PostgresServer
+import pytest
+
+from tests.kit.postgres_server import PostgresServer, find_binaries
 
 SECONDS = 100
 
@@ -42,3 +45,22 @@ def run(*words: str, environment: Mapping[str, str] | None = None) -> "subproces
     process = begin(*words, environment=environment)
     out, err = process.communicate(timeout=SECONDS)
     return subprocess.CompletedProcess(words, process.returncode, out, err)
+
+
+def dump(address: str, file: Path) -> None:
+    """Write a dump of a database to a file."""
+    _postgres_tool("pg_dump", "--format=custom", "--file", str(file), "--dbname", address)
+
+
+def restore(file: Path, address: str) -> None:
+    """Restore a dump into an empty database."""
+    _postgres_tool("pg_restore", "--exit-on-error", "--dbname", address, str(file))
+
+
+def _postgres_tool(program: str, *words: str) -> None:
+    binaries = find_binaries()
+    assert binaries is not None
+    if not (binaries / program).exists():
+        pytest.skip(f"no {program} beside initdb (apt-get install postgresql-client)")
+    done = subprocess.run([binaries / program, *words], capture_output=True, text=True, check=False, timeout=SECONDS)
+    assert done.returncode == 0, done.stderr

@@ -126,10 +126,10 @@ def test_rows_that_are_merged_after_the_plan_are_found_again(
     (work,) = reader.partitions()
     reading = reader.read(work)
     values = next(reading).column("value").to_pylist()
-    before = {path for path in cluster.objects.rglob("*") if path.is_file()}
+    before = cluster.files()
     assert first.stop() == 0
     cluster.start(2, **MERGING)
-    until(lambda: not before & set(cluster.objects.rglob("*")), what="the objects of the plan to be deleted")
+    until(lambda: not before & cluster.files(), what="the objects of the plan to be deleted")
     for batch in reading:
         values += batch.column("value").to_pylist()
     assert [int(value.split(b" ")[0]) for value in values] == sorted([*range(40)] * 3)
@@ -238,10 +238,24 @@ def test_records_that_are_deleted_after_the_plan_are_data_loss(cluster: ClusterP
 def test_an_object_that_is_missing_ends_the_query_with_its_name(cluster: ClusterProcesses) -> None:
     topic = World(cluster.start(1, **NO_MERGING).address, direct(cluster)).topic(1)
     topic.plain([(0, bytes(100_000))])
-    (lost,) = (path for path in cluster.objects.rglob("*") if path.is_file())
+    (lost,) = cluster.files()
     lost.unlink()
     with pytest.raises(CorruptLogFile, match=rf"{lost.name} at byte \d+: the object does not exist"):
         topic.rows()
+
+
+def test_bytes_of_another_partition_end_the_query_instead_of_being_returned(cluster: ClusterProcesses) -> None:
+    """They are whole batches, and as many as the row's: only the row's checksum shows that they are not its own."""
+    topic = World(cluster.start(1, **NO_MERGING).address, direct(cluster)).topic(2)
+    topic.plain([(0, b"0" * 100_000)])
+    topic.plain([(1, b"1" * 100_000)])
+    one, other = (path for path in cluster.files() if path.stat().st_size < 150_000)
+    content = one.read_bytes()
+    one.write_bytes(other.read_bytes())
+    with pytest.raises(CorruptLogFile, match=rf"{one.name} at byte 0: the bytes have CRC-32C"):
+        topic.rows()
+    one.write_bytes(content)
+    assert {row["partition"]: bytes(row["value"][:1]) for row in topic.rows()} == {0: b"0", 1: b"1"}
 
 
 def test_stores_that_are_not_there(cluster: ClusterProcesses, tmp_path: Path) -> None:

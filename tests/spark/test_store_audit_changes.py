@@ -51,9 +51,9 @@ async def test_rows_that_are_merged_while_the_audit_reads_are_found_again(
         assert first.stop() == 0
         monkeypatch.setattr(stores, "PIECE_BYTES", task_bytes)
         before, planned = kinds(cluster, "orders-0"), stores.plan_stores(settings(cluster), [TOPIC])
-        old = {path for path in cluster.objects.rglob("*") if path.is_file()}
+        old = cluster.files()
         second = cluster.start(2, **MERGING)
-        await trio.to_thread.run_sync(until, lambda: not old & set(cluster.objects.rglob("*")))
+        await trio.to_thread.run_sync(until, lambda: not old & cluster.files())
         assert kinds(cluster, "orders-0")[0] < before[0], "rows were merged"
         report = _executed(planned)
         assert report.sound, faults(report)
@@ -116,10 +116,10 @@ async def test_a_log_that_is_compacted_while_the_audit_reads_is_no_fault(
         planned = stores.plan_stores(settings(cluster), [TOPIC])
         assert not part(_executed(planned), "orders-0").holes
         assert broker.stop() == 0
-        old = {path for path in cluster.objects.rglob("*") if path.is_file()}
+        old = cluster.files()
         second = cluster.start(2, **MERGING)
         await write_keyed(second.address, 8)
-        await trio.to_thread.run_sync(until, lambda: compacted(cluster) and not old & set(cluster.objects.rglob("*")))
+        await trio.to_thread.run_sync(until, lambda: compacted(cluster) and not old & cluster.files())
         report = _executed(planned)
         assert report.sound, faults(report)
         assert store_scan.COMPACTED in {hole.why for hole in part(report, "orders-0").holes}

@@ -143,7 +143,7 @@ def test_a_stale_proposal_is_refused_and_nothing_changes(cluster: ClusterProcess
     assert (waiting.exit_code, answer["outcome"]) == (1, "waiting")
     assert "no broker has answered proposal 1 yet" in answer["why"]
     ((objects,),) = sql(cluster, "SELECT array_agg(id) FROM fencepost.object WHERE state = 0")
-    proposed = {path for path in cluster.objects.rglob("*") if path.is_file() and int(path.name) in objects}
+    proposed = {path for path in cluster.files() if int(path.name) in objects}
     assert proposed
     assert broker.stop() == 0
     # Rows that the proposal has read are merged, compacted and merged again.

@@ -1,16 +1,14 @@
 """A backup as docs/cluster.md describes it: the database first, then the objects, while a broker writes."""
 
 import shutil
-import subprocess
 from pathlib import Path
 
-import pytest
 import trio
 
 from fencepost.client import Client
 from tests.kit.cluster_processes import ClusterBrokerProcess, ClusterProcesses
-from tests.kit.postgres_server import PostgresServer, find_binaries
-from tests.kit.store_commands import empty_database, run
+from tests.kit.postgres_server import PostgresServer
+from tests.kit.store_commands import dump, empty_database, restore, run
 from tests.kit.waiting import soon
 
 TOPIC = "orders"
@@ -34,23 +32,6 @@ class Writing:
             while not self.stopped:
                 await producer.send(TOPIC, value_of(self.acknowledged))
                 self.acknowledged += 1
-
-
-def dump(address: str, file: Path) -> None:
-    postgres_tool("pg_dump", "--format=custom", "--file", str(file), "--dbname", address)
-
-
-def restore(file: Path, address: str) -> None:
-    postgres_tool("pg_restore", "--exit-on-error", "--dbname", address, str(file))
-
-
-def postgres_tool(program: str, *words: str) -> None:
-    binaries = find_binaries()
-    assert binaries is not None
-    if not (binaries / program).exists():
-        pytest.skip(f"no {program} beside initdb (apt-get install postgresql-client)")
-    done = subprocess.run([binaries / program, *words], capture_output=True, text=True, check=False, timeout=SECONDS)
-    assert done.returncode == 0, done.stderr
 
 
 async def read_all(address: str, count: int) -> list[bytes]:

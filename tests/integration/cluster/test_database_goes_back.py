@@ -17,7 +17,6 @@ from fencepost.broker.cluster.row_objects import RowObjects
 from fencepost.broker.cluster.slot_plan import spread
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.partition import AppendOrigin
-from tests.integration.cluster.test_backup import dump, restore
 from tests.kit.broker_process import BrokerFailed
 from tests.kit.cluster_processes import ClusterBrokerProcess, ClusterProcesses
 from tests.kit.growing import compact, growth_of, merge, opened
@@ -25,7 +24,7 @@ from tests.kit.postgres_server import PostgresServer, find_binaries, postgres_or
 from tests.kit.postgres_standby import PostgresStandby
 from tests.kit.postgres_world import PostgresWorld
 from tests.kit.shared_store import Stores
-from tests.kit.store_commands import empty_database, run
+from tests.kit.store_commands import dump, empty_database, restore, run
 from tests.kit.waiting import until
 from tests.unit.log.kit import NOW_MS, batch
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import crc32c
 import pytest
 import trio
 from click.testing import CliRunner, Result
@@ -169,6 +170,8 @@ def test_damage_of_an_object_is_found(cluster: ClusterProcesses) -> None:
         for damaged, words in (
             (content[:-1], "bytes there, but the database names"),
             (content[:500] + bytes([content[500] ^ 1]) + content[501:], "CRC-32C does not match"),
+            # No batch's CRC-32C covers its leader epoch.
+            (content[:15] + bytes([content[15] ^ 1]) + content[16:], "but the row was written with"),
             (None, "the object does not exist"),
         ):
             file.unlink()
@@ -179,6 +182,22 @@ def test_damage_of_an_object_is_found(cluster: ClusterProcesses) -> None:
             file.write_bytes(content)
     finally:
         file.write_bytes(content)
+
+
+def test_an_object_with_the_records_of_another_partition_is_found(cluster: ClusterProcesses) -> None:
+    """Merged rows have no headers to compare: the row's checksum shows it."""
+    merge = f"UPDATE fencepost.entry SET kind = %s, heads = %s, inline = %s WHERE {ROW}"
+    ((heads, inline),) = sql(cluster, f"SELECT heads, inline FROM fencepost.entry WHERE {ROW}")
+    other = inline[:-6] + b"other" + inline[-1:]
+    foreign = other[:17] + crc32c.crc32c(other[21:]).to_bytes(4, "big") + other[21:]
+    try:
+        sql(cluster, merge, 1, None, foreign)
+        done = verify(cluster, "--topic", TOPIC)
+        assert (done.exit_code, "but the row was written with" in done.output) == (1, True), done.output
+        sql(cluster, merge, 1, None, inline)
+        assert verify(cluster, "--topic", TOPIC).exit_code == 0
+    finally:
+        sql(cluster, merge, 0, heads, inline)
 
 
 def test_a_wrong_snapshot_of_producers_is_found(cluster: ClusterProcesses) -> None:

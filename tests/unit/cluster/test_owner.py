@@ -52,14 +52,14 @@ def test_a_promoted_standby_takes_over_and_the_old_primary_is_refused(objects: O
     owner_of(objects, ORIGINAL).check()
     owner_of(objects, PROMOTED).check()
     assert owner_of(objects, ORIGINAL).held() == PROMOTED
-    with pytest.raises(NotOwner, match="has timeline 1, .* belong to timeline 2 .* this server is the old primary"):
+    with pytest.raises(NotOwner, match=r"has timeline 1, .* belong to timeline 2 .* this server is the old primary"):
         owner_of(objects, ORIGINAL).check()
 
 
 @pytest.mark.parametrize("note", [b"", b"{}", b"[1]", b'{"format": 1, "system": "7"}', b"\xff"])
-def test_a_note_that_cannot_be_read_belongs_to_nobody(objects: Objects, note: bytes) -> None:
+def test_a_note_that_cannot_be_read_is_refused(objects: Objects, note: bytes) -> None:
     objects.write_note(NOTE, note, replace=True)
-    with pytest.raises(NotOwner, match="cannot be read .* run `fencepost store take-over`"):
+    with pytest.raises(NotOwner, match=r"cannot be read .* run `fencepost store take-over`"):
         owner_of(objects, ORIGINAL).check()
     owner_of(objects, ORIGINAL).take_over()
     owner_of(objects, ORIGINAL).check()
