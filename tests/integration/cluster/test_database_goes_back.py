@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import psycopg
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -14,6 +15,8 @@ from fencepost.broker.cluster.growth import Growth
 from fencepost.broker.cluster.objects import Objects, open_objects
 from fencepost.broker.cluster.postgres import PostgresEngine
 from fencepost.broker.cluster.row_objects import RowObjects
+from fencepost.broker.cluster.row_reading import foreign_rows
+from fencepost.broker.cluster.schema import migrations, upgrade
 from fencepost.broker.cluster.slot_plan import spread
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.partition import AppendOrigin
@@ -226,3 +229,38 @@ def test_a_restored_dump_cannot_use_the_objects_of_its_original_until_it_takes_t
             Sender(copy.address).send(0, "of the copy", 5)
         verified = run("verify", *stores)
         assert verified.returncode == 0, verified.stdout
+
+
+def test_rows_and_objects_of_an_older_schema_stay_as_they_are(server: PostgresServer, tmp_path: Path) -> None:
+    """Their objects keep their names, their rows have no checksum, and are read and verified as before."""
+    address, directory = empty_database(server), tmp_path / "objects"
+    directory.mkdir()
+    objects = open_objects(f"file://{directory}", "cluster")
+    content = [bytes(batch(1, value=b"%d" % number)) for number in range(3)]
+    with psycopg.connect(address, autocommit=True) as connection:
+        upgrade(connection, "fencepost", migrations()[:3])
+        connection.execute("SET search_path = fencepost")
+        connection.execute("UPDATE cluster SET id = 'cluster'")
+        for number, data in enumerate(content, start=1):
+            connection.execute("INSERT INTO object (state, live) VALUES (1, 1)")
+            objects.put(number, [data])
+            connection.execute(
+                "INSERT INTO entry VALUES (7, %s, 1, 0, 0, %s, 0, %s, %s, 1, '{}', %s, '', NULL)",
+                [number - 1, number, len(data), NOW_MS, data[:61]],
+            )
+        connection.execute("INSERT INTO head VALUES (7, 'orders-0', %s, 3, 0, %s)", [bytes(16), sum(map(len, content))])
+    stores = ["--store", address, "--objects", f"file://{directory}"]
+    assert run("store", "upgrade", "--store", address).returncode == 0
+    engine = PostgresEngine(address)
+    try:
+        assert [row.checksum for row in engine.rows(7, 0, 3)] == [None] * 3
+        rows = RowObjects(objects, ClaimPool(engine))
+        found = foreign_rows(engine, rows, 7, 0, 3)
+        assert [bytes(one.data) for one in found] == content
+        new = rows.put([b"x"])
+        assert new not in (1, 2, 3)
+        assert engine.known([1, 2, 3, new]) == {1, 2, 3, new}
+        verified = run("verify", *stores)
+        assert (verified.returncode, "0 damaged" in verified.stdout) == (0, True), verified.stdout
+    finally:
+        engine.close()
