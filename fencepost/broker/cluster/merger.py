@@ -185,7 +185,10 @@ class Merger:
                 found += self.read([job])
                 continue
             except ClaimLost as error:
-                logger.warning("merged rows were collected as garbage, they are merged again: %s", error)
+                logger.warning(
+                    "the database does not have the claim of a merged object any more, the rows are merged again: %s",
+                    error,
+                )
                 self._row_bytes.forget_claims()
                 return found + self.read([job for job, *_ in built[len(found) :]])
             if uses:

@@ -264,7 +264,9 @@ class _Round:
             try:
                 bases = self._rounds.writer.commit(appends, objects)
             except ClaimLost as error:
-                logger.warning("an object of this commit was collected as garbage, it is put again: %s", error)
+                logger.warning(
+                    "the database does not have the claim of an object any more, the object is put again: %s", error
+                )
                 self._rounds.row_bytes.forget_claims()
             except Conflict as error:
                 return [_Result(None, self._since(cut) if cut.log_id in error.logs else ()) for cut in self.cuts]

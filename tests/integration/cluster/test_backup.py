@@ -1,6 +1,7 @@
 """A backup as docs/cluster.md describes it: the database first, then the objects, while a broker writes."""
 
 import shutil
+from functools import partial
 from pathlib import Path
 
 import trio
@@ -57,7 +58,9 @@ async def back_up_while_it_writes(broker: ClusterBrokerProcess, cluster: Cluster
         await trio.to_thread.run_sync(dump, cluster.store, backup / "database")
         reached = writing.acknowledged
         await soon(lambda: writing.acknowledged >= reached + 20)
-        await trio.to_thread.run_sync(shutil.copytree, cluster.objects, backup / "objects")
+        await trio.to_thread.run_sync(
+            partial(shutil.copytree, ignore=shutil.ignore_patterns("*.part")), cluster.objects, backup / "objects"
+        )
         writing.stopped = True
     return before
 

@@ -141,6 +141,12 @@ def test_records_acknowledged_after_a_failover_are_not_replaced_by_those_of_anot
         assert {place: records.get(place) for place in sender.acknowledged} == sender.acknowledged
         verified = run("verify", "--store", cluster.store, "--objects", f"file://{cluster.objects}")
         assert verified.returncode == 0, verified.stdout
+        primary.start()  # it lives on, and a broker reaches no other server
+        old_store = cluster.store.replace(f"{primary.directory},{standby.directory}", str(primary.directory))
+        lost = ClusterBrokerProcess(tmp_path / "lost", 3, old_store, cluster.objects, SETTINGS)
+        with pytest.raises(BrokerFailed, match=r"has timeline 1, but .* a standby was promoted"):
+            lost.start()
+        assert set(leaders(cluster.brokers[1].address).values()) == {1}
 
 
 class RealIds:
