@@ -69,6 +69,7 @@ class SimDatabase:
         """By log; in the order of their base offsets."""
         self.objects: dict[int, ObjectRow] = {}
         self.last_object = 0
+        """It must not go back with the tables: PostgreSQL's ids are random, so no life of the database repeats one."""
         self.snapshots: dict[tuple[int, str], Snapshot] = {}
         self.proposals: list[Proposed] = []
         self.answers: dict[int, str] = {}

@@ -127,8 +127,8 @@ class Row(NamedTuple):
     inline: bytes | None = None
     """The batches, if they are in the database, and the caller wanted them."""
     checksum: int | None = None
-    """CRC-32C of the bytes at `placement`, as `stamping.checksum_of` computes it; None in rows of schema version 3 and
-    older. The batches' own CRC-32C does not show that the bytes are those of another row."""
+    """CRC-32C of the bytes at `placement`, as `stamping.checksum_of` computes it; None in rows that were
+    written before rows had one. The batches' own CRC-32C does not show that the bytes are those of another row."""
 
     @property
     def end(self) -> int:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
+from fencepost.broker.cluster.claims import ID_BITS
 from fencepost.broker.cluster.engine import StoreUnavailable
 from fencepost.broker.cluster.times import Times
 from fencepost.broker.log.storage.store import Bytes, CorruptLogFile
@@ -25,6 +26,7 @@ LIST_PAGE = 1000
 CHECKED = b"fencepost"
 ABSENT = "check/none"
 NOTE_BYTES_MAX = 64 << 10
+ID_DIGITS_MAX = len(str(1 << ID_BITS))
 REQUEST_TIMEOUT_S = 20.0
 RETRY_S = 20.0
 
@@ -204,7 +206,9 @@ class Objects:
         """
         for name in self._backend.names():
             number = name.rpartition("/")[2]
-            if number.isascii() and number.isdecimal() and name == object_name(int(number)):
+            if not (number.isascii() and number.isdecimal() and len(number) <= ID_DIGITS_MAX):
+                continue
+            if int(number) < 1 << ID_BITS and name == object_name(int(number)):
                 yield int(number)
 
 

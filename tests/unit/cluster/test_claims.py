@@ -5,10 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.broker.cluster.claims import BLOCK, CLAIM_IDLE_MS, FRESH_PART, ClaimPool
+from fencepost.broker.cluster.claims import BLOCK, CLAIM_IDLE_MS, FRESH_PART, ID_BITS, ClaimPool, random_ids
 from fencepost.broker.cluster.engine import Placement, StoreUnavailable
 from fencepost.broker.cluster.objects import ObjectMissing, open_objects
 from fencepost.broker.cluster.row_objects import RowObjects
+from fencepost.broker.log.partition import AppendOrigin
+from tests.kit.growing import opened
+from tests.kit.shared_store import Stores
+from tests.kit.sim_tables import ObjectState
+from tests.unit.log.kit import NOW_MS, batch
 
 
 class Database:
@@ -85,3 +90,29 @@ def test_every_object_of_rows_has_its_own_claimed_id_also_after_an_error(tmp_pat
     assert rows.read(Placement(1002, 5, 6)) == b"fourth"
     with pytest.raises(ObjectMissing):
         rows.read(Placement(1001, 0, 1))
+
+
+def test_random_ids_are_those_of_objects_and_no_two_blocks_share_one() -> None:
+    """The database takes them as bigint; 0 stands for a row that has its bytes itself."""
+    firsts = [random_ids(BLOCK) for _ in range(1000)]
+    assert all(0 < first < first + BLOCK < 1 << ID_BITS for first in firsts)
+    assert len({number for first in firsts for number in range(first, first + BLOCK)}) == 1000 * BLOCK
+
+
+def test_a_commit_whose_claim_the_database_lost_gives_the_whole_block_up(tmp_path: Path) -> None:
+    """Each id of the block would fail, after a put of all bytes."""
+    stores = Stores()
+    broker = stores.broker(1, inline_bytes=0)
+    objects = open_objects(f"file://{tmp_path}", "cluster")
+    broker.row_bytes = broker.rounds.row_bytes = RowObjects(objects, ClaimPool(broker.engine))  # type: ignore[assignment]
+    log = opened(broker)
+    log.append(batch(1), AppendOrigin.COORDINATOR, NOW_MS)
+    broker.round()
+    held = stores.database.objects
+    for number in [number for number, row in held.items() if row.state == ObjectState.CLAIMED]:
+        del held[number]  # the database went back to an instant before this claim
+    for _ in range(3):
+        log.append(batch(1), AppendOrigin.COORDINATOR, NOW_MS)
+        broker.round()
+    assert objects.counters.puts == 5, "four rounds, and one that was put again"
+    assert [row.placement.object_id for row in broker.engine.rows(log.segments.log_id, 0, 9)] == [1, 101, 102, 103]

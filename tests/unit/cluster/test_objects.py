@@ -314,3 +314,14 @@ def test_a_missing_object_of_google_does_not_end_the_deletion_of_others(monkeypa
         assert not Google.there
         objects.delete([7])
         server.shutdown()
+
+
+def test_files_that_only_look_like_objects_are_skipped(tmp_path: Path) -> None:
+    """A sweep asks the database for what is listed, and deletes what the database does not know."""
+    objects = open_objects(f"file://{tmp_path}", CLUSTER)
+    objects.put(1, [b"x"])
+    for name in ("5a/2", "5a/01", "5a/-1", f"5a/{1 << 63}", f"5a/{1 << 64}", "5a/" + 200 * "9", "owner/database"):
+        path = tmp_path / CLUSTER / name
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+    assert list(objects.ids()) == [1]
