@@ -1,4 +1,4 @@
--- Version 4: what is acknowledged after the database went back in time stays as it was acknowledged.
+-- Version 5: what is acknowledged after the database went back in time stays as it was acknowledged.
 -- Claimed ids are random, so that no life of the database gives an id that another life gave: PostgresEngine.claim.
 -- Each row has a checksum of its bytes; rows of earlier versions have none.
 
