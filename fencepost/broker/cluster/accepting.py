@@ -12,6 +12,7 @@ from fencepost.broker.cluster.row_cleaning import CleanedPart, RowCleaner
 from fencepost.broker.cluster.shared_log import SharedLog
 from fencepost.broker.cluster.writer import Writer
 from fencepost.broker.log.partition import PartitionLog
+from fencepost.coordinator.metadata.topic_names import is_internal
 
 COMMITTED = "committed"
 RETRY_SECONDS = 0.5
@@ -56,6 +57,8 @@ class Acceptor:
         assert isinstance(shared, SharedLog)
         with self._reserved(shared):
             try:
+                if is_internal(log.tp.topic):
+                    raise Refused("the topic is internal: only brokers compact it")
                 proposal = decode(proposed.log, proposed.value)
                 await self._commit(log, shared, proposal)
             except (Refused, Changed, ClaimLost) as error:

@@ -19,6 +19,7 @@ from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.partition import AppendOrigin, PartitionLog
 from fencepost.broker.log.storage.memory import MemoryStore
 from fencepost.broker.log.storage.txn_index import AbortedTransaction
+from fencepost.protocol.topics import TopicPartition
 from tests.kit.growing import aborted, compact, content, growth_of, merge, opened
 from tests.kit.shared_store import TOPIC_ID, ObjectsInMemory, StoreBroker, Stores
 from tests.kit.sim_engine import SimEngine
@@ -97,9 +98,9 @@ def test_the_result_is_that_of_the_brokers_own_compaction(seed: int) -> None:
     assert seen(log) == table
 
 
-def appended(stores: Stores, count: int = 12) -> tuple[StoreBroker, PartitionLog]:
+def appended(stores: Stores, count: int = 12, tp: TopicPartition = TP) -> tuple[StoreBroker, PartitionLog]:
     broker = stores.broker(1)
-    log = opened(broker, config=CONFIG)
+    log = opened(broker, tp, config=CONFIG)
     for number in range(count):
         log.append(keyed([("a", str(number))]), AppendOrigin.COORDINATOR, NOW_MS)
         broker.round()
@@ -178,6 +179,15 @@ def test_a_lost_answer_and_a_takeover_in_the_middle_lose_nothing() -> None:
     assert stores.world.engine().answer_to(number) == "committed"
     content(broker, log)
     assert records(log) == [(39, "a", "39")]
+
+
+def test_a_proposal_for_an_internal_topic_is_refused() -> None:
+    """Else the right to propose compactions would be the right to move offsets of groups and decide transactions."""
+    stores = Stores()
+    broker, log = appended(stores, tp=TopicPartition("__consumer_offsets", TP.partition))
+    answer = answered(stores, broker, log, proposed(stores).proposal)
+    assert answer == "the topic is internal: only brokers compact it"
+    assert len(records(log)) == 12
 
 
 def _with_row(proposal: Proposal, **changes: object) -> Proposal:
