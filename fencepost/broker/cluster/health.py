@@ -20,7 +20,7 @@ class Probes(NamedTuple):
     """How to ask the stores. Each call blocks, and raises StoreUnavailable."""
 
     database: Callable[[], list[TableSize]]
-    """The sizes of the tables; also raises SchemaMismatch."""
+    """The sizes of the tables; also raises SchemaMismatch, if this role lacks a right, too."""
     objects: Callable[[str], Callable[[], None]]
     """The probe for the objects of the cluster with this id."""
 

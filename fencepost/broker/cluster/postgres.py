@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from fencepost.broker.cluster import connection, schema
+from fencepost.broker.cluster import connection, grants, schema
 from fencepost.broker.cluster.claims import random_ids
 from fencepost.broker.cluster.engine import (
     ROWS_MAX,
@@ -69,6 +69,17 @@ class PostgresEngine:
                 return schema.create_if_missing(opened, self._schema)
         except psycopg.Error as error:
             raise self._translated(error) from error
+
+    def check_rights(self) -> None:
+        """Raises SchemaMismatch unless this role has all rights that a broker needs; its text has the GRANTs."""
+        with self._lock:
+            try:
+                opened = self._opened()
+                found = grants.lacking(opened, self._schema)
+                if found:
+                    raise SchemaMismatch(f"{self.place}: {grants.sentence(opened.info.user, found)}")
+            except psycopg.Error as error:
+                raise self._translated(error) from error
 
     def known_cluster_id(self) -> str | None:
         """The cluster's id; None if no broker has used the database yet."""
@@ -164,7 +175,11 @@ class PostgresEngine:
         return bool(found)
 
     def secret(self, wanted: bytes) -> bytes:
-        ((found,),) = self._run("UPDATE {}.cluster SET secret = coalesce(secret, %s) RETURNING secret", wanted)
+        ((found,),) = self._run(
+            "INSERT INTO {}.secret AS held (value) VALUES (%s)"
+            " ON CONFLICT (only_row) DO UPDATE SET value = held.value RETURNING value",
+            wanted,
+        )
         return bytes(found)
 
     def members(self) -> list[Member]:

@@ -7,6 +7,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
+from fencepost.broker.cluster import grants
 from fencepost.broker.cluster.engine import SchemaMismatch
 
 ADVISORY_LOCK = 0x66656E63
@@ -57,44 +58,61 @@ def check_version(connection: "psycopg.Connection[Any]", schema: str) -> None:
         raise SchemaMismatch(wrong)
 
 
-def migrate(connection: "psycopg.Connection[Any]", schema: str, version: int, text: str) -> None:
-    """Run one migration in one transaction, unless another process was first. Raises psycopg.Error."""
-    with connection.transaction():
-        connection.execute("SELECT pg_advisory_xact_lock(%s)", [ADVISORY_LOCK])
-        if (version_of(connection, schema) or 0) >= version:
-            return
-        name = sql.Identifier(schema)
-        connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(name))
-        # The functions keep this search path: nobody can put an object of the same name before ours.
-        connection.execute(sql.SQL("SET LOCAL search_path = {}, pg_catalog, pg_temp").format(name))
-        connection.execute(text.encode(), prepare=False)
-        connection.execute(sql.SQL("UPDATE {}.cluster SET schema_version = {}").format(name, version))
-
-
 def upgrade(connection: "psycopg.Connection[Any]", schema: str, texts: Sequence[str] | None = None) -> tuple[int, int]:
-    """Run all missing migrations; returns the version before and after. Raises psycopg.Error.
+    """Run all missing migrations in one transaction; returns the version before and after. Raises psycopg.Error.
+
+    Other processes see the old schema or the new one, never a version between. Of two upgrades at once one waits.
 
     `texts`: other migrations than those of this fencepost.
     """
-    before, texts = version_of(connection, schema) or 0, migrations() if texts is None else texts
-    for version, text in enumerate(texts, start=1):
-        if version > before:
-            migrate(connection, schema, version, text)
+    texts = migrations() if texts is None else texts
+    with connection.transaction():
+        # Each statement has to see what the holder of the lock has committed.
+        connection.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
+        connection.execute("SELECT pg_advisory_xact_lock(%s)", [ADVISORY_LOCK])
+        found = version_of(connection, schema)
+        before = found or 0
+        if before < len(texts):
+            held = [] if found is None else grants.rights(connection, schema)
+            _migrate(connection, schema, texts[before:], len(texts), held)
     return before, max(before, len(texts))
 
 
+def _migrate(
+    connection: "psycopg.Connection[Any]", schema: str, texts: Sequence[str], version: int, held: list[grants.Right]
+) -> None:
+    """Run migrations within the transaction. `held`: the rights on the tables of an older version."""
+    name = sql.Identifier(schema)
+    if held:
+        grants.act_as_owner(connection, schema)
+    elif not is_there(connection, schema):
+        connection.execute(sql.SQL("CREATE SCHEMA {}").format(name))
+    # The functions keep this search path: no other role can put an object of the same name before ours.
+    connection.execute(sql.SQL("SET LOCAL search_path = {}, pg_catalog, pg_temp").format(name))
+    for text in texts:
+        connection.execute(text.encode(), prepare=False)
+    connection.execute(sql.SQL("UPDATE {}.cluster SET schema_version = {}").format(name, version))
+    if held:
+        grants.extend(connection, held, grants.rights(connection, schema))
+
+
+def is_there(connection: "psycopg.Connection[Any]", schema: str) -> bool:
+    """Whether a schema of this name is there, with or without tables. Raises psycopg.Error."""
+    return connection.execute("SELECT FROM pg_namespace WHERE nspname = %s", [schema]).fetchone() is not None
+
+
 def create_if_missing(connection: "psycopg.Connection[Any]", schema: str) -> bool:
-    """Create the schema in a database that has none; returns whether there was none. Upgrades nothing.
+    """Create the schema in a database that has none; returns whether this call did. Upgrades nothing.
 
     Raises SchemaMismatch if the role may not create one, and psycopg.Error.
     """
     if version_of(connection, schema) is not None:
         return False
     try:
-        upgrade(connection, schema)
+        before, _ = upgrade(connection, schema)
     except psycopg.errors.InsufficientPrivilege as error:
         raise SchemaMismatch(
             f"the database has no schema {schema}, and this role may not create it: run `fencepost store init` with a"
             f" role that may ({error.diag.message_primary})"
         ) from error
-    return True
+    return before == 0

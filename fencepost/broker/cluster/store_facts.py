@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import psycopg
 from psycopg import sql
 
+from fencepost.broker.cluster import grants
 from fencepost.broker.cluster import schema as schemas
 from fencepost.broker.cluster.engine import SchemaMismatch
 
@@ -24,7 +25,6 @@ SETTINGS = (
     "statement_timeout",
     "max_connections",
 )
-RIGHTS = ("SELECT", "INSERT", "UPDATE", "DELETE")
 
 
 class Remark(NamedTuple):
@@ -58,8 +58,8 @@ class StoreFacts(NamedTuple):
     wanted_version: int
     may_create: bool
     """Whether this role may create the schema."""
-    missing_rights: tuple[str, ...]
-    """As in `UPDATE on entry`."""
+    lacking: tuple[grants.Lacking, ...]
+    """What this role lacks to be a broker."""
     settings: dict[str, str]
     free_connections: int
     commit_ms: tuple[float, float] | None
@@ -71,14 +71,15 @@ class StoreFacts(NamedTuple):
         return sorted([*self._of_schema(), *_of_settings(self)], key=lambda remark: not remark.wrong)
 
     def _of_schema(self) -> list[Remark]:
-        if self.missing_rights:
-            lacking = ", ".join(self.missing_rights)
-            return [Remark(True, f"role {self.role} lacks {lacking}: GRANT it, or use the role that made the schema")]
+        if self.lacking:
+            return [Remark(True, grants.sentence(self.role, self.lacking))]
+        if self.version is None and self.may_create:
+            return [Remark(False, "the database has no schema fencepost yet: the first broker creates it")]
         found = []
         mismatch = schemas.mismatch(self.version, "fencepost")
         if mismatch is not None:
             found.append(Remark(True, mismatch))
-        if self.version is None and not self.may_create:
+        if self.version is None:
             found.append(
                 Remark(True, f"role {self.role} may not create it: GRANT CREATE ON DATABASE, or use another role")
             )
@@ -118,14 +119,16 @@ def gather(connection: "psycopg.Connection[Any]", schema: str) -> StoreFacts:
     (server, number, role, may_create, free) = _one(
         connection,
         "SELECT current_setting('server_version'), current_setting('server_version_num')::integer, current_user,"
-        " has_database_privilege(current_database(), 'CREATE'), current_setting('max_connections')::integer"
+        " coalesce((SELECT has_schema_privilege(oid, 'CREATE') FROM pg_namespace WHERE nspname = %s),"
+        " has_database_privilege(current_database(), 'CREATE')), current_setting('max_connections')::integer"
         " - current_setting('superuser_reserved_connections')::integer"
         " - (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend')::integer",
+        schema,
     )
     if number < OLDEST_SERVER:
         raise SchemaMismatch(f"the server is PostgreSQL {server}, fencepost needs 14 or newer: use a newer server")
     settings = {name: str(_one(connection, "SELECT current_setting(%s)", name)[0]) for name in SETTINGS}
-    missing = _missing_rights(connection, schema)
+    missing = grants.lacking(connection, schema)
     version = None if missing else schemas.version_of(connection, schema)
     return StoreFacts(
         server=server.split()[0],
@@ -133,7 +136,7 @@ def gather(connection: "psycopg.Connection[Any]", schema: str) -> StoreFacts:
         version=version,
         wanted_version=len(schemas.migrations()),
         may_create=may_create,
-        missing_rights=missing,
+        lacking=tuple(missing),
         settings=settings,
         free_connections=free,
         commit_ms=commit_ms(connection),
@@ -164,23 +167,6 @@ def living_brokers(connection: "psycopg.Connection[Any]", schema: str, idle_ms: 
         [idle_ms],
     )
     return [broker for (broker,) in found]
-
-
-def _missing_rights(connection: "psycopg.Connection[Any]", schema: str) -> tuple[str, ...]:
-    """What this role lacks in the schema; nothing if there is no schema."""
-    found = connection.execute(
-        "SELECT has_schema_privilege(oid, 'USAGE') FROM pg_namespace WHERE nspname = %s", [schema]
-    ).fetchone()
-    if found is None:
-        return ()
-    if not found[0]:
-        return (f"USAGE on schema {schema}",)
-    rows = connection.execute(
-        "SELECT p, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace, unnest(%s::text[]) p"
-        " WHERE n.nspname = %s AND c.relkind = 'r' AND NOT has_table_privilege(c.oid, p) ORDER BY c.relname, p",
-        [list(RIGHTS), schema],
-    ).fetchall()
-    return tuple(f"{right} on {table}" for right, table in rows)
 
 
 def _contents(connection: "psycopg.Connection[Any]", schema: str) -> Contents:

@@ -11,6 +11,7 @@ from fencepost.broker.cluster.objects import open_objects
 from fencepost.broker.cluster.owner import BucketOwner
 from fencepost.broker.cluster.rounds import RowBytes
 from fencepost.broker.cluster.row_objects import RowObjects
+from fencepost.broker.cluster.table_facts import TableSize
 
 if TYPE_CHECKING:
     from fencepost.broker.config.broker_config import BrokerConfig
@@ -31,7 +32,10 @@ class Stores(NamedTuple):
     """The objects of the cluster with this id. Raises StoreUnavailable, ConfigError for a wrong address, and NotOwner.
     """
     prepare: Callable[[], None] = lambda: None
-    """Create the schema in a database that has none. Raises StoreUnavailable and SchemaMismatch."""
+    """Create the schema in a database that has none, and check the rights of the role.
+
+    Raises StoreUnavailable and SchemaMismatch.
+    """
     probes: Probes | None = None
     """How to ask whether the stores are there; None for doubles."""
 
@@ -66,14 +70,19 @@ def stores_of(config: "BrokerConfig") -> Stores:
         opened.check_owner()
         return opened
 
-    def prepare() -> None:
-        if postgres.PostgresEngine(database).create_schema():
-            logger.info("created the schema of a new cluster in %s", place)
-
     probing = postgres.PostgresEngine(database)
+
+    def prepare() -> None:
+        if probing.create_schema():
+            logger.info("created the schema of a new cluster in %s", place)
+        probing.check_rights()
+
+    def table_sizes() -> list[TableSize]:
+        probing.check_rights()
+        return probing.table_sizes()
 
     def object_probe(cluster_id: str) -> Callable[[], None]:
         return open_objects(objects, cluster_id, request_timeout_s=PROBE_TIMEOUT_S, retry_s=0).probe
 
-    probes = Probes(probing.table_sizes, object_probe)
+    probes = Probes(table_sizes, object_probe)
     return Stores(place, lambda: postgres.PostgresEngine(database), opened, prepare, probes)

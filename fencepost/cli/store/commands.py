@@ -69,9 +69,10 @@ def init_command(addresses: StoreAddresses, as_json: bool) -> None:
 @click.option("--force", is_flag=True, help="Do not look for running brokers.")
 @store_options
 def upgrade_command(addresses: StoreAddresses, force: bool, as_json: bool) -> None:
-    """Run the migrations that the schema lacks, each in one transaction. Stop all brokers first.
+    """Run the migrations that the schema lacks, in one transaction. Stop all brokers first.
 
     Of two upgrades at once one waits for the other. A broker of the old version cannot connect to the new schema.
+    New tables get the owner of the old ones. A role that had a right on all old tables gets it on the new ones.
 
     \b
     Example:
@@ -241,9 +242,13 @@ def _lines(place: str, facts: "StoreFacts", objects: str | None, times: Times, r
 def _as_object(
     place: str, facts: "StoreFacts", objects: str | None, times: Times, remarks: "list[Remark]"
 ) -> dict[str, Any]:
+    known = facts._asdict()
+    del known["lacking"]
     return {
         "database": place,
-        **facts._asdict(),
+        **known,
+        "missing_rights": [f"{right} on {one.thing}" for one in facts.lacking for right in one.rights],
+        "missing_grants": [one.statement for one in facts.lacking],
         "contents": None if facts.contents is None else facts.contents._asdict(),
         "objects": None
         if objects is None

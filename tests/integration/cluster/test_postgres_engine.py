@@ -180,7 +180,7 @@ def test_a_missing_schema_is_refused(server: PostgresServer, world: "PostgresWor
     world.execute("ALTER TABLE {}.cluster RENAME TO gone")
     with pytest.raises(SchemaMismatch, match="no schema fencepost"):
         world.engine().slots()
-    world.execute("DROP TABLE {}.broker")
+    world.execute("DROP TABLE {}.broker CASCADE")
     with pytest.raises(SchemaMismatch, match=r"relation .*broker.* does not exist"):
         broker.engine.renew(broker.identity)
 
