@@ -91,7 +91,7 @@ def logs_in(broker: ClusterBrokerProcess, secret: bytes) -> bool:
         assert handshake(wire, MECHANISM).error_code == ErrorCode.NONE
         challenge = authenticate(wire, next(login))
         answer = authenticate(wire, login.send(bytes(challenge.auth_bytes)))
-        return answer.error_code == ErrorCode.NONE
+        return bool(answer.error_code == ErrorCode.NONE)
 
 
 @pytest.mark.parametrize("grantees", [("reader",), ("reader", "spark")])
