@@ -231,6 +231,8 @@ def test_brokers_that_start_together_on_an_empty_database_all_serve(database: st
         for number in (1, 2, 3)
     ]
     with ThreadPoolExecutor() as threads, ExitStack() as running:
+        for broker in brokers:
+            running.callback(broker.__exit__, None, None, None)
         with psycopg.connect(database, autocommit=True) as holder:
             holder.execute("SELECT pg_advisory_lock(%s)", [held])
             starts = [threads.submit(broker.start) for broker in brokers[:1]]
@@ -238,5 +240,5 @@ def test_brokers_that_start_together_on_an_empty_database_all_serve(database: st
             starts += [threads.submit(broker.start) for broker in brokers[1:]]
             until(lambda: execute(database, waiting) == [(3,)] or any(one.done() for one in starts), seconds=60)
         for start in starts:
-            running.enter_context(start.result())
+            start.result()
         assert all(broker.facts["role"] in {"active", "standby"} for broker in brokers)
