@@ -54,11 +54,12 @@ def handle(node: _Broker, request: AddPartitionsToTxnRequest, context: RequestCo
 def _denied(
     node: _Broker, wanted: frozenset[TopicPartition], context: RequestContext
 ) -> Mapping[TopicPartition, ErrorCode]:
-    """If the client may not write to a topic: an error for each partition, because all are added or none."""
-    if node.authorizer is None:
-        return {}
+    """If the client may not write to a topic: an error for each partition, because all are added or none.
+
+    Clients may never add an internal topic, with or without an authorizer: the marker would be in a coordinator's log.
+    """
     names = {tp.topic for tp in wanted}
-    internal = set(filter(is_internal, names))  # no right is enough to add one
+    internal = set(filter(is_internal, names))
     refused = internal | denied_topics(node, context, AclOperation.WRITE, names - internal)
     if not refused:
         return {}
