@@ -29,7 +29,7 @@ setup(
     ext_modules=[
         Extension(
             "fencepost.protocol._hot",
-            sources=["fencepost/protocol/_hot.c", "fencepost/protocol/_hot_columns.c"],
+            sources=["fencepost/protocol/_hot.c", "fencepost/protocol/_hot_columns.c", "fencepost/protocol/_hot_check.c"],
             depends=["fencepost/protocol/_hot.h"],
             py_limited_api=True,
             optional=True,

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from fencepost.client.consumer.consumer import Consumer as Consumer
     from fencepost.client.consumer.metrics import ConsumerMetrics as ConsumerMetrics
     from fencepost.client.consumer.positions import OffsetAndTimestamp as OffsetAndTimestamp
+    from fencepost.client.consumer.read_errors import BatchTooLargeError as BatchTooLargeError
     from fencepost.client.consumer.read_errors import CorruptRecordsError as CorruptRecordsError
     from fencepost.client.consumer.read_errors import DeserializationError as DeserializationError
     from fencepost.client.consumer.read_errors import LogTruncatedError as LogTruncatedError
@@ -72,6 +73,7 @@ _HOME = {
     "Admin": "admin",
     "AuthenticationError": "errors",
     "AuthorizationError": "errors",
+    "BatchTooLargeError": "consumer.read_errors",
     "BlockingConsumerOptions": "keywords",
     "BlockingRebalanceCallback": "keywords",
     "Client": "client",

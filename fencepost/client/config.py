@@ -29,7 +29,7 @@ from fencepost.client.serializers import (
     SerializeCall,
     Serializer,
 )
-from fencepost.protocol.compression import Compression
+from fencepost.protocol.compression import DEFAULT_LIMIT_BYTES, LARGEST_BYTES, Compression
 from fencepost.protocol.topics import IsolationLevel
 
 _IDEMPOTENT = "fencepost's producers are always idempotent, and idempotence needs acks=all"
@@ -219,6 +219,11 @@ class ConsumerConfig:
     fetch_max_bytes: int = option(50 << 20, integer(1), "The most bytes in one response to a fetch.")
     max_partition_fetch_bytes: int = option(
         4 << 20, integer(1), "The most bytes of one partition in one response to a fetch."
+    )
+    max_decompressed_bytes: int = option(
+        DEFAULT_LIMIT_BYTES,
+        integer(1, LARGEST_BYTES),
+        "The most bytes to which one batch may decompress. A larger one raises BatchTooLargeError.",
     )
     queued_max_bytes: int = option(
         64 << 20, integer(1 << 10, 2**40), "The most bytes that are fetched ahead, for all partitions together."

@@ -105,6 +105,7 @@ class _ReadingOptions(TypedDict, total=False):
     fetch_max_wait: Duration
     fetch_max_bytes: int
     max_partition_fetch_bytes: int
+    max_decompressed_bytes: int
     queued_max_bytes: int
     client_rack: str
     max_poll_records: int

@@ -78,10 +78,10 @@ read_record(Cursor *data, const Form *form)
     Cursor rest;
     int64_t offset, timestamp;
     if (!read_parts(data, form->last_offset_delta, &parts, &rest)
-        || __builtin_add_overflow(form->base_offset, parts.offset_delta, &offset)
-        || __builtin_add_overflow(form->base_timestamp, parts.time_delta, &timestamp)) {
+        || __builtin_add_overflow(form->base_offset, parts.offset_delta, &offset)) {
         return NULL;
     }
+    timestamp = wrapping_sum(form->base_timestamp, parts.time_delta);
     PyObject *record = PyType_GenericAlloc(form->kind, form->prefix_length + 5);
     if (record == NULL) {
         return NULL;
@@ -338,7 +338,9 @@ place_record(PyObject *record, Batch *batch, PyObject **fields, NewRecord *out)
         batch->delta = offset;
         first = 1;
     } else if (PyTuple_CheckExact(record) && PyTuple_Size(record) == 4) {
-        batch->delta++;
+        if (__builtin_add_overflow(batch->delta, 1, &batch->delta)) {
+            return 0;
+        }
     } else {
         return 0;
     }
@@ -481,10 +483,18 @@ hot_exec(PyObject *module)
 PyDoc_STRVAR(columns_doc,
     "columns(data, batches, first_offset, stop_offset, key, value, headers, allocate) -> tuple | None");
 
+PyDoc_STRVAR(check_doc,
+    "check(data, count, last_offset_delta, base_timestamp, needs_keys, earliest, latest, most)\n"
+    "-> (max timestamp, consecutive offsets, number of wrong records, [(index, timestamp | None)]) | None");
+
+PyDoc_STRVAR(times_fit_doc, "times_fit(data, count, base_timestamp, earliest, latest) -> bool");
+
 static PyMethodDef methods[] = {
     {"decode", hot_decode, METH_VARARGS, decode_doc},
     {"encode", hot_encode, METH_VARARGS, encode_doc},
     {"columns", hot_columns, METH_VARARGS, columns_doc},
+    {"check", hot_check, METH_VARARGS, check_doc},
+    {"times_fit", hot_times_fit, METH_VARARGS, times_fit_doc},
     {NULL, NULL, 0, NULL},
 };
 

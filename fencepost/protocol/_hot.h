@@ -10,7 +10,7 @@
 #include <string.h>
 
 /* Changes with every change of what a function takes or gives: compiled.py knows by it a module of another version. */
-#define HOT_INTERFACE 2
+#define HOT_INTERFACE 3
 
 /* Where the code reads; `at` never passes `end`. */
 typedef struct {
@@ -129,6 +129,29 @@ read_parts(Cursor *data, int64_t last_offset_delta, Parts *parts, Cursor *header
     return 1;
 }
 
+/* Whether headers that are not wanted end with their record. */
+static inline int
+headers_fit(Cursor *c, int64_t count)
+{
+    for (int64_t index = 0; index < count; index++) {
+        const uint8_t *bytes;
+        int64_t length;
+        if (!read_bytes(c, &bytes, &length) || length < 0 || !read_bytes(c, &bytes, &length)) {
+            return 0;
+        }
+    }
+    return c->at == c->end;
+}
+
+/* A record's timestamp, as Java adds it. */
+static inline int64_t
+wrapping_sum(int64_t base, int64_t delta)
+{
+    return (int64_t)((uint64_t)base + (uint64_t)delta);
+}
+
 PyObject *hot_columns(PyObject *module, PyObject *args);
+PyObject *hot_check(PyObject *module, PyObject *args);
+PyObject *hot_times_fit(PyObject *module, PyObject *args);
 
 #endif

@@ -140,20 +140,6 @@ each_header(Table *table, Cursor *c, int64_t count, int put)
     return c->at == c->end;
 }
 
-/* Whether headers that nobody asked for end with their record. */
-static int
-headers_fit(Cursor *c, int64_t count)
-{
-    for (int64_t index = 0; index < count; index++) {
-        const uint8_t *bytes;
-        int64_t length;
-        if (!read_bytes(c, &bytes, &length) || length < 0 || !read_bytes(c, &bytes, &length)) {
-            return 0;
-        }
-    }
-    return c->at == c->end;
-}
-
 static int
 count_record(Table *table, const Parts *parts, Cursor *rest)
 {
@@ -178,9 +164,11 @@ static int
 put_record(Table *table, const Span *span, int64_t offset, const Parts *parts, Cursor *rest)
 {
     int64_t row = table->row, timestamp = span->timestamp;
-    if (row >= table->rows
-        || (!span->type && __builtin_add_overflow(timestamp, parts->time_delta, &timestamp))) {
+    if (row >= table->rows) {
         return 0;
+    }
+    if (!span->type) {
+        timestamp = wrapping_sum(timestamp, parts->time_delta);
     }
     table->offset[row] = offset;
     table->timestamp[row] = timestamp;

@@ -38,8 +38,22 @@ _MAX_TIMESTAMP_AT = 35
 _PRODUCER_AT = 43
 
 
-class CorruptBatch(ValueError):
-    """The bytes are not a record batch of format v2; the text names the place and the reason."""
+class UnreadableBatch(ValueError):
+    """The records of a batch cannot be read here; the text names the place and the reason."""
+
+
+class CorruptBatch(UnreadableBatch):
+    """The bytes are not a record batch of format v2."""
+
+
+class OversizedBatch(UnreadableBatch):
+    """The records of a batch decompress to more bytes than the reader allows. The batch is not damaged."""
+
+    def __init__(self, base_offset: int, packed_bytes: int, limit_bytes: int) -> None:
+        super().__init__(
+            f"the records of the batch at offset {base_offset} ({packed_bytes} bytes) "
+            f"decompress to more than {limit_bytes} bytes"
+        )
 
 
 class InvalidBatch(CorruptBatch):

@@ -34,6 +34,12 @@ class RecordColumns:
     def __len__(self) -> int:
         return len(self.offset)
 
+    @property
+    def nbytes(self) -> int:
+        """The memory of the columns."""
+        columns = (self.offset, self.timestamp_ms, self.timestamp_type, self.key, self.value, self.headers)
+        return sum(column.nbytes for column in columns if column is not None)
+
 
 def headers_type() -> Any:
     """The Arrow type of the headers column, as Spark's Kafka source has it."""

@@ -15,13 +15,14 @@ from fencepost.protocol.column_types import (
     RecordColumns,
     headers_type,
 )
-from fencepost.protocol.compression import Compression
-from fencepost.protocol.records import Record, decode_unpacked, unpack_records
+from fencepost.protocol.compression import LARGEST_BYTES, Compression
+from fencepost.protocol.records import Record, decode_unpacked, in_pieces, unpack_records
 
 GROUP_BYTES = 32 << 20
 """Decompressed bytes after which columns are yielded, so that a fetch of decompression bombs needs little memory."""
+GROUP_RECORDS = 250_000
+"""A compressed batch with more records becomes columns in pieces."""
 MAX_OFFSET = 2**63 - 1
-_64_BITS = 2**64 - 1
 
 
 @dataclass(slots=True)
@@ -39,13 +40,13 @@ def iter_columns(
     first_offset: int = 0,
     stop_offset: int = MAX_OFFSET,
     fields: frozenset[str] = ALL_FIELDS,
-    max_bytes: int | None = None,
+    max_bytes: int = LARGEST_BYTES,
 ) -> Iterator[RecordColumns]:
     """The records of `batches` (position in `buffer`, header; whole, in order) from first_offset to before stop_offset.
 
     Consecutive uncompressed batches become one `RecordColumns` over `buffer`; compressed ones are decompressed first
     and come in groups of about GROUP_BYTES. Nothing is yielded if no record is left. `fields` names the columns to
-    build besides offset and time. Raises CorruptBatch as `decode_records` does.
+    build besides offset and time. Raises CorruptBatch and OversizedBatch as `decode_records` does.
     """
     raw: list[tuple[int, BatchHeader]] = []
     packed: list[tuple[BatchHeader, bytes | bytearray]] = []
@@ -65,6 +66,14 @@ def iter_columns(
             yield from _decode(_group_raw(buffer, raw), first_offset, stop_offset, fields)
             raw = []
         data = unpack_records(buffer, start, header, max_bytes)
+        if header.record_count > GROUP_RECORDS:
+            if packed:
+                yield from _decode(_group_packed(packed), first_offset, stop_offset, fields)
+                packed, packed_bytes = [], 0
+            with memoryview(data) as view:
+                for piece in in_pieces(view, header, GROUP_RECORDS):
+                    yield from _decode(_Group(data, [piece]), first_offset, stop_offset, fields)
+            continue
         packed.append((header, data))
         packed_bytes += len(data)
         if packed_bytes >= GROUP_BYTES:
@@ -106,7 +115,7 @@ def _decode(group: _Group, first_offset: int, stop_offset: int, fields: frozense
 
 
 def _columns_of_records(group: _Group, first_offset: int, stop_offset: int, fields: frozenset[str]) -> RecordColumns:
-    """The columns by the Python path, from decoded records. Raises CorruptBatch. Times above 64 bits wrap around."""
+    """The columns by the Python path, from decoded records. Raises CorruptBatch."""
     import numpy as np
     import pyarrow as pa
 
@@ -120,7 +129,7 @@ def _columns_of_records(group: _Group, first_offset: int, stop_offset: int, fiel
             kinds += [header.timestamp_type] * len(wanted)
     return RecordColumns(
         offset=np.array([record.offset for record in records], np.int64),
-        timestamp_ms=np.array([record.timestamp_ms & _64_BITS for record in records], np.uint64).view(np.int64),
+        timestamp_ms=np.array([record.timestamp_ms for record in records], np.int64),
         timestamp_type=np.array(kinds, np.int32),
         key=pa.array([record.key for record in records], pa.binary()) if "key" in fields else None,
         value=pa.array([record.value for record in records], pa.binary()) if "value" in fields else None,

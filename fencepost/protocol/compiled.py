@@ -6,7 +6,7 @@ same results and the same errors (docs/decisions/0025-a-compiled-part.md).
 
 from types import ModuleType
 
-INTERFACE = 2
+INTERFACE = 3
 """The version of the signatures in `_hot`. A module from older source, in an editable install, is not used."""
 
 

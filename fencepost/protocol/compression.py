@@ -23,13 +23,14 @@ class DecompressionFailed(ValueError):
     """The codec cannot decompress the bytes."""
 
 
-class DecompressionLimit(DecompressionFailed):
-    """The bytes decompress to more than the caller allows: a bomb, or a batch above the configured size."""
+class DecompressionLimit(ValueError):
+    """The bytes decompress to more than the caller allows. They may be sound: a bomb and a large batch look alike."""
 
 
-LIMIT_FLOOR_BYTES = 16 << 20
-LIMIT_CEILING_BYTES = 128 << 20
-LIMIT_RATIO = 256
+LARGEST_BYTES = 2**31 - 1
+"""No batch has more decompressed bytes: the clients that write them count in 32 bits."""
+DEFAULT_LIMIT_BYTES = 128 << 20
+"""The default of the settings that bound what a batch of another process may decompress to."""
 
 _ZSTD_LEVEL = 3
 _GZIP_LEVEL = 6
@@ -42,11 +43,6 @@ _XERIAL_BLOCK_BYTES = 32 << 10
 _BLOCK_SIZE = struct.Struct(">i")
 # The densest element of snappy is a copy: 64 bytes out of 3.
 _SNAPPY_RATIO = 22
-
-
-def unpacked_limit(packed_bytes: int) -> int:
-    """The default limit on a batch's decompressed bytes: 256 times `packed_bytes`, within 16 to 128 MiB."""
-    return max(LIMIT_FLOOR_BYTES, min(LIMIT_CEILING_BYTES, packed_bytes * LIMIT_RATIO))
 
 
 def compress(codec: Compression, data: Packed, level: int | None = None) -> bytes:
@@ -156,10 +152,10 @@ def _xerial_blocks(view: memoryview, max_bytes: int) -> list[bytes]:
 def _snappy_block(packed: memoryview, max_bytes: int) -> bytes:
     try:
         claimed = int(cramjam.snappy.decompress_raw_len(packed))
-        if claimed > max_bytes:
-            raise DecompressionLimit(f"snappy: claims {claimed} bytes, {max_bytes} are allowed")
         if claimed > len(packed) * _SNAPPY_RATIO:
             raise DecompressionFailed(f"snappy: claims {claimed} bytes out of {len(packed)}, which no block can hold")
+        if claimed > max_bytes:
+            raise DecompressionLimit(f"snappy: claims {claimed} bytes, {max_bytes} are allowed")
         out = bytearray(claimed)
         size = cramjam.snappy.decompress_raw_into(packed, out) if claimed else 0
     except (cramjam.DecompressionError, OSError) as error:

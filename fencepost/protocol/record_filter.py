@@ -19,7 +19,7 @@ from fencepost.protocol.batch_header import (
     CorruptBatch,
     pack_header,
 )
-from fencepost.protocol.varints import put_signed_varint, put_varint
+from fencepost.protocol.varints import put_signed_varint, wrapped
 
 _NO_TIMESTAMP_MS = -1
 _VARINT_BITS_MAX = 63
@@ -48,20 +48,20 @@ def scan(body: bytes | bytearray, header: BatchHeader) -> Iterator[RawRecord]:
     try:
         for _ in range(header.record_count):
             start = at
-            size, at = _zigzag(body, at)
+            size, at = zigzag_at(body, at)
             end = at + size
-            time_delta, rest = _zigzag(body, at + 1)
-            delta, at = _zigzag(body, rest)
-            key_size, at = _zigzag(body, at)
+            time_delta, rest = zigzag_at(body, at + 1)
+            delta, at = zigzag_at(body, rest)
+            key_size, at = zigzag_at(body, at)
             key = None
             if key_size >= 0:
                 key = bytes(body[at : at + key_size])
                 at += key_size
-            value_size, at = _zigzag(body, at)
+            value_size, at = zigzag_at(body, at)
             if not last_delta < delta <= header.last_offset_delta or at + max(value_size, 0) >= end or end > len(body):
                 raise CorruptBatch(f"the record at byte {start} does not fit the batch at offset {header.base_offset}")
             last_delta = delta
-            offset, timestamp_ms = header.base_offset + delta, header.base_timestamp + time_delta
+            offset, timestamp_ms = header.base_offset + delta, wrapped(header.base_timestamp + time_delta)
             yield new(RawRecord, (offset, timestamp_ms, key, value_size >= 0, start, rest, end))
             at = end
     except IndexError:
@@ -89,8 +89,7 @@ def filtered(
     )
     parts: list[bytes | bytearray] = []
     for record in kept:
-        delta = record.timestamp_ms - delete_horizon_ms  # the difference of two 64-bit numbers may need 65 bits
-        time = put_varint(delta << 1 if delta >= 0 else ~(delta << 1))
+        time = put_signed_varint(wrapped(record.timestamp_ms - delete_horizon_ms))
         parts += (
             put_signed_varint(1 + len(time) + record.end - record.rest),
             b"\0",
@@ -124,7 +123,8 @@ def vacated(header: BatchHeader) -> tuple[BatchHeader, bytearray]:
     return emptied(header._replace(attributes=kinds, producer_id=-1, producer_epoch=-1, base_sequence=-1))
 
 
-def _zigzag(data: bytes | bytearray, at: int) -> tuple[int, int]:
+def zigzag_at(data: bytes | bytearray, at: int) -> tuple[int, int]:
+    """The signed varint at `at`, and its end. Raises CorruptBatch for more than 64 bits, IndexError at the end."""
     value = data[at]
     at += 1
     if value > 127:

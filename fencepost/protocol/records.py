@@ -1,6 +1,6 @@
 """Records inside a batch: tuples to bytes and back, in plain Python, with every length checked."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from fencepost.protocol import compiled
@@ -12,15 +12,24 @@ from fencepost.protocol.batch_header import (
     BatchHeader,
     Buffer,
     CorruptBatch,
+    OversizedBatch,
 )
-from fencepost.protocol.compression import Compression, DecompressionFailed, decompress, unpacked_limit
-from fencepost.protocol.varints import put_signed_varint
+from fencepost.protocol.compression import (
+    LARGEST_BYTES,
+    Compression,
+    DecompressionFailed,
+    DecompressionLimit,
+    decompress,
+)
+from fencepost.protocol.varints import LONG_MAX, LONG_MIN, put_signed_varint, wrapped
 
 Headers = tuple[tuple[str, bytes | None], ...]
 NewRecord = tuple[int, bytes | None, bytes | None, Iterable[tuple[str, bytes | None]]]
 """(timestamp in epoch ms, key, value, headers): a record that has no offset yet."""
 
 MIN_RECORD_BYTES = 7
+PIECE_RECORDS = 5000
+"""A batch with more records is decoded in pieces: a small compressed one can hold millions of them."""
 
 
 class Record(NamedTuple):
@@ -33,28 +42,32 @@ class Record(NamedTuple):
     headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
-def unpack_records(buffer: Buffer, start: int, header: BatchHeader, max_bytes: int | None = None) -> bytes | bytearray:
+def unpack_records(
+    buffer: Buffer, start: int, header: BatchHeader, max_bytes: int = LARGEST_BYTES
+) -> bytes | bytearray:
     """The bytes of the records of the batch at `start`, decompressed; a copy for uncompressed batches, too.
 
-    `max_bytes` limits the decompressed size (default: `unpacked_limit`). Raises CorruptBatch.
+    `max_bytes` limits the decompressed size: readers of another process's batches must name one. Raises CorruptBatch,
+    and OversizedBatch above the limit.
     """
     with memoryview(buffer) as view, view[start + HEADER_SIZE : start + header.size_bytes] as body:
         if header.size_bytes > len(view) - start:
             raise CorruptBatch(f"batch at byte {start}: {header.size_bytes} bytes long, but the buffer ends before")
         if header.compression is Compression.NONE or header.record_count == 0:
             return bytes(body)
-        limit = unpacked_limit(len(body)) if max_bytes is None else max_bytes
         try:
-            return decompress(header.compression, body, limit)
+            return decompress(header.compression, body, max_bytes)
+        except DecompressionLimit:
+            raise OversizedBatch(header.base_offset, header.size_bytes, max_bytes) from None
         except DecompressionFailed as error:
             raise CorruptBatch(f"batch at byte {start}, offset {header.base_offset}: {error}") from error
 
 
-def decode_records(buffer: Buffer, start: int, header: BatchHeader, max_bytes: int | None = None) -> list[Record]:
+def decode_records(buffer: Buffer, start: int, header: BatchHeader, max_bytes: int = LARGEST_BYTES) -> list[Record]:
     """All records of the batch at `start`, with absolute offsets; with LogAppendTime all carry the batch's timestamp.
 
-    Raises CorruptBatch, naming record and byte, if lengths, counts or offsets do not fit the batch, or if the
-    decompressed size exceeds `max_bytes` (default: `unpacked_limit`). The caller checks the CRC.
+    Raises CorruptBatch, naming record and byte, if lengths, counts or offsets do not fit the batch, and OversizedBatch
+    if the decompressed size exceeds `max_bytes`. The caller checks the CRC.
     """
     if compiled.hot is not None and header.compression is Compression.NONE:
         end = start + header.size_bytes
@@ -112,15 +125,12 @@ def _decode_compiled(data: Buffer, header: BatchHeader) -> list[Record] | None:
     return found
 
 
-def decode_unpacked(unpacked: bytes | bytearray, header: BatchHeader) -> list[Record]:
+def decode_unpacked(unpacked: Buffer, header: BatchHeader) -> list[Record]:
     """`decode_records` of a batch whose bytes `unpack_records` has returned already, maybe in another thread."""
     if compiled.hot is not None and (found := _decode_compiled(unpacked, header)) is not None:
         return found
     data = bytes(unpacked)
-    if header.record_count * MIN_RECORD_BYTES > len(data):
-        raise CorruptBatch(
-            f"batch at offset {header.base_offset}: {header.record_count} records cannot fit {len(data)} bytes"
-        )
+    _check_room(header, len(data))
     out: list[Record] = []
     try:
         end = _decode_all(data, header, out)
@@ -135,6 +145,56 @@ def decode_unpacked(unpacked: bytes | bytearray, header: BatchHeader) -> list[Re
     return out
 
 
+def decode_in_pieces(
+    unpacked: Buffer, header: BatchHeader, piece_records: int = PIECE_RECORDS
+) -> Iterator[list[Record]]:
+    """`decode_unpacked` in pieces of `piece_records`.
+
+    Raises CorruptBatch, maybe after the pieces before the damage.
+    """
+    with memoryview(unpacked) as view:
+        for part, at, end in in_pieces(view, header, piece_records):
+            yield decode_unpacked(view[at:end], part)
+
+
+def in_pieces(view: memoryview, header: BatchHeader, piece_records: int) -> Iterator[tuple[BatchHeader, int, int]]:
+    """The pieces of a batch's decompressed bytes: (header with the piece's record count, start, end).
+
+    Raises CorruptBatch only if the bytes cannot hold the records: the decoder of a piece finds other damage.
+    """
+    _check_room(header, len(view))
+    at, left = 0, header.record_count
+    while left > piece_records:
+        end = _end_of(view, at, piece_records)
+        yield header._replace(record_count=piece_records), at, end
+        at, left = end, left - piece_records
+    yield header._replace(record_count=left), at, len(view)
+
+
+def _end_of(view: memoryview, at: int, count: int) -> int:
+    """Where `count` records from `at` on end; the end of the bytes if a length does not fit: the decoder says why."""
+    try:
+        for _ in range(count):
+            size = view[at]
+            at += 1
+            shift = 7
+            while size >> shift:
+                size = size - (1 << shift) + (view[at] << shift)
+                at += 1
+                shift += 7
+            at += size >> 1
+    except IndexError:
+        return len(view)
+    return min(at, len(view))
+
+
+def _check_room(header: BatchHeader, size_bytes: int) -> None:
+    if header.record_count * MIN_RECORD_BYTES > size_bytes:
+        raise CorruptBatch(
+            f"batch at offset {header.base_offset}: {header.record_count} records cannot fit {size_bytes} bytes"
+        )
+
+
 def _corrupt(header: BatchHeader, index: int, what: str) -> CorruptBatch:
     return CorruptBatch(f"record {index} of {header.record_count}, batch at offset {header.base_offset}: {what}")
 
@@ -143,6 +203,7 @@ def _decode_all(data: bytes, header: BatchHeader, out: list[Record]) -> int:
     # The code for varints of up to two bytes is repeated five times: a call for each would double the time.
     base, last_delta, base_time = header.base_offset, header.last_offset_delta, header.base_timestamp
     append, new, at = out.append, tuple.__new__, 0
+    last_delta = min(last_delta, LONG_MAX - base)  # no offset has more than 64 bits
     for _ in range(header.record_count):
         size = data[at]
         at += 1
@@ -183,7 +244,10 @@ def _decode_all(data: bytes, header: BatchHeader, out: list[Record]) -> int:
             at += 1
         if at != end or signs & 1 or delta >> 1 > last_delta:
             raise CorruptBatch(f"lengths or offset delta do not fit (at byte {at}, the record's end is {end})")
-        append(new(Record, (base + (delta >> 1), base_time + ((time >> 1) ^ -(time & 1)), key, value, headers)))
+        time = base_time + ((time >> 1) ^ -(time & 1))
+        if not LONG_MIN <= time <= LONG_MAX:
+            time = wrapped(time)
+        append(new(Record, (base + (delta >> 1), time, key, value, headers)))
     return at
 
 

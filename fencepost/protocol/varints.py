@@ -46,3 +46,11 @@ def put_signed_varint(number: int) -> bytes:
     if zigzag >> 64:
         raise OverflowError(f"{number} does not fit 64 bits")
     return put_varint(zigzag)
+
+
+LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
+
+
+def wrapped(number: int) -> int:
+    """The number in 64 bits, as Java's arithmetic leaves it: sums beyond their range wrap around."""
+    return (number - LONG_MIN) % 2**64 + LONG_MIN

@@ -36,6 +36,7 @@ def settings(**options: Any) -> FetchSettings:
         "fetch_bytes": 4 << 20,
         "fetch_wait_ms": 100,
         "check_crcs": True,
+        "max_decompressed_bytes": 128 << 20,
     }
     return FetchSettings(**{**defaults, **options})
 

@@ -12,8 +12,9 @@ from fencepost.broker.log.recovery.snapshots import decode_snapshot
 from fencepost.broker.log.storage.store import CorruptLogFile
 from fencepost.broker.log.storage.txn_index import TXN_ENTRY, AbortedTransaction
 from fencepost.broker.log.verify.report import Finding, Level, PartitionFacts
-from fencepost.protocol.batch_header import BatchHeader, CorruptBatch, read_header
-from fencepost.protocol.records import decode_records
+from fencepost.protocol.batch_header import BatchHeader, UnreadableBatch, read_header
+from fencepost.protocol.record_check import RecordRules, check_records
+from fencepost.protocol.records import unpack_records
 
 RESTORE = "Acknowledged records are damaged: restore the database and the objects from a backup"
 REBUILD = "The records are complete, but a broker may decide wrongly about producers: restore the database"
@@ -129,8 +130,8 @@ class LogCheck:
 
     def _check_records(self, header: BatchHeader, batch: memoryview, position: int, label: str) -> None:
         try:
-            decode_records(batch, 0, header)
-        except CorruptBatch as error:
+            check_records(unpack_records(batch, 0, header), header, RecordRules(), 0)
+        except UnreadableBatch as error:
             what = f"the records cannot be read: {error}"
             meaning = "The checksum matches, so the producer sent it like this; readers fail or skip the batch"
             self._add(Level.WARNING, label, position, header.base_offset, what, meaning)

@@ -64,6 +64,10 @@ class LogSettings:
         update=_DYNAMIC,
     )
     message_max_bytes: int = setting(Kind.INT, 1_048_588, "The largest record batch taken.", low=0, update=_DYNAMIC)
+    message_max_decompressed_bytes: int = setting(
+        Kind.INT, 128 << 20, "The most bytes a batch may decompress to where its records must be read.", low=1 << 20,
+        high=INT_MAX, ours=True, update=_DYNAMIC,
+    )  # fmt: skip
     compression_type: str = setting(
         Kind.STRING, "producer", "The codec of stored batches; producer keeps the sender's.", choices=COMPRESSION_TYPES,
         update=_DYNAMIC,

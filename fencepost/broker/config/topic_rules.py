@@ -103,6 +103,7 @@ def log_config(config: BrokerConfig, overrides: Mapping[str, str], dynamic: Dyna
         **own,
         producer_id_expiration_ms=_now(config, dynamic, "producer.id.expiration.ms"),
         producer_ids_max=config.producer_ids_max,
+        message_max_decompressed_bytes=_now(config, dynamic, "message.max.decompressed.bytes"),
         retention_spares_open_transactions=bool(_now(config, dynamic, "log.retention.spares.open.transactions")),
     )
 

@@ -1,11 +1,15 @@
 """Appending the batches of a Produce request: verification of their transaction, staging, throttling."""
 
+from functools import partial
 from typing import NamedTuple, Protocol
+
+import trio
 
 from fencepost.broker.handlers.produce_reply import ACKS_ALL, ACKS_LEADER, ACKS_NONE, Write, count_failure, reply_to
 from fencepost.broker.log.partition import AppendOrigin
 from fencepost.broker.log.producer_state import ALREADY_OPEN
 from fencepost.broker.log.results import Ticket
+from fencepost.broker.log.validation import belongs_in_thread, check_batch
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.network.reply import Ready, Reply
 from fencepost.broker.ports import (
@@ -34,6 +38,8 @@ ATTRIBUTES_LOW_BYTE = 22
 TRANSACTIONAL = 0x10
 _OK, _CLIENT = ErrorCode.NONE, AppendOrigin.CLIENT
 """Globals: reading a member from its enum costs twenty times as much."""
+_checking = trio.CapacityLimiter(1)
+"""One batch is decompressed at a time, so that the memory for it is that of one batch."""
 MIXED_PRODUCERS = "One request carries several producers' transactions"
 
 
@@ -68,6 +74,8 @@ def write_all(
             return _verify_first(node, request, context, writes, large, unverified)
     if large and (large := _for_thread(node, large)):
         return _stage_first(node, request, context, writes, large)
+    if any(map(_is_slow_to_check, writes)):
+        return _stage_first(node, request, context, writes, [])
     tickets = _append_all(node, request, context, writes)
     if request.acks != ACKS_ALL and node.commit.over_backlog([ticket.log for ticket in tickets]):
         return _throttle_first(node, request, writes, tickets)
@@ -90,9 +98,18 @@ async def _stage_first(
     node: ProduceBroker, request: ProduceRequest, context: RequestContext, writes: list[Write], large: list[Write]
 ) -> Ready:
     version = transaction_version(context.api_version)
+    for write in filter(_is_slow_to_check, writes):
+        assert write.log is not None
+        check = partial(check_batch, write.batch, write.log.config, _CLIENT, node.clock.now_ms())
+        write.checked = await trio.to_thread.run_sync(check, limiter=_checking)
     async with node.large_writes.staged(large, version, node.clock.now_ms()):
         tickets = _append_all(node, request, context, writes)
     return await _throttle_first(node, request, writes, tickets)
+
+
+def _is_slow_to_check(write: Write) -> bool:
+    """Whether a thread should check the batch: it may decompress to a thousand times its size."""
+    return write.error is _OK and write.log is not None and belongs_in_thread(write.batch, write.log.config)
 
 
 def _for_thread(node: ProduceBroker, large: list[Write]) -> list[Write]:

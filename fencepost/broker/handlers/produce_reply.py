@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from fencepost.broker.log.partition import PartitionLog
-from fencepost.broker.log.producer_state import VerificationGuard
+from fencepost.broker.log.producer_state import Refusal, VerificationGuard
 from fencepost.broker.log.results import Ticket
 from fencepost.broker.log.storage.store import Bytes
 from fencepost.broker.log.validation import Accepted
@@ -47,8 +47,8 @@ class Write:
         self.error = error
         self.message: str | None = None
         self.guard: VerificationGuard | None = None
-        self.checked: Accepted | None = None
-        """The result of validation, if the batch was staged."""
+        self.checked: Accepted | Refusal | None = None
+        """The result of validation, if the batch was staged or checked in a thread."""
         self.ticket: Ticket | None = None
         """The result of the append."""
         self.counters: TopicCounters | None = None

@@ -4,9 +4,13 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Literal
 
+from fencepost.protocol.compression import DEFAULT_LIMIT_BYTES
+
 UNLIMITED = -1
 LZ4_DEFAULT_LEVEL = 9
 """Kafka's default, which means the codec's fast mode there and not its level 9 (KIP-390)."""
+DECOMPRESSED_LIMIT = "message.max.decompressed.bytes"
+"""The broker's setting behind `LogConfig.message_max_decompressed_bytes`."""
 NEVER_MS = 2**63 - 1
 """Kafka's value for a bound of time that is disabled."""
 
@@ -20,9 +24,11 @@ class LogConfig:
     `min_compaction_lag_ms` and its neighbours. `segment_jitter_ms` is the most that is subtracted from `segment_ms`
     (see `jitter_ms`). `file_delete_delay_ms` is how long deleted files keep their bytes. `producer_id_expiration_ms` is
     KIP-854's limit for idle producers (row P10). `producer_ids_max` bounds the producers of one partition: beyond it
-    the log forgets those idle longest without an open transaction. `retention_spares_open_transactions` is a fencepost
-    setting (row 20 of section 0): False deletes as Kafka does. `read_committed_filter` is one, too: "broker" leaves
-    aborted batches out of read_committed fetches (row I4), which a listener or a client may overrule.
+    the log forgets those idle longest without an open transaction. `message_max_decompressed_bytes` bounds a batch
+    whose records the broker must read, after decompression; it is a fencepost setting.
+    `retention_spares_open_transactions` is one, too (row 20 of section 0): False deletes as Kafka does. So is
+    `read_committed_filter`: "broker" leaves aborted batches out of read_committed fetches (row I4), which a listener or
+    a client may overrule.
     """
 
     segment_bytes: int = 1 << 30
@@ -33,6 +39,7 @@ class LogConfig:
     retention_ms: int = 7 * 24 * 3600 * 1000
     retention_bytes: int = UNLIMITED
     max_message_bytes: int = 1048588
+    message_max_decompressed_bytes: int = DEFAULT_LIMIT_BYTES
     message_timestamp_type: Literal["CreateTime", "LogAppendTime"] = "CreateTime"
     message_timestamp_before_max_ms: int = NEVER_MS
     message_timestamp_after_max_ms: int = 3600 * 1000

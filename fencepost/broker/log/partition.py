@@ -144,7 +144,7 @@ class PartitionLog:
         transaction_version: int = 0,
         guard: VerificationGuard | None = None,
         header: BatchHeader | None = None,
-        checked: Accepted | None = None,
+        checked: Accepted | Refusal | None = None,
         expected_offset: int | None = None,
     ) -> Ticket:
         """Append one whole batch (rows P2 to P5, L7 to L9); a writable `batch` is changed in place.

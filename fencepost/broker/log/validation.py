@@ -4,17 +4,18 @@ The header decides nearly everything. Records are decoded only if a rule needs t
 timestamps that the header cannot prove, another `compression.type`.
 """
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import crc32c
 
-from fencepost.broker.log.config import LZ4_DEFAULT_LEVEL, NEVER_MS, LogConfig
+from fencepost.broker.log.config import DECOMPRESSED_LIMIT, LZ4_DEFAULT_LEVEL, NEVER_MS, LogConfig
 from fencepost.broker.log.producer_state import AppendOrigin, Refusal
 from fencepost.broker.log.storage.store import Bytes
 from fencepost.protocol.batch_header import (
+    CODEC_MASK,
     CONTROL_BIT,
     DELETE_HORIZON_BIT,
+    HEADER_SIZE,
     LOG_APPEND_TIME_BIT,
     LOG_OVERHEAD,
     MAGIC,
@@ -22,13 +23,16 @@ from fencepost.protocol.batch_header import (
     BatchHeader,
     CorruptBatch,
     InvalidBatch,
+    OversizedBatch,
     read_header,
     set_log_append_time,
 )
-from fencepost.protocol.compression import Compression, DecompressionLimit
+from fencepost.protocol.compression import Compression, compress
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.record_batch import build_batch
-from fencepost.protocol.records import Record, decode_records
+from fencepost.protocol.record_check import CheckedRecords, RecordRules, check_records, times_fit
+from fencepost.protocol.record_filter import packed
+from fencepost.protocol.records import NewRecord, Record, decode_in_pieces, encode_records, unpack_records
+from fencepost.protocol.varints import LONG_MAX
 
 _CODEC_BY_NAME = {
     "uncompressed": Compression.NONE,
@@ -43,12 +47,10 @@ _LENGTH_AT = 8
 _MAGIC_AT = 16
 _CRC_AT = 17
 _CRC_FROM = 21
+_CODEC_AT = 22
 _RECORD_ERRORS_MAX = 1000
-CHECKED_RECORDS_MAX = 50_000
-CHECKED_BYTES_MAX = 16 << 20
-"""The largest batch whose records are checked one by one: its records, and their bytes after decompression.
-
-A small compressed batch can become a hundred times as large. Java's producer splits a batch that is too large."""
+_INLINE_BYTES = 8 << 10
+"""Up to this size a codec takes a fraction of a millisecond."""
 _NOT_FOR_CLIENTS = CONTROL_BIT | DELETE_HORIZON_BIT | LOG_APPEND_TIME_BIT
 
 
@@ -84,11 +86,13 @@ def check_batch(
             return refusal
     if isinstance(batch, bytes) or (isinstance(batch, memoryview) and batch.readonly):
         batch = bytearray(batch)
-    if config.keeps_batches and size_bytes <= config.segment_bytes:
-        bound_ms = config.message_timestamp_after_max_ms
-        if header.max_timestamp - now_ms <= bound_ms or origin is not _CLIENT:
-            return tuple.__new__(Accepted, (batch, header, -1))
-    if _needs_records(header, config, origin, now_ms):
+    if (
+        config.keeps_batches
+        and size_bytes <= config.segment_bytes
+        and (origin is not _CLIENT or _header_proves_times(batch, header, config, now_ms))
+    ):
+        return tuple.__new__(Accepted, (batch, header, -1))
+    if origin is _CLIENT and _needs_records(batch, header, config, now_ms):
         return _check_records(batch, header, config, now_ms)
     return _fit(batch, header, config, now_ms)
 
@@ -146,85 +150,115 @@ def _reserved_attribute(header: BatchHeader) -> Refusal:
     return Refusal(ErrorCode.INVALID_TIMESTAMP, why, tuple((index, why) for index in everyone))
 
 
-def _needs_records(header: BatchHeader, config: LogConfig, origin: AppendOrigin, now_ms: int) -> bool:
-    if origin is not _CLIENT:
-        return False
+def belongs_in_thread(batch: bytes | bytearray | memoryview, config: LogConfig) -> bool:
+    """Whether `check_batch` may decompress or compress enough to hold up the event loop."""
+    return (
+        len(batch) > _INLINE_BYTES
+        and not config.keeps_batches
+        and (bool(batch[_CODEC_AT] & CODEC_MASK) or config.compression_type not in ("producer", "uncompressed", "none"))
+    )
+
+
+def _needs_records(batch: bytearray | memoryview, header: BatchHeader, config: LogConfig, now_ms: int) -> bool:
     if config.compacted or (
         config.compression_type != "producer" and _target_codec(header, config) != header.compression
     ):
         return True
-    if config.stamps_append_time:
+    return not config.stamps_append_time and not _header_proves_times(batch, header, config, now_ms)
+
+
+def _header_proves_times(batch: bytearray | memoryview, header: BatchHeader, config: LogConfig, now_ms: int) -> bool:
+    """Whether all timestamps are in bounds without a look at whole records.
+
+    The header holds the latest timestamp, not the earliest: a finite bound on the past needs the records. A sum of base
+    timestamp and delta that wraps around is found in an uncompressed batch only: a compressed one is not decompressed
+    for that, and its readers see a wrong timestamp.
+    """
+    if config.message_timestamp_before_max_ms < NEVER_MS:
         return False
-    if header.max_timestamp - now_ms > config.message_timestamp_after_max_ms:
-        return True
-    # The header holds the latest timestamp, not the earliest: a finite bound on the past needs the records.
-    return config.message_timestamp_before_max_ms < NEVER_MS
+    latest_ms = now_ms + config.message_timestamp_after_max_ms
+    if header.max_timestamp > latest_ms:
+        return False
+    return bool(header.attributes & CODEC_MASK) or times_fit(
+        memoryview(batch)[HEADER_SIZE:], header, now_ms - NEVER_MS, min(latest_ms, LONG_MAX)
+    )
 
 
 def _check_records(
     batch: bytearray | memoryview, header: BatchHeader, config: LogConfig, now_ms: int
 ) -> Accepted | Refusal:
-    if header.record_count > CHECKED_RECORDS_MAX:
-        return _too_many(f"batch of {header.record_count} records")
+    """Rows L7, L9, L15: keys for a compacted topic, KIP-937's bounds, and the topic's codec."""
+    rules = RecordRules(config.compacted)
+    if not config.stamps_append_time:
+        rules = RecordRules(
+            config.compacted,
+            now_ms - config.message_timestamp_before_max_ms,
+            now_ms + config.message_timestamp_after_max_ms,
+        )
     try:
-        records = decode_records(batch, 0, header, max(CHECKED_BYTES_MAX, config.max_message_bytes))
+        unpacked = unpack_records(batch, 0, header, config.message_max_decompressed_bytes)
+        found = check_records(unpacked, header, rules, _RECORD_ERRORS_MAX)
+        if found.wrong:
+            return _wrong_records(found, header, rules)
+        stored, header = _stored(batch, header, unpacked, found, config)
+    except OversizedBatch as error:
+        return Refusal(ErrorCode.MESSAGE_TOO_LARGE, f"{error}, the broker's {DECOMPRESSED_LIMIT}; send smaller batches")
     except CorruptBatch as error:
-        if isinstance(error.__cause__, DecompressionLimit):
-            return _too_many(str(error))
         return _invalid(str(error))  # the checksum matches, so the client sent it like this
-    refusal = _check_each(records, config, now_ms)
-    if refusal is not None:
-        return refusal
-    if _must_rebuild(header, records, config):
-        batch = _rebuilt(header, records, config)
-        header = read_header(batch)
-        if len(batch) > config.max_message_bytes:
-            return _too_large(len(batch), config)
-    return _fit(batch, header, config, now_ms)
+    if len(stored) > config.max_message_bytes:
+        return _too_large(len(stored), config)
+    return _fit(stored, header, config, now_ms)
 
 
-def _check_each(records: Sequence[Record], config: LogConfig, now_ms: int) -> Refusal | None:
-    """Rows L7, L9, L15: keys for a compacted topic and KIP-937's bounds; one bad record rejects the whole batch."""
-    errors: list[tuple[int, str]] = []
-    earliest_ms = now_ms - config.message_timestamp_before_max_ms
-    latest_ms = now_ms + config.message_timestamp_after_max_ms
-    compacted, bounded, mistimed = config.compacted, not config.stamps_append_time, False
-    for index, record in enumerate(records):
-        timestamp_ms = record.timestamp_ms
-        if compacted and record.key is None:
-            errors.append((index, "a compacted topic needs a key"))
-        elif bounded and timestamp_ms != -1 and not earliest_ms <= timestamp_ms <= latest_ms:
-            errors.append((index, f"timestamp {timestamp_ms} is outside [{earliest_ms}, {latest_ms}]"))
-            mistimed = True
-    if not errors:
-        return None
-    code = ErrorCode.INVALID_TIMESTAMP if mistimed else ErrorCode.INVALID_RECORD
-    why = f"{len(errors)} of {len(records)} records were refused, the first of them because {errors[0][1]}"
-    return Refusal(code, why, tuple(errors[:_RECORD_ERRORS_MAX]))
-
-
-def _must_rebuild(header: BatchHeader, records: Sequence[Record], config: LogConfig) -> bool:
-    """Whether the batch must be rebuilt: for another codec, or because its header or offsets contradict its records."""
-    if _target_codec(header, config) != header.compression:
-        return True
-    if any(record.offset != index for index, record in enumerate(records)):
-        return True
-    return not config.stamps_append_time and max(record.timestamp_ms for record in records) != header.max_timestamp
-
-
-def _rebuilt(header: BatchHeader, records: Sequence[Record], config: LogConfig) -> bytearray:
-    """The same records with consecutive offsets, in the topic's codec (row L9, KIP-390)."""
-    codec = _target_codec(header, config)
-    return build_batch(
-        [(record.timestamp_ms, record.key, record.value, record.headers) for record in records],
-        compression=codec,
-        level=_level(codec, config),
-        producer_id=header.producer_id,
-        producer_epoch=header.producer_epoch,
-        base_sequence=header.base_sequence,
-        transactional=header.is_transactional,
-        leader_epoch=header.partition_leader_epoch,
+def _wrong_records(found: CheckedRecords, header: BatchHeader, rules: RecordRules) -> Refusal:
+    """One bad record rejects the whole batch."""
+    bounds = f"is outside [{rules.earliest_ms}, {rules.latest_ms}]"
+    errors = tuple(
+        (index, "a compacted topic needs a key" if timestamp_ms is None else f"timestamp {timestamp_ms} {bounds}")
+        for index, timestamp_ms in found.wrong
     )
+    mistimed = any(timestamp_ms is not None for _, timestamp_ms in found.wrong)
+    code = ErrorCode.INVALID_TIMESTAMP if mistimed else ErrorCode.INVALID_RECORD
+    counts = f"{found.wrong_count} of {header.record_count} records were refused"
+    return Refusal(code, f"{counts}, the first of them because {errors[0][1]}", errors)
+
+
+def _stored(
+    batch: bytearray | memoryview,
+    header: BatchHeader,
+    unpacked: bytes | bytearray,
+    found: CheckedRecords,
+    config: LogConfig,
+) -> tuple[bytearray | memoryview, BatchHeader]:
+    """The batch in the topic's codec (row L9, KIP-390), where its header and offsets agree with its records."""
+    codec = _target_codec(header, config)
+    same_times = config.stamps_append_time or found.max_timestamp == header.max_timestamp
+    if found.consecutive and codec == header.compression:
+        if same_times:
+            return batch, header
+        body = bytes(batch[HEADER_SIZE:])
+    else:
+        body = compress(
+            codec, unpacked if found.consecutive else _renumbered(unpacked, header, config), _level(codec, config)
+        )
+    if not same_times:
+        header = header._replace(max_timestamp=found.max_timestamp)
+    header, stored = packed(header._replace(attributes=header.attributes & ~CODEC_MASK | codec), body)
+    return stored, header
+
+
+def _renumbered(unpacked: bytes | bytearray, header: BatchHeader, config: LogConfig) -> bytearray:
+    """The same records with consecutive offsets."""
+    body, base_ms, offset = bytearray(), header.base_timestamp, 0
+    for piece in decode_in_pieces(unpacked, header):
+        first, *others = piece
+        following: list[Record | NewRecord] = [record[1:] for record in others]
+        if config.stamps_append_time:  # the append time replaces these timestamps, which may be beyond all bounds
+            first = first._replace(timestamp_ms=base_ms)
+            following = [(base_ms, *record[2:]) for record in others]
+        body += encode_records([first._replace(offset=offset), *following], base_ms)[0]
+        offset += len(piece)
+    return body
 
 
 def _fit(batch: bytearray | memoryview, header: BatchHeader, config: LogConfig, now_ms: int) -> Accepted | Refusal:
@@ -261,12 +295,6 @@ def _level(codec: Compression, config: LogConfig) -> int | None:
 
 def _invalid(why: str) -> Refusal:
     return Refusal(ErrorCode.INVALID_RECORD, why)
-
-
-def _too_many(what: str) -> Refusal:
-    why = "the records of this batch must be checked one by one"
-    most = f"at most {CHECKED_RECORDS_MAX} records and {CHECKED_BYTES_MAX} bytes"
-    return Refusal(ErrorCode.MESSAGE_TOO_LARGE, f"{what}: {why}, and for that it may have {most}; send smaller batches")
 
 
 def _too_large(size_bytes: int, config: LogConfig) -> Refusal:

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from fencepost.client.admin.fetching import fetch
 from fencepost.client.admin.parts import AdminParts
 from fencepost.client.errors import KafkaError
-from fencepost.protocol.batch_header import CorruptBatch, iter_headers
+from fencepost.protocol.batch_header import CorruptBatch, OversizedBatch, iter_headers
+from fencepost.protocol.compression import DEFAULT_LIMIT_BYTES
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.isolation import AbortedFilter
-from fencepost.protocol.records import decode_records
+from fencepost.protocol.records import decode_in_pieces, unpack_records
 from fencepost.protocol.topics import TopicPartition
 
 if TYPE_CHECKING:
@@ -119,12 +120,19 @@ async def count_visible(
 
 
 def _count(data: bytes, position: int, header: "BatchHeader", start: int, stop: int) -> int:
-    """How many of a batch's records are within the range; it decodes them only if compaction left gaps."""
+    """How many of a batch's records are within the range; it decodes them only if compaction left gaps.
+
+    For a batch that decompresses to more than 128 MiB it is the most that can be there.
+    """
     if header.base_offset >= start and header.next_offset <= stop:
         return header.record_count
     if header.record_count == header.last_offset_delta + 1:
         return min(header.next_offset, stop) - max(header.base_offset, start)
-    return sum(start <= record.offset < stop for record in decode_records(data, position, header))
+    try:
+        unpacked = unpack_records(data, position, header, DEFAULT_LIMIT_BYTES)
+    except OversizedBatch:
+        return min(header.record_count, min(header.next_offset, stop) - max(header.base_offset, start))
+    return sum(start <= record.offset < stop for records in decode_in_pieces(unpacked, header) for record in records)
 
 
 async def existing(admin: AdminParts, partitions: Collection[TopicPartition]) -> list[TopicPartition]:

@@ -13,13 +13,15 @@ import pyarrow as pa
 from fencepost.client.consumer.chunk import Chunk
 from fencepost.client.consumer.fetch_state import PartitionState
 from fencepost.client.consumer.reader import Reader
-from fencepost.protocol.batch_header import BatchHeader, CorruptBatch
+from fencepost.protocol.batch_header import BatchHeader, UnreadableBatch
 from fencepost.protocol.column_types import ALL_FIELDS, RecordColumns, arrow_numbers, arrow_text, headers_type
 from fencepost.protocol.columns import iter_columns
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.topics import TopicPartition
 
 _THREAD_FROM_BYTES = 32 << 10
+_BUILT_BYTES = 64 << 20
+"""No further columns are built ahead after this many bytes: each batch may have the full limit."""
 _PACKED_RATIO = 8
 """The assumed growth of a compressed batch; if it grows more, columns come in more and smaller pieces."""
 
@@ -105,45 +107,39 @@ class ArrowBatches(AsyncIterator[pa.RecordBatch]):
         if not chunk.batches:
             wrong = chunk.damage
             assert wrong is not None, "empty chunks are not kept"
-            raise self._reader.corrupt(state, wrong) from wrong
+            raise self._reader.unreadable(state, wrong) from wrong
         batches, packed = self._some(chunk)
-        fields = self._fields
+        fields, limit = self._fields, chunk.limit_bytes
 
-        def build() -> list[RecordColumns]:
-            return list(iter_columns(chunk.buffer, batches, first_offset=position, fields=fields))
+        def build() -> tuple[list[RecordColumns], bool]:
+            found: list[RecordColumns] = []
+            room = _BUILT_BYTES
+            for columns in iter_columns(chunk.buffer, batches, first_offset=position, fields=fields, max_bytes=limit):
+                if room <= 0:
+                    return found, False
+                found.append(columns)
+                room -= columns.nbytes
+            return found, True
 
-        try:
-            if packed >= _THREAD_FROM_BYTES:
-                built = await anyio.to_thread.run_sync(build)
-            else:
-                built = build()
-        except CorruptBatch as wrong:
-            built = await self._until_damage(chunk, batches, position)
-            if not batches:
-                raise self._reader.corrupt(state, wrong) from wrong
+        while True:
+            try:
+                in_thread = packed >= _THREAD_FROM_BYTES
+                built, complete = await anyio.to_thread.run_sync(build) if in_thread else build()
+                break
+            except UnreadableBatch as wrong:
+                if len(batches) == 1:
+                    raise self._reader.unreadable(state, wrong) from wrong
+                del batches[len(batches) // 2 :]  # those before it come first
+                await anyio.lowlevel.checkpoint()
         at = position
         for number, columns in enumerate(built):
             last = int(columns.offset[-1]) + 1
-            until = batches[-1][1].next_offset if number == len(built) - 1 else last
+            until = batches[-1][1].next_offset if complete and number == len(built) - 1 else last
             self._ready.append(_Ready(state, jumps, chunk, at, columns, until))
             at = until
         if not built and state.jumps == jumps and state.position == position:
             state.given_until(chunk, batches[-1][1].next_offset, 0)
         return True
-
-    async def _until_damage(
-        self, chunk: Chunk, batches: list[tuple[int, BatchHeader]], position: int
-    ) -> list[RecordColumns]:
-        """One of several batches is damaged: build those before it, and cut `batches` there."""
-        built: list[RecordColumns] = []
-        for count, batch in enumerate(list(batches)):
-            try:
-                built += iter_columns(chunk.buffer, [batch], first_offset=position, fields=self._fields)
-            except CorruptBatch:
-                del batches[count:]
-                break
-            await anyio.lowlevel.checkpoint()
-        return built
 
     def _some(self, chunk: Chunk) -> tuple[list[tuple[int, BatchHeader]], int]:
         """The batches to build at once, and how many bytes of them are compressed."""

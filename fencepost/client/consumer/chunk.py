@@ -1,12 +1,13 @@
 """A part of one Fetch response: the batches of one partition, as the broker sent them."""
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from fencepost.client.core.fetch_budget import Frame
 from fencepost.protocol.batch_header import CODEC_MASK, BatchHeader, CorruptBatch
-from fencepost.protocol.records import Record, decode_records, decode_run, decode_unpacked
+from fencepost.protocol.compression import DEFAULT_LIMIT_BYTES
+from fencepost.protocol.records import Record, decode_in_pieces, decode_run, unpack_records
 from fencepost.protocol.topics import TopicPartition
 
 _BY_THEMSELVES_BYTES = 32 << 10
@@ -32,12 +33,40 @@ class RawFetch(NamedTuple):
     high_watermark: int
 
 
+class _Opened:
+    """The batch of which only some pieces were decoded."""
+
+    __slots__ = ("claimed", "left", "pieces", "start")
+
+    def __init__(self, start: int, header: BatchHeader, position: int, unpacked: bytes | bytearray) -> None:
+        self.start = start
+        self.left = header.record_count
+        self.claimed = min(header.record_count, header.last_offset - position + 1)
+        self.pieces: Iterator[list[Record]] = decode_in_pieces(unpacked, header)
+
+
 class Chunk:
     """The batches of one response for one partition; they are unpacked only when the program reads their records."""
 
-    __slots__ = ("aborted", "at", "batches", "buffer", "damage", "frame", "left", "next_offset", "records", "unpacked")
+    __slots__ = (
+        "aborted",
+        "at",
+        "batches",
+        "buffer",
+        "damage",
+        "decoded_bytes",
+        "frame",
+        "left",
+        "limit_bytes",
+        "next_offset",
+        "opened",
+        "records",
+        "unpacked",
+    )
 
-    def __init__(self, buffer: Any, batches: Batches, next_offset: int, frame: Frame) -> None:
+    def __init__(
+        self, buffer: Any, batches: Batches, next_offset: int, frame: Frame, limit_bytes: int = DEFAULT_LIMIT_BYTES
+    ) -> None:
         self.buffer = buffer
         self.batches = batches
         self.next_offset = next_offset
@@ -47,12 +76,18 @@ class Chunk:
         self.left = 0  # records that the program has not got
         self.records: list[Record] = []
         self.at = 0
-        self.unpacked: dict[int, bytes] = {}  # records of later batches, by their position, from other threads
+        self.unpacked: dict[
+            int, bytes | bytearray
+        ] = {}  # records of later batches, by their position, from other threads
+        self.opened: _Opened | None = None
+        self.limit_bytes = limit_bytes
+        self.decoded_bytes = 0
 
     def decode_next(self, position: int, wanted: int) -> int:
         """Decode the next batch from `position` on, or as many as have `wanted` records; returns their leader epoch.
 
-        Raises CorruptBatch, at every attempt.
+        Of a batch with many records it decodes only the next piece. Raises CorruptBatch and OversizedBatch, at every
+        attempt.
         """
         start, header = self.batches[0]
         if header.record_count < wanted and not self.unpacked:
@@ -62,17 +97,27 @@ class Chunk:
                     self.batches.popleft()
                 self.records, self.at = records, 0
                 return header.partition_leader_epoch
-        unpacked = self.unpacked.get(start)
-        if unpacked is not None:
-            records = decode_unpacked(unpacked, header)
-        else:
-            records = decode_records(self.buffer, start, header)
-        self.batches.popleft()
-        self.unpacked.pop(start, None)
+        opened = self.opened
+        if opened is None or opened.start != start:
+            unpacked = self.unpacked.get(start)
+            if unpacked is None:
+                unpacked = unpack_records(self.buffer, start, header, self.limit_bytes)
+            self.decoded_bytes += len(unpacked)
+            opened = self.opened = _Opened(start, header, position, unpacked)
+        try:
+            records = next(opened.pieces)
+        except CorruptBatch:
+            self.opened = None
+            raise
+        opened.left -= len(records)
         if header.base_offset < position:
             records = [record for record in records if record.offset >= position]
-        claimed = min(header.record_count, header.last_offset - position + 1)
-        self.left += len(records) - claimed  # compaction may have made gaps before the position
+        opened.claimed -= len(records)
+        if opened.left <= 0:
+            self.batches.popleft()
+            self.unpacked.pop(start, None)
+            self.left -= opened.claimed  # compaction may have made gaps before the position
+            self.opened = None
         self.records, self.at = records, 0
         return header.partition_leader_epoch
 

@@ -8,11 +8,14 @@ from fencepost.client.consumer.chunk import Chunk, RawFetch
 from fencepost.client.core.fetch_budget import FetchBudget, Frame
 from fencepost.client.core.rewind_points import RewindPoints
 from fencepost.client.errors import KafkaError
-from fencepost.protocol.batch_header import CorruptBatch, crc_fits, iter_headers
+from fencepost.protocol.batch_header import CorruptBatch, UnreadableBatch, crc_fits, iter_headers
+from fencepost.protocol.compression import DEFAULT_LIMIT_BYTES
 from fencepost.protocol.isolation import AbortedFilter
 from fencepost.protocol.records import Record
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
 
+_TAKEN_BYTES = 64 << 20
+"""After this many decompressed bytes a read returns what it has: each batch may have the full limit."""
 _ONE_BY_ONE_AHEAD = 100
 """Records that are unpacked at once for a program that reads single records from small batches."""
 
@@ -56,6 +59,7 @@ class PartitionState:
     high_watermark: int = -1
     last_stable_offset: int = -1
     log_start_offset: int = -1
+    limit_bytes: int = DEFAULT_LIMIT_BYTES  # of one batch, after decompression
 
     # -- moving the position
 
@@ -156,7 +160,7 @@ class PartitionState:
         if isolation is IsolationLevel.READ_COMMITTED and response.aborted_transactions:
             aborted = tuple((entry.producer_id, entry.first_offset) for entry in response.aborted_transactions)
         frame = frame if frame is not None else Frame(FetchBudget(2**63), len(buffer))
-        chunk = Chunk(buffer, deque(), self.fetch_offset, frame)
+        chunk = Chunk(buffer, deque(), self.fetch_offset, frame, self.limit_bytes)
         chunk.aborted = aborted
         epoch = self._look_through(chunk, AbortedFilter(aborted), check_crcs)
         self.fetch_offset = chunk.next_offset
@@ -202,22 +206,25 @@ class PartitionState:
     def take(self, limit: int) -> list[Record]:
         """Up to `limit` records from the position on; the position moves behind them and behind invisible ones.
 
-        Raises CorruptBatch if the next record cannot be read; the position stays before it.
+        Raises UnreadableBatch if the next record cannot be read; the position stays before it.
         """
         taken: list[Record] = []
-        while self.chunks and not self.paused and len(taken) < limit:
+        room = _TAKEN_BYTES
+        while self.chunks and not self.paused and len(taken) < limit and (room > 0 or not taken):
             chunk = self.chunks[0]
+            before = chunk.decoded_bytes
             if chunk.at < len(chunk.records):
                 part = chunk.records[chunk.at : chunk.at + limit - len(taken)]
                 self._given(chunk, len(part), part[-1].offset)
                 taken = taken + part if taken else part
             elif not self._next_batch(chunk, limit - len(taken), quiet=bool(taken)):
                 break
+            room -= chunk.decoded_bytes - before
         self._skip_unseen()
         return taken
 
     def take_one(self) -> Record | None:
-        """The next record, or None; the fast path for programs that read single records. Raises CorruptBatch."""
+        """The next record, or None; the fast path for programs that read single records. Raises UnreadableBatch."""
         while self.chunks and not self.paused:
             chunk = self.chunks[0]
             at = chunk.at
@@ -293,7 +300,7 @@ class PartitionState:
     def _next_batch(self, chunk: Chunk, wanted: int, *, quiet: bool) -> bool:
         """Unpack batches of the chunk until there are `wanted` records, at least one batch; or move to the next chunk.
 
-        False: only an error is next, and it is `quiet`. Raises CorruptBatch unless `quiet`.
+        False: only an error is next, and it is `quiet`. Raises UnreadableBatch unless `quiet`.
         """
         try:
             if chunk.batches:
@@ -304,7 +311,7 @@ class PartitionState:
                 raise chunk.damage
             else:
                 self._skip_unseen()
-        except CorruptBatch:
+        except UnreadableBatch:
             if quiet:
                 return False
             raise

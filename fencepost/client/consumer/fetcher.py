@@ -106,7 +106,7 @@ class Fetcher:
 
     def new_state(self, partition: TopicPartition) -> PartitionState:
         """The state of a newly assigned partition, for `states`."""
-        state = PartitionState(partition)
+        state = PartitionState(partition, limit_bytes=self._config.max_decompressed_bytes)
         state.keeps_all = self.keeps_all
         return state
 

@@ -2,6 +2,7 @@
 
 from fencepost.client.errors import KafkaError
 from fencepost.client.serializers import SerializationError
+from fencepost.protocol.batch_header import OversizedBatch, UnreadableBatch
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 
@@ -69,6 +70,23 @@ class CorruptRecordsError(ReadError):
 
     def __init__(self, partition: TopicPartition, position: int, why: str) -> None:
         super().__init__(f"{partition}: {why}", partition, position, code=ErrorCode.CORRUPT_MESSAGE)
+
+
+class BatchTooLargeError(ReadError):
+    """The records of the batch at the position decompress to more than `max_decompressed_bytes`.
+
+    The batch is not damaged: a consumer with a higher `max_decompressed_bytes` reads it, `seek` behind it skips it.
+    """
+
+    def __init__(self, partition: TopicPartition, position: int, why: str) -> None:
+        what = f"{partition}: {why}. Raise max_decompressed_bytes to read it, or seek to a higher offset to skip it"
+        super().__init__(what, partition, position, code=None)
+
+
+def unreadable(partition: TopicPartition, position: int, wrong: UnreadableBatch) -> ReadError:
+    """The error of a program that reads this batch at `position`."""
+    kind = BatchTooLargeError if isinstance(wrong, OversizedBatch) else CorruptRecordsError
+    return kind(partition, position, str(wrong))
 
 
 class DeserializationError(ReadError, SerializationError):

@@ -3,6 +3,7 @@
 import weakref
 from collections.abc import AsyncIterator, Mapping
 from contextvars import ContextVar
+from functools import partial
 from typing import Any, Generic, cast
 
 import anyio
@@ -15,17 +16,20 @@ from fencepost.client.consumer.committer import Committer
 from fencepost.client.consumer.consumed import ConsumerBatch, ConsumerRecord, as_consumed, deserialized
 from fencepost.client.consumer.fetch_state import PartitionState
 from fencepost.client.consumer.fetcher import Fetcher
-from fencepost.client.consumer.read_errors import CorruptRecordsError, DeserializationError
+from fencepost.client.consumer.read_errors import DeserializationError, ReadError, unreadable
 from fencepost.client.core.group_types import CommittedOffset
 from fencepost.client.group.group_client import GroupClient
 from fencepost.client.key_value import K, V
 from fencepost.client.lookups import Lookups
 from fencepost.client.network.cluster import Cluster
-from fencepost.protocol.batch_header import BatchHeader, CorruptBatch
+from fencepost.protocol.batch_header import BatchHeader, UnreadableBatch
 from fencepost.protocol.records import Record, unpack_records
 from fencepost.protocol.topics import TopicPartition
 
 _FAIRNESS = 64
+_UNPACKED_AT_ONCE = 4
+_UNPACKED_BYTES = 64 << 20
+"""No further batch is unpacked ahead after this many bytes: each may have the full limit."""
 _IN_HAND: ContextVar["weakref.ref[Reader[Any, Any]] | None"] = ContextVar("fencepost_reader_in_hand", default=None)
 
 
@@ -83,8 +87,8 @@ class Reader(Generic[K, V]):
             for state in self.in_turn():
                 try:
                     given = state.take_raw()
-                except CorruptBatch as wrong:
-                    raise self.corrupt(state, wrong) from wrong
+                except UnreadableBatch as wrong:
+                    raise self.unreadable(state, wrong) from wrong
                 if given is not None:
                     self.fetcher.wake()
                     self.give()
@@ -195,8 +199,8 @@ class Reader(Generic[K, V]):
         chunks = len(state.chunks)
         try:
             record = state.take_one()
-        except CorruptBatch as wrong:
-            raise self.corrupt(state, wrong) from wrong
+        except UnreadableBatch as wrong:
+            raise self.unreadable(state, wrong) from wrong
         if len(state.chunks) != chunks:
             self.fetcher.wake()
         return record
@@ -224,9 +228,9 @@ class Reader(Generic[K, V]):
         self._turn = (self._turn + 1) % max(len(states), 1)
         return states
 
-    def corrupt(self, state: PartitionState, wrong: CorruptBatch) -> CorruptRecordsError:
+    def unreadable(self, state: PartitionState, wrong: UnreadableBatch) -> ReadError:
         """The error for a batch that cannot be read at the partition's position."""
-        return CorruptRecordsError(state.partition, state.position or 0, str(wrong))
+        return unreadable(state.partition, state.position or 0, wrong)
 
     def give(self) -> None:
         """The program gets records: they are in its hand until its next read."""
@@ -280,7 +284,7 @@ class Reader(Generic[K, V]):
         return sum(state.available() for state in self.fetcher.states.values())
 
     async def unpack_ahead(self, limit: int, states: list[PartitionState]) -> None:
-        """Unpack the large compressed batches of the next records, in other threads, all at once.
+        """Unpack the large compressed batches of the next records, in other threads, a few at once.
 
         `states` are the partitions in reading order. A cancelled wait keeps unpacked batches
         in place: no record is lost or out of order.
@@ -292,31 +296,39 @@ class Reader(Generic[K, V]):
             if state.readable():
                 packed += packed_ahead(state.chunks, limit)
                 limit -= state.available()
+        entries, room = iter(packed), _UNPACKED_BYTES
+
+        async def unpack_some() -> None:
+            nonlocal room
+            for chunk, start, header in entries:
+                if room <= 0:
+                    return
+                unpack = partial(unpack_records, chunk.buffer, start, header, chunk.limit_bytes)
+                try:
+                    unpacked = await anyio.to_thread.run_sync(unpack)
+                except UnreadableBatch:
+                    continue  # raised again, with its offset, when the program reads this batch
+                room -= len(unpacked)
+                if any(start == entry for entry, _ in chunk.batches):
+                    chunk.unpacked[start] = unpacked
+
         if packed:
             async with anyio.create_task_group() as nursery:
-                for entry in packed:
-                    nursery.start_soon(self._unpack, *entry)
-
-    async def _unpack(self, chunk: Chunk, start: int, header: BatchHeader) -> None:
-        try:
-            unpacked = await anyio.to_thread.run_sync(lambda: bytes(unpack_records(chunk.buffer, start, header)))
-        except CorruptBatch:
-            return  # raised again, with its offset, when the program reads this batch
-        if any(start == entry for entry, _ in chunk.batches):
-            chunk.unpacked[start] = unpacked
+                for _ in range(min(_UNPACKED_AT_ONCE, len(packed))):
+                    nursery.start_soon(unpack_some)
 
     def take(self, limit: int, states: list[PartitionState]) -> list[tuple[TopicPartition, list[Record]]]:
-        """Up to `limit` records from these partitions, in this order. Raises CorruptRecordsError for a damaged one."""
+        """Up to `limit` records from these partitions, in this order. Raises ReadError for one that cannot be read."""
         runs: list[tuple[TopicPartition, list[Record]]] = []
         for state in states:
             if limit <= 0:
                 break
             try:
                 records = state.take(limit)
-            except CorruptBatch as wrong:
+            except UnreadableBatch as wrong:
                 if runs:
                     break  # the program gets the taken records first; the next read raises the error
-                raise self.corrupt(state, wrong) from wrong
+                raise self.unreadable(state, wrong) from wrong
             if records:
                 runs.append((state.partition, records))
                 limit -= len(records)

@@ -16,7 +16,7 @@ import anyio.lowlevel
 from fencepost.client.consumer.chunk import RawFetch
 from fencepost.client.consumer.consumed import ConsumerRecord, deserialized
 from fencepost.client.consumer.fetch_state import PartitionState
-from fencepost.client.consumer.read_errors import CorruptRecordsError
+from fencepost.client.consumer.read_errors import unreadable
 from fencepost.client.consumer.reader import Reader
 from fencepost.client.consumer.spill import Full, Spill
 from fencepost.client.consumer.whole_transaction import WholeTransaction
@@ -27,10 +27,10 @@ from fencepost.client.core.transaction_assembler import Assembler, Piece, Place,
 from fencepost.client.errors import ConfigError, KafkaError
 from fencepost.client.key_value import K, V
 from fencepost.client.network.cluster import Cluster
-from fencepost.protocol.batch_header import BatchHeader, CorruptBatch, read_header
+from fencepost.protocol.batch_header import BatchHeader, CorruptBatch, UnreadableBatch, read_header
 from fencepost.protocol.control_records import ControlType, control_type
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.records import Record, decode_records
+from fencepost.protocol.records import Record, decode_in_pieces, unpack_records
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
 
 _LOG = logging.getLogger(__name__)
@@ -218,7 +218,7 @@ class UnitReader(Generic[K, V]):
                         return wrong
                     if isinstance(wrong, OSError):
                         raise
-                    raise CorruptRecordsError(raw.partition, header.base_offset, str(wrong)) from wrong
+                    raise unreadable(raw.partition, header.base_offset, wrong) from wrong
             self._assembler.advance(raw.partition, raw.next_offset)
         return None
 
@@ -311,7 +311,13 @@ class UnitReader(Generic[K, V]):
     def _packed_records(self, piece: Piece) -> Iterator[Record]:
         data = self._spill.get(piece.held)
         start = self._begun.get(piece.partition, 0)  # the first batch may begin before the start of reading
-        return (record for record in decode_records(data, 0, read_header(data)) if record.offset >= start)
+        header = read_header(data)
+        try:
+            unpacked = unpack_records(data, 0, header, self._reader.config.max_decompressed_bytes)
+            for records in decode_in_pieces(unpacked, header):
+                yield from (record for record in records if record.offset >= start)
+        except UnreadableBatch as wrong:
+            raise unreadable(piece.partition, header.base_offset, wrong) from wrong
 
     # -- for the consumer
 

@@ -19,7 +19,7 @@ from fencepost.console.errors import OUTAGE, described
 from fencepost.console.events import Emit
 from fencepost.console.numbers import whole_number
 from fencepost.console.state import connection_of, open_stream, render
-from fencepost.protocol.batch_header import CorruptBatch, iter_headers
+from fencepost.protocol.batch_header import CorruptBatch, UnreadableBatch, iter_headers
 from fencepost.protocol.control_records import control_type
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.isolation import AbortedFilter
@@ -214,10 +214,10 @@ def shown(
                 continue
             try:
                 if header.record_count > BATCH_RECORDS_MAX:
-                    raise CorruptBatch(f"a batch of {header.record_count} records is not unpacked here")
+                    raise UnreadableBatch(f"a batch of {header.record_count} records is not unpacked here")
                 unpacked = unpack_records(part.records, at, header, BATCH_BYTES_MAX)
                 rows = [_row(record) for record in decode_unpacked(unpacked, header) if record.offset >= first]
-            except CorruptBatch as error:
+            except UnreadableBatch as error:
                 rows = [{"offset": header.base_offset, "time": header.max_timestamp, "marker": f"not shown: {error}"}]
             found += [{**facts, **row} for row in rows]
     except CorruptBatch as error:

@@ -6,6 +6,10 @@ from typing import Any
 
 from fencepost.protocol.column_types import RecordColumns, arrow_numbers, headers_type
 from fencepost.protocol.topics import TopicPartition
+from fencepost.protocol.varints import LONG_MAX
+
+_MILLISECONDS_MAX = LONG_MAX // 1000
+"""Spark's timestamps are microseconds: a time beyond their range is null."""
 
 
 def arrow_schema(columns: tuple[str, ...]) -> Any:
@@ -61,7 +65,9 @@ class BatchMaker:
             case "offset":
                 return arrow_numbers(records.offset, self.schema.field(name).type)
             case "timestamp":
-                return arrow_numbers(records.timestamp_ms * 1000, self.schema.field(name).type)
+                times = records.timestamp_ms
+                known = (times >= -_MILLISECONDS_MAX) & (times <= _MILLISECONDS_MAX)
+                return arrow_numbers(times * 1000, self.schema.field(name).type, known)
             case "timestampType":
                 return arrow_numbers(records.timestamp_type, self.schema.field(name).type)
         raise AssertionError(f"no column {name}")

@@ -51,6 +51,7 @@ class DirectReader:
         self.start = self._position = work.start
         self._stop = work.stop
         self._settings = settings
+        self.limit_bytes = settings.max_decompressed_bytes
         self._ahead = ahead
         committed = settings.isolation is IsolationLevel.READ_COMMITTED
         self._filter = AbortedFilter(work.stored.aborted if committed else None)

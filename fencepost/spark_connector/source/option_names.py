@@ -24,6 +24,7 @@ SOURCE_NAMES = (
     "commitGroup",
     "minPartitions",
     "maxRecordsPerPartition",
+    "maxDecompressedBytes",
     "includeHeaders",
     "columns",
     "read",

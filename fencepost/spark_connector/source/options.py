@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeVar
 
+from fencepost.protocol.compression import DEFAULT_LIMIT_BYTES, LARGEST_BYTES
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
 from fencepost.spark_connector.network.security import security_of
 from fencepost.spark_connector.network.wire import Address, ConnectionSettings
@@ -88,6 +89,7 @@ class SourceOptions:
     fetch_bytes: int = 4 << 20
     fetch_wait_ms: int = 500
     check_crcs: bool = True
+    max_decompressed_bytes: int = DEFAULT_LIMIT_BYTES
 
 
 _DURATION = re.compile(r"(\d+)\s*(ms|s|m|min|h|d)?")
@@ -170,6 +172,7 @@ def parse_options(options: Mapping[str, str], mode: Mode | None = None) -> Sourc
         commit_group=given.maybe("commitGroup", _name),
         min_partitions=given.maybe("minPartitions", positive),
         max_records_per_partition=given.maybe("maxRecordsPerPartition", positive),
+        max_decompressed_bytes=min(given.one("maxDecompressedBytes", _size_bytes, DEFAULT_LIMIT_BYTES), LARGEST_BYTES),
         columns=_columns(given),
         fetch_bytes=given.one("kafka.max.partition.fetch.bytes", positive, 4 << 20),
         fetch_wait_ms=given.one("kafka.fetch.max.wait.ms", not_negative, 500),

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from fencepost.client.errors import code_of
-from fencepost.protocol.batch_header import BatchHeader, CorruptBatch, check_crc, iter_headers
+from fencepost.protocol.batch_header import BatchHeader, CorruptBatch, OversizedBatch, check_crc, iter_headers
+from fencepost.protocol.column_types import RecordColumns
 from fencepost.protocol.columns import iter_columns
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.isolation import AbortedFilter
@@ -29,6 +30,10 @@ class DataLossError(RuntimeError):
     """Planned records no longer exist. With the option failOnDataLoss=false the query continues without them."""
 
 
+class BatchTooLargeError(RuntimeError):
+    """A batch decompresses to more than the option maxDecompressedBytes allows. It is not damaged."""
+
+
 @dataclass(frozen=True)
 class FetchSettings:
     """The options that a reader needs. Sizes are bytes, times are milliseconds."""
@@ -39,6 +44,7 @@ class FetchSettings:
     fetch_bytes: int
     fetch_wait_ms: int
     check_crcs: bool
+    max_decompressed_bytes: int
 
 
 class Fetched(NamedTuple):
@@ -78,6 +84,7 @@ class RangeReader:
         self._cluster = cluster
         self.start = start
         """Of the records to give; it rises where they were deleted."""
+        self.limit_bytes = settings.max_decompressed_bytes
         self._position = start
         self._stop = stop
         self._settings = settings
@@ -209,6 +216,8 @@ class Fetches(Protocol):
     tp: TopicPartition
     start: int
     """The first offset to give; it rises where records were deleted."""
+    limit_bytes: int
+    """The most bytes to which a batch may decompress."""
 
     def fetches(self) -> Iterator[Fetched]:
         """The visible batches of the range, in order. The first of them may begin below `start`."""
@@ -218,8 +227,23 @@ def arrow_batches_of(reader: Fetches, stop: int, columns: tuple[str, ...]) -> It
     """The visible records from the reader's start to before `stop`, as Arrow batches of the chosen columns."""
     maker, fields = BatchMaker(reader.tp, columns), fields_of(columns)
     for fetched in reader.fetches():
-        found = iter_columns(
-            fetched.buffer, fetched.batches, first_offset=reader.start, stop_offset=stop, fields=fields
-        )
+        found = columns_of(reader, fetched.buffer, fetched.batches, reader.start, stop, fields)
         yield from map(maker.batch, found)
         del fetched, found  # otherwise they stay in memory while the reader waits for the next response
+
+
+def columns_of(
+    reader: Fetches,
+    buffer: memoryview,
+    batches: list[tuple[int, BatchHeader]],
+    start: int,
+    stop: int,
+    fields: frozenset[str],
+) -> Iterator[RecordColumns]:
+    """`iter_columns` of a reader's batches. Raises BatchTooLargeError and CorruptBatch."""
+    try:
+        yield from iter_columns(
+            buffer, batches, first_offset=start, stop_offset=stop, fields=fields, max_bytes=reader.limit_bytes
+        )
+    except OversizedBatch as error:
+        raise BatchTooLargeError(f"{reader.tp}: {error}. Raise the option maxDecompressedBytes to read it") from error

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from fencepost.protocol.columns import iter_columns
 from fencepost.protocol.topics import TopicPartition
-from fencepost.spark_connector.source.reader import Fetches, FetchSettings
+from fencepost.spark_connector.source.reader import Fetches, FetchSettings, columns_of
 
 SCAN_BYTES_MAX = 64 << 20
 """How many bytes of a partition a scan reads once it has found visible records. Beyond that it counts offsets."""
@@ -109,12 +108,8 @@ class VisibleScan:
                     continue
                 found = [
                     int(offset)
-                    for columns in iter_columns(
-                        fetched.buffer,
-                        [(at, header)],
-                        first_offset=begin,
-                        stop_offset=self._stop,
-                        fields=_NO_FIELDS,
+                    for columns in columns_of(
+                        self._reader, fetched.buffer, [(at, header)], begin, self._stop, _NO_FIELDS
                     )
                     for offset in columns.offset
                 ]

@@ -131,10 +131,10 @@ async def test_large_batches_are_unpacked_in_other_threads(
     where = threading.get_ident()
     real = reader.unpack_records
 
-    def unpack(buffer: Any, start: int, header: Any) -> Any:
+    def unpack(buffer: Any, start: int, header: Any, max_bytes: int) -> Any:
         assert threading.get_ident() != where
         large.append(header.base_offset)
-        return real(buffer, start, header)
+        return real(buffer, start, header, max_bytes)
 
     monkeypatch.setattr(reader, "unpack_records", unpack)
     used: list[int] = []

@@ -115,7 +115,11 @@ def test_l8_the_count_must_be_that_of_the_records_where_they_are_looked_at(count
     data[23:27], data[57:61] = (count - 1).to_bytes(4, "big"), count.to_bytes(4, "big")
     rewrite_crc(data, 0)
     assert send(over(MemoryStore(), COMPACTED), data).error is ErrorCode.INVALID_RECORD
-    assert send(over(MemoryStore()), data).error is ErrorCode.NONE, "where no rule asks for records, nobody counts them"
+    assert send(over(MemoryStore()), data).error is ErrorCode.INVALID_RECORD
+    packed = build_batch(records(NOW_MS, NOW_MS), compression=Compression.LZ4)
+    packed[23:27], packed[57:61] = (count - 1).to_bytes(4, "big"), count.to_bytes(4, "big")
+    rewrite_crc(packed, 0)
+    assert send(over(MemoryStore()), packed).error is ErrorCode.NONE, "a plain topic's batches are not decompressed"
 
 
 @pytest.mark.parametrize("codec", [Compression.NONE, Compression.LZ4])

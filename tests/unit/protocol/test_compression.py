@@ -8,14 +8,11 @@ import cramjam
 import pytest
 
 from fencepost.protocol.compression import (
-    LIMIT_CEILING_BYTES,
-    LIMIT_FLOOR_BYTES,
     Compression,
     DecompressionFailed,
     DecompressionLimit,
     compress,
     decompress,
-    unpacked_limit,
 )
 
 PACKERS = [codec for codec in Compression if codec is not Compression.NONE]
@@ -117,9 +114,3 @@ def test_lz4_frames_have_independent_blocks_as_javas_reader_demands() -> None:
 
 def test_gzip_is_readable_by_the_standard_library() -> None:
     assert gzip.decompress(compress(Compression.GZIP, b"plain gzip")) == b"plain gzip"
-
-
-def test_the_limit_follows_the_packed_size_between_floor_and_ceiling() -> None:
-    assert unpacked_limit(10) == LIMIT_FLOOR_BYTES
-    assert unpacked_limit(100 << 10) == 25 << 20
-    assert unpacked_limit(10 << 20) == LIMIT_CEILING_BYTES

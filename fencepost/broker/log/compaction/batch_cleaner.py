@@ -36,6 +36,7 @@ class BatchCleaner:
         map_end: int,
         now_ms: int,
         delete_retention_ms: int,
+        limit_bytes: int,
         counts: Counts,
     ) -> None:
         self._producers = producers
@@ -44,6 +45,7 @@ class BatchCleaner:
         self._map_end = map_end
         self._now_ms = now_ms
         self._new_horizon_ms = now_ms + delete_retention_ms
+        self._limit_bytes = limit_bytes
         self._counts = counts
 
     def clean(
@@ -72,7 +74,7 @@ class BatchCleaner:
         if not discardable or self._is_last_marker(header):
             return header, data
         if header.record_count and not header.has_delete_horizon:
-            body = yield from records_of(header, data)
+            body = yield from records_of(header, data, self._limit_bytes)
             return (yield from batch_of(*filtered(header, body.data, list(body.records()), self._new_horizon_ms)))
         if header.record_count and self._now_ms < header.base_timestamp:
             return header, data
@@ -85,7 +87,7 @@ class BatchCleaner:
         kept: list[RawRecord] = []
         tombstones = False
         if not is_aborted and header.record_count:
-            body = yield from records_of(header, data)
+            body = yield from records_of(header, data, self._limit_bytes)
             expired = header.has_delete_horizon and header.base_timestamp <= self._now_ms
             for number, record in enumerate(body.records(), 1):
                 if self._stays(record, expired):

@@ -110,6 +110,7 @@ class Cleaning:
                 self._map_end,
                 self._now_ms,
                 self._log.config.delete_retention_ms,
+                self._log.config.message_max_decompressed_bytes,
                 self.stats,
             )
             for group in grouped(whole, self._log.config):
@@ -146,7 +147,7 @@ class Cleaning:
         """Map the keys of one batch. Returns the offset of the first record that did not fit, or None."""
         data = checked(segment, position, header, data)
         try:
-            body = yield from records_of(header, data)
+            body = yield from records_of(header, data, self._log.config.message_max_decompressed_bytes)
             for number, record in enumerate(body.records(), 1):
                 if record.key is not None and record.offset >= start and not self._map.put(record.key, record.offset):
                     return record.offset

@@ -4,9 +4,10 @@ from collections.abc import Callable, Generator, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
+from fencepost.broker.log.config import DECOMPRESSED_LIMIT
 from fencepost.broker.log.storage.segment import Segment
 from fencepost.broker.log.storage.store import CorruptLogFile
-from fencepost.protocol.batch_header import BatchHeader, check_crc
+from fencepost.protocol.batch_header import BatchHeader, OversizedBatch, UnreadableBatch, check_crc
 from fencepost.protocol.compression import Compression, compress
 from fencepost.protocol.record_filter import RawRecord, packed, scan
 from fencepost.protocol.records import unpack_records
@@ -43,9 +44,16 @@ def checked(segment: Segment, position: int, header: BatchHeader, data: memoryvi
     return data
 
 
-def records_of(header: BatchHeader, data: memoryview) -> Generator[Work, Any, Body]:
-    """Unpack a batch. Raises CorruptBatch."""
-    job = partial(unpack_records, data, 0, header)
+def _unpacked(header: BatchHeader, data: memoryview, limit_bytes: int) -> bytes | bytearray:
+    try:
+        return unpack_records(data, 0, header, limit_bytes)
+    except OversizedBatch as error:
+        raise UnreadableBatch(f"{error}; raise the broker's {DECOMPRESSED_LIMIT}") from None
+
+
+def records_of(header: BatchHeader, data: memoryview, limit_bytes: int) -> Generator[Work, Any, Body]:
+    """Unpack a batch to at most `limit_bytes`. Raises UnreadableBatch."""
+    job = partial(_unpacked, header, data, limit_bytes)
     if header.compression is Compression.NONE or header.size_bytes <= _INLINE_BYTES:
         return Body(header, job())
     body: bytes | bytearray = yield Offload(job)

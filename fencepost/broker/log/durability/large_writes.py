@@ -15,7 +15,7 @@ import trio
 from fencepost.broker.log.durability.sync_threads import FlushThreads, SyncThreads
 from fencepost.broker.log.partition import AppendOrigin, PartitionLog
 from fencepost.broker.log.producer_entries import ProducerEntry
-from fencepost.broker.log.producer_state import VerificationGuard
+from fencepost.broker.log.producer_state import Refusal, VerificationGuard
 from fencepost.broker.log.storage.store import Bytes, Staging
 from fencepost.broker.log.validation import Accepted, check_batch
 from fencepost.protocol.batch_header import HEADER_SIZE, assign_offset
@@ -30,7 +30,7 @@ class LargeWrite(Protocol):
     log: PartitionLog | None
     batch: Bytes
     guard: VerificationGuard | None
-    checked: Accepted | None
+    checked: Accepted | Refusal | None
     """The result of validation for `PartitionLog.append`, so that the batch is not validated twice."""
 
 

@@ -6,7 +6,7 @@ from operator import itemgetter
 from fencepost.broker.log.log_store import FoundTime
 from fencepost.broker.log.storage.segment import Segment
 from fencepost.broker.log.storage.store import CorruptLogFile
-from fencepost.protocol.batch_header import CorruptBatch, check_crc, read_header
+from fencepost.protocol.batch_header import CorruptBatch, UnreadableBatch, check_crc, read_header
 from fencepost.protocol.records import Record, decode_records
 
 DECODED_RECORDS_MAX = 50_000
@@ -122,7 +122,7 @@ def _records(segment: Segment, position: int, size_bytes: int, start_offset: int
     try:
         if header.record_count <= DECODED_RECORDS_MAX:
             return decode_records(data, 0, header, DECODED_BYTES_MAX)
-    except CorruptBatch as error:
+    except UnreadableBatch as error:
         if not check_crc(data, 0, header):
             raise CorruptLogFile(segment.file.place, position, str(error)) from error
     return [Record(max(header.base_offset, start_offset), header.max_timestamp, None, None)]

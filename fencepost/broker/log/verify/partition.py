@@ -24,8 +24,9 @@ from fencepost.broker.log.verify.files import ReadSegment, file_names, load, seg
 from fencepost.broker.log.verify.indexes import IndexCheck, Place, SegmentFacts, Wanted
 from fencepost.broker.log.verify.report import Level, PartitionFacts, Report
 from fencepost.broker.log.verify.snapshots import SnapshotCheck
-from fencepost.protocol.batch_header import BatchHeader, CorruptBatch, check_crc
-from fencepost.protocol.records import Record, decode_records
+from fencepost.protocol.batch_header import BatchHeader, UnreadableBatch, check_crc
+from fencepost.protocol.record_check import RecordRules, check_records
+from fencepost.protocol.records import Record, decode_unpacked, unpack_records
 
 RESTORE = "Acknowledged records are damaged: restore the file from a backup"
 ROOM = "The broker reserves space ahead of its flushes, and removes it when it closes the log or at the next start"
@@ -201,24 +202,25 @@ class PartitionCheck:
         return None
 
     def _wrong_records(self, file: str, position: int, header: BatchHeader, data: memoryview) -> str | None:
+        listed = self._expected.records is not None and not header.is_control
         try:
-            records = decode_records(data, 0, header)
-        except CorruptBatch as error:
+            unpacked = unpack_records(data, 0, header)
+            largest = check_records(unpacked, header, RecordRules(), 0).max_timestamp
+            records = decode_unpacked(unpacked, header) if listed else ()
+        except UnreadableBatch as error:
             what = f"the records cannot be read: {error}"
             if self._expected.records is not None or header.is_control:
                 return what
             meaning = "The checksum matches, so the producer sent it like this; readers fail or skip the batch"
             self._report.add(Level.WARNING, file, what, meaning, position=position, offset=header.base_offset)
             return None
-        largest = max((record.timestamp_ms for record in records), default=-1)
-        if records and not header.timestamp_type and largest != header.max_timestamp:
+        if header.record_count and not header.timestamp_type and largest != header.max_timestamp:
             what = f"the largest timestamp is {largest} ms, the header has {header.max_timestamp} ms"
             meaning = "The checksum matches, so the producer sent it like this; searches by time may miss a record"
             self._report.add(Level.WARNING, file, what, meaning, position=position, offset=header.base_offset)
-        if self._expected.records is not None and not header.is_control:
-            for record in records:
-                if (wrong := self._expected.records(record)) is not None:
-                    return f"the record at offset {record.offset} {wrong}"
+        for record in records:
+            if self._expected.records is not None and (wrong := self._expected.records(record)) is not None:
+                return f"the record at offset {record.offset} {wrong}"
         return None
 
     def _check_epoch(self, file: str, position: int, header: BatchHeader) -> None:
