@@ -29,7 +29,7 @@ setup(
     ext_modules=[
         Extension(
             "fencepost.protocol._hot",
-            sources=["fencepost/protocol/_hot.c", "fencepost/protocol/_hot_columns.c", "fencepost/protocol/_hot_check.c"],
+            sources=[f"fencepost/protocol/{name}.c" for name in ("_hot", "_hot_columns", "_hot_check")],
             depends=["fencepost/protocol/_hot.h"],
             py_limited_api=True,
             optional=True,

@@ -6,7 +6,7 @@ from typing import Any
 from fencepost.client.admin.requests import AdminRequests, ToBroker, ToCoordinator, failure, is_unsupported, listed
 from fencepost.client.admin.types import GroupDescription, GroupListing, GroupMember, consumer_group_description
 from fencepost.client.core.consumer_protocol import decode_assignment
-from fencepost.client.core.group_types import CommittedOffset, GroupMetadata
+from fencepost.client.core.group_types import CommittedOffset, GroupMetadata, offsets_to_commit
 from fencepost.client.errors import KafkaError
 from fencepost.client.group.requests import BY_NAME, by_topic, commit_request, fetch_committed
 from fencepost.client.network.cluster import GROUP
@@ -164,9 +164,9 @@ class GroupAdmin:
         """Set the committed offsets of an empty group. A group that does not exist is created.
 
         A CommittedOffset also sets leader epoch and metadata. Raises ItemsFailedError by partition: UNKNOWN_MEMBER_ID
-        while the group has members, UNKNOWN_TOPIC_OR_PARTITION, ...
+        while the group has members, UNKNOWN_TOPIC_OR_PARTITION, ... Raises ValueError for a negative offset.
         """
-        asked = {TopicPartition(*p): _place(place) for p, place in offsets.items()}
+        asked = offsets_to_commit(offsets)
 
         async def ask(node: int | None, some: list[TopicPartition]) -> dict[TopicPartition, KafkaError | None]:
             request = commit_request(GroupMetadata(group_id), {partition: asked[partition] for partition in some})
@@ -200,10 +200,6 @@ class GroupAdmin:
         route = ToCoordinator(self._rpc.cluster, GROUP, group_id)
         what = f"deleting offsets of group {group_id!r}"
         await self._rpc.each([TopicPartition(*p) for p in listed(partitions, TopicPartition)], route, ask, what)
-
-
-def _place(place: int | CommittedOffset) -> CommittedOffset:
-    return place if isinstance(place, CommittedOffset) else CommittedOffset(place)
 
 
 def _by_partition(

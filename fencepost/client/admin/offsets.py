@@ -5,6 +5,7 @@ from typing import Final
 
 from fencepost.client.admin.requests import AdminRequests, failure, listed
 from fencepost.client.admin.types import OffsetInfo
+from fencepost.client.core.numbers import whole_number
 from fencepost.client.errors import KafkaError
 from fencepost.client.group.requests import by_topic
 from fencepost.client.keywords import Isolation
@@ -17,6 +18,7 @@ from fencepost.protocol.messages.api21_delete_records import (
     DeleteRecordsTopic,
 )
 from fencepost.protocol.topics import TopicPartition
+from fencepost.protocol.varints import LONG_MIN
 
 _PLACES: Final[Mapping[str, tuple[int, int]]] = {
     "earliest": (-2, 1),
@@ -82,7 +84,10 @@ class OffsetAdmin:
         Offset -1 stands for the high watermark. Raises ItemsFailedError by partition (OFFSET_OUT_OF_RANGE,
         POLICY_VIOLATION if the topic is only compacted, ...).
         """
-        asked = {TopicPartition(*partition): offset for partition, offset in before.items()}
+        asked = {
+            (where := TopicPartition(*partition)): whole_number(f"the offset to delete before in {where}", offset, -1)
+            for partition, offset in before.items()
+        }
 
         async def ask(node: int | None, some: list[TopicPartition]) -> dict[TopicPartition, int | KafkaError]:
             topics = by_topic(
@@ -107,7 +112,7 @@ class OffsetAdmin:
 
 def _timestamp(partition: TopicPartition, place: str | int) -> tuple[int, int]:
     if isinstance(place, int):
-        return place, 1
+        return whole_number(f"the timestamp for {partition}", place, LONG_MIN), 1
     if place not in _PLACES:
         raise KafkaError(f"{partition}: {place!r} is neither a timestamp nor one of {sorted(_PLACES)}")
     return _PLACES[place]

@@ -10,7 +10,7 @@ from fencepost.client.config import ConsumerConfig
 from fencepost.client.consumer.fetcher import Fetcher
 from fencepost.client.consumer.positions import Positions
 from fencepost.client.consumer.progress import Progress
-from fencepost.client.core.group_types import CommittedOffset, GroupMetadata
+from fencepost.client.core.group_types import CommittedOffset, GroupMetadata, offsets_to_commit
 from fencepost.client.errors import STALE_MEMBER, AbortableError, FatalError, KafkaError, RetriableError
 from fencepost.client.group.group_client import GroupClient
 from fencepost.client.network.cluster import Cluster
@@ -61,18 +61,15 @@ class Committer:
 
         Positions are those after the records in hand, after a `seek`, or where reading began, as in Kafka's own client.
         Returns when they are committed. During a rebalance this waits, as long as this member keeps the partitions; a
-        CommittedOffset may have metadata. Raises KafkaError (ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID,
-        FENCED_MEMBER_EPOCH) when the group has assigned the partitions to others, FencedError for a static member with
-        a successor, RetriableError at the deadline (`default_api_timeout`).
+        CommittedOffset may have metadata. Raises ValueError for a negative offset, KafkaError (ILLEGAL_GENERATION,
+        UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH) when the group has assigned the partitions to others, FencedError for a
+        static member with a successor, RetriableError at the deadline (`default_api_timeout`).
         """
         if offsets is None:
             await self.positions.wait_found()
             _, wanted = self.offsets_in_hand()
         else:
-            wanted = {
-                TopicPartition(*partition): place if isinstance(place, CommittedOffset) else CommittedOffset(place)
-                for partition, place in offsets.items()
-            }
+            wanted = offsets_to_commit(offsets)
         if wanted:
             await self._commit(wanted)
 

@@ -10,6 +10,7 @@ from fencepost.client.consumer.fetcher import Fetcher
 from fencepost.client.consumer.metrics import ConsumerMetrics
 from fencepost.client.consumer.progress import Progress
 from fencepost.client.core.group_types import CommittedOffset
+from fencepost.client.core.numbers import whole_number
 from fencepost.client.core.partitions import PartitionInfo, by_partition
 from fencepost.client.core.reset import EARLIEST, LATEST
 from fencepost.client.errors import KafkaError
@@ -70,6 +71,7 @@ class Positions:
         """
         if offset < 0:
             raise ValueError(f"offset {offset} is negative: use seek_to_beginning() or seek_to_end()")
+        offset = whole_number("an offset", offset)
         state = self._state(partition)
         state.start_at(offset)
         self._progress.note_seek(state, CommittedOffset(offset))
@@ -93,6 +95,7 @@ class Positions:
         """
         if timestamp_ms < 0:
             raise ValueError(f"timestamp {timestamp_ms} is negative: give milliseconds since 1970")
+        timestamp_ms = whole_number("a timestamp", timestamp_ms)
         self._seek_to(partitions, timestamp_ms)
 
     def _seek_to(self, partitions: Collection[TopicPartition], timestamp: int) -> None:

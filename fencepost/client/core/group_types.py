@@ -1,6 +1,12 @@
 """A consumer's membership and committed offsets, as values."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
+
+from fencepost.client.core.numbers import whole_number
+from fencepost.protocol.topics import TopicPartition
+
+_EPOCH_MAX = 2**31 - 1
 
 
 class GroupMetadata(NamedTuple):
@@ -18,3 +24,20 @@ class CommittedOffset(NamedTuple):
     offset: int
     leader_epoch: int = -1
     metadata: str = ""
+
+
+def offsets_to_commit(offsets: Mapping[TopicPartition, int | CommittedOffset]) -> dict[TopicPartition, CommittedOffset]:
+    """The offsets that a program commits. Raises TypeError and ValueError: Java's OffsetAndMetadata refuses these, too.
+
+    A broker stores a negative offset, and the group then has none.
+    """
+    checked = {}
+    for partition, place in offsets.items():
+        where = TopicPartition(*partition)
+        offset, epoch, metadata = place if isinstance(place, CommittedOffset) else CommittedOffset(place)
+        checked[where] = CommittedOffset(
+            whole_number(f"the offset to commit for {where}", offset),
+            whole_number(f"the leader epoch to commit for {where}", epoch, -1, _EPOCH_MAX),
+            metadata,
+        )
+    return checked

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Generic
 
 from fencepost.client.consumer.consumer import Consumer, reader_of
-from fencepost.client.core.group_types import CommittedOffset, GroupMetadata
+from fencepost.client.core.group_types import CommittedOffset, GroupMetadata, offsets_to_commit
 from fencepost.client.errors import AbortableError, KafkaError
 from fencepost.client.key_value import K, V
 from fencepost.client.producer.accumulator import Batch
@@ -96,7 +96,7 @@ class Transaction(Generic[K, V]):
             self._state.check()
         group, positions = committer.offsets_in_hand()
         if offsets is not None:
-            positions = {partition: CommittedOffset(offset) for partition, offset in offsets.items()}
+            positions = offsets_to_commit(offsets)
         try:
             committer.check_offsets(self._state.begun, positions)
         except AbortableError as error:
@@ -114,6 +114,7 @@ class Transaction(Generic[K, V]):
     async def send_group_offsets(self, group: GroupMetadata, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
         """The same for a consumer of another library: the caller gives the member and its offsets."""
         self._state.check()
+        offsets = offsets_to_commit(offsets)
         self._state.offsets_under_way += 1
         try:
             await self._manager.commit_offsets(self._state, group, offsets)
