@@ -17,10 +17,11 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.record_batch import build_batch
 from fencepost.protocol.records import Record
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
+from fencepost.protocol.varints import LONG_MAX, LONG_MIN
 from fencepost.spark_connector.network.cluster import Cluster
 from fencepost.spark_connector.network.wire import BrokerError
 from fencepost.spark_connector.source.options import ALL_COLUMNS
-from fencepost.spark_connector.source.reader import DataLossError, FetchSettings, RangeReader
+from fencepost.spark_connector.source.reader import BatchTooLargeError, DataLossError, FetchSettings, RangeReader
 from tests.kit.batch_log import BatchLog
 from tests.kit.frames import framed
 from tests.kit.spark_broker import VERSIONS, FakeBroker
@@ -236,6 +237,27 @@ def test_a_failing_crc_is_corrupt_unless_the_query_says_not_to_check() -> None:
     with pytest.raises(CorruptBatch, match="fails its CRC"):
         read(log)
     assert read(log, check_crcs=False) == [(0, b"`bc")]
+
+
+def test_a_legal_batch_of_21_mb_in_a_few_kb_is_read_and_one_above_the_limit_names_the_option() -> None:
+    """A bound on the decompressed size that followed the compressed size called it corrupt."""
+    log = BatchLog().data(*[b"x" * 350_000] * 60, codec=Compression.ZSTD).data(b"after")
+    assert [len(value or b"") for _, value in read(log)] == [350_000] * 60 + [5]
+    with pytest.raises(
+        BatchTooLargeError, match=r"flights-3: .* more than 1048576 bytes\. Raise .*maxDecompressedBytes"
+    ):
+        read(log, max_decompressed_bytes=1 << 20)
+
+
+@pytest.mark.parametrize(("time_ms", "shown"), [(LONG_MAX, False), (LONG_MIN, False), (LONG_MAX // 1000, True)])
+def test_a_time_beyond_sparks_range_is_null(time_ms: int, shown: bool) -> None:
+    """Its microseconds wrapped around, and Spark showed the year 1969 or 93852."""
+    with FakeBroker({TP: BatchLog().data(b"a", time_ms=time_ms)}) as broker:
+        cluster = Cluster(broker.settings(), {TP: broker.address})
+        (batch,) = RangeReader(cluster, TP, 0, 1, settings(columns=("timestamp",))).arrow_batches()
+        cluster.close()
+    micros = batch.column(0).cast("int64").to_pylist()
+    assert micros == [time_ms * 1000 if shown else None]
 
 
 def test_columns_that_were_not_chosen_are_not_in_the_batches() -> None:
