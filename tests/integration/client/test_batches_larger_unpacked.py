@@ -12,12 +12,14 @@ import pytest
 
 import fencepost
 from fencepost import TopicPartition
+from fencepost.cli.log.reading import Batch, Segment
 from fencepost.client import BatchTooLargeError
 from fencepost.protocol.batch_header import iter_headers
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.record_batch import build_batch
 from tests.kit.broker_process import BrokerProcess
+from tests.kit.command_line import verify
 from tests.kit.waiting import until
 from tests.kit.wire import Wire, batch_of, records_in
 
@@ -144,6 +146,14 @@ def test_a_legal_large_batch_is_checked_converted_and_compacted(tmp_path: Path) 
         kept = records_in(fetched)
         assert [record.offset for record in kept] == list(range(COUNT, 3 * COUNT))
         assert [(record.key, record.value) for record in kept[:COUNT]] == [(b"k%d" % n, VALUE) for n in range(COUNT)]
+
+        assert broker.stop() == 0
+    report = verify(tmp_path / "data")
+    assert (report.returncode, "cannot be read" in report.stdout) == (0, False), report.stdout
+    [dumped] = [path for path in sorted((tmp_path / "data" / "bounded-0").glob("*.log")) if path.stat().st_size]
+    with Segment(dumped) as segment:  # what `fencepost log dump --records` reads with
+        [batch] = [found for found in segment.batches() if isinstance(found, Batch)]
+        assert [record.value for record in segment.records(batch)] == [VALUE] * COUNT
 
 
 def first_offset(answer: Any) -> int:
