@@ -36,7 +36,7 @@ def batch_with(base_ms: int, delta: int, codec: Compression = Compression.NONE) 
 
 @pytest.mark.parametrize("number", range(len(OVERFLOWS)))
 def test_a_timestamp_beyond_64_bits_is_refused(broker_of_module: BrokerProcess, number: int) -> None:
-    """It was accepted, and ListOffsets then ended the connection for all partitions of its request."""
+    """L7: it was accepted, and ListOffsets then ended the connection for all partitions of its request."""
     topic = f"overflow-{number}"
     with Wire(broker_of_module.connect()) as wire:
         wire.create_topic(topic)

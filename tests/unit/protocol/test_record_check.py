@@ -23,7 +23,7 @@ def batch_at(base_timestamp: int, *deltas: int, key: bytes | None = None) -> tup
 
 @pytest.mark.parametrize(("base", "delta"), [(1_700_000_000_000, LONG_MAX), (LONG_MIN, -5), (-1, LONG_MIN), (5, -6)])
 def test_a_timestamp_beyond_64_bits_wraps_around_for_every_reader(base: int, delta: int) -> None:
-    """Kafka: `DefaultRecord.readFrom` adds the delta to the base timestamp in a Java `long`."""
+    """L7: in Kafka `DefaultRecord.readFrom` adds the delta to the base timestamp in a Java `long`."""
     header, body = batch_at(base, delta)
     [record] = decode_records(bytes(HEADER_SIZE) + body, 0, header)
     assert record.timestamp_ms == wrapped(base + delta)
