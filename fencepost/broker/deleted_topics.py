@@ -58,6 +58,22 @@ class DeletedTopics:
             else:
                 logger.warning("topic of a log not in the metadata; the log is kept unopened partition=%s", tp)
 
+    def find_lost_logs(self) -> None:
+        """At a start: report the partitions whose directory is missing, and take them offline.
+
+        They must not begin again, empty, at offset 0: consumers and transactions would take new records for old ones.
+        """
+        for tp in self._node.logs.expect(self._node.metadata.exists):
+            self._node.partitions.get(tp)
+        self.purge_checkpoints()
+
+    def purge_checkpoints(self) -> None:
+        """Drop what the checkpoints say about deleted topics, before a new topic gets a name and no log yet."""
+        try:
+            self._node.logs.kept.purge()
+        except OSError as error:
+            logger.error("checkpoints not written, the broker will try again cause=%s", error)
+
     def lingering_ids(self) -> set[bytes]:
         """The ids of deleted topics that still have logs: their deletion failed, or a start found them."""
         logs, metadata = self._node.logs, self._node.metadata

@@ -177,7 +177,7 @@ class Node:
     def _build_coordinators(self) -> None:
         config = self.config
         cluster_id = cluster_id_of(config.data_directory, config.node_id, config.cluster_id, self._entropy)
-        self.metadata_log = open_metadata_log(self.logs, self.commit, metadata_log_config(config))
+        self.metadata_log = open_metadata_log(self.logs, self.commit, metadata_log_config(config), config.secured)
         self._snapshots = MetadataSnapshots(
             self.metadata_log,
             self.commit,
@@ -322,6 +322,7 @@ class Node:
         if cluster is not None:
             await following.until_bootstrapped(self)
         self.authorizer = make_authorizer(self.config, self.metadata.image)
+        self.deleted_topics.find_lost_logs()
         self.deleted_topics.delete_strays()
         self._settings_changed()
         if cluster is not None:
@@ -383,6 +384,8 @@ class Node:
                 self.groups.topics_changed([change.topic.name], created=isinstance(change, TopicCreated))
             elif isinstance(change, AclsChanged):
                 self.authorizer = make_authorizer(self.config, self.metadata.image)
+        if any(isinstance(change, TopicDeleted) for change in changes):
+            self.deleted_topics.purge_checkpoints()
         self._settings_changed()
 
     def _settings_changed(self) -> None:

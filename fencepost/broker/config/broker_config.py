@@ -67,6 +67,11 @@ class BrokerConfig(
         return client_listeners(self.listeners, self.advertised_listeners, self.listener_security_protocol_map)
 
     @property
+    def secured(self) -> bool:
+        """Whether users log in or have rights: then the metadata decides who may do what."""
+        return bool(self.authorizer_class_name) or any(one.protocol.sasl for one in self.client_listeners)
+
+    @property
     def data_directory(self) -> Path | None:
         """The directory of the logs; None for a broker in memory, or of a cluster."""
         return Path(self.log_dirs[0]) if self.storage == "files" and self.cluster_store is None else None

@@ -3,6 +3,7 @@
 import logging
 import os
 from collections.abc import Callable, Collection, Container, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from fencepost.broker.log.config import LogConfig
@@ -11,13 +12,14 @@ from fencepost.broker.log.durability.flusher import Durability
 from fencepost.broker.log.durability.upkeep import sync_all
 from fencepost.broker.log.kept_offsets import KeptOffsets
 from fencepost.broker.log.log_store import LogStore
+from fencepost.broker.log.offline_logs import OfflineLogs
 from fencepost.broker.log.partition import PartitionLog
-from fencepost.broker.log.recovery.opening import ALL_TRUSTED, need_durable
+from fencepost.broker.log.recovery.opening import ALL_TRUSTED
 from fencepost.broker.log.storage.checkpoints import (
     CLEAN_SHUTDOWN,
     NO_TOPIC_ID,
-    PARTITION_METADATA,
     load_topic_id,
+    other_topic_id,
     topic_id_text,
 )
 from fencepost.broker.log.storage.files import FileStore
@@ -35,13 +37,9 @@ from fencepost.broker.log.storage.lock import DirectoryInUse, lock_directory
 from fencepost.broker.log.storage.memory import MemoryStore
 from fencepost.broker.log.storage.segment import LOG_SUFFIX
 from fencepost.broker.log.storage.segment_store import SegmentStore
-from fencepost.broker.log.storage.store import CorruptLogFile, FlushFailed, Store, SyncTask
+from fencepost.broker.log.storage.store import CorruptLogFile, Store, SyncTask
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
-
-_REMEDY = (
-    f"see `fencepost verify`; restore it from a backup, or put an empty file {ACCEPT_LOSS} beside it to cut the log"
-)
 
 logger = logging.getLogger(__name__)
 
@@ -71,7 +69,7 @@ class LogDirectory:
         self._in_memory = lock_fd is None
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._unopened: set[TopicPartition] = set()
-        self._offline: dict[TopicPartition, CorruptLogFile | FlushFailed] = {}
+        self._offline = OfflineLogs()
         self.deleted_topic_ids: Container[bytes] = frozenset()
         """The ids of deleted topics in the metadata: only logs of these topics are ever renamed or deleted."""
         for name in self._log_store.names():
@@ -86,7 +84,8 @@ class LogDirectory:
         """Called with a log whose flush failed in `housekeep`; without it the failure is raised."""
         self._deletions = 0
         self._background_tasks = BackgroundTasks()
-        self._kept = KeptOffsets(store, self._unopened)
+        self.kept = KeptOffsets(store, self._unopened)
+        """The offsets in the checkpoint files."""
         if self.clean:
             store.remove(CLEAN_SHUTDOWN)
         # Always: an earlier start may have removed the clean-shutdown file and crashed before that was durable. If the
@@ -173,8 +172,8 @@ class LogDirectory:
         if log is not None:
             log.disown(f"{tp} was deleted", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         self._unopened.discard(tp)
-        self._offline.pop(tp, None)
-        self._kept.forget(tp)
+        self._offline.discard(tp)
+        self.kept.forget(tp)
         identity = (log.topic_id if log is not None else NO_TOPIC_ID).hex()
         self._deletions += 1
         try:
@@ -196,7 +195,7 @@ class LogDirectory:
     def add(self, starts: Mapping[TopicPartition, int]) -> None:
         """The log store has these logs from now on, which begin at these offsets."""
         self._unopened |= starts.keys() - self._logs.keys()
-        self._kept.log_starts.update(starts)
+        self.kept.log_starts.update(starts)
 
     def partitions(self) -> Collection[TopicPartition]:
         """Every partition that has a log, opened or not."""
@@ -210,9 +209,20 @@ class LogDirectory:
         sizes = self.files(tp).sizes() if tp in self._unopened else {}
         return sum(size for name, size in sizes.items() if name.endswith(LOG_SUFFIX))
 
+    def expect(self, exists: Callable[[TopicPartition], bool]) -> list[TopicPartition]:
+        """The partitions that exist, have a recovery point and no directory: to open one raises CorruptLogFile.
+
+        The recovery points of others belong to deleted topics, and `kept.purge` drops them.
+        """
+        lost = sorted(tp for tp in self.kept.without_log if exists(tp))
+        for tp in lost:
+            self.kept.expect(tp)
+            self._unopened.add(tp)
+        return lost
+
     def offline(self) -> Collection[TopicPartition]:
         """The partitions whose durable files are damaged: they are not opened before the next start."""
-        return self._offline.keys()
+        return self._offline.partitions()
 
     def topic_id_on_disk(self, tp: TopicPartition) -> bytes:
         """The topic id in a partition's directory; zeros if it is missing or damaged. Raises OSError."""
@@ -235,7 +245,7 @@ class LogDirectory:
         if log is not None:
             log.segments.close()
         self._unopened.add(tp)
-        self._offline.pop(tp, None)
+        self._offline.discard(tp)
         aside = copy_aside(self._store, str(tp))
         self._store.child(str(tp)).replace(ACCEPT_LOSS, b"", durable=True)
         return aside
@@ -250,11 +260,11 @@ class LogDirectory:
 
     def cleaned_to(self, tp: TopicPartition) -> int:
         """The first dirty offset of a log after its last compaction; 0 if there was none."""
-        return self._kept.cleaned_to.get(tp, 0)
+        return self.kept.cleaned_to.get(tp, 0)
 
     def note_cleaned(self, tp: TopicPartition, offset: int) -> None:
         """Store that a compaction reached `offset`. A crash may lose it: then more is compacted. Raises OSError."""
-        self._kept.note_cleaned(tp, offset)
+        self.kept.note_cleaned(tp, offset)
 
     def background_tasks(self, seconds: float | None = None) -> list[SyncTask]:
         """The tasks for a background thread: freeing deleted files, large producer snapshots. Returns each task once.
@@ -282,16 +292,16 @@ class LogDirectory:
             return []
         for log in logs:
             if log.log_end_offset and log.writable:
-                self._kept.recovery_points[log.tp] = log.recovery_point
+                self.kept.recovery_points[log.tp] = log.recovery_point
         high_watermarks = {tp: log.high_watermark for tp, log in self._logs.items() if log.log_end_offset}
-        return self._kept.recovery_files(high_watermarks)
+        return self.kept.recovery_files(high_watermarks)
 
     def log_start_files(self) -> list[SyncTask]:
         """Tasks that write the current log start offsets when synced, from any thread."""
         if self._in_memory:
             return []
         starts = {str(log.tp): log.log_start_offset for log in self._logs.values() if log.log_start_offset}
-        return [*self._kept.log_start_files(self._logs.values()), *self._log_store.start_targets(starts)]
+        return [*self.kept.log_start_files(self._logs.values()), *self._log_store.start_targets(starts)]
 
     def close(self) -> None:
         """Make snapshots, indexes and data durable, then write the clean-shutdown file. Raises OSError."""
@@ -314,40 +324,30 @@ class LogDirectory:
         self, tp: TopicPartition, topic_id: bytes | None, config: LogConfig, only_topic: bool = False
     ) -> PartitionLog:
         """Open a log. A damaged one is reported once, and not read again before the next start."""
-        known = self._offline.get(tp)
-        if isinstance(known, CorruptLogFile):
-            raise CorruptLogFile(known.place, known.position, known.why)
-        if known is not None:
-            raise FlushFailed(known.errno, known.strerror, known.filename)
-        try:
+        with self._offline.opening(tp):
             if topic_id is None:
                 topic_id = load_topic_id(self.files(tp))
             elif tp in self._unopened and not only_topic:
                 self._set_stray_aside(tp, topic_id)
             return self._recover(tp, topic_id, config)
-        except CorruptLogFile as error:
-            logger.error("%s is damaged and offline: %s; %s", tp, error, _REMEDY)
-            self._offline[tp] = error
-            raise
-        except FlushFailed as error:
-            logger.error("%s is offline until the next start, because a retried flush proves nothing: %s", tp, error)
-            self._offline[tp] = error
-            raise
 
     def _recover(self, tp: TopicPartition, topic_id: bytes, config: LogConfig) -> PartitionLog:
         store = self.files(tp)
         on_disk = tp in self._unopened
-        self._kept.give_name(tp, self._logs.values)
-        log_start_offset = self._kept.log_starts.get(tp, 0)
-        recovery_point = self._kept.recovery_points.get(tp, 0)
-        trusted = ALL_TRUSTED if self.clean else recovery_point
+        self.kept.give_name(tp, self._logs.values)
         loss_accepted = on_disk and store.load(ACCEPT_LOSS) is not None
+        # A log that was compacted once keeps its gaps under another policy.
+        gaps = config.cleanup_policy | {"compact"} if self.cleaned_to(tp) else config.cleanup_policy
         if loss_accepted:
-            self._kept.distrust(tp)
-            recovery_point = trusted = 0
-        opened = self._log_store.open(str(tp), config, log_start_offset, trusted, topic_id)
-        need_durable(store, opened.segments.end_offset, recovery_point)
-        log_start_offset = min(log_start_offset, opened.segments.end_offset)
+            self.kept.distrust(tp)
+        bounds = self.kept.bounds(tp, self.clean and not loss_accepted)
+        opened = self._log_store.open(
+            str(tp), replace(config, cleanup_policy=gaps), bounds.log_start_offset, bounds.trusted_offset, topic_id
+        )
+        if not loss_accepted:
+            bounds.check(store, opened.segments.first_offset, opened.segments.end_offset)
+        log_start_offset = min(bounds.log_start_offset, opened.segments.end_offset)
+        recovery_point = bounds.recovery_point
         if on_disk and not self.clean:
             # If the process was killed after a failed flush, the page cache may hold clean pages that the disk lacks.
             opened.segments.write_again(recovery_point)
@@ -369,13 +369,17 @@ class LogDirectory:
             else lambda tasks: self._background_tasks.add(tasks, log.config.file_delete_delay_ms),
             write_failed=self.make_room,
         )
-        if loss_accepted:
-            logger.warning(
-                "%s now ends at offset %d: the records after it are lost, as accepted", tp, log.log_end_offset
-            )
-            store.remove(ACCEPT_LOSS)
         self._logs[tp] = log
         self._unopened.discard(tp)
+        if loss_accepted:
+            logger.warning(
+                "%s now has the offsets from %d to below %d: the records before and after them are lost, as accepted",
+                tp,
+                log.log_start_offset,
+                log.log_end_offset,
+            )
+            sync_all(self.log_start_files())  # otherwise the next start would ask again
+            store.remove(ACCEPT_LOSS)
         return log
 
     def _set_stray_aside(self, tp: TopicPartition, topic_id: bytes) -> None:
@@ -384,16 +388,11 @@ class LogDirectory:
         Raises CorruptLogFile if the log's topic was not deleted: a damaged file must not empty a partition.
         """
         store = self.files(tp)
-        found = load_topic_id(store)
-        if NO_TOPIC_ID in (found, topic_id) or found == topic_id:
+        found = other_topic_id(store, topic_id, self.deleted_topic_ids)
+        if found is None:
             return
-        if found not in self.deleted_topic_ids:
-            why = (
-                f"names topic {topic_id_text(found)}, which was never deleted; {tp.topic} is {topic_id_text(topic_id)}"
-            )
-            raise CorruptLogFile(f"{store.place}/{PARTITION_METADATA}", 0, why)
         aside = long_name(tp, f".{found.hex()}{STRAY}")
         logger.warning("%s belongs to the deleted topic %s: renamed to %s", store.place, topic_id_text(found), aside)
         self._log_store.rename(str(tp), aside)
         self._unopened.discard(tp)
-        self._kept.forget(tp)
+        self.kept.forget(tp)

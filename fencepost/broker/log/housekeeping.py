@@ -1,14 +1,19 @@
 """The periodic upkeep of every log: retention, and expiry of idle producers."""
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import trio
 
+from fencepost.broker.log import trimming
+from fencepost.broker.log.deletions import FULL_DISK
 from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.durability.sync_threads import FlushThreads
 from fencepost.broker.log.durability.upkeep import done, syncing
+from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.storage.store import CorruptLogFile, FlushFailed
-from fencepost.broker.log.trimming import housekeeping
+from fencepost.protocol.topics import TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -16,27 +21,52 @@ logger = logging.getLogger(__name__)
 async def housekeep(logs: LogDirectory, now_ms: int, threads: FlushThreads | None = None) -> None:
     """Run retention and producer expiry of every log; the broker calls it about every minute.
 
-    `threads` wait for the disk; without any this task does. An error of the disk is logged, and the next call tries
-    again. For a failed fsync see `LogDirectory.lose`.
+    The new log starts of all logs are durable before the segments below them are deleted. `threads` wait for the disk;
+    without any this task does. An error of the disk is logged, and the next call tries again. For a failed fsync see
+    `LogDirectory.lose`.
     """
+    due: list[PartitionLog] = []
     for tp in sorted(logs.partitions()):
         await trio.lowlevel.checkpoint()
         if tp in logs.offline():
             continue
-        try:
+        with _upkeep_of(logs, tp):
             log = logs.get(tp)
-            if log is not None:
-                await done(housekeeping(log, now_ms), threads)
-        except FlushFailed as error:
-            log = logs.opened(tp)
-            if log is None or logs.lose is None:
-                raise
-            logs.lose(log, error)
-        except (OSError, CorruptLogFile) as error:
-            logger.error("retention of %s failed, the broker will try again: %s", tp, error)
-            if isinstance(error, OSError):
-                logs.make_room(error)
+            if log is not None and trimming.housekeep(log, now_ms):
+                due.append(log)
+    if await _log_starts_allow_deletions(logs, threads):
+        for log in due:
+            await trio.lowlevel.checkpoint()
+            with _upkeep_of(logs, log.tp):
+                await done(trimming.deleting_segments(log, now_ms), threads)
+
+
+async def _log_starts_allow_deletions(logs: LogDirectory, threads: FlushThreads | None) -> bool:
+    """Write the log starts. Returns whether the segments below them may be deleted."""
     try:
         await done(syncing(logs.log_start_files()), threads)
     except OSError as error:
         logger.error("log start offsets of %s not written, the broker will try again: %s", logs.place, error)
+        if error.errno not in FULL_DISK:
+            return False
+        try:
+            logs.kept.doubt_log_starts()
+        except OSError as failure:
+            logger.error("log start offsets of %s not removed, the broker will try again: %s", logs.place, failure)
+            return False
+    return True
+
+
+@contextmanager
+def _upkeep_of(logs: LogDirectory, tp: TopicPartition) -> Iterator[None]:
+    try:
+        yield
+    except FlushFailed as error:
+        log = logs.opened(tp)
+        if log is None or logs.lose is None:
+            raise
+        logs.lose(log, error)
+    except (OSError, CorruptLogFile) as error:
+        logger.error("retention of %s failed, the broker will try again: %s", tp, error)
+        if isinstance(error, OSError):
+            logs.make_room(error)

@@ -2,9 +2,11 @@
 
 import threading
 from collections.abc import Callable, Collection, Mapping
+from typing import NamedTuple
 
 from fencepost.broker.log.durability.checkpointing import ReplacedFile
 from fencepost.broker.log.partition import PartitionLog
+from fencepost.broker.log.recovery.opening import ALL_TRUSTED, need_durable, need_start
 from fencepost.broker.log.storage.checkpoints import (
     CLEANER_OFFSETS,
     HIGH_WATERMARKS,
@@ -12,11 +14,32 @@ from fencepost.broker.log.storage.checkpoints import (
     LOG_STARTS_TWIN,
     RECOVERY_POINTS,
     encode_offsets,
+    is_exact,
     load_log_starts,
     load_offsets,
 )
-from fencepost.broker.log.storage.store import Store, SyncTask
+from fencepost.broker.log.storage.store import CorruptLogFile, Store, SyncTask
 from fencepost.protocol.topics import TopicPartition
+
+
+class Bounds(NamedTuple):
+    """What the checkpoint files say about one log."""
+
+    log_start_offset: int
+    recovery_point: int
+    trusted_offset: int
+    """The batches below it need no check."""
+    exact_start: bool
+    """Whether the segment of the log start must exist."""
+
+    def check(self, store: Store, first_offset: int, end_offset: int) -> None:
+        """Raises CorruptLogFile if the first or the last segments of a log with these bounds are missing."""
+        if self.recovery_point and not store.sizes():
+            why = f"its directory is missing or empty, but everything below offset {self.recovery_point} was durable"
+            raise CorruptLogFile(store.place, 0, why)
+        need_durable(store, end_offset, self.recovery_point)
+        if self.exact_start:
+            need_start(store, first_offset, self.log_start_offset)
 
 
 class KeptOffsets:
@@ -27,23 +50,38 @@ class KeptOffsets:
     """
 
     def __init__(self, store: Store, known: Collection[TopicPartition]) -> None:
+        """`known` are the logs on disk that are not open: the caller takes out each that it opens."""
         self._store = store
+        self._unopened = known
         self._recovery_file = ReplacedFile(store, RECOVERY_POINTS)
         self._watermark_file = ReplacedFile(store, HIGH_WATERMARKS)
-        self.recovery_points = _of_logs(known, load_offsets(store, RECOVERY_POINTS))
+        recovery_points = load_offsets(store, RECOVERY_POINTS) or {}
+        self.recovery_points = _of_logs(known, recovery_points)
+        exact = is_exact(store.load(RECOVERY_POINTS))
+        self.without_log = {tp for tp, offset in recovery_points.items() if exact and offset > 0 and tp not in known}
+        """Partitions that have a recovery point and no log: the log is lost, unless the topic was deleted."""
+        self._lost_points = {tp: recovery_points[tp] for tp in self.without_log}
         self.log_starts = _of_logs(known, load_log_starts(store))
         self.cleaned_to = _of_logs(known, load_offsets(store, CLEANER_OFFSETS))
         self._starts_file = ReplacedFile(store, LOG_STARTS)
         self._starts_twin = ReplacedFile(store, LOG_STARTS_TWIN)
+        self.exact_starts = not known or all(is_exact(store.load(name)) for name in (LOG_STARTS, LOG_STARTS_TWIN))
+        """Whether a log without the segment that holds its log start has lost it."""
         self._log_starts_filed = b""
         self._filed_number = self._made_number = 0
         self._lock = threading.Lock()
         self._outlived: set[TopicPartition] = set()
 
+    def bounds(self, tp: TopicPartition, clean: bool) -> Bounds:
+        """The bounds of a log that is opened; `clean`: all its batches need no check."""
+        start, durable = self.log_starts.get(tp, 0), self.recovery_points.get(tp, 0)
+        exact = self.exact_starts and tp in self._unopened
+        return Bounds(start, durable, ALL_TRUSTED if clean else durable, exact)
+
     def recovery_files(self, high_watermarks: Mapping[TopicPartition, int]) -> list[SyncTask]:
         """Tasks that write the recovery points and high watermarks when synced, from any thread."""
         return [
-            self._recovery_file.holding(encode_offsets(self.recovery_points)),
+            self._recovery_points_file(),
             self._watermark_file.holding(encode_offsets(high_watermarks)),
         ]
 
@@ -58,7 +96,9 @@ class KeptOffsets:
                 self.log_starts[log.tp] = log.log_start_offset
             else:
                 self.log_starts.pop(log.tp, None)
-        data = encode_offsets(self.log_starts)
+        # Earlier versions and Kafka deleted segments before they wrote this file: each log must be opened once.
+        self.exact_starts = self.exact_starts or not self._unopened
+        data = encode_offsets(self.log_starts, exact=self.exact_starts)
         if data == self._log_starts_filed:
             return []
         self._made_number += 1
@@ -74,6 +114,16 @@ class KeptOffsets:
             if number > self._filed_number:
                 self._filed_number = number
                 self._log_starts_filed = data
+
+    def doubt_log_starts(self) -> None:
+        """Let segments be deleted although the file cannot be written: the file is no longer exact. Raises OSError.
+
+        It only removes the copy, for which a full disk has room.
+        """
+        self._log_starts_filed = b""
+        self._store.remove(LOG_STARTS_TWIN)
+        for target in self._store.entry_targets():
+            target.sync()
 
     def note_cleaned(self, tp: TopicPartition, offset: int) -> None:
         """Store that a compaction reached `offset`. A crash may lose it: then more is compacted. Raises OSError."""
@@ -92,12 +142,26 @@ class KeptOffsets:
         """The operator accepted the loss of durable data: durably drop the log's recovery point. Raises OSError."""
         self.cleaned_to.pop(tp, None)
         if self.recovery_points.pop(tp, None) is not None:
-            self._recovery_file.holding(encode_offsets(self.recovery_points)).sync()
+            self._recovery_points_file().sync()
+
+    def expect(self, tp: TopicPartition) -> None:
+        """The partition still exists: its log, which has a recovery point, is lost."""
+        self.without_log.discard(tp)
+        self.recovery_points[tp] = self._lost_points[tp]
+
+    def purge(self) -> None:
+        """Durably drop the recovery points of deleted logs: a new topic may get their name. Raises OSError."""
+        if self._outlived or self.without_log:
+            self._recovery_points_file().sync()
+            self.without_log.clear()
+
+    def _recovery_points_file(self) -> SyncTask:
+        return self._recovery_file.holding(encode_offsets(self.recovery_points, exact=True))
 
     def give_name(self, tp: TopicPartition, logs: Callable[[], Collection[PartitionLog]]) -> None:
         """Before a log is opened: remove the entries of a deleted log of its name from the disk. Raises OSError."""
         if tp in self._outlived:
-            self._recovery_file.holding(encode_offsets(self.recovery_points)).sync()
+            self._recovery_points_file().sync()
             for file in self.log_start_files(logs()):
                 file.sync()
             self._outlived.clear()

@@ -41,3 +41,9 @@ def deletable(
         surplus_bytes -= segment.size_bytes
         count += 1
     return count
+
+
+def below(segments: Sequence[SegmentFacts], offset: int) -> int:
+    """The number of oldest segments that end at `offset` or before, without an empty active one."""
+    count = sum(segment.next_offset <= offset for segment in segments)
+    return count - 1 if count == len(segments) and not segments[-1].size_bytes else count

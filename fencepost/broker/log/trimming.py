@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from fencepost.broker.log.durability.upkeep import Steps
 from fencepost.broker.log.partition import PartitionLog
-from fencepost.broker.log.retention import SegmentFacts, deletable
+from fencepost.broker.log.retention import SegmentFacts, below, deletable
 from fencepost.broker.log.storage.store import FlushFailed
 from fencepost.protocol.errors import ErrorCode
 
@@ -29,7 +29,7 @@ def deleting_records(log: PartitionLog, offset: int) -> Steps[tuple[ErrorCode, i
     try:
         yield log.log_start_files()  # also if the start is there already: it may not be durable yet
         if target > before:
-            yield from _deleting_segments(log, 0)
+            yield from deleting_segments(log, 0)
     except OSError as error:
         logger.error("deleting records of %s failed: %s", log.tp, error)
         if isinstance(error, FlushFailed):
@@ -40,20 +40,38 @@ def deleting_records(log: PartitionLog, offset: int) -> Steps[tuple[ErrorCode, i
     return ErrorCode.NONE, log.log_start_offset
 
 
-def housekeeping(log: PartitionLog, now_ms: int) -> Steps[None]:
-    """Retention by time and size, and expiry of idle producers. Raises OSError."""
-    if not log.offline:
-        log.forget_producers(now_ms)
-        yield from _deleting_segments(log, now_ms)
+def housekeep(log: PartitionLog, now_ms: int) -> bool:
+    """Expire idle producers, and raise the log start by time and size. Raises OSError.
+
+    Returns whether segments are due: when the log start is durable, `deleting_segments` deletes them. Otherwise a start
+    could not tell them from lost ones.
+    """
+    if log.offline:
+        return False
+    log.forget_producers(now_ms)
+    facts = log.segments.facts()
+    count = deletable(facts, log.config, now_ms, log.log_start_offset, _bound(log))
+    if not count:
+        return False
+    before = log.log_start_offset
+    log.raise_log_start(facts[count - 1].next_offset)
+    if log.log_start_offset > before:
+        log.wake()
+    return True
 
 
-def _deleting_segments(log: PartitionLog, now_ms: int) -> Steps[None]:
+def _bound(log: PartitionLog) -> int:
+    """No segment above it is deleted."""
     spares = log.config.retention_spares_open_transactions
     undecided = log.producers.first_undecided_offset() if spares else None
-    bound = log.high_watermark if undecided is None else min(log.high_watermark, undecided)
+    return log.high_watermark if undecided is None else min(log.high_watermark, undecided)
+
+
+def deleting_segments(log: PartitionLog, now_ms: int) -> Steps[None]:
+    """Delete the segments below the log start, which is durable. Raises OSError."""
     facts = log.segments.facts()
-    count = deletable(facts, log.config, now_ms, log.log_start_offset, bound)
-    if not count:
+    count = below(facts, min(_bound(log), log.log_start_offset))
+    if not count or log.offline:
         return
     if log.segments.keeps_producers:
         log.later(log.segments.drop_front(count))
@@ -63,12 +81,7 @@ def _deleting_segments(log: PartitionLog, now_ms: int) -> Steps[None]:
             return
         log.later(log.segments.drop_front(count))
         log.later(log.snapshots.remove_before(log.segments.first_offset))
-    first_offset = log.segments.first_offset
-    moved = first_offset > log.log_start_offset
-    log.raise_log_start(first_offset)
-    logger.info("deleted segments partition=%s count=%d below_offset=%d", log.tp, count, first_offset)
-    if moved:
-        log.wake()
+    logger.info("deleted segments partition=%s count=%d below_offset=%d", log.tp, count, log.segments.first_offset)
 
 
 def _keeping_producers(log: PartitionLog, facts: Sequence[SegmentFacts], count: int, now_ms: int) -> Steps[int]:

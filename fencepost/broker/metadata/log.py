@@ -16,6 +16,7 @@ from fencepost.broker.log.durability.flusher import LogFlusher
 from fencepost.broker.log.partition import AppendOrigin, PartitionLog
 from fencepost.broker.log.recovery.scanning import need_no_batch_after_damage
 from fencepost.broker.log.results import Ticket
+from fencepost.broker.log.storage.layout import ACCEPT_LOSS
 from fencepost.broker.log.storage.store import CorruptLogFile
 from fencepost.broker.metadata.snapshots import begin_behind_snapshot
 from fencepost.coordinator.metadata.ports import LoggedBatch
@@ -93,17 +94,37 @@ class MetadataPartitionLog:
         self._end_offset, self._appended = offset, None
 
 
-def open_metadata_log(logs: LogDirectory, commit: LogFlusher, config: LogConfig) -> PartitionLog:
-    """The metadata log up to its first damaged batch, or from a snapshot that covers more. Raises OSError."""
+class MetadataLossNotAccepted(Exception):
+    """The metadata log of a broker with users or rights is damaged: the text says what to do."""
+
+
+def open_metadata_log(logs: LogDirectory, commit: LogFlusher, config: LogConfig, secured: bool) -> PartitionLog:
+    """The metadata log up to its first damaged batch, or from a snapshot that covers more. Raises OSError.
+
+    `secured`: raises MetadataLossNotAccepted for a damaged log, unless the operator has accepted the loss. The lost
+    part may have deleted a user, changed a password or denied a right.
+    """
+    logs.expect(lambda tp: tp == METADATA_PARTITION)
+    files = logs.files(METADATA_PARTITION)
+    accepted = files.load(ACCEPT_LOSS) is not None
+    if accepted:
+        files.remove(ACCEPT_LOSS)  # otherwise the log is cut before it is copied
     try:
         if not logs.clean:
-            need_no_batch_after_damage(logs.files(METADATA_PARTITION))
+            need_no_batch_after_damage(files)
         log = logs.create(METADATA_PARTITION, METADATA_TOPIC_ID, config, only_topic=True)
         for _ in PartitionCoordinatorLog(log, commit).replay():
             pass
     except (CorruptLogFile, LogUnreadable) as error:
         if isinstance(error.__cause__, OSError):
             raise error.__cause__ from error
+        if secured and not accepted:
+            raise MetadataLossNotAccepted(
+                f"the metadata log is damaged: {error}. Without the changes after that, deleted users and old passwords"
+                f" would be valid again, and rules that deny access would be gone. Restore {logs.place}/"
+                f"{METADATA_PARTITION} from a backup. Or put an empty file {ACCEPT_LOSS} into it to accept the loss;"
+                " then check users and rules before clients connect"
+            ) from error
         aside = logs.keep_aside(METADATA_PARTITION)
         behind = begin_behind_snapshot(logs.files(METADATA_PARTITION))
         log = logs.create(METADATA_PARTITION, METADATA_TOPIC_ID, config, only_topic=True)

@@ -106,9 +106,9 @@ class PinnedLog:
 
 
 def partitions_in(directory: Path) -> list[str]:
-    """The names of the partitions' directories."""
+    """The names of the partitions' directories, which may be links."""
     with os.scandir(directory) as entries:
-        return sorted(one.name for one in entries if one.is_dir(follow_symlinks=False) and partition_of(one.name))
+        return sorted(one.name for one in entries if one.is_dir() and partition_of(one.name))
 
 
 def pin_all(directory: Path, pinned: Path, logs: dict[TopicPartition, PinnedLog]) -> None:

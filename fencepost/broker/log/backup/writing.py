@@ -9,8 +9,16 @@ from pathlib import Path
 from fencepost.broker.log.backup.manifest import BadBackup, Manifest, checksum, copy, read_manifest, sync_directory
 from fencepost.broker.log.backup.pins import PinnedLog
 from fencepost.broker.log.recovery.snapshots import SNAPSHOT_SUFFIX
-from fencepost.broker.log.storage.checkpoints import CLEANER_OFFSETS, LOG_STARTS, LOG_STARTS_TWIN
+from fencepost.broker.log.storage.checkpoints import (
+    CLEANER_OFFSETS,
+    LOG_STARTS,
+    LOG_STARTS_TWIN,
+    decode_offsets,
+    encode_offsets,
+    is_exact,
+)
 from fencepost.broker.log.storage.segment import LOG_SUFFIX, SEGMENT_SUFFIXES, offset_in_name
+from fencepost.broker.log.storage.store import CorruptLogFile
 from fencepost.protocol.topics import TopicPartition
 from fencepost.version import __version__
 
@@ -86,13 +94,17 @@ class Backup:
 
 
 def small_files(directory: Path) -> dict[str, bytes]:
-    """The files of a data directory beside its logs that a backup needs. Raises OSError."""
+    """The files of a data directory beside its logs that a backup needs. Raises OSError.
+
+    They are read before the logs are linked. Retention may delete segments meanwhile, so the log starts are not exact.
+    """
     found = {}
     for name in (*PROPERTIES, *CHECKPOINTS):
         try:
-            found[name] = (directory / name).read_bytes()
-        except FileNotFoundError:
-            continue
+            data = (directory / name).read_bytes()
+            found[name] = encode_offsets(decode_offsets(data, name)) if is_exact(data) else data
+        except (FileNotFoundError, CorruptLogFile):
+            continue  # without the file, or with its copy
     return found
 
 

@@ -13,7 +13,7 @@ from fencepost.broker.log.compaction.swap import finish_swaps
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.epochs import LeaderEpochs
 from fencepost.broker.log.producer_state import ProducerStates
-from fencepost.broker.log.recovery.repair import Repairs
+from fencepost.broker.log.recovery.repair import Repairs, need_no_hole
 from fencepost.broker.log.recovery.scanning import batches, replay
 from fencepost.broker.log.recovery.seals import SEAL_SUFFIX
 from fencepost.broker.log.recovery.snapshots import SNAPSHOT_SUFFIX, snapshot_offsets, starting_points
@@ -108,6 +108,13 @@ def need_durable(store: Store, end_offset: int, durable_offset: int) -> None:
     """Raises CorruptLogFile if the log ends at `end_offset`, but was durable up to `durable_offset`."""
     if end_offset < durable_offset:
         why = f"ends at offset {end_offset}, but everything below {durable_offset} was durable"
+        raise CorruptLogFile(store.place, 0, why)
+
+
+def need_start(store: Store, first_offset: int, log_start_offset: int) -> None:
+    """Raises CorruptLogFile if the log begins at `first_offset`, but nothing above `log_start_offset` was deleted."""
+    if first_offset > log_start_offset:
+        why = f"the first segment is missing: the log begins at offset {first_offset}, but {log_start_offset} was kept"
         raise CorruptLogFile(store.place, 0, why)
 
 
@@ -243,15 +250,21 @@ class _Pass:
         """Whether batches are missing between this segment and the next, because they were not durable.
 
         A power cut can remove the end of a file at a batch boundary, and leave the next file. Compaction also leaves
-        gaps, but below the recovery point, or with a seal that was durable before them and includes them.
+        gaps, but in segments of a compacted log, or with a seal that was durable before them and includes them.
+
+        Raises CorruptLogFile if durable batches are missing there: a whole segment, because this one is as it was.
         """
         segment = self.segments[number]
-        if number + 1 == len(self.segments) or segment.next_offset < self._recovery_point:
-            return False
         successor = self.segments[number + 1].base_offset
         if segment.next_offset == successor:
             return False
         seal = self._repairs.seal_of(segment)
+        if segment.next_offset < self._recovery_point:
+            if seal is not None and seal.log_bytes == segment.size_bytes:
+                need_no_hole(segment, seal.end_offset, successor)
+            elif not self._config.compacted:
+                need_no_hole(segment, segment.next_offset, successor)
+            return False
         if seal is None:
             return not self._config.compacted or self._repairs.seal_is_torn(segment)
         return (seal.end_offset, seal.log_bytes) != (successor, segment.size_bytes)

@@ -21,6 +21,13 @@ from fencepost.protocol.batch_header import check_crc
 logger = logging.getLogger(__name__)
 
 
+def need_no_hole(segment: Segment, end_offset: int, successor: int) -> None:
+    """Raises CorruptLogFile if the segment ended at `end_offset` when it was closed, and the next begins later."""
+    if end_offset < successor:
+        why = f"a segment is missing: this one ends at offset {end_offset}, and the next one begins at {successor}"
+        raise CorruptLogFile(segment.file.place, segment.size_bytes, why)
+
+
 class Repairs:
     """Checks and repairs of the segments that recovery does not scan from their beginning."""
 
@@ -37,7 +44,9 @@ class Repairs:
         """
         seal = self.seal_of(segment)
         if seal is None or seal.end_offset != segment.next_offset:
-            self._remake(segment, indexes=True, aborted=True)
+            if seal is not None and seal.log_bytes == segment.size_bytes:
+                need_no_hole(segment, seal.end_offset, segment.next_offset)
+            self._remake(segment, indexes=True, aborted=True, sealed=False)
             return
         if seal.log_bytes != segment.size_bytes:
             why = (
@@ -82,23 +91,30 @@ class Repairs:
                 self._remake(segment, indexes=True, aborted=False)
                 return
 
-    def _remake(self, segment: Segment, *, indexes: bool, aborted: bool) -> None:
-        """Rebuild the indexes of a whole segment. Every batch is verified. Raises CorruptLogFile and OSError."""
+    def _remake(self, segment: Segment, *, indexes: bool, aborted: bool, sealed: bool = True) -> None:
+        """Rebuild the indexes of a whole segment. Every batch is verified. Raises CorruptLogFile and OSError.
+
+        `sealed`: a seal says that the next segment follows this one.
+        """
         end_offset = segment.next_offset
         producers = self._producers_at(segment.base_offset) if aborted else None
         if indexes:
             segment.rewind(0, segment.base_offset, end_offset)
         if aborted:
             segment.aborted.truncate(0)
+        last = segment.base_offset
         for at, header, data in batches(segment, 0):
             if not check_crc(data, 0, header):
                 raise CorruptLogFile(segment.file.place, at, "the batch's CRC-32C does not match its bytes")
+            last = header.next_offset
             if indexes:
                 segment.note(at, header, header.base_offset, self._config.index_interval_bytes)
             if producers is not None and header.producer_id >= 0:
                 ended = replay(producers, segment.file.place, at, header, data)
                 if ended is not None:
                     segment.aborted.append(ended)
+        if not (sealed or self._config.compacted):
+            need_no_hole(segment, last, end_offset)
         segment.next_offset = end_offset
         segment.seal()
 

@@ -3,7 +3,7 @@
 import base64
 import logging
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 
 import crc32c
 
@@ -31,10 +31,19 @@ NO_TOPIC_ID = bytes(16)
 logger = logging.getLogger(__name__)
 
 
-def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
-    """A checkpoint of one offset per partition; the last row is a checksum."""
+def encode_offsets(offsets: Mapping[TopicPartition, int], *, exact: bool = False) -> bytes:
+    """A checkpoint of one offset per partition; the last row is a checksum.
+
+    `exact`: each change of the logs that makes a row wrong waits until the row was changed, so that a row that does not
+    fit the files proves a loss. Kafka and earlier versions change the row later.
+    """
     rows = [f"{tp.topic} {tp.partition} {offset}" for tp, offset in sorted(offsets.items())]
-    return _encode([*rows, f"{CHECKSUM.decode()} 0 {_checksum(rows)}"])
+    return _encode([*rows, f"{CHECKSUM.decode()} {exact:d} {_checksum(rows)}"])
+
+
+def is_exact(data: bytes | None) -> bool:
+    """Whether a checkpoint was written as `exact`."""
+    return data is not None and b"\n%s 1 " % CHECKSUM in data
 
 
 def decode_offsets(data: bytes | None, place: str) -> dict[TopicPartition, int]:
@@ -78,6 +87,20 @@ def load_log_starts(store: Store) -> dict[TopicPartition, int] | None:
 def load_topic_id(store: Store) -> bytes:
     """The topic id in a partition's directory; zeros if there is none. Raises CorruptLogFile and OSError."""
     return decode_partition_metadata(store.load(PARTITION_METADATA), f"{store.place}/{PARTITION_METADATA}")
+
+
+def other_topic_id(store: Store, topic_id: bytes, deleted: Container[bytes]) -> bytes | None:
+    """The id of the deleted topic that a partition's directory belongs to; None if it is that of topic `topic_id`.
+
+    Raises CorruptLogFile if it belongs to a topic that was not deleted, and OSError.
+    """
+    found = load_topic_id(store)
+    if NO_TOPIC_ID in (found, topic_id) or found == topic_id:
+        return None
+    if found not in deleted:
+        why = f"has topic id {topic_id_text(found)}, which was never deleted; the topic has {topic_id_text(topic_id)}"
+        raise CorruptLogFile(f"{store.place}/{PARTITION_METADATA}", 0, why)
+    return found
 
 
 def encode_epochs(epochs: Iterable[tuple[int, int]]) -> bytes:

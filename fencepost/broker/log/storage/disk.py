@@ -15,6 +15,8 @@ class DirectoryEntry(NamedTuple):
     is_directory: bool
     size_bytes: int
     """Of a regular file; 0 for a directory."""
+    is_link: bool = False
+    """Whether it is a link to the directory or file."""
 
 
 class Disk(Protocol):
@@ -59,7 +61,7 @@ class Disk(Protocol):
         """Time of the last write of the file at `path` in epoch ms, links not followed. Raises FileNotFoundError."""
 
     def listing(self, path: str, /) -> list[DirectoryEntry]:
-        """The regular files and directories in a directory. Raises FileNotFoundError."""
+        """The regular files and directories in a directory, and links to them. Raises FileNotFoundError."""
 
     def mkdir(self, path: str, mode: int, /) -> None:
         """Create one directory. Raises FileExistsError and FileNotFoundError."""
@@ -106,10 +108,11 @@ class SystemDisk:
         found = []
         with os.scandir(path) as entries:
             for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    found.append(DirectoryEntry(entry.name, True, 0))
+                is_link = entry.is_symlink()
+                if entry.is_dir():
+                    found.append(DirectoryEntry(entry.name, True, 0, is_link))
                 elif entry.is_file():
-                    found.append(DirectoryEntry(entry.name, False, entry.stat(follow_symlinks=False).st_size))
+                    found.append(DirectoryEntry(entry.name, False, entry.stat(follow_symlinks=False).st_size, is_link))
         return found
 
 
@@ -118,14 +121,20 @@ SYSTEM_DISK = SystemDisk()
 
 
 def remove_tree(disk: Disk, path: str) -> None:
-    """Delete a directory with its content; files deleted meanwhile are not an error. Raises OSError."""
+    """Delete a directory with its content; files deleted meanwhile are not an error. Raises OSError.
+
+    Of a link to a directory it deletes the files there and the link. It follows no links in the directory.
+    """
     for entry in disk.listing(path):
         below = f"{path}/{entry.name}"
-        if entry.is_directory:
+        if entry.is_directory and not entry.is_link:
             remove_tree(disk, below)
             continue
         try:
             disk.unlink(below)
         except FileNotFoundError:
             continue
-    disk.rmdir(path)
+    try:
+        disk.rmdir(path)
+    except NotADirectoryError:
+        disk.unlink(path)

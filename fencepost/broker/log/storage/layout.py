@@ -9,6 +9,8 @@ DELETED = "-delete"
 STRAY = "-stray"
 NAME_MAX = 255
 """The most characters of a file name."""
+NO_FILES = "no-files"
+"""A file of this name in a copy: the log that was to be copied had none."""
 ACCEPT_LOSS = "accept-loss"
 """A file of this name in a partition's directory: the operator accepts the loss from the first damaged batch on."""
 
@@ -38,7 +40,10 @@ def copy_aside(directory: Store, name: str) -> str:
     """Copy a damaged log durably. Returns the name of the copy. Raises OSError."""
     aside = f"{name}.damaged{last_aside(directory, name) + 1}{STRAY}"
     source, copy = directory.child(name), directory.child(aside)
-    for file in source.sizes():
+    files = source.sizes()
+    if not files:
+        copy.replace(NO_FILES, b"", durable=True)  # the name of the copy counts the losses
+    for file in files:
         copy.replace(file, source.load(file) or b"", durable=True)
     return aside
 

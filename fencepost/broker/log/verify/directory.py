@@ -22,6 +22,7 @@ from fencepost.broker.log.storage.checkpoints import (
     decode_partition_metadata,
     encode_offsets,
     encode_partition_metadata,
+    is_exact,
     topic_id_text,
 )
 from fencepost.broker.log.storage.layout import ACCEPT_LOSS, DELETED, STRAY, partition_of
@@ -31,8 +32,9 @@ from fencepost.broker.log.storage.store import CorruptLogFile
 from fencepost.broker.log.verify.files import child_names, file_names, load
 from fencepost.broker.log.verify.partition import Expectations, PartitionCheck, RecordCheck
 from fencepost.broker.log.verify.report import Level, Report
-from fencepost.protocol.topics import TopicPartition
+from fencepost.protocol.topics import METADATA_TOPIC, TopicPartition
 
+MISSING = f"restore it from a backup, or make it with an empty file {ACCEPT_LOSS} in it to accept the loss"
 _CHECKPOINTS = (RECOVERY_POINTS, LOG_STARTS, LOG_STARTS_TWIN, HIGH_WATERMARKS, CLEANER_OFFSETS)
 _HALF_DONE = (".tmp", ".cleaned", ".swap", ".deleted")
 _IN_PARTITION = (LEADER_EPOCHS, PARTITION_METADATA)
@@ -66,6 +68,7 @@ class DirectoryCheck:
         self._shallow = shallow
         names = file_names(directory)
         self._clean = CLEAN_SHUTDOWN in names
+        self._exact: set[str] = set()
         self._offsets = {name: self._load_offsets(name) for name in _CHECKPOINTS if name in names}
         self.partitions = {tp: name for name in child_names(directory) if (tp := partition_of(name)) is not None}
         """The names of the partitions' directories."""
@@ -98,10 +101,18 @@ class DirectoryCheck:
             self._report.damage(LOG_STARTS, "the file and its copy are both damaged", meaning)
         for name, offsets in self._offsets.items():
             for tp, offset in (offsets or {}).items():
-                if offset < 0 or (tp not in self.partitions and offset > 0):
+                if name == RECOVERY_POINTS and self._is_lost(tp, offset, facts):
+                    what = f"is missing, but everything below offset {offset} was durable"
+                    self._report.damage(str(tp), what, f"The partition is offline until you {MISSING}")
+                elif offset < 0 or (tp not in self.partitions and offset > 0):
                     what = f"holds offset {offset} of {tp}, which has no directory"
                     meaning = "If the partition was not deleted, restore it from a backup"
                     self._report.add(Level.WARNING, name, what, meaning)
+
+    def _is_lost(self, tp: TopicPartition, offset: int, facts: MetadataFacts) -> bool:
+        """Whether the directory of a partition that still exists is missing."""
+        exists = tp.partition < (facts.partitions or {METADATA_TOPIC: 1}).get(tp.topic, 0)
+        return tp not in self.partitions and offset > 0 and RECOVERY_POINTS in self._exact and exists
 
     def check_partition(self, tp: TopicPartition, facts: MetadataFacts) -> None:
         """Check one partition, with all files in its directory. Raises OSError."""
@@ -110,6 +121,8 @@ class DirectoryCheck:
         self._check_names(name, file_names(directory))
         self._check_identity(tp, name, facts)
         before = len(self._report.findings)
+        if self._has_links(name):
+            return
         PartitionCheck(directory, self.expectations(tp, facts), self._report).run()
         if len(self._report.findings) == before or not self._report.damaged:
             self._check_bounds(tp)
@@ -125,6 +138,7 @@ class DirectoryCheck:
             compacted=compacted,
             shallow=self._shallow,
             records=(facts.records or {}).get(tp.topic),
+            exact_start={LOG_STARTS, LOG_STARTS_TWIN} <= self._exact,
         )
         return replace(expected, recovery_point=ALL_TRUSTED) if self._clean else expected
 
@@ -186,6 +200,15 @@ class DirectoryCheck:
             elif suffix != SNAPSHOT_SUFFIX and offset_in_name(name, suffix) not in bases:
                 self._report.add(Level.NOTE, f"{label}/{name}", "belongs to no segment", "The next start deletes it")
 
+    def _has_links(self, name: str) -> bool:
+        """Whether files of a partition are links. A partition's directory may be one."""
+        path = self._directory / name
+        links = [file for file in file_names(path) if (path / file).is_symlink() and _of_segment(file)]
+        for file in links:
+            meaning = "The partition is offline until the file itself is there"
+            self._report.damage(f"{name}/{file}", "is a link, and the broker follows no links to files", meaning)
+        return bool(links)
+
     def _left_over(self, file: str, half_done: bool) -> None:
         what = "was left unfinished by a crash" if half_done else "is not a file of this broker"
         meaning = "The next start finishes or deletes it" if half_done else "The broker ignores it"
@@ -211,8 +234,11 @@ class DirectoryCheck:
         try:
             data = load(self._directory / name) or b""
             offsets = decode_offsets(data, name)
-            if CHECKSUM in data and data != encode_offsets(offsets):
+            exact = is_exact(data)
+            if CHECKSUM in data and data != encode_offsets(offsets, exact=exact):
                 raise CorruptLogFile(name, 0, "was changed after it was written")
+            if exact:
+                self._exact.add(name)
             return offsets
         except CorruptLogFile as error:
             meaning = "The next start reads more of the logs without it"
@@ -220,3 +246,7 @@ class DirectoryCheck:
                 meaning = "The next start uses the other of the two files"
             self._report.damage(name, error.why, meaning, position=error.position)
             return None
+
+
+def _of_segment(file: str) -> bool:
+    return any(offset_in_name(file, suffix) is not None for suffix in SEGMENT_SUFFIXES)

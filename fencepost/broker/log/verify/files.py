@@ -67,13 +67,13 @@ def swapped_bases(names: list[str]) -> list[int]:
 def file_names(directory: Path) -> list[str]:
     """The files in a directory, sorted. Raises OSError."""
     with os.scandir(directory) as entries:
-        return sorted(entry.name for entry in entries if not entry.is_dir(follow_symlinks=False))
+        return sorted(entry.name for entry in entries if not entry.is_dir())
 
 
 def child_names(directory: Path) -> list[str]:
-    """The directories in a directory, sorted. Raises OSError."""
+    """The directories in a directory, also links to directories, as the broker finds them, sorted. Raises OSError."""
     with os.scandir(directory) as entries:
-        return sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+        return sorted(entry.name for entry in entries if entry.is_dir())
 
 
 def load(path: Path) -> bytes | None:

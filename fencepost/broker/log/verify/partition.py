@@ -45,6 +45,8 @@ class Expectations:
     known_end: int = 0
     """The log was once durable up to here."""
     log_start_offset: int = 0
+    exact_start: bool = False
+    """Whether the segment of the log start must exist."""
     compacted: bool = False
     """Whether closed segments may have gaps."""
     shallow: bool = False
@@ -76,6 +78,7 @@ class PartitionCheck:
         self._snapshots = SnapshotCheck(self._directory, names, self._expected, self._report)
         if bases:
             self._next_offset = bases[0]
+            self._check_start(bases[0])
         for number, base_offset in enumerate(bases):
             successor = bases[number + 1] if number + 1 < len(bases) else None
             self._begin_at(base_offset)
@@ -293,6 +296,12 @@ class PartitionCheck:
                 )
                 return None
         return LeaderEpochs(MemoryStore(), entries) if data is not None else None
+
+    def _check_start(self, first_offset: int) -> None:
+        if self._expected.exact_start and first_offset > self._expected.log_start_offset:
+            what = f"the first segment is missing: the log begins at offset {first_offset}, but"
+            what += f" {self._expected.log_start_offset} was kept"
+            self._report.damage(self._label, what, RESTORE, offset=self._expected.log_start_offset)
 
     def _check_end(self, bases: list[int]) -> None:
         expected = self._expected
