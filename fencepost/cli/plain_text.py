@@ -72,10 +72,13 @@ def now_ms() -> int:
 
 
 def moment(time_ms: int) -> str:
-    """`2026-11-21 03:44:12.123Z`; a dash for none."""
+    """`2026-11-21 03:44:12.123Z`; a dash for none; the number of ms for a time beyond the year 9999."""
     if time_ms < 0:
         return "-"
-    at = datetime.fromtimestamp(time_ms / 1000, UTC)
+    try:
+        at = datetime.fromtimestamp(time_ms / 1000, UTC)
+    except (ValueError, OverflowError, OSError):  # clients choose timestamps freely, and damaged files have any
+        return f"{time_ms} ms"
     return at.isoformat(sep=" ", timespec="milliseconds").replace("+00:00", "Z")
 
 

@@ -82,6 +82,7 @@ def _dump(path: Path, records: bool, aborted: bool, as_json: bool) -> int:
 
 def _print_segment(segment: "Segment", ends: "Ends", records: bool, aborted: bool, as_json: bool) -> int:
     from fencepost.cli.log.reading import Rest
+    from fencepost.protocol.batch_header import CorruptBatch
 
     damaged = 0
     for found in segment.batches():
@@ -89,11 +90,16 @@ def _print_segment(segment: "Segment", ends: "Ends", records: bool, aborted: boo
             damaged += not found.is_reserved
             click.echo(json.dumps({"file": str(segment.path), **found._asdict()}) if as_json else _rest_text(found))
             continue
-        damaged += found.damage is not None
         fate = ends.of(found.header)
+        shown: list[Record] = []
+        if records and found.damage is None and found.control is None:
+            try:
+                shown = segment.records(found)
+            except CorruptBatch as error:
+                found = found._replace(damage=str(error))
+        damaged += found.damage is not None
         if aborted and fate != "aborted" and found.control != "ABORT" and found.damage is None:
             continue
-        shown = segment.records(found) if records and found.damage is None and found.control is None else []
         if as_json:
             click.echo(json.dumps(_as_json(segment.path, found, fate, shown, records)))
         else:

@@ -84,6 +84,8 @@ class Segment:
         if not header.is_control:
             return Batch(position, header, None, None, None)
         try:
+            if not header.record_count:
+                return Batch(position, header, None, "control", None)  # compaction emptied it
             kind = control_type(data, 0, header)
             if kind in (ControlType.COMMIT, ControlType.ABORT):
                 return Batch(position, header, None, kind.name, read_marker(data, 0, header).coordinator_epoch)

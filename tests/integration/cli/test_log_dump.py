@@ -1,15 +1,18 @@
 """`fencepost log dump` of the files of a broker, and of damaged ones."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import crc32c
 import pytest
 from click.testing import CliRunner, Result
 
+from fencepost.broker.log.producer_entries import ProducerEntry
+from fencepost.broker.log.recovery.snapshots import encode_snapshot
 from fencepost.cli.main import cli
-from fencepost.protocol.batch_header import HEADER_SIZE
+from fencepost.protocol.batch_header import HEADER_SIZE, read_header
 from tests.kit.broker_process import BrokerProcess
 from tests.kit.wire import Wire, batch_of
 
@@ -131,3 +134,66 @@ def test_other_files_are_refused(log: Path, tmp_path: Path) -> None:
     for path, why in ((tmp_path, "has no segments"), (log / "partition.metadata", "is no directory of a log")):
         done = dump(path)
         assert (done.exit_code, why in done.stderr) == (1, True)
+
+
+def written(log: Path, to: Path, change: Callable[[bytearray], None]) -> Path:
+    """The first batch of a log, changed, with a checksum that matches."""
+    data = bytearray((log / f"{0:020d}.log").read_bytes()[: read_header(log_bytes(log), whole=False).size_bytes])
+    change(data)
+    data[17:21] = crc32c.crc32c(bytes(data[21:])).to_bytes(4, "big")
+    target = to / f"{0:020d}.log"
+    target.write_bytes(data)
+    return target
+
+
+def log_bytes(log: Path) -> bytes:
+    return (log / f"{0:020d}.log").read_bytes()
+
+
+@pytest.mark.parametrize("form", [(), ("--json",)])
+def test_records_that_cannot_be_decoded_are_damage_and_no_traceback(
+    log: Path, tmp_path: Path, form: tuple[str, ...]
+) -> None:
+    """A batch with a matching checksum whose record has a wrong length ended in `CorruptBatch`."""
+
+    def lengthen(data: bytearray) -> None:
+        data[HEADER_SIZE] = 0x7E
+
+    done = dump(written(log, tmp_path, lengthen), "--records", *form)
+    assert isinstance(done.exception, SystemExit)
+    assert done.exit_code == 1
+    assert "record 0 of 2" in done.stdout
+    assert dump(tmp_path / f"{0:020d}.log", *form).exit_code == 0, "without records its checksum counts"
+
+
+@pytest.mark.parametrize("timestamp_ms", [2**63 - 1, 253_402_300_800_000, 2**55])
+def test_a_timestamp_beyond_the_year_9999_is_a_number_of_ms(log: Path, tmp_path: Path, timestamp_ms: int) -> None:
+    """`year 292278994 is out of range`; clients choose timestamps, too."""
+
+    def far_away(data: bytearray) -> None:
+        data[35:43] = timestamp_ms.to_bytes(8, "big")
+
+    for words in ((), ("--records",)):
+        done = dump(written(log, tmp_path, far_away), *words)
+        assert done.exit_code == 0, done.output
+        assert f"{timestamp_ms} ms" in done.stdout
+
+
+def test_a_snapshot_with_a_timestamp_beyond_the_year_9999_is_shown(tmp_path: Path) -> None:
+    """A place that was not reported."""
+    path = tmp_path / f"{2:020d}.snapshot"
+    path.write_bytes(encode_snapshot([ProducerEntry(7, 0, 0, 2**62, -1, ())]))
+    assert lines(path)[0]["last_timestamp"] == f"{2**62} ms"
+
+
+def test_a_marker_that_compaction_emptied_is_no_damage(log: Path, tmp_path: Path) -> None:
+    """KIP-534: the batch stays, without its record, as long as its producer is known."""
+
+    def emptied(data: bytearray) -> None:
+        data[8:12] = (HEADER_SIZE - 12).to_bytes(4, "big")
+        data[21:23] = (0x30).to_bytes(2, "big")
+        data[57:61] = bytes(4)
+        del data[HEADER_SIZE:]
+
+    (found,) = lines(written(log, tmp_path, emptied))
+    assert (found["damage"], found["records"], found["control"]) == (None, 0, "control")
