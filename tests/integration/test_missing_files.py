@@ -16,7 +16,7 @@ from fencepost.broker.log.storage.layout import ACCEPT_LOSS
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api20_delete_topics import DeleteTopicsRequest
 from tests.kit.broker_process import BrokerFailed, BrokerProcess
-from tests.kit.command_line import verify
+from tests.kit.command_line import command, verify
 from tests.kit.sasl_broker import LISTEN, LISTENERS, add_scram_users, connect, scram_login
 from tests.kit.wire import Wire, batch_of, records_in
 
@@ -259,3 +259,16 @@ def flip(path: Path, position: int) -> None:
     data = bytearray(path.read_bytes())
     data[position] ^= 1
     path.write_bytes(data)
+
+
+def test_a_checksum_error_that_a_client_sees_is_in_the_brokers_log(
+    data: Path, start: Callable[[], BrokerProcess]
+) -> None:
+    """Every client failed, and the broker's log had nothing."""
+    damaged = segments(data)[4]
+    flip(damaged, 70)
+    broker = start()
+    for _ in range(2):
+        done = command(broker, "consume", "plain", "--offset", "beginning", "--exit")
+        assert (done.exit_code, "CRC" in done.stderr) == (1, True), done.output
+    assert broker.log().count(f"{damaged} is damaged at byte 0, offset 40: the batch's CRC-32C") == 1

@@ -10,6 +10,7 @@ import trio
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.housekeeping import housekeep
+from fencepost.broker.log.storage import resumed_reads
 from fencepost.broker.log.storage.checkpoints import (
     CLEAN_SHUTDOWN,
     CLEANER_OFFSETS,
@@ -17,6 +18,7 @@ from fencepost.broker.log.storage.checkpoints import (
     RECOVERY_POINTS,
 )
 from fencepost.broker.log.storage.store import CorruptLogFile, SyncTask
+from fencepost.protocol.batch_header import check_crc
 from tests.kit.trimming import delete_records
 from tests.unit.log.compaction_kit import COMPACT, clean, put
 from tests.unit.log.kit import NOW_MS, TOPIC_ID, TP, batch, headers, send, settle
@@ -207,3 +209,26 @@ def test_a_missing_directory_stays_missing_over_a_stop(data: Path) -> None:
             logs.create(TP, TOPIC_ID, TINY)
         logs.close()
     assert not (data / str(TP)).exists()
+
+
+def test_damage_is_logged_where_a_consumer_resumes_and_a_proceeding_one_checks_nothing(
+    data: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A consumer that commits stops in front of the damaged batch, and begins there again. Another reads on."""
+    path = logs_in(data)[3]
+    hurt = bytearray(path.read_bytes())
+    hurt[-1] ^= 1
+    path.write_bytes(hurt)
+    logs = LogDirectory.open(data)
+    log = logs.create(TP, TOPIC_ID, TINY)
+    checks: list[int] = []
+    monkeypatch.setattr(resumed_reads, "check_crc", lambda *args: checks.append(1) or check_crc(*args))
+    for offset in range(0, 5 * SEGMENTS, 5):
+        log.segments.read(offset, 5 * SEGMENTS, 1, True)
+    assert len(checks) == 1, "of the first read"
+    assert not caplog.records
+    for _ in range(2):
+        log.segments.read(16, 5 * SEGMENTS, 1 << 20, True)
+    assert [f"{path} is damaged at byte 0, offset 15" in record.message for record in caplog.records] == [True]
+    assert log.segments.read(15, 20, 1, True).size_bytes == len(hurt), "the batch is sent as it is"
+    logs.close()

@@ -8,6 +8,7 @@ from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.log_store import Conflict, Extent, FoundTime, LateLog
 from fencepost.broker.log.retention import SegmentFacts
 from fencepost.broker.log.storage import timestamps
+from fencepost.broker.log.storage.resumed_reads import ResumedReads
 from fencepost.broker.log.storage.segment import Segment
 from fencepost.broker.log.storage.store import Bytes, Piece, Staging, Store, SyncTask
 from fencepost.broker.log.storage.txn_index import AbortedTransaction
@@ -39,6 +40,8 @@ class Segments:
         """A count of appends."""
         self.closed_since_sync = 0
         """See `StoredLog`."""
+        self._found_end = self.end_offset
+        self._resumed = ResumedReads()
 
     def __iter__(self) -> Iterator[Segment]:
         return iter(self._segments)
@@ -125,6 +128,7 @@ class Segments:
         """
         parts: list[Piece] = []
         size_bytes = 0
+        first_offset = offset
         for segment in self.from_offset(offset):
             if segment.base_offset >= upper_offset or size_bytes >= max_bytes > 0:
                 break
@@ -136,6 +140,8 @@ class Segments:
             offset = max(offset, part.end_offset)
             if not whole:
                 break
+        if parts and (first_offset < self._found_end or first_offset < self.active.base_offset):
+            self._resumed.note(self, first_offset, offset)
         return Extent(parts, size_bytes, offset)
 
     def bytes_between(self, offset: int, upper_offset: int) -> int:
