@@ -322,8 +322,8 @@ class Node:
         if cluster is not None:
             await following.until_bootstrapped(self)
         self.authorizer = make_authorizer(self.config, self.metadata.image)
-        self.deleted_topics.find_lost_logs()
         self.deleted_topics.delete_strays()
+        self.deleted_topics.find_lost_logs()
         self._settings_changed()
         if cluster is not None:
             services.start_soon(cluster.run)

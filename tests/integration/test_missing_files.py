@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from fencepost.broker.log.storage.checkpoints import RECOVERY_POINTS
 from fencepost.broker.log.storage.layout import ACCEPT_LOSS
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api20_delete_topics import DeleteTopicsRequest
@@ -134,18 +135,30 @@ def test_a_missing_directory_is_not_made_anew_and_empty(data: Path, start: Calla
     assert readable(start()) == [0]
 
 
-def test_a_topic_made_again_after_its_loss_needs_no_acceptance(data: Path, start: Callable[[], BrokerProcess]) -> None:
+@pytest.mark.parametrize("left", ["no directory", "a directory that a crash left"])
+def test_a_topic_made_again_needs_no_acceptance(
+    template: Path, data: Path, start: Callable[[], BrokerProcess], left: str
+) -> None:
     """The name of a topic made again is in older checkpoints, and it has no directory before its first batch."""
-    shutil.rmtree(data / "plain-0")
+    if left == "no directory":
+        shutil.rmtree(data / "plain-0")
     broker = start()
     with Wire(broker.connect()) as wire:
         request = DeleteTopicsRequest(topic_names=["plain"], timeout_ms=10_000)
         assert wire.call(DELETE_TOPICS, 5, request).responses[0].error_code == ErrorCode.NONE
-        wire.create_topic("plain")
+        if left == "no directory":
+            wire.create_topic("plain")
     broker.kill()
+    if left != "no directory":
+        shutil.copytree(template / "plain-0", data / "plain-0")
+        shutil.copy(template / RECOVERY_POINTS, data)
+        start()
+        with Wire(broker.connect()) as wire:
+            wire.create_topic("plain")
+        broker.kill()
     start()
     assert readable(broker) == []
-    assert broker.log().count("is damaged and offline") == 1, "only before it was deleted"
+    assert broker.log().count("is damaged and offline") == (left == "no directory"), "only before it was deleted"
     with Wire(broker.connect()) as wire:
         assert wire.produce("plain", batch_of(b"x")).error_code == ErrorCode.NONE
 

@@ -1,14 +1,12 @@
 """Finds the damaged batches that clients complain about: a client that cannot use a batch stops, and resumes there."""
 
 import logging
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
 
+from fencepost.broker.log.storage.segment import Segment
 from fencepost.broker.log.storage.store import CorruptLogFile, StoredFile
 from fencepost.protocol.batch_header import HEADER_SIZE, CorruptBatch, check_crc, read_header
-
-if TYPE_CHECKING:
-    from fencepost.broker.log.storage.segments import Segments
 
 REMEMBERED = 64
 """How many offsets are remembered."""
@@ -33,8 +31,11 @@ class ResumedReads:
         self._checked: dict[int, None] = {}
         self._reported: dict[str, None] = {}
 
-    def note(self, segments: "Segments", offset: int, end_offset: int) -> None:
-        """A read has returned the batches from `offset` to `end_offset`. Damage is logged once. Raises OSError."""
+    def note(self, segments: Iterable[Segment], offset: int, end_offset: int) -> None:
+        """A read has returned the batches from `offset` to `end_offset` of `segments`, which begin there.
+
+        Damage is logged once. Raises OSError.
+        """
         continues = offset in self._ends
         _remember(self._ends, end_offset)
         if continues or offset in self._checked:
@@ -73,8 +74,8 @@ def _damage_in(batches: Iterator[tuple[StoredFile, int, int]]) -> str | None:
     return None
 
 
-def _batches(segments: "Segments", offset: int, end_offset: int) -> Iterator[tuple[StoredFile, int, int]]:
-    for segment in segments.from_offset(offset):
+def _batches(segments: Iterable[Segment], offset: int, end_offset: int) -> Iterator[tuple[StoredFile, int, int]]:
+    for segment in segments:
         if segment.base_offset >= end_offset:
             return
         for step in segment.walk(segment.position_of(max(offset, segment.base_offset))):

@@ -141,7 +141,7 @@ class Segments:
             if not whole:
                 break
         if parts and (first_offset < self._found_end or first_offset < self.active.base_offset):
-            self._resumed.note(self, first_offset, offset)
+            self._resumed.note(self.from_offset(first_offset), first_offset, offset)
         return Extent(parts, size_bytes, offset)
 
     def bytes_between(self, offset: int, upper_offset: int) -> int:
