@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 import trio
 
+from fencepost.broker.log.backup.pins import partitions_in
+from fencepost.broker.log.backup.writing import small_files
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.housekeeping import housekeep
@@ -14,8 +16,11 @@ from fencepost.broker.log.storage import resumed_reads
 from fencepost.broker.log.storage.checkpoints import (
     CLEAN_SHUTDOWN,
     CLEANER_OFFSETS,
+    LOG_STARTS,
     LOG_STARTS_TWIN,
     RECOVERY_POINTS,
+    decode_offsets,
+    is_exact,
 )
 from fencepost.broker.log.storage.store import CorruptLogFile, SyncTask
 from fencepost.protocol.batch_header import check_crc
@@ -232,3 +237,14 @@ def test_damage_is_logged_where_a_consumer_resumes_and_a_proceeding_one_checks_n
     assert [f"{path} is damaged at byte 0, offset 15" in record.message for record in caplog.records] == [True]
     assert log.segments.read(15, 20, 1, True).size_bytes == len(hurt), "the batch is sent as it is"
     logs.close()
+
+
+def test_a_backup_has_partitions_that_are_links_and_log_starts_that_prove_nothing(data: Path, tmp_path: Path) -> None:
+    """The log starts are read before the files are linked: retention may delete segments between."""
+    (data / str(TP)).rename(tmp_path / "elsewhere")
+    (data / str(TP)).symlink_to(tmp_path / "elsewhere")
+    assert partitions_in(data) == [str(TP)]
+    small = small_files(data)
+    assert is_exact((data / LOG_STARTS).read_bytes())
+    assert not any(is_exact(content) for content in small.values())
+    assert decode_offsets(small[LOG_STARTS], LOG_STARTS) == {}
