@@ -6,7 +6,6 @@ replicas to compare with; here the files are the only copy.
 
 import os
 import shutil
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -161,33 +160,6 @@ def test_a_topic_made_again_needs_no_acceptance(
     assert broker.log().count("is damaged and offline") == (left == "no directory"), "only before it was deleted"
     with Wire(broker.connect()) as wire:
         assert wire.produce("plain", batch_of(b"x")).error_code == ErrorCode.NONE
-
-
-def test_segments_that_retention_deleted_are_not_missed(data: Path, start: Callable[[], BrokerProcess]) -> None:
-    """Killed right after: the log start was durable before the segments went."""
-    broker = start()
-    with Wire(broker.connect()) as wire:
-        wire.create_topic("short", internal_segment_bytes="300", retention_bytes="600")
-        for _ in range(BATCHES):
-            assert wire.produce("short", batch_of(*[b"0123456789"] * 10)).error_code == ErrorCode.NONE
-        assert wire.delete_records("plain", 35) == (ErrorCode.NONE, 35)
-    assert broker.stop() == 0
-    broker.settings["log.retention.check.interval.ms"] = "100"
-    start()
-    deadline = time.monotonic() + 60
-    while len(segments(data, "short-0")) == BATCHES:
-        assert time.monotonic() < deadline, "retention deletes segments"
-        time.sleep(0.01)
-    broker.kill()
-    first = int(segments(data, "short-0")[0].stem)
-    assert first > 0
-    assert verify(data).returncode == 0
-    start()
-    assert readable(broker, "short", 0) is ErrorCode.OFFSET_OUT_OF_RANGE
-    found = readable(broker, "short", 10 * BATCHES - 10)
-    assert found == list(range(10 * BATCHES - 10, 10 * BATCHES))
-    assert readable(broker, offset=35) == list(range(30, 10 * BATCHES)), "whole batches"
-    assert "offline" not in broker.log()
 
 
 def test_a_partition_that_is_a_link_is_served_verified_and_deleted(

@@ -45,7 +45,7 @@ class ResumedReads:
         if damage is not None and damage not in self._reported:
             _remember(self._reported, damage)
             logger.error(
-                "%s. The batch is sent as it is, and clients that check it fail; see `fencepost verify`, and restore"
+                "%s. Readers get the batch as it is, and those that check it fail; see `fencepost verify`, and restore"
                 " the file from a backup",
                 damage,
             )
