@@ -114,8 +114,8 @@ def need_durable(store: Store, end_offset: int, durable_offset: int) -> None:
 def need_start(store: Store, first_offset: int, log_start_offset: int) -> None:
     """Raises CorruptLogFile if the log begins at `first_offset`, but nothing above `log_start_offset` was deleted."""
     if first_offset > log_start_offset:
-        why = f"the first segment is missing: the log begins at offset {first_offset}, but {log_start_offset} was kept"
-        raise CorruptLogFile(store.place, 0, why)
+        why = f"the first segment is missing: the log begins at offset {first_offset}, but"
+        raise CorruptLogFile(store.place, 0, f"{why} records from {log_start_offset} on were kept")
 
 
 def _drop_snapshots_above(store: Store, names: Mapping[str, int], end_offset: int) -> None:

@@ -300,7 +300,7 @@ class PartitionCheck:
     def _check_start(self, first_offset: int) -> None:
         if self._expected.exact_start and first_offset > self._expected.log_start_offset:
             what = f"the first segment is missing: the log begins at offset {first_offset}, but"
-            what += f" {self._expected.log_start_offset} was kept"
+            what += f" records from {self._expected.log_start_offset} on were kept"
             self._report.damage(self._label, what, RESTORE, offset=self._expected.log_start_offset)
 
     def _check_end(self, bases: list[int]) -> None:
