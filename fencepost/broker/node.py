@@ -196,6 +196,8 @@ class Node:
             observer=self._metadata_changed,
             snapshots=self._snapshots if self._has_files or self.cluster is not None else None,
         )
+        if self.cluster is not None:
+            self.metadata.producer_ids_from = self.cluster.first_producer_id
         self.metadata.deleted_topic_ids.update(self._snapshots.deleted_topic_ids())
         self.logs.deleted_topic_ids = self.metadata.deleted_topic_ids
         self.partitions = Partitions(self.logs, self.metadata, self.cluster)

@@ -16,8 +16,7 @@ from fencepost.broker.cluster.engine import (
     Snapshot,
 )
 from tests.kit.engine_worlds import name_of, row
-from tests.kit.sim_engine import SimDatabase
-from tests.kit.sim_tables import ObjectState
+from tests.kit.sim_tables import ObjectState, SimDatabase
 
 BROKERS = (1, 2, 3)
 LOGS = (3, 4, 5, SLOTS + 3, SLOTS + 4, 2 * SLOTS + 3)

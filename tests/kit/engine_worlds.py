@@ -15,7 +15,8 @@ from fencepost.broker.cluster.engine import (
     Session,
 )
 from tests.kit.clocks import StillClock
-from tests.kit.sim_engine import SimDatabase, SimEngine
+from tests.kit.sim_engine import SimEngine
+from tests.kit.sim_tables import SimDatabase
 
 LEASE_MS = 10_000
 
@@ -27,7 +28,16 @@ class World(Protocol):
         """A new connection."""
 
     def age(self, ms: int) -> None:
-        """Let everything in the database be that much older: leases and claims."""
+        """Let everything in the database be that much older: leases and claims. Below 0 the clock steps back."""
+
+    def save(self) -> None:
+        """Keep the tables as they are, for `go_back`."""
+
+    def go_back(self) -> None:
+        """The server starts again, with the saved tables: what was committed since is lost."""
+
+    def start_again(self) -> None:
+        """The server starts again, and has lost nothing."""
 
 
 class SimWorld:
@@ -42,6 +52,15 @@ class SimWorld:
 
     def age(self, ms: int) -> None:
         self._clock.ms += ms
+
+    def save(self) -> None:
+        self._saved = self.database.saved()
+
+    def go_back(self) -> None:
+        self.database.go_back(self._saved)
+
+    def start_again(self) -> None:
+        self.database.go_back(self.database.saved())
 
 
 class Broker(NamedTuple):

@@ -18,6 +18,7 @@ class PostgresWorld:
         self.schema = schema
         self._last_object = 0
         self._engines: list[PostgresEngine] = []
+        self._starts = 0
         self._connection = self._connect()
         upgrade(self._connection, schema)
 
@@ -38,6 +39,30 @@ class PostgresWorld:
     def age(self, ms: int) -> None:
         self.execute("UPDATE {}.broker SET seen = seen - %s * interval '1 ms'", ms)
         self.execute("UPDATE {}.object SET claimed_at = claimed_at - %s * interval '1 ms'", ms)
+
+    def save(self) -> None:
+        for table in self._tables():
+            self.execute(f"DROP TABLE IF EXISTS pg_temp.{table}")
+            self.execute(f"CREATE TEMPORARY TABLE {table} AS TABLE {{}}.{table}")
+
+    def go_back(self) -> None:
+        for table in self._tables():
+            self.execute(f"TRUNCATE {{}}.{table}")
+            self.execute(f"INSERT INTO {{}}.{table} OVERRIDING SYSTEM VALUE TABLE pg_temp.{table}")
+        self.start_again()
+
+    def start_again(self) -> None:
+        """What brokers see of a start: broken connections, and another time of the start."""
+        self._starts += 1
+        self.execute("UPDATE {}.life SET server = %s", f"start {self._starts}")
+        self.execute(
+            "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity"
+            " WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'"
+        )
+
+    def _tables(self) -> list[str]:
+        found = self.execute("SELECT tablename FROM pg_tables WHERE schemaname = %s", self.schema)
+        return [str(name) for (name,) in found]
 
     def execute(self, statement: str, *parameters: object) -> Sequence[tuple[Any, ...]]:
         """Run a statement with the schema for `{}`; its rows."""

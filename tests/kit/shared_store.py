@@ -14,7 +14,7 @@ from fencepost.broker.log.log_store import Missing
 from fencepost.broker.log.storage.memory import MemoryStore
 from fencepost.broker.log.storage.segment import Segment
 from tests.kit.engine_worlds import SimWorld, World
-from tests.kit.sim_engine import SimDatabase
+from tests.kit.sim_tables import SimDatabase
 
 LEASE_MS = 1000
 TOPIC_ID = bytes(range(16))

@@ -22,8 +22,9 @@ from fencepost.broker.network.context import Endpoint
 from fencepost.broker.node import Node
 from tests.kit.determinism import nap
 from tests.kit.sim_clock import SimClock
-from tests.kit.sim_engine import SimDatabase, SimEngine
+from tests.kit.sim_engine import SimEngine
 from tests.kit.sim_network import SimNetwork, exchange
+from tests.kit.sim_tables import SimDatabase
 from tests.kit.sim_threads import SimEvent, SimLock, SimProcess, in_thread, pause, process, run_sync
 
 LOOK_SECONDS = 0.02

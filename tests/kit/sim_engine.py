@@ -3,10 +3,8 @@
 Several engines, as of several brokers, share one SimDatabase. A transaction checks first, so it is whole or nothing.
 """
 
-import functools
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
-from typing import Concatenate, ParamSpec, TypeVar
+from collections.abc import Collection, Sequence
 
 from fencepost.broker.cluster.engine import (
     ROWS_MAX,
@@ -28,48 +26,25 @@ from fencepost.broker.cluster.engine import (
     Snapshot,
     Span,
     StillAlive,
-    StoreUnavailable,
     slot_of,
 )
-from tests.kit.sim_tables import BrokerRow, ObjectRow, ObjectState, SimDatabase, fenced, objects_of
+from tests.kit.sim_connection import SimConnection, transaction
+from tests.kit.sim_tables import BrokerRow, ObjectRow, ObjectState, fenced, objects_of
 
 
-def no_fault(method: str) -> None:
-    """The hook of an engine without faults."""
-
-
-P = ParamSpec("P")
-R = TypeVar("R")
-
-
-def transaction(run: Callable[Concatenate["SimEngine", P], R]) -> Callable[Concatenate["SimEngine", P], R]:
-    """Make a method atomic, with the faults of its engine."""
-
-    @functools.wraps(run)
-    def with_faults(engine: "SimEngine", *arguments: P.args, **options: P.kwargs) -> R:
-        with engine.database.lock:
-            engine.before(run.__name__)
-            if run.__name__ in engine.held:
-                engine.database.in_flight.append(lambda: run(engine, *arguments, **options))
-                raise StoreUnavailable("the connection to the database broke; a transaction is in flight")
-            answer = run(engine, *arguments, **options)
-            engine.after(run.__name__)
-            return answer
-
-    return with_faults
-
-
-class SimEngine:
+class SimEngine(SimConnection):
     """A connection to a SimDatabase. A fault is a hook that raises StoreUnavailable."""
 
-    def __init__(self, database: SimDatabase) -> None:
-        self.database = database
-        self.before: Callable[[str], None] = no_fault
-        """Called with the method's name; if it raises, the transaction does not happen."""
-        self.after: Callable[[str], None] = no_fault
-        """Called with the method's name; if it raises, the transaction has happened, and its answer is lost."""
-        self.held: set[str] = set()
-        """Methods whose transactions stay in flight until SimDatabase.deliver; the caller gets StoreUnavailable."""
+    @transaction
+    def reset(self, known_life: int) -> None:
+        database = self.database
+        newest = database.lives[-1]
+        if newest.is_reset and newest.life.number > known_life and newest.start == database.starts:
+            return
+        for broker, row in database.brokers.items():
+            database.brokers[broker] = row._replace(incarnation=row.incarnation + 1, left=True)
+        self._vacate(set(database.brokers))
+        database.begin_life(max(newest.life.number, known_life) + 1, is_reset=True)
 
     # Brokers and slots
 
@@ -80,6 +55,7 @@ class SimEngine:
 
     @transaction
     def join(self, broker: int, addresses: str, lease_ms: int) -> Session:
+        self.database.bound_times()
         brokers, now = self.database.brokers, self.database.now_ms()
         old = brokers.get(broker, BrokerRow(0, 0, 0, (), now, True, ""))
         if not old.left and now - old.seen_ms < lease_ms:
@@ -111,10 +87,15 @@ class SimEngine:
         for broker in dead & database.brokers.keys():
             row = database.brokers[broker]
             database.brokers[broker] = row._replace(incarnation=row.incarnation + 1)
-        taken = [Slot(slot.slot, identity.broker, slot.epoch + 1) for slot in wanted if slot.broker in dead]
+        taken = [
+            Slot(slot.slot, identity.broker, slot.epoch + database.epochs_on(slot.slot))
+            for slot in wanted
+            if slot.broker in dead
+        ]
         self._vacate(dead)
         for slot in taken:
             database.slots[slot.slot] = slot
+            database.slot_lives[slot.slot] = database.life
         return taken
 
     @transaction
@@ -298,6 +279,7 @@ class SimEngine:
 
     @transaction
     def doomed(self, idle_ms: int, limit: int = 1000) -> list[int]:
+        self.database.bound_times()
         objects, now = self.database.objects, self.database.now_ms()
         unused = [
             number
@@ -333,7 +315,8 @@ class SimEngine:
     def _renew(self, identity: Identity) -> None:
         self._check_fence(identity)
         row = self.database.brokers[identity.broker]
-        self.database.brokers[identity.broker] = row._replace(seen_ms=self.database.now_ms())
+        self.database.brokers[identity.broker] = row._replace(seen_ms=self.database.now_ms(), beats=row.beats + 1)
+        self.database.bound_times()
 
     def _is_dead(self, slot: Slot, lease_ms: int) -> bool:
         row = None if slot.broker is None else self.database.brokers.get(slot.broker)

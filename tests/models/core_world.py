@@ -18,7 +18,7 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.record_batch import build_batch
 from fencepost.protocol.topics import TopicPartition
 from tests.kit.shared_store import Stores
-from tests.kit.sim_engine import no_fault
+from tests.kit.sim_connection import no_fault
 from tests.models.core_broker import BODY, DATA, IDS, NOW_MS, TXNS, Broker, P, Q, client_batch, cuts_of, shared
 from tests.models.core_faults import FAULTS
 

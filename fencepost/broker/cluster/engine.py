@@ -12,7 +12,10 @@ transaction may have happened or not, and `open_session` tells which.
 import hashlib
 from collections.abc import Collection, Sequence
 from enum import IntEnum
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from fencepost.broker.cluster.history import History
 
 SLOTS = 256
 """A log belongs to one slot for ever; a slot belongs to at most one broker at a time."""
@@ -251,6 +254,14 @@ class Slot(NamedTuple):
 
 class Engine(Protocol):
     """The database of a cluster. See the module's docstring for what every method raises."""
+
+    # The connection
+
+    def watch(self, history: "History") -> None:
+        """Compare the database with this history from now on: every method raises HistoryLost if something is lost."""
+
+    def reset(self, known_life: int) -> None:
+        """Something was lost: fence all brokers, so that each joins again. Once for each start of the database."""
 
     # Brokers and slots
 

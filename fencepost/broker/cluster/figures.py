@@ -25,6 +25,8 @@ class ClusterFigures(NamedTuple):
     """Since the last successful commit or renewal was sent."""
     unavailable: str | None
     """Why commits wait."""
+    conflict: str | None
+    """Why they fail again and again."""
     writer: WriterCounters
     cache: CacheCounters
     objects: ObjectCounters | None

@@ -181,6 +181,7 @@ class Membership:
             followed=0 if self.followed is None else len(self.followed.logs()),
             lease_age_s=writer.idle_seconds,
             unavailable=writer.unavailable,
+            conflict=writer.conflict,
             writer=writer.counters,
             cache=self._cold.counters,
             objects=self.row_bytes.counters if isinstance(self.row_bytes, RowObjects) else None,
@@ -203,6 +204,10 @@ class Membership:
             followed=lambda: () if self.followed is None else self.followed.logs(),
         )
         return logs
+
+    def first_producer_id(self) -> int:
+        """Clients use lower ones, which the database has lost, maybe."""
+        return max(0, self.writer.history.life - 1) << 32
 
     def keep_metadata(self, kind: str, offset: int, file_name: str, data: bytes) -> SyncTask:
         """The task that stores a snapshot of the metadata in the database."""
@@ -269,7 +274,7 @@ class Membership:
         return None if peer is None else route_to(self._config, peer)
 
     def now(self) -> float:
-        """The time, for `confirm`."""
+        """See `confirm`."""
         return self.writer.now()
 
     def look_at(self, log: PartitionLog) -> None:

@@ -3,11 +3,8 @@
 The transactions are functions of the schema (migrations/*.sql). This module imports psycopg.
 """
 
-import json
-import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import psycopg
 from psycopg import sql
@@ -17,14 +14,10 @@ from fencepost.broker.cluster.claims import random_ids
 from fencepost.broker.cluster.engine import (
     ROWS_MAX,
     SLOTS,
-    Changed,
-    ClaimLost,
     Commit,
-    Conflict,
     Fenced,
     Head,
     Identity,
-    LogIdTaken,
     Member,
     Proposed,
     Replacement,
@@ -34,33 +27,20 @@ from fencepost.broker.cluster.engine import (
     Slot,
     Snapshot,
     Span,
-    StillAlive,
 )
 from fencepost.broker.cluster.owner import DatabaseIdentity
-from fencepost.broker.cluster.postgres_values import Blobs, BlobsDumper, array, columns, row_of, session_of
+from fencepost.broker.cluster.postgres_values import Blobs, array, columns, row_of, session_of
+from fencepost.broker.cluster.statements import Statements
 from fencepost.broker.cluster.table_facts import ObjectUse, TableSize
 
 
-class PostgresEngine:
-    """`Engine` on one connection, which is opened when it is needed, and opened anew after it broke. No transaction is
-    tried again. An instance may be used by several threads; they wait for one another.
-
-    Methods raise SchemaMismatch, too. Raises ValueError if the address is none.
-    """
+class PostgresEngine(Statements):
+    """`Engine` on one connection. Methods raise SchemaMismatch, too."""
 
     def __init__(self, conninfo: str, schema: str = "fencepost", first_id: Callable[[int], int] = random_ids) -> None:
         """`first_id` returns the first of so many ids for a claim."""
-        self._parameters = connection.parse(conninfo)
-        self._schema = schema
+        super().__init__(conninfo, schema)
         self._first_id = first_id
-        self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
-        self._statements: dict[str, bytes] = {}
-        self._lock = threading.Lock()
-
-    @property
-    def place(self) -> str:
-        """The database, for messages; without a password."""
-        return connection.name_of(self._parameters)
 
     def create_schema(self) -> bool:
         """Create the schema in a database that has none; returns whether there was none. Raises SchemaMismatch."""
@@ -129,10 +109,8 @@ class PostgresEngine:
         )
         return [ObjectUse(*use) for use in found]
 
-    def close(self) -> None:
-        """Close the connection. The engine may be used again."""
-        with self._lock:
-            self._close()
+    def reset(self, known_life: int) -> None:
+        self._run("SELECT {}.fp_reset(%s)", known_life)
 
     # Brokers and slots
 
@@ -141,6 +119,7 @@ class PostgresEngine:
         return str(identifier)
 
     def join(self, broker: int, addresses: str, lease_ms: int) -> Session:
+        self._run("SELECT {}.fp_bound_leases()")
         ((incarnation, *rest),) = self._run("SELECT * FROM {}.fp_join(%s, %s, %s)", broker, addresses, lease_ms)
         return session_of(broker, incarnation, *rest)
 
@@ -197,7 +176,7 @@ class PostgresEngine:
     def commit(self, commit: Commit) -> tuple[int, ...]:
         appends = commit.appends
         new_logs = [append.new_log for append in appends]
-        ((bases,),) = self._run(
+        ((bases,),) = self._execute(
             "SELECT {}.fp_append(%s, %s, %s, %s, %s" + ", %s" * 18 + ")",
             *commit.identity,
             commit.seq,
@@ -317,6 +296,7 @@ class PostgresEngine:
         return [object_id for (object_id,) in found]
 
     def doomed(self, idle_ms: int, limit: int = 1000) -> list[int]:
+        self._run("SELECT {}.fp_bound_claims()")
         return [object_id for (object_id,) in self._run("SELECT {}.fp_doomed(%s, %s)", idle_ms, limit)]
 
     def forget(self, objects: Collection[int]) -> None:
@@ -325,68 +305,3 @@ class PostgresEngine:
     def known(self, objects: Collection[int]) -> set[int]:
         found = self._run("SELECT id FROM {}.object WHERE id = ANY (%s::bigint[])", array(objects))
         return {object_id for (object_id,) in found}
-
-    # The connection
-
-    def _run(self, statement: str, *parameters: Any) -> list[tuple[Any, ...]]:
-        """One statement, with the schema for each `{}`; its rows."""
-        with self._lock:
-            try:
-                return (
-                    self._opened().execute(self._prepared(statement), parameters, prepare=True, binary=True).fetchall()
-                )
-            except psycopg.Error as error:
-                raise self._translated(error) from error
-
-    def _control(self, command: bytes) -> None:
-        with self._lock:
-            try:
-                self._opened().execute(command)
-            except psycopg.Error as error:
-                raise self._translated(error) from error
-
-    def _opened(self) -> "psycopg.Connection[tuple[Any, ...]]":
-        if self._connection is None or self._connection.closed:
-            opened = connection.connect(self._parameters)
-            try:
-                schema.check_version(opened, self._schema)
-            except BaseException:
-                opened.close()
-                raise
-            opened.adapters.register_dumper(Blobs, BlobsDumper)
-            self._connection = opened
-        return self._connection
-
-    def _close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
-
-    def _prepared(self, statement: str) -> bytes:
-        if statement not in self._statements:
-            quoted = sql.Identifier(self._schema).as_string(None)
-            self._statements[statement] = statement.replace("{}", quoted.replace("%", "%%")).encode()
-        return self._statements[statement]
-
-    def _translated(self, error: psycopg.Error) -> Exception:
-        message = error.diag.message_primary or str(error)
-        detail = error.diag.message_detail or "[]"
-        match error.sqlstate:
-            case "FP001":
-                return Fenced(message)
-            case "FP002":
-                return Conflict(json.loads(detail))
-            case "FP003":
-                return ClaimLost(message)
-            case "FP004":
-                return LogIdTaken(*json.loads(detail))
-            case "FP005":
-                return StillAlive(*json.loads(detail))
-            case "FP006":
-                return Changed(message)
-            case "42P01" | "42883" | "3F000":  # undefined table, function, schema
-                return SchemaMismatch(f"{message}: run `fencepost store check`")
-        if connection.is_unavailability(error):
-            self._close()
-            return connection.unavailable(self._parameters, error)
-        return error

@@ -6,6 +6,7 @@ import secrets
 import socket
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TypeVar
 
 import trio
@@ -21,6 +22,7 @@ from fencepost.broker.cluster.engine import (
     slot_of,
 )
 from fencepost.broker.cluster.health import StoreHealth
+from fencepost.broker.cluster.history import History, HistoryLost
 from fencepost.broker.cluster.loading import LoadedLog, load_logs
 from fencepost.broker.cluster.membership import Membership
 from fencepost.broker.cluster.owner import CHECK_SECONDS
@@ -41,6 +43,8 @@ from fencepost.broker.node import Node
 from fencepost.coordinator.ports import LogWriteFailed
 
 RETRY_SECONDS = 0.5
+STOP_SECONDS = 30.0
+"""A broker that stops ends its tasks so long after the end of its lease, whatever they wait for."""
 
 ResultT = TypeVar("ResultT")
 
@@ -98,25 +102,43 @@ class ClusterBroker:
         async with trio.open_nursery() as services:
             self._services = services
             services.start_soon(trio.to_thread.run_sync, remove_abandoned, self.config.cluster_cache_directory)
+            services.start_soon(self._bound_stop)
             if self.config.metrics_listen is not None:
                 self._metrics_endpoint = await self._status.serve(self.config.metrics_listen, services)
                 services.start_soon(self._health.run)
             await self._serve()
             services.cancel_scope.cancel()
 
+    async def _bound_stop(self) -> None:
+        """After `stop`, end what still waits for the stores when the lease has ended."""
+        await self._stopping.wait()
+        with trio.move_on_after(self._lease_ms / 1000 + STOP_SECONDS):
+            await trio.sleep(self._lease_ms / 1000)
+            while True:
+                self._stores.interrupt()
+                await trio.sleep(RETRY_SECONDS)
+        logger.error("the broker did not stop within %.0f s, its tasks are ended", STOP_SECONDS)
+        self._services.cancel_scope.cancel()
+
     async def _serve(self) -> None:
         engine = self._stores.connect()
         cluster_id = self._health.cluster_id = await self._cluster_id(engine)
-        self._secret = await self._available(lambda: engine.secret(secrets.token_bytes(SECRET_BYTES))) or b""
         row_bytes = await self._available(lambda: self._stores.open_objects(cluster_id))
         if row_bytes is None:
             return
         self._services.start_soon(self._watch_owner, row_bytes)
         self.config = dataclasses.replace(self.config, cluster_id=cluster_id, listeners=_with_ports(self.config))
+        lost_life: int | None = None
         while not self.stopping:
-            session = await self._join(engine)
-            if session is not None:
-                await self._serve_incarnation(Writer(engine, session), row_bytes)
+            history = History()
+            engine.watch(history)
+            try:
+                session = await self._enter(engine, lost_life)
+                if session is not None:
+                    await self._serve_incarnation(Writer(engine, session, history=history), row_bytes)
+            except HistoryLost as error:
+                logger.warning("the broker joins again: %s", error)
+            lost_life = history.life if history.is_lost else None
 
     async def _watch_owner(self, row_bytes: RowBytes) -> None:
         """End the broker with NotOwner as soon as its objects belong to another database."""
@@ -132,6 +154,13 @@ class ClusterBroker:
         wanted = self.config.cluster_id or _new_cluster_id()
         found = await self._available(lambda: engine.cluster_id(wanted))
         return wanted if found is None else found
+
+    async def _enter(self, engine: Engine, lost_life: int | None) -> Session | None:
+        """Join, after all brokers were fenced if something was lost since this life of the database began."""
+        if lost_life is not None:
+            await self._available(partial(engine.reset, lost_life))
+        self._secret = await self._available(lambda: engine.secret(secrets.token_bytes(SECRET_BYTES))) or b""
+        return await self._join(engine)
 
     async def _join(self, engine: Engine) -> Session | None:
         """A new incarnation, as soon as no other process with this id lives; None if the broker stops before."""
@@ -160,12 +189,19 @@ class ClusterBroker:
             await self._run_node(writer, row_bytes)
             if not writer.fenced:
                 await trio.to_thread.run_sync(self._release, writer)
-        except* (Fenced, Stopped) as errors:  # a nursery wraps them
+        except* (Fenced, Stopped, HistoryLost) as errors:  # a nursery wraps them
             logger.warning("this broker lost its place in the cluster, it joins again: %s", _leaf(errors))
 
     async def _run_node(self, writer: Writer, row_bytes: RowBytes) -> None:
-        """One run of the broker."""
-        engine = self._stores.connect()
+        """One run of the broker; all its connections compare the database with what it knows."""
+
+        def connected() -> Engine:
+            engine = self._stores.connect()
+            engine.watch(writer.history)
+            return engine
+
+        stores = self._stores._replace(connect=connected)
+        engine = stores.connect()
         scratch = Scratch(self.config.cluster_cache_directory)
         try:
             async with trio.open_nursery() as loading:
@@ -178,7 +214,7 @@ class ClusterBroker:
             if loaded is None or slots is None or writer.fenced:
                 return
             member = Membership(
-                self.config, self._stores, row_bytes, writer, engine, slots, loaded, scratch.path, self._secret
+                self.config, stores, row_bytes, writer, engine, slots, loaded, scratch.path, self._secret
             )
             with suppress(StoreUnavailable):  # the first step of SlotMoves looks again
                 await member.look()
@@ -235,11 +271,13 @@ class ClusterBroker:
             logger.info("the slots could not be given up, another broker takes them when the lease ends: %s", error)
 
     async def _available(self, call: Callable[[], ResultT]) -> ResultT | None:
-        """The result, once the stores are available; None if the broker stops before."""
+        """The result, once the stores are available; None if the broker stops before. Raises HistoryLost."""
         reported = False
         while not self.stopping:
             try:
                 return await trio.to_thread.run_sync(call)
+            except HistoryLost:
+                raise
             except StoreUnavailable as error:
                 if not reported:
                     logger.warning("the broker waits: %s", error)

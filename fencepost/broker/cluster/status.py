@@ -47,13 +47,15 @@ class Status:
 
         cluster = None if self.node is None else self.node.cluster
         database, objects = self._health.database, self._health.objects
-        waits = None if cluster is None else cluster.figures.unavailable
+        waits = None if cluster is None else cluster.writer.unavailable
+        conflict = None if cluster is None else cluster.writer.conflict
         found = {
             "stopping": "the broker is stopping" if self.stopping else None,
             "joining": "the broker does not listen yet, or changes its role" if self.role == "joining" else None,
             "database": database,
             "objects": objects,
             "commits_wait_for": waits,
+            "commits_conflict": conflict,
         }
         facts: dict[str, Any] = {
             "broker": self._broker_id,
@@ -64,6 +66,7 @@ class Status:
             "database": database or "ok",
             "objects": objects or "ok",
             "commits_wait_for": waits,
+            "commits_conflict": conflict,
         }
         return Readiness({name: why for name, why in found.items() if why}, facts)
 

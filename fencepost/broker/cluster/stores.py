@@ -1,6 +1,7 @@
 """The stores of a cluster: where a broker's connections to the database and its objects come from."""
 
 import logging
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -38,6 +39,8 @@ class Stores(NamedTuple):
     """
     probes: Probes | None = None
     """How to ask whether the stores are there; None for doubles."""
+    interrupt: Callable[[], None] = lambda: None
+    """The broker stops: let no call wait for the database any more."""
 
 
 def stores_of(config: "BrokerConfig") -> Stores:
@@ -49,11 +52,22 @@ def stores_of(config: "BrokerConfig") -> Stores:
     except ImportError as error:
         raise ConfigError(f"cluster.store needs psycopg ({error}): install fencepost[cluster]") from error
 
+    made: weakref.WeakSet[postgres.PostgresEngine] = weakref.WeakSet()
+
+    def connected() -> postgres.PostgresEngine:
+        engine = postgres.PostgresEngine(str(database))
+        made.add(engine)
+        return engine
+
+    def interrupt() -> None:
+        for engine in list(made):
+            engine.interrupt()
+
     database, objects = config.cluster_store, config.cluster_objects
     if database is None or objects is None:
         raise ConfigError("cluster.store and cluster.objects (--store and --objects) belong together: set both")
     try:
-        place = postgres.PostgresEngine(database).place
+        place = connected().place
     except ValueError as error:
         raise ConfigError(f"cluster.store: {error}") from error
 
@@ -63,14 +77,14 @@ def stores_of(config: "BrokerConfig") -> Stores:
         except ValueError as error:
             raise ConfigError(f"cluster.objects: {error}") from error
         found.check()
-        engine = postgres.PostgresEngine(database)
+        engine = connected()
         opened = RowObjects(
             found, ClaimPool(engine, config.cluster_claim_max_age_ms), BucketOwner(found, engine.identity)
         )
         opened.check_owner()
         return opened
 
-    probing = postgres.PostgresEngine(database)
+    probing = connected()
 
     def prepare() -> None:
         if probing.create_schema():
@@ -85,4 +99,4 @@ def stores_of(config: "BrokerConfig") -> Stores:
         return open_objects(objects, cluster_id, request_timeout_s=PROBE_TIMEOUT_S, retry_s=0).probe
 
     probes = Probes(table_sizes, object_probe)
-    return Stores(place, lambda: postgres.PostgresEngine(database), opened, prepare, probes)
+    return Stores(place, connected, opened, prepare, probes, interrupt)

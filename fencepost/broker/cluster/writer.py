@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import NoReturn
 
 from fencepost.broker.cluster.engine import (
     Append,
@@ -17,12 +18,15 @@ from fencepost.broker.cluster.engine import (
     Session,
     StoreUnavailable,
 )
+from fencepost.broker.cluster.history import History, HistoryLost
 from fencepost.broker.cluster.times import Times
 
 logger = logging.getLogger(__name__)
 
 FIRST_PAUSE_SECONDS = 0.05
 LONGEST_PAUSE_SECONDS = 1.0
+MANY_CONFLICTS = 10
+"""So many conflicts without a commit between them are reported: other brokers' rows explain a few."""
 
 
 class Stopped(Exception):
@@ -46,9 +50,17 @@ class Writer:
     last commit happened. Every method raises Fenced, for ever after the first time, and Stopped.
     """
 
-    def __init__(self, engine: Engine, session: Session, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        session: Session,
+        monotonic: Callable[[], float] = time.monotonic,
+        history: History | None = None,
+    ) -> None:
         self.engine = engine
         """The connection; only inside of `change`."""
+        self.history = History() if history is None else history
+        """What this incarnation knows of the database."""
         self._identity = session.identity
         self._seq = session.commit_seq
         self._monotonic = monotonic
@@ -57,6 +69,9 @@ class Writer:
         self._stops_at = math.inf
         self.fenced = False
         """Another broker has this one's slots, as far as this process knows."""
+        self.conflict: str | None = None
+        """Why commits conflict again and again."""
+        self._conflicts_in_a_row = 0
         self.renewed_at = monotonic()
         """When the last successful commit or renewal was sent."""
         self.counters = WriterCounters()
@@ -86,14 +101,18 @@ class Writer:
 
     def commit(self, appends: Sequence[Append], objects: Sequence[int] = ()) -> tuple[int, ...]:
         """Commit these rows; return their base offsets. Also raises Conflict and ClaimLost: then nothing changed."""
+        if self._conflicts_in_a_row >= MANY_CONFLICTS:
+            self._stops_within(FIRST_PAUSE_SECONDS)
+        if self._stopping.is_set() or self._monotonic() >= self._stops_at:
+            raise Stopped("the broker stops")
         with self._lock:
             commit = Commit(self._identity, self._seq + 1, appends, objects)
             while True:
                 began = self._monotonic()
                 try:
                     bases = self._fencing(partial(self.engine.commit, commit))
-                except Conflict:
-                    self.counters.conflicts += 1
+                except Conflict as error:
+                    self._note_conflict(error)
                     raise
                 except StoreUnavailable as error:
                     session = self._open_session(error)
@@ -103,9 +122,18 @@ class Writer:
                     bases = session.bases
                 self._seq = commit.seq
                 self.renewed_at = began
-                self.unavailable = None
+                self.unavailable = self.conflict = None
+                self._conflicts_in_a_row = 0
                 self.counters.commits.add(self._monotonic() - began)
                 return bases
+
+    def _note_conflict(self, error: Conflict) -> None:
+        self.counters.conflicts += 1
+        count = self._conflicts_in_a_row = self._conflicts_in_a_row + 1
+        if count >= MANY_CONFLICTS:
+            self.conflict = f"{count} commits failed one after the other: {error}"
+            if count & (count - 1) == 0 or count == MANY_CONFLICTS:
+                logger.warning("nothing is committed, the broker tries again: %s", self.conflict)
 
     def change(self, change: Callable[[Identity], None]) -> None:
         """Run a fenced change of the engine that may be repeated, again after each break of the connection."""
@@ -126,6 +154,8 @@ class Writer:
 
     def pause(self, why: StoreUnavailable) -> None:
         """Wait a moment before something is tried again, because a store is unavailable."""
+        if isinstance(why, HistoryLost):
+            self._lose(str(why))
         self.unavailable = str(why)
         if self._stops_within(LONGEST_PAUSE_SECONDS / 4):
             raise Stopped(str(why))
@@ -146,6 +176,8 @@ class Writer:
 
     def _open_session(self, why: StoreUnavailable) -> Session:
         """A new session, as soon as the database can be reached."""
+        if isinstance(why, HistoryLost):
+            self._lose(str(why))
         pause = FIRST_PAUSE_SECONDS
         self.unavailable = str(why)
         logger.warning("the cluster's database is unavailable, commits wait for it: %s", why)
@@ -154,6 +186,8 @@ class Writer:
                 raise Stopped(str(why))
             try:
                 session = self.engine.open_session(self._identity)
+            except HistoryLost as error:
+                self._lose(str(error))
             except StoreUnavailable as error:
                 self.unavailable = str(error)
                 pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
@@ -162,9 +196,13 @@ class Writer:
                 raise
             else:
                 if session.commit_seq < self._seq:
-                    self.fenced = True
-                    raise Fenced(f"the database lost commits: it has {session.commit_seq} of {self._seq}")
+                    self._lose(f"the database lost commits: it has {session.commit_seq} of {self._seq}")
                 self._identity, self.unavailable = session.identity, None
                 self.counters.reconnects += 1
                 logger.warning("the cluster's database is available again")
                 return session
+
+    def _lose(self, what: str) -> NoReturn:
+        self.fenced = True
+        self.history.lose(what)
+        raise Fenced(what)

@@ -96,6 +96,8 @@ class MetadataService:
         self._edits = EditsController(self._topics, self._configs, self._acls, facts.change_records_max)
         self._id_lock = trio.Lock()
         self._next_id = self._last_id = 0
+        self.producer_ids_from: Callable[[], int] = lambda: 0
+        """Lower ones may be in use even if the log does not have them."""
 
     @property
     def image(self) -> MetadataImage:
@@ -218,7 +220,7 @@ class MetadataService:
         async with self._id_lock:
             if self._next_id >= self._last_id:
                 await self.journal.wait_writable()
-                start = self.journal.newest.next_producer_id
+                start = max(self.journal.newest.next_producer_id, self.producer_ids_from())
                 after = start + PRODUCER_ID_BLOCK
                 await self.journal.write([ProducerIdsRecord(self.facts.node_id, -1, after)])
                 await self.journal.settle()

@@ -86,7 +86,7 @@ def tables_of_postgres(world: "PostgresWorld") -> dict[str, list[Any]]:
         return log, Row(base, count, RowKind(kind), epoch, *facts, heads, aborted, inline, checksum)
 
     brokers = table(
-        "id, incarnation, session, commit_seq, bases, has_left, addresses, draining, ready_incarnation", "broker"
+        "id, incarnation, session, commit_seq, bases, has_left, addresses, draining, ready_incarnation, beats", "broker"
     )
     return {
         "broker": [(*row[:4], tuple(row[4]), *row[5:]) for row in brokers],

@@ -15,7 +15,8 @@ from fencepost.broker.cluster.engine import (
 )
 from fencepost.broker.cluster.writer import Stopped, Writer
 from tests.kit.shared_store import LEASE_MS, TOPIC_ID
-from tests.kit.sim_engine import SimDatabase, SimEngine
+from tests.kit.sim_engine import SimEngine
+from tests.kit.sim_tables import SimDatabase
 
 LOG = log_id(TOPIC_ID, 0)
 ROW = Row(-1, 2, RowKind.RUN, 1, Placement(0, 0, 3), 0, 1, (7,), b"head", b"", b"abc")
