@@ -47,6 +47,7 @@ class PostgresServer:
         self.directory = Path(tempfile.mkdtemp(prefix="fencepost-pg-"))
         """With its socket and its data."""
         self._data = self.directory / "data"
+        self._saved = self.directory / "saved"
         self._log = self.directory / "server.log"
         self._user = next((name for name in UNPRIVILEGED if _exists(name)), None) if os.geteuid() == 0 else None
         self._process: subprocess.Popen[bytes] | None = None
@@ -77,6 +78,22 @@ class PostgresServer:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
+
+    def save(self) -> None:
+        """Stop it in order, keep a copy of its data for `go_back`, and start it again: that is what a standby has."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGINT)
+        self._process.wait(START_SECONDS_MAX)
+        shutil.rmtree(self._saved, ignore_errors=True)
+        subprocess.run(["cp", "-a", self._data, self._saved], check=True)
+        self.start()
+
+    def go_back(self) -> None:
+        """Kill it, and start the copy in its place: what was committed since is lost."""
+        self.kill()
+        shutil.rmtree(self._data)
+        subprocess.run(["cp", "-a", self._saved, self._data], check=True)
+        self.start()
 
     def __enter__(self) -> Self:
         if self._user is not None:

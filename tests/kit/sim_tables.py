@@ -112,7 +112,8 @@ class SimDatabase:
     def begin_life(self, number: int, is_reset: bool = False) -> None:
         """From now on there is another life."""
         token = f"{self.starts} {self.now_ms()} {number} {next(self._tokens)}"
-        self.lives.append(SimLife(Life(number, token, self.position), self.starts, is_reset))
+        position = (1 << 63) - 1 if is_reset else self.position
+        self.lives.append(SimLife(Life(number, token, position), self.starts, is_reset))
 
     def begin_life_of_start(self) -> None:
         """The life of this start of the database, if there is none yet: all leases begin anew."""

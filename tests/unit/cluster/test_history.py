@@ -152,9 +152,22 @@ def test_a_reset_fences_all_brokers_once(world: World) -> None:
     again.engine.renew(again.identity)
 
 
+def test_a_reset_is_no_loss_for_who_joins_after_it(world: World) -> None:
+    """The connection that made it learned of the life before; the next one finds that of the reset, too."""
+    joins(world, 2)
+    world.start_again()
+    history = History()
+    engine, other = world.engine(), world.engine()
+    engine.watch(history)
+    engine.reset(1)
+    engine.renew(engine.join(1, "here", LEASE_MS).identity)
+    other.watch(history)
+    assert [member.broker for member in other.members()] == [1, 2]
+
+
 def test_leader_epochs_rise_over_a_loss(world: World) -> None:
-    """Clients that saw an epoch which is lost ignore leaders with a lower one, and OffsetForLeaderEpoch must not take lost
-    records for new ones of the same epoch (KIP-320).
+    """Clients that saw an epoch which is lost ignore leaders with a lower one. And OffsetForLeaderEpoch must not take
+    lost records for new ones of the same epoch (KIP-320).
     """
     owner = joins(world, 1)
     world.save()

@@ -5,6 +5,7 @@ import pytest
 from fencepost.broker.cluster.engine import (
     SLOTS,
     Append,
+    Conflict,
     Fenced,
     NewLog,
     Placement,
@@ -13,7 +14,8 @@ from fencepost.broker.cluster.engine import (
     StoreUnavailable,
     log_id,
 )
-from fencepost.broker.cluster.writer import Stopped, Writer
+from fencepost.broker.cluster.history import History
+from fencepost.broker.cluster.writer import MANY_CONFLICTS, Stopped, Writer
 from tests.kit.shared_store import LEASE_MS, TOPIC_ID
 from tests.kit.sim_engine import SimEngine
 from tests.kit.sim_tables import SimDatabase
@@ -129,3 +131,51 @@ def test_a_broker_does_not_go_on_with_a_database_that_lost_its_commits() -> None
     with pytest.raises(Fenced, match="lost commits"):
         writer.renew()
     assert writer.fenced
+
+
+def test_conflicts_that_repeat_are_reported(caplog: pytest.LogCaptureFixture) -> None:
+    """Before, a broker tried again for ever, and nothing said so. /ready has the text."""
+    _, _, writer = begun()
+    stuck = append(5)._replace(new_log=None)
+    for number in range(1, 2 * MANY_CONFLICTS + 1):
+        with pytest.raises(Conflict):
+            writer.commit([stuck])
+        assert (writer.conflict is None) == (number < MANY_CONFLICTS)
+        assert writer.counters.conflicts == number
+    assert str(LOG) in str(writer.conflict)
+    assert len([one for one in caplog.records if "nothing is committed" in one.message]) == 2
+    assert writer.commit([append()]) == (0,)
+    assert writer.conflict is None
+
+
+def test_a_broker_that_stops_does_not_try_conflicts_again() -> None:
+    """Before, SIGTERM did not end it."""
+    clock = [0.0]
+    database = SimDatabase(lambda: 0)
+    engine = SimEngine(database)
+    writer = Writer(engine, engine.join(1, "here", LEASE_MS), lambda: clock[0])
+    writer.stop(1.0)
+    with pytest.raises(Conflict):
+        writer.commit([append(5)])
+    clock[0] = 1.0
+    with pytest.raises(Stopped):
+        writer.commit([append(5)])
+
+
+def test_a_broker_whose_database_lost_what_it_read_is_fenced_for_ever() -> None:
+    """Its own commits are all there."""
+    database = SimDatabase(lambda: 0)
+    history, engine, other = History(), SimEngine(database), SimEngine(database)
+    for one in (engine, other):
+        one.watch(history)
+    writer = Writer(engine, engine.join(1, "here", LEASE_MS), history=history)
+    second = SimEngine(database)
+    identity = second.join(2, "there", LEASE_MS).identity
+    saved = database.saved()
+    second.renew(identity)
+    other.members()
+    database.go_back(saved)
+    for _ in range(2):
+        with pytest.raises(Fenced):
+            writer.renew()
+    assert writer.history.is_lost

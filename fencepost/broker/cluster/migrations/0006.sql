@@ -61,8 +61,9 @@ BEGIN
     PERFORM FROM broker ORDER BY id FOR NO KEY UPDATE;
     UPDATE broker SET incarnation = incarnation + 1, has_left = true;
     UPDATE slot SET broker = NULL;
+    -- It loses nothing, and connections that are there already learn of it late: no position is above this one.
     INSERT INTO life (number, server, position, is_reset)
-        SELECT greatest(max(number), known) + 1, fp_server(), fp_position(), true FROM life;
+        SELECT greatest(max(number), known) + 1, fp_server(), 9223372036854775807, true FROM life;
 END $$;
 
 -- The clock may have stepped back since leases were renewed: none lasts longer than one lease from now on. Rows that are
