@@ -9,7 +9,8 @@
 (* that waits and commits it in one transaction. Brokers may be arbitrarily*)
 (* slow, so a broker that was taken over goes on until a commit of its own *)
 (* fails. Connections break before or after the transaction happened, and  *)
-(* a transaction may still happen after its connection broke.              *)
+(* a transaction may still happen after its connection broke. The database *)
+(* may go back in time.                                                    *)
 (*                                                                         *)
 (* Each constant whose name ends in Rule is one rule of the protocol. TLC  *)
 (* finds no violation when all are TRUE (but SeqRule is redundant), and    *)
@@ -33,7 +34,8 @@ CONSTANTS
     None,
     MaxTxn, MaxSeq, \* transactions of a producer; records of one in one log
     MaxPlain,       \* records of a plain producer
-    MaxTakeovers, MaxRestarts, MaxBreaks, MaxHandovers
+    MaxTakeovers, MaxRestarts, MaxBreaks, MaxHandovers,
+    MaxLosses       \* how often the database goes back in time
 
 CONSTANTS
     FenceRule,      \* a commit names the newest incarnation of its broker
@@ -50,7 +52,8 @@ CONSTANTS
     SettleRule,     \* a living owner releases a log when none of its appends wait or are under way there
     DurableAddRule, \* an owner learns of a partition's add when it is durable
     StampRule,      \* the database stamps the slot's epoch on guests' rows
-    NewLogRule      \* a guest's marker may be the first row of its log
+    NewLogRule,     \* a guest's marker may be the first row of its log
+    HistoryRule     \* a broker that knows what the database has lost does nothing but reset the cluster
 
 Txns == "txns"      \* the log of the transaction coordinator
 Logs == DataLogs \cup {Txns}
@@ -78,7 +81,7 @@ VARIABLES
     txn,        \* the number of each producer's transaction
     sent,       \* how many records a plain producer has sent
     \* For this model only
-    used,       \* takeovers, restarts, breaks, handovers so far
+    used,       \* takeovers, restarts, breaks, handovers, losses so far; what a standby has; who knows of the loss
     wrong       \* what should never happen, and did
 
 database == <<log, owner, epoch, inc, ses, seq, answer>>
@@ -154,7 +157,8 @@ Init ==
     /\ late = {}
     /\ txn = [p \in Producers |-> 1]
     /\ sent = [q \in Plain |-> 0]
-    /\ used = [takeovers |-> 0, restarts |-> 0, breaks |-> 0, handovers |-> 0]
+    /\ used = [takeovers |-> 0, restarts |-> 0, breaks |-> 0, handovers |-> 0, losses |-> 0,
+               saved |-> None, lost |-> {}, reset |-> FALSE]
     /\ wrong = {}
 
 (***************************************************************************)
@@ -183,7 +187,7 @@ Produce(b, p, l) ==
     /\ LET n == txn[p]
            r == Data(p, n, Number(All(b, l), p, n) + 1)
        IN  /\ r.number <= MaxSeq
-           /\ \E c \in Brokers : Verifies(c, p, n, l)
+           /\ \E c \in Brokers \ used.lost : Verifies(c, p, n, l)
            /\ Holds(All(b, l), r)
            /\ waiting' = [waiting EXCEPT ![b] = Wait(b, l, r)]
     /\ UNCHANGED <<database, store, me, own, view, round, late, clients, used, wrong>>
@@ -397,7 +401,7 @@ GiveUp(b, l) ==
 \* The process ends (in order or not) and another one joins. Its logs have no owner then.
 Restart(b) ==
     /\ used.restarts < MaxRestarts
-    /\ used' = [used EXCEPT !.restarts = @ + 1]
+    /\ used' = [used EXCEPT !.restarts = @ + 1, !.lost = @ \ {b}]
     /\ inc' = [inc EXCEPT ![b] = @ + 1]
     /\ ses' = [ses EXCEPT ![b] = @ + 1]
     /\ owner' = [l \in Logs |-> IF owner[l] = b THEN None ELSE owner[l]]
@@ -420,8 +424,48 @@ Delete(o) ==
     /\ object' = IF MarkRule THEN [object EXCEPT ![o] = "forgotten"] ELSE object
     /\ UNCHANGED <<database, me, own, view, waiting, round, late, clients, used, wrong>>
 
+(***************************************************************************)
+(* The database goes back to what a standby has, or an older copy. All     *)
+(* connections break. A broker compares what it knows with the database    *)
+(* before it does anything else (history.py); it may be arbitrarily late.  *)
+(***************************************************************************)
+Save ==
+    /\ used.saved = None /\ used.losses < MaxLosses
+    /\ used' = [used EXCEPT !.saved = [log |-> log, owner |-> owner, epoch |-> epoch, inc |-> inc, ses |-> ses,
+                                      seq |-> seq, answer |-> answer]]
+    /\ UNCHANGED <<database, store, me, own, view, waiting, round, late, clients, wrong>>
+
+\* Whether a broker has read or committed something that these tables lack.
+Knows(b, s) ==
+    /\ me[b] # None
+    /\ \/ me[b].inc > s.inc[b] \/ me[b].ses > s.ses[b] \/ me[b].seq > s.seq[b]
+       \/ round[b].phase = "done" /\ s.seq[b] = me[b].seq
+       \/ \E l \in Logs : own[b][l] > s.epoch[l] \/ ~Prefix(view[b][l], s.log[l])
+
+GoBack ==
+    /\ used.saved # None
+    /\ LET s == used.saved IN
+       /\ log' = s.log /\ owner' = s.owner /\ epoch' = s.epoch /\ inc' = s.inc /\ ses' = s.ses /\ seq' = s.seq
+       /\ answer' = s.answer
+       /\ used' = [used EXCEPT !.losses = @ + 1, !.saved = None, !.reset = FALSE,
+                              !.lost = IF HistoryRule THEN {b \in Brokers : Knows(b, s)} ELSE {}]
+    /\ late' = {}
+    /\ round' = [b \in Brokers |-> IF round[b].phase = "idle" THEN round[b] ELSE [round[b] EXCEPT !.phase = "broken"]]
+    /\ UNCHANGED <<store, me, own, view, waiting, clients, wrong>>
+
+\* The first broker that finds the loss fences all. Each joins again, as after an end of its process.
+LearnLoss(b) ==
+    /\ used' = [used EXCEPT !.lost = @ \ {b}, !.reset = TRUE]
+    /\ me' = [me EXCEPT ![b] = None]
+    /\ inc' = IF used.reset THEN inc ELSE [c \in Brokers |-> inc[c] + 1]
+    /\ owner' = IF used.reset THEN owner ELSE [l \in Logs |-> None]
+    /\ Forget(b)
+    /\ UNCHANGED <<log, epoch, ses, seq, answer, store, late, clients, wrong>>
+
 Next ==
-    \/ \E b \in Brokers :
+    \/ \E b \in used.lost : LearnLoss(b) \/ Restart(b)
+    \/ Save \/ GoBack
+    \/ \E b \in Brokers \ used.lost :
         \/ \E p \in Producers, l \in DataLogs : AddPartition(b, p, l) \/ Produce(b, p, l)
         \/ \E q \in Plain, l \in DataLogs : ProducePlain(b, q, l)
         \/ \E p \in Producers, n \in 1..MaxTxn : EndTxn(b, p, n)
@@ -441,8 +485,9 @@ Spec == Init /\ [][Next]_vars
 
 \* A broker's view is the beginning of the log: it may be old, and is never wrong. Brokers acknowledge what is in their
 \* view, and logs only grow. So no acknowledged record is lost.
-ViewIsPrefix == \A b \in Brokers, l \in Logs : Prefix(view[b][l], log[l])
-LogsGrow == [][\A l \in Logs : Prefix(log[l], log'[l])]_vars
+\* When the database goes back, what was lost is lost; who knows of it does nothing any more.
+ViewIsPrefix == \A b \in Brokers \ used.lost, l \in Logs : Prefix(view[b][l], log[l])
+LogsGrow == [][used'.losses > used.losses \/ \A l \in Logs : Prefix(log[l], log'[l])]_vars
 
 NothingDoubled == \A l \in Logs : \A i, j \in DOMAIN log[l] : i # j => ~Same(log[l][i], log[l][j])
 

@@ -17,6 +17,7 @@ SMALL: dict[str, Scope] = {
     "handover": {"MaxHandovers": "1"},
     "fixed": {"FixedPlain": '{"q"}'},
     "objects": {**NO_PRODUCER, "Objects": "{1, 2}", "MaxPlain": "2", "MaxBreaks": "1"},
+    "losses": {**NO_PRODUCER, "MaxPlain": "2", "MaxLosses": "1", "MaxRestarts": "1"},
 }
 """Seconds each."""
 
@@ -28,6 +29,7 @@ LARGE: dict[str, Scope] = {
     "handovers": {**NO_PLAIN, "MaxHandovers": "2", "MaxTakeovers": "2", "MaxBreaks": "1"},
     "three brokers": {**NO_PLAIN, "Brokers": '{"b1", "b2", "b3"}', "MaxTakeovers": "2", "MaxBreaks": "1"},
     "sessions": {**NO_PRODUCER, "MaxBreaks": "3", "MaxPlain": "2", "MaxRestarts": "1", "MaxTakeovers": "2"},
+    "lost transactions": {**NO_PLAIN, "MaxLosses": "1", "MaxRestarts": "1"},
     "claims": {**NO_PRODUCER, "Objects": "{1, 2, 3}", "MaxPlain": "3", "MaxBreaks": "1"},
 }
 """Up to minutes each."""
@@ -57,6 +59,7 @@ CONTROLS = (
     Control(("DurableAddRule",), "transactions", "NothingHangs"),
     Control(("StampRule",), "transactions", "EpochsRise"),
     Control(("NewLogRule",), "transactions", "NothingWrong"),
+    Control(("HistoryRule",), "losses", "ViewIsPrefix"),
 )
 
 REDUNDANT = Control(("SeqRule",), "objects", "")
