@@ -53,6 +53,7 @@ CONSTANTS
     DurableAddRule, \* an owner learns of a partition's add when it is durable
     StampRule,      \* the database stamps the slot's epoch on guests' rows
     NewLogRule,     \* a guest's marker may be the first row of its log
+    PeerRule,       \* what a broker learns from another one counts as known
     HistoryRule     \* a broker that knows what the database has lost does nothing but reset the cluster
 
 Txns == "txns"      \* the log of the transaction coordinator
@@ -441,6 +442,8 @@ Knows(b, s) ==
     /\ \/ me[b].inc > s.inc[b] \/ me[b].ses > s.ses[b] \/ me[b].seq > s.seq[b]
        \/ round[b].phase = "done" /\ s.seq[b] = me[b].seq
        \/ \E l \in Logs : own[b][l] > s.epoch[l] \/ ~Prefix(view[b][l], s.log[l])
+       \/ PeerRule /\ \E l \in DataLogs : \E i \in DOMAIN waiting[b][l] : LET r == waiting[b][l][i] IN
+              r.kind = "data" /\ r.pid \in Producers /\ ~Has(s.log[Txns], Add(r.pid, r.n, l))
 
 GoBack ==
     /\ used.saved # None

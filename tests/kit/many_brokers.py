@@ -1,5 +1,8 @@
 """Three broker processes over one PostgreSQL that all lead partitions, for tests."""
 
+import time
+
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from fencepost.broker.cluster.slot_plan import spread
@@ -59,3 +62,32 @@ class ManyBrokers(ClusterProcesses):
         for future in admin.create_topics([NewTopic(topic, PARTITIONS, 1)]).values():
             future.result(SECONDS)
         until(lambda: set(self.leaders(topic).values()) == set(BROKERS))
+
+
+def everything(bootstrap: str, topic: str, isolation: str = "read_committed") -> dict[int, list[bytes]]:
+    """The values of each partition, from its beginning to its end."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "reads",
+            "isolation.level": isolation,
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+        }
+    )
+    consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
+    found: dict[int, list[bytes]] = {number: [] for number in range(PARTITIONS)}
+    unread, deadline = set(found), time.monotonic() + SECONDS
+    while unread:
+        assert time.monotonic() < deadline, f"no end of {unread}"
+        for record in consumer.consume(1000, 0.2):
+            error, partition = record.error(), record.partition()
+            if error is None:
+                value = record.value()
+                assert value is not None
+                assert partition is not None
+                found[partition].append(value)
+            elif error.code() == KafkaError._PARTITION_EOF:
+                unread.discard(partition)
+    consumer.close()
+    return found

@@ -36,6 +36,10 @@ class SimEngine(SimConnection):
     """A connection to a SimDatabase. A fault is a hook that raises StoreUnavailable."""
 
     @transaction
+    def position(self) -> int:
+        return self.database.position
+
+    @transaction
     def reset(self, known_life: int) -> None:
         database = self.database
         newest = database.lives[-1]

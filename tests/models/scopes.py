@@ -60,6 +60,7 @@ CONTROLS = (
     Control(("StampRule",), "transactions", "EpochsRise"),
     Control(("NewLogRule",), "transactions", "NothingWrong"),
     Control(("HistoryRule",), "losses", "ViewIsPrefix"),
+    Control(("PeerRule",), "lost transactions", "NothingHangs"),
 )
 
 REDUNDANT = Control(("SeqRule",), "objects", "")

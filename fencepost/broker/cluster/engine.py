@@ -260,6 +260,9 @@ class Engine(Protocol):
     def watch(self, history: "History") -> None:
         """Compare the database with this history from now on: every method raises HistoryLost if something is lost."""
 
+    def position(self) -> int:
+        """How much the database has: see history.py."""
+
     def reset(self, known_life: int) -> None:
         """Something was lost: fence all brokers, so that each joins again. Once for each start of the database."""
 

@@ -109,6 +109,10 @@ class PostgresEngine(Statements):
         )
         return [ObjectUse(*use) for use in found]
 
+    def position(self) -> int:
+        ((found,),) = self._run("SELECT {}.fp_position()")
+        return int(found)
+
     def reset(self, known_life: int) -> None:
         self._run("SELECT {}.fp_reset(%s)", known_life)
 

@@ -4,9 +4,13 @@ Kafka's brokers do the same, with the same request (KIP-890): AddPartitionsToTxn
 """
 
 import logging
+import math
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
+import trio
+
+from fencepost.broker.cluster.engine import StoreUnavailable
 from fencepost.broker.cluster.peers import PeerUnavailable
 from fencepost.coordinator.partitioning import partition_for
 from fencepost.coordinator.ports import TopicView
@@ -35,6 +39,9 @@ class RemoteTransactions:
         self._cluster = cluster
         self._topics = topics
         self._partitions = partitions
+        self._looking = trio.Lock()
+        self._looked_at = -math.inf
+        """When the last look at the database's position began."""
 
     def coordinates(self, transactional_id: str) -> bool:
         """Whether another broker coordinates this id, or one that is not known yet."""
@@ -66,10 +73,22 @@ class RemoteTransactions:
             answer = await self._cluster.links.ask(
                 broker, AddPartitionsToTxnRequest(transactions=[transaction]), ADD_VERSION
             )
-        except PeerUnavailable as error:
+            await self._note_position()
+        except (PeerUnavailable, StoreUnavailable) as error:
             logger.warning("transactional id %r cannot be verified: %s", transactional_id, error)
             return dict.fromkeys(partitions, ErrorCode.NETWORK_EXCEPTION)
         return _codes(answer, partitions)
+
+    async def _note_position(self) -> None:
+        """The answer rests on what is durable. From now on this broker notices if the database loses that: it may lead
+        no log of the transaction in which it could read it. Requests share one look. Raises StoreUnavailable.
+        """
+        since = trio.current_time()
+        async with self._looking:
+            if self._looked_at < since:
+                began = trio.current_time()
+                await self._cluster.in_thread(self._cluster.rounds.engine.position)
+                self._looked_at = began
 
     def _place(self, transactional_id: str) -> tuple[bytes, int]:
         """The topic id and partition that hold the id's state."""

@@ -2,7 +2,6 @@
 
 import json
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from fencepost.protocol.messages.api09_offset_fetch import (
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
-from tests.kit.many_brokers import PARTITIONS, SECONDS, ManyBrokers
+from tests.kit.many_brokers import PARTITIONS, SECONDS, ManyBrokers, everything
 from tests.kit.postgres_server import PostgresServer
 from tests.kit.store_commands import run
 from tests.kit.waiting import until
@@ -28,35 +27,6 @@ def cluster(server: PostgresServer, tmp_path: Path) -> Iterator[ManyBrokers]:
         processes.start_all()
         processes.make("orders")
         yield processes
-
-
-def everything(bootstrap: str, topic: str, isolation: str = "read_committed") -> dict[int, list[bytes]]:
-    """The values of each partition, from its beginning to its end."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": "reads",
-            "isolation.level": isolation,
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-        }
-    )
-    consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
-    found: dict[int, list[bytes]] = {number: [] for number in range(PARTITIONS)}
-    unread, deadline = set(found), time.monotonic() + SECONDS
-    while unread:
-        assert time.monotonic() < deadline, f"no end of {unread}"
-        for record in consumer.consume(1000, 0.2):
-            error, partition = record.error(), record.partition()
-            if error is None:
-                value = record.value()
-                assert value is not None
-                assert partition is not None
-                found[partition].append(value)
-            elif error.code() == KafkaError._PARTITION_EOF:
-                unread.discard(partition)
-    consumer.close()
-    return found
 
 
 def test_a_transaction_over_partitions_of_all_brokers_is_whole(cluster: ManyBrokers) -> None:
