@@ -336,6 +336,8 @@ class Node:
         await self.transactions.start()
         await services.start(self.groups.run)
         await services.start(self.transactions.run)
+        if cluster is not None:
+            await following.abort_torn(self, range(self.transactions.runtime.count))
         interval = min(self.config.log_retention_check_interval_ms / 1000, HOUSEKEEPING_SECONDS_MAX)
         services.start_soon(every, interval, self._housekeep)
         services.start_soon(every, SNAPSHOT_CHECK_SECONDS, partial(self._snapshots.take_if_due, self.metadata))

@@ -21,7 +21,7 @@ from fencepost.broker.cluster.engine import (
     Snapshot,
     StillAlive,
 )
-from fencepost.broker.cluster.history import Life
+from fencepost.broker.cluster.history import AFTER_RESET, EPOCHS_OF_LIFE, Life
 
 
 class BrokerRow(NamedTuple):
@@ -67,8 +67,6 @@ class SimLife(NamedTuple):
     is_reset: bool
 
 
-EPOCHS_OF_LIFE = 10_000
-"""By so much the epoch of a slot rises when it is first taken in a life."""
 TABLES = ("brokers", "slots", "heads", "rows", "objects", "snapshots", "proposals", "answers", "slot_lives", "lives")
 
 
@@ -112,7 +110,7 @@ class SimDatabase:
     def begin_life(self, number: int, is_reset: bool = False) -> None:
         """From now on there is another life."""
         token = f"{self.starts} {self.now_ms()} {number} {next(self._tokens)}"
-        position = (1 << 63) - 1 if is_reset else self.position
+        position = AFTER_RESET if is_reset else self.position
         self.lives.append(SimLife(Life(number, token, position), self.starts, is_reset))
 
     def begin_life_of_start(self) -> None:

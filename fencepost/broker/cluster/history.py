@@ -15,6 +15,11 @@ from typing import NamedTuple
 
 from fencepost.broker.cluster.engine import StoreUnavailable
 
+AFTER_RESET = (1 << 63) - 1
+"""The position of a life that began with `Engine.reset`."""
+EPOCHS_OF_LIFE = 10_000
+"""By so much a leader epoch rises when a slot is first taken in a life."""
+
 
 class HistoryLost(StoreUnavailable):
     """The database lacks what this broker has read or committed. The broker has to drop all state and join again."""
@@ -44,6 +49,11 @@ class History:
     def life(self) -> int:
         """The number of the newest known life; 0 before the first connection."""
         return 0 if self._life is None else self._life.number
+
+    @property
+    def follows_loss(self) -> bool:
+        """Whether the newest known life began because something was lost."""
+        return self._life is not None and self._life.position == AFTER_RESET
 
     @property
     def is_lost(self) -> bool:

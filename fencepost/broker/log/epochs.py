@@ -33,6 +33,11 @@ class LeaderEpochs:
         """The epoch of the last entry; -1 if there is none."""
         return self._entries[-1][0] if self._entries else UNDEFINED_EPOCH
 
+    @property
+    def rise(self) -> int:
+        """By how much the last epoch is above that of the records before it; 0 without such records."""
+        return self._entries[-1][0] - self._entries[-2][0] if len(self._entries) > 1 else 0
+
     def note(self, epoch: int, start_offset: int) -> bool:
         """Add the epoch of a batch at `start_offset`, if it is new. Returns whether it was new."""
         if self._entries and self._entries[-1][0] >= epoch:
