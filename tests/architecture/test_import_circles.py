@@ -3,6 +3,7 @@
 from tests.architecture.import_circles import circles
 
 PAIRS = {
+    ("broker.cluster.engine", "broker.cluster.history"): "the type of what a connection compares, and its error",
     ("broker.log.verify.partition", "broker.log.verify.snapshots"): "the type of what a partition's checks expect",
     ("client.admin.plan_file", "client.admin.plan_types"): "a plan reads itself from a file, which few programs need",
     ("client.network.connection", "client.network.pending"): "a pending request cancels itself on its connection",
