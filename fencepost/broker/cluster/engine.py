@@ -255,8 +255,6 @@ class Slot(NamedTuple):
 class Engine(Protocol):
     """The database of a cluster. See the module's docstring for what every method raises."""
 
-    # The connection
-
     def watch(self, history: "History") -> None:
         """Compare the database with this history from now on: every method raises HistoryLost if something is lost."""
 
@@ -378,17 +376,15 @@ class Engine(Protocol):
         """
 
     def doomed(self, idle_ms: int, limit: int = 1000) -> list[int]:
-        """Mark objects for deletion: claims older than `idle_ms`, and objects that no row refers to any more. Returns
-        all marked ones. A marked claim makes a commit fail with ClaimLost.
+        """Mark claims older than `idle_ms` and objects without rows for deletion; return all marked ones. A commit with
+        a marked claim fails with ClaimLost.
         """
 
     def forget(self, objects: Collection[int]) -> None:
         """Delete marked objects from the database, after they were deleted from the object store."""
 
     def known(self, objects: Collection[int]) -> set[int]:
-        """Those of these objects that the database has: claimed, live or marked. An id that it does not have is never
-        claimed again.
-        """
+        """Those of these objects that the database has. An id that it does not have is never claimed again."""
 
 
 def log_id(topic_id: bytes, partition: int) -> int:
