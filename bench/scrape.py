@@ -19,6 +19,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from fencepost.broker.log.upkeep_failures import UpkeepFailures
 from fencepost.broker.metrics.partitions import FAMILIES, _values, partition_text
 from fencepost.protocol.topics import TopicPartition
 
@@ -104,7 +105,7 @@ def main() -> None:
             await trio.lowlevel.checkpoint()
 
         async def by_text(logs: list[Any] = logs) -> None:
-            await partition_text(logs)
+            await partition_text(logs, UpkeepFailures())
 
         for name, work in (("text in pieces", by_text), ("prometheus_client", by_objects)):
             measured = [trio.run(longest_stall, work) for _ in range(arguments.rounds)]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from fencepost.broker import periodic
 from fencepost.broker.byte_budget import ByteBudget
 from fencepost.broker.clock import SystemClock
 from fencepost.broker.cluster import following
@@ -34,7 +35,6 @@ from fencepost.broker.log.durability.checkpointing import Checkpointer
 from fencepost.broker.log.durability.flusher import Durability, LogFlusher, LogOffline
 from fencepost.broker.log.durability.large_writes import LargeWrites
 from fencepost.broker.log.durability.sync_threads import FlushThreads, SyncThreads
-from fencepost.broker.log.housekeeping import housekeep
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.results import FlushedLog, Ticket
 from fencepost.broker.log.storage.store import Store
@@ -55,7 +55,6 @@ from fencepost.broker.partitions import Leader, Partitions
 from fencepost.broker.purgatory import Purgatory
 from fencepost.broker.security.authorizer import Authorizer
 from fencepost.broker.security.quotas import ClientQuotas, updated_quotas
-from fencepost.broker.ticker import every
 from fencepost.broker.transactions.hanging import HangingCheck
 from fencepost.broker.transactions.markers import Markers
 from fencepost.coordinator.group.service import GroupService
@@ -74,8 +73,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 DRAIN_SECONDS = 5.0
-HOUSEKEEPING_SECONDS_MAX = 60.0
-SNAPSHOT_CHECK_SECONDS = 10.0
 
 
 class Node:
@@ -338,18 +335,15 @@ class Node:
         await services.start(self.transactions.run)
         if cluster is not None:
             await following.abort_torn(self, range(self.transactions.runtime.count))
-        interval = min(self.config.log_retention_check_interval_ms / 1000, HOUSEKEEPING_SECONDS_MAX)
-        services.start_soon(every, interval, self._housekeep)
-        services.start_soon(every, SNAPSHOT_CHECK_SECONDS, partial(self._snapshots.take_if_due, self.metadata))
+        periodic.begin(self, services, partial(self._snapshots.take_if_due, self.metadata))
         if self.cluster is None:
             services.start_soon(self.cleaner.run)
-        services.start_soon(every, self.config.transaction_hanging_check_interval_ms / 1000, self.hanging.look)
         if self._has_files:
             self.logs.lose = self.commit.lose
             services.start_soon(Checkpointer(self.logs, self.commit, self.clock.monotonic, self.upkeep_threads).run)
 
     async def _make_server(self, services: trio.Nursery) -> Server:
-        server = Server(self, self.dispatch)
+        server = Server(self, self.dispatch, self.logs.upkeep)
         self.endpoints = (
             await open_listeners(server, self, services) if self._listening else configured_addresses(self.config)
         )
@@ -373,9 +367,6 @@ class Node:
 
         ready = partial(ready_alone, self)
         self.metrics_endpoint = await serve_pages(self.config.metrics_listen, services, renderer(self), ready)
-
-    async def _housekeep(self) -> None:
-        await housekeep(self.logs, self.clock.now_ms(), self.upkeep_threads)
 
     # Changes of the metadata
 

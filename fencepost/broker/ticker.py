@@ -1,17 +1,19 @@
 """Periodic tasks of the broker."""
 
-import logging
 from collections.abc import Awaitable, Callable
 
 import trio
 
-logger = logging.getLogger(__name__)
+from fencepost.broker.log.upkeep_failures import UpkeepFailures
 
 
-async def every(interval_seconds: float, duty: Callable[[], Awaitable[None] | None]) -> None:
-    """Call `duty` every `interval_seconds`, for ever. An exception of `duty` ends the broker."""
+async def every(
+    upkeep: UpkeepFailures, work: str, interval_seconds: float, duty: Callable[[], Awaitable[None] | None]
+) -> None:
+    """Call `duty` every `interval_seconds`, until cancelled. Its failures are those of `work`, see `UpkeepFailures`."""
     while True:
         await trio.sleep(interval_seconds)
-        outcome = duty()
-        if outcome is not None:
-            await outcome
+        with upkeep.guard(work):
+            outcome = duty()
+            if outcome is not None:
+                await outcome

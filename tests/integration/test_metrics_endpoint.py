@@ -12,9 +12,9 @@ from fencepost.protocol.messages.api68_consumer_group_heartbeat import ConsumerG
 from tests.conftest import StartBroker
 from tests.kit.broker_process import BrokerProcess
 from tests.kit.ready import ready
+from tests.kit.scraping import scrape
 from tests.kit.wire import Wire, batch_of
 
-Samples = dict[str, float]
 LSO_LAG = 'kafka_cluster_partition_laststableoffsetlag{partition="0",topic="t"}'
 LATE = "kafka_server_replicamanager_partitionswithlatetransactionscount"
 
@@ -22,14 +22,6 @@ LATE = "kafka_server_replicamanager_partitionswithlatetransactionscount"
 @pytest.fixture
 def metered(start_broker: StartBroker) -> BrokerProcess:
     return start_broker(files=True, arguments=["--metrics", "127.0.0.1:0"])
-
-
-def scrape(broker: BrokerProcess) -> Samples:
-    with urllib.request.urlopen(f"http://{broker.facts['metrics']}/metrics", timeout=100) as response:
-        assert response.headers["Content-Type"].startswith("text/plain")
-        text = response.read().decode()
-    lines = [line.rpartition(" ") for line in text.splitlines() if line and not line.startswith("#")]
-    return {name: float(value) for name, _, value in lines}
 
 
 def test_counts_follow_what_happened(metered: BrokerProcess) -> None:

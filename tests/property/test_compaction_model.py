@@ -151,7 +151,7 @@ class CompactionMachine(RuleBasedStateMachine):
         except CleaningInterrupted:
             self.steps = None
         else:
-            self.answer = work.job() if isinstance(work, Offload) else None
+            self.answer = work.run() if isinstance(work, Offload) else None
 
     def _abandon(self) -> None:
         if self.steps is not None:

@@ -315,7 +315,7 @@ class World:
             span = cleanable_range(log.segments, log.config, cleaned_to, log.log_start_offset, stable, self.now_ms)
             cleaning = Cleaning(log, span, CleaningLimits(1 << 16), self.now_ms)
             drive(cleaning.run())
-            self.directory.note_cleaned(tp, cleaning.cleaned_to)
+            self.directory.note_cleaned(log.tp, cleaning.cleaned_to)
         except FlushFailed as error:
             raise ProcessEnds from error
         except OSError:

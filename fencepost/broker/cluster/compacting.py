@@ -5,6 +5,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Collection
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,11 +25,13 @@ from fencepost.broker.cluster.row_cleaning import (
 )
 from fencepost.broker.cluster.shared_log import SharedLog
 from fencepost.broker.cluster.writer import Writer
-from fencepost.broker.log.compaction.cleaning import CleaningInterrupted, CleaningLimits, CleaningStats
+from fencepost.broker.log.compaction.cleanable import CleanableRange
+from fencepost.broker.log.compaction.cleaning import CleaningLimits, CleaningStats
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.storage.files import FileStore
 from fencepost.broker.log.storage.memory import MemoryStore
-from fencepost.broker.log.storage.store import CorruptLogFile, Store
+from fencepost.broker.log.storage.store import Store
+from fencepost.broker.log.upkeep_failures import COMPACTION, UpkeepFailures, describe, traced
 from fencepost.protocol.topics import METADATA_TOPIC
 
 if TYPE_CHECKING:
@@ -53,9 +56,11 @@ class Compactions:
         logs: Callable[[], Collection[PartitionLog]],
         scratch: Path | None,
         now_ms: Callable[[], int],
+        upkeep: UpkeepFailures,
     ) -> None:
         """`scratch` is a directory for copies of large logs; None: the system's."""
         self._now_ms = now_ms
+        self._upkeep = upkeep
         self.backoff_ms = config.log_cleaner_backoff_ms
         self.busy: SharedLog | None = None
         """The log that is compacted now; nothing else may change its rows."""
@@ -64,7 +69,6 @@ class Compactions:
         self._writer = writer
         self._row_bytes = row_bytes
         self._logs = logs
-        self._uncleanable: set[SharedLog] = set()
         self._scratch = scratch
         self._copies: Path | None = None
         self._ended = False
@@ -84,44 +88,56 @@ class Compactions:
 
     async def compact(self) -> None:
         """Answer the proposed compactions, and compact every log that is due."""
-        await self._acceptor.answer()
-        put_off: set[SharedLog] = set()
+        with self._upkeep.guard("the answer to proposed compactions"):
+            await self._acceptor.answer()
+        put_off: set[PartitionLog] = set()
         while self._config.log_cleaner_enable and not self._writer.fenced:
-            self._uncleanable = {log for log in self._uncleanable if log.is_open}
-            found = await self._dirtiest(put_off | self._uncleanable)
+            found = await self._dirtiest(put_off)
             if found is None:
                 return
-            shared, job = found
-            put_off.add(shared)
+            log, shared, range_ = found
+            put_off.add(log)
             self.busy = shared
             try:
-                await self._compact(shared, job)
+                await self._compact(log, shared, self._job(log, shared, range_))
             finally:
                 self.busy = None
 
     def _reserve(self, log: SharedLog | None) -> None:
         self.busy = log
 
-    async def _dirtiest(self, skipped: Collection[SharedLog]) -> tuple[SharedLog, CleanJob] | None:
-        now_ms, best, found = self._now_ms(), -1.0, None
+    async def _dirtiest(
+        self, skipped: Collection[PartitionLog]
+    ) -> tuple[PartitionLog, SharedLog, CleanableRange] | None:
+        best, found = -1.0, None
         for log in list(self._logs()):
             await trio.lowlevel.checkpoint()
             shared, config = log.segments, log.config
-            if not config.compacted or not isinstance(shared, SharedLog) or not shared.is_open or shared in skipped:
+            if not config.compacted or not isinstance(shared, SharedLog) or not shared.is_open or log in skipped:
                 continue
-            if log.tp.topic == METADATA_TOPIC:
+            if log.tp.topic == METADATA_TOPIC or COMPACTION in log.failed_upkeep:
                 continue
-            index = shared.index
-            start, stable = log.log_start_offset, log.last_stable_offset
-            range_ = cleanable_rows(index.rows, index.folded_to, config, shared.cleaned_to, start, stable, now_ms)
-            if range_.is_due(config) and range_.dirty_ratio > best:
-                best, found = range_.dirty_ratio, (log, shared, range_)
-        if found is None:
-            return None
-        log, shared, range_ = found
+            with self._upkeep.guard(COMPACTION, failed=partial(self._failed, log)):
+                range_ = self._range(log, shared)
+                if range_.is_due(config) and range_.dirty_ratio > best:
+                    best, found = range_.dirty_ratio, (log, shared, range_)
+        return found
+
+    def _range(self, log: PartitionLog, shared: SharedLog) -> CleanableRange:
+        return cleanable_rows(
+            shared.index.rows,
+            shared.index.folded_to,
+            log.config,
+            shared.cleaned_to,
+            log.log_start_offset,
+            log.last_stable_offset,
+            self._now_ms(),
+        )
+
+    def _job(self, log: PartitionLog, shared: SharedLog, range_: CleanableRange) -> CleanJob:
         rows = [row for row in shared.index.rows if row.end <= range_.upper_offset]
         size = min(log.config.segment_bytes, self._config.cluster_segment_max_bytes)
-        job = CleanJob(
+        return CleanJob(
             shared.log_id,
             log.tp,
             rows,
@@ -130,12 +146,21 @@ class Compactions:
             log.producers.copy(),
             CleaningLimits(self._config.log_cleaner_dedupe_buffer_size, self._config.log_cleaner_io_buffer_load_factor),
             self._config.log_cleaner_io_max_bytes_per_second,
-            now_ms,
-            ending_behind(rows, shared.index.aborted_between(start, range_.upper_offset)),
+            self._now_ms(),
+            ending_behind(rows, shared.index.aborted_between(log.log_start_offset, range_.upper_offset)),
         )
-        return shared, job
 
-    async def _compact(self, shared: SharedLog, job: CleanJob) -> None:
+    def _failed(self, log: PartitionLog, error: Exception) -> None:
+        """Whatever the error is, it is about this log: the others are compacted, as in Kafka (LogCleaner.cleanLog)."""
+        self._upkeep.mark(COMPACTION, error, log)
+        logger.error(
+            "%s is uncleanable and is not compacted until a restart: %s",
+            log.tp,
+            describe(error),
+            exc_info=traced(error),
+        )
+
+    async def _compact(self, log: PartitionLog, shared: SharedLog, job: CleanJob) -> None:
         try:
             done = await trio.to_thread.run_sync(self._run, job)
         except Ended:
@@ -145,9 +170,10 @@ class Compactions:
             if isinstance(error, ClaimLost):
                 self._row_bytes.forget_claims()
             logger.warning("%s could not be compacted, the broker tries again later: %s", job.tp, error)
-        except (CorruptLogFile, CleaningInterrupted, OSError) as error:
-            logger.error("%s is uncleanable and is not compacted until a restart: %s", job.tp, error)
-            self._uncleanable.add(shared)
+        except Exception as error:
+            if self._upkeep.ends_process(error) and not isinstance(error, OSError):
+                raise
+            self._failed(log, error)
         else:
             self._apply(shared, done)
             self.last = done.stats

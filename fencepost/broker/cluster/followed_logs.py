@@ -174,8 +174,10 @@ class FollowedLogs:
                 self._looked.set()
                 self._looked = trio.Event()
             removals, self._removals = self._removals, []
-            if removals:
+            try:
                 await trio.to_thread.run_sync(sync_all, removals)
+            except OSError as error:
+                logger.warning("local copies of other brokers' logs stay until the next start: %s", error)
 
     async def look(self) -> bool:
         """Read new rows of all logs once. Returns whether there are more. Raises StoreUnavailable."""

@@ -5,7 +5,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
@@ -18,11 +18,12 @@ from fencepost.broker.cluster.rounds import RowBytes
 from fencepost.broker.cluster.row_cleaning import delay_ms
 from fencepost.broker.cluster.row_index import RowIndex
 from fencepost.broker.cluster.shared_log import SharedLog
-from fencepost.broker.cluster.writer import Writer
+from fencepost.broker.cluster.writer import Stopped, Writer
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.durability.upkeep import sync_all
 from fencepost.broker.log.partition import PartitionLog
-from fencepost.broker.log.storage.store import CorruptLogFile, SyncTask
+from fencepost.broker.log.storage.store import SyncTask
+from fencepost.broker.log.upkeep_failures import UpkeepFailures
 from fencepost.protocol.topics import METADATA_TOPIC
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ DROP_MS = 5000
 JOBS_MAX = 500
 """The most logs that share one object."""
 RETRY_SECONDS = 0.5
+MERGE = "merge"
 FIRST_SWEEP = 10
 """The first sweep is due after such a part of the interval: a broker may never be active for a whole one."""
 
@@ -58,6 +60,14 @@ class GrowthCounters:
         """Objects that were deleted because the database did not know them."""
 
 
+class _Due(NamedTuple):
+    """A log, and what is to be merged in it."""
+
+    log: PartitionLog
+    shared: SharedLog
+    job: MergeJob
+
+
 class Growth:
     """The loops of an active broker that merge and collect. `run` ends when the broker was taken over."""
 
@@ -73,6 +83,7 @@ class Growth:
         background_tasks: Callable[[], Iterable[SyncTask]] = tuple,
         sweeps: Callable[[], bool] = lambda: True,
         followed: Callable[[], Collection[PartitionLog]] = tuple,
+        upkeep: UpkeepFailures | None = None,
     ) -> None:
         """`engine` is a connection that only this uses; `logs` returns the open logs; `scratch` is a directory.
 
@@ -80,9 +91,11 @@ class Growth:
         lists all objects, which one of a cluster does. `followed` returns logs of other brokers: of them this only
         deletes local copies.
         """
+        upkeep = self._upkeep = UpkeepFailures() if upkeep is None else upkeep
+        upkeep.ending += (Fenced, Stopped)
         self.counters = GrowthCounters()
         self.collector = Collector(row_bytes, config.cluster_claim_max_age_ms)
-        self.compactions = Compactions(config, engine, writer, row_bytes, logs, scratch, now_ms)
+        self.compactions = Compactions(config, engine, writer, row_bytes, logs, scratch, now_ms, upkeep)
         self._now_ms = now_ms
         self._background_tasks = background_tasks
         self._config = config
@@ -113,7 +126,8 @@ class Growth:
         try:
             await trio.sleep((interval_ms if first_ms is None else first_ms) / 1000)
             while not self._writer.fenced:
-                await step()
+                with self._upkeep.guard(step.__name__):
+                    await step()
                 await trio.sleep(interval_ms / 1000)
         finally:
             self.compactions.end()  # by whichever loop ends first: that of a compaction waits for its thread
@@ -178,58 +192,84 @@ class Growth:
                     return
                 await self._merge(jobs, failed)
 
-    async def _merge(self, jobs: Sequence[tuple[SharedLog, MergeJob]], failed: set[SharedLog]) -> None:
-        logs = {job.log_id: (log, job) for log, job in jobs}
-        for new in await self._carry_out([job for _, job in jobs]):
-            log, job = logs[new.log_id]
-            if log.is_open:
-                log.replaced(new.start, new.end, new.rows, new.folded_to)
-            if not new.as_planned:
-                failed.add(log)
+    async def _merge(self, due: Sequence[_Due], failed: set[SharedLog]) -> None:
+        found = {new.log_id: new for new in await self._carry_out(due)}
+        for _, shared, job in due:
+            new = found.get(shared.log_id)
+            if new is not None and shared.is_open:
+                shared.replaced(new.start, new.end, new.rows, new.folded_to)
+            if new is None or not new.as_planned:
+                failed.add(shared)
                 continue
             self.counters.merges += 1
             self.counters.merged_rows += len(job.merge.rows)
             self.counters.merged_bytes += job.merge.read_bytes
 
-    async def _due(self, failed: Collection[SharedLog]) -> list[tuple[SharedLog, MergeJob]]:
+    async def _due(self, failed: set[SharedLog]) -> list[_Due]:
         """The next jobs, as many as go into one object."""
-        jobs: list[tuple[SharedLog, MergeJob]] = []
+        jobs: list[_Due] = []
         size_bytes = 0
         for log in list(self._logs()):
             await trio.lowlevel.checkpoint()
-            shared, config = log.segments, log.config
+            shared = log.segments
             if not isinstance(shared, SharedLog) or not shared.is_open or shared in failed:
                 continue
             if shared is self.compactions.busy:
                 continue
-            index = shared.index
-            if self._settled.get(shared) == (len(index), shared.end_offset) and not config.compacted:
+            job = None
+            failed.add(shared)
+            with self._upkeep.guard(MERGE, log):
+                job = self._job(log, shared)
+                failed.remove(shared)
+            if job is None:
                 continue
-            segment_bytes = min(config.segment_bytes, self._config.cluster_segment_max_bytes)
-            limits = MergeLimits(segment_bytes, self._config.cluster_merge_min_rows)
-            merge = due_merge(index.rows, index.folded_to, limits, shared.cleaned_to)
-            if merge is None and config.compacted:
-                merge = _merge_for_compaction(index, config, limits, self._now_ms())
-            if merge is None:
-                self._settled[shared] = len(index), shared.end_offset
-                continue
-            expiry = self._now_ms(), config.producer_id_expiration_ms, config.producer_ids_max
-            jobs.append((shared, MergeJob(shared.log_id, str(log.tp), merge, *expiry)))
-            size_bytes += merge.read_bytes
-            if size_bytes >= limits.bytes_max or len(jobs) == JOBS_MAX:
+            jobs.append(_Due(log, shared, job))
+            size_bytes += job.merge.read_bytes
+            if size_bytes >= self._limits(log.config).bytes_max or len(jobs) == JOBS_MAX:
                 break
         return jobs
 
-    async def _carry_out(self, jobs: Sequence[MergeJob]) -> Sequence[NewRows]:
-        """The new rows of these logs, whatever became of the jobs; none if this broker was taken over."""
+    def _job(self, log: PartitionLog, shared: SharedLog) -> MergeJob | None:
+        """The next merge of a log, if there is one."""
+        index, config = shared.index, log.config
+        if self._settled.get(shared) == (len(index), shared.end_offset) and not config.compacted:
+            return None
+        limits = self._limits(config)
+        merge = due_merge(index.rows, index.folded_to, limits, shared.cleaned_to)
+        if merge is None and config.compacted:
+            merge = _merge_for_compaction(index, config, limits, self._now_ms())
+        if merge is None:
+            self._settled[shared] = len(index), shared.end_offset
+            return None
+        expiry = self._now_ms(), config.producer_id_expiration_ms, config.producer_ids_max
+        return MergeJob(shared.log_id, str(log.tp), merge, *expiry)
+
+    def _limits(self, config: LogConfig) -> MergeLimits:
+        segment_bytes = min(config.segment_bytes, self._config.cluster_segment_max_bytes)
+        return MergeLimits(segment_bytes, self._config.cluster_merge_min_rows)
+
+    async def _carry_out(self, due: Sequence[_Due]) -> Sequence[NewRows]:
+        """The new rows of these logs, whatever became of the jobs; none if this broker was taken over.
+
+        If a job fails for a reason of its own, each log's is carried out alone, and the failed ones have no new rows.
+        """
+        jobs = [one.job for one in due]
         try:
             return await trio.to_thread.run_sync(self._merger.run, jobs)
-        except CorruptLogFile as error:
-            if len(jobs) > 1:
-                return [new for job in jobs for new in await self._carry_out([job])]
-            logger.error("rows of %s are damaged, and are not merged: %s", jobs[0].name, error)
         except (StoreUnavailable, Fenced) as error:
             logger.warning("%d logs could not be merged, the broker tries again later: %s", len(jobs), error)
+        except Exception as error:
+            if self._upkeep.ends_process(error):
+                raise
+            if len(due) > 1:
+                return [new for one in due for new in await self._carry_out([one])]
+            self._upkeep.note(MERGE, error, due[0].log)
+        rows: list[NewRows] = []
+        with self._upkeep.guard(MERGE):
+            rows += await self._read(jobs)
+        return rows
+
+    async def _read(self, jobs: Sequence[MergeJob]) -> Sequence[NewRows]:
         while not self._writer.fenced:
             await trio.sleep(RETRY_SECONDS)
             try:

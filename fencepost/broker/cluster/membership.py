@@ -202,6 +202,7 @@ class Membership:
             background_tasks=lambda: logs.background_tasks(time.monotonic()),
             sweeps=lambda: self.is_controller,
             followed=lambda: () if self.followed is None else self.followed.logs(),
+            upkeep=logs.upkeep,
         )
         return logs
 
@@ -214,9 +215,7 @@ class Membership:
         return self.logs.keep_file(str(METADATA_PARTITION), kind, offset, file_name, data)
 
     def marker_log(self, tp: TopicPartition, topic_id: bytes) -> PartitionLog | GuestLog | None:
-        """Where a marker for a partition goes that clients cannot use here: into this broker's own log, as long as that
-        is here, else into another broker's log as a guest; None if this broker leads it, and has not opened it.
-        """
+        """Where a marker goes: into the own log, or as a guest into another broker's; None if it is not opened yet."""
         own = self.directory.opened(tp)
         if own is not None and not own.disowned:
             return own

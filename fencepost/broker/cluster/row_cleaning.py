@@ -17,8 +17,7 @@ from fencepost.broker.cluster.row_index import slim
 from fencepost.broker.cluster.row_reading import rows_of
 from fencepost.broker.cluster.stamping import checksum_of, stamp
 from fencepost.broker.log.compaction.cleanable import CleanableRange
-from fencepost.broker.log.compaction.cleaning import Cleaning, CleaningLimits, CleaningStats
-from fencepost.broker.log.compaction.record_work import Offload
+from fencepost.broker.log.compaction.cleaning import Cleaning, CleaningLimits, CleaningStats, drive
 from fencepost.broker.log.config import NEVER_MS, LogConfig
 from fencepost.broker.log.epochs import LeaderEpochs
 from fencepost.broker.log.partition import PartitionLog
@@ -34,6 +33,8 @@ OBJECT_BYTES = 64 << 20
 """So many new bytes go into one object."""
 REST_PER_WORK = 1.0
 """How long the thread sleeps for each second of work."""
+WORK_SECONDS = 0.005
+"""The shortest work between two rests."""
 
 
 class Ended(Exception):
@@ -173,7 +174,7 @@ class RowPlanner:
         opened = _Opened(Segments(store, [*segments, behind]), job.producers, LeaderEpochs(store, []))
         log = PartitionLog(job.tp, bytes(16), job.config, store, opened, log_start_offset=start)
         cleaning = Cleaning(log, job.range_, job.limits, job.now_ms)
-        _drive(cleaning, job.bytes_per_second, self._rest_per_work, self._go_on)
+        drive(cleaning.run(), _Pace(job.bytes_per_second, self._rest_per_work, self._go_on).rest)
         replacements = self._replacements(job, rows, list(opened.segments)[:-1], set(segments), sums)
         return Planned(replacements, cleaning.cleaned_to, cleaning.stats)
 
@@ -286,20 +287,22 @@ class RowCleaner:
         self._engine.replace(self._identity(), Replacement(log_id, start, start, (), (), (), [snapshot]))
 
 
-def _drive(cleaning: Cleaning, bytes_per_second: float, rest_per_work: float, go_on: Callable[[], None]) -> None:
-    """Run all steps; the thread rests between them, and may end there: `go_on` raises Ended."""
-    steps, result, began, total_bytes = cleaning.run(), None, time.monotonic(), 0
-    worked = 0.0
-    while True:
-        step_began = time.thread_time()
-        try:
-            work = steps.send(result)
-        except StopIteration:
-            return
-        result = work.job() if isinstance(work, Offload) else None
-        total_bytes += 0 if isinstance(work, Offload) else work
-        worked += time.thread_time() - step_began
-        if worked >= 0.005:
-            go_on()
-            time.sleep(max(worked * rest_per_work, began + total_bytes / bytes_per_second - time.monotonic()))
-            worked = 0.0
+class _Pace:
+    """The rests of a compaction's thread between its steps. The thread may end there: `go_on` raises Ended."""
+
+    def __init__(self, bytes_per_second: float, rest_per_work: float, go_on: Callable[[], None]) -> None:
+        self._bytes_per_second = bytes_per_second
+        self._rest_per_work = rest_per_work
+        self._go_on = go_on
+        self._began = time.monotonic()
+        self._worked_since = time.thread_time()
+
+    def rest(self, total_bytes: int) -> None:
+        """Sleep, unless the thread has worked for less than `WORK_SECONDS` since the last rest."""
+        worked = time.thread_time() - self._worked_since
+        if worked >= WORK_SECONDS:
+            self._go_on()
+            time.sleep(
+                max(worked * self._rest_per_work, self._began + total_bytes / self._bytes_per_second - time.monotonic())
+            )
+            self._worked_since = time.thread_time()

@@ -38,6 +38,7 @@ from fencepost.broker.log.storage.memory import MemoryStore
 from fencepost.broker.log.storage.segment import LOG_SUFFIX
 from fencepost.broker.log.storage.segment_store import SegmentStore
 from fencepost.broker.log.storage.store import CorruptLogFile, Store, SyncTask
+from fencepost.broker.log.upkeep_failures import UpkeepFailures
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 
@@ -82,6 +83,7 @@ class LogDirectory:
         """Whether the last shutdown was clean."""
         self.lose: Callable[[PartitionLog, OSError], None] | None = None
         """Called with a log whose flush failed in `housekeep`; without it the failure is raised."""
+        self.upkeep = UpkeepFailures()
         self._deletions = 0
         self._background_tasks = BackgroundTasks()
         self.kept = KeptOffsets(store, self._unopened)
@@ -211,7 +213,6 @@ class LogDirectory:
 
     def expect(self, exists: Callable[[TopicPartition], bool]) -> list[TopicPartition]:
         """The partitions that exist, have a recovery point and no directory: to open one raises CorruptLogFile.
-
         The recovery points of others belong to deleted topics, and `kept.purge` drops them.
         """
         lost = sorted(tp for tp in self.kept.without_log if exists(tp))
@@ -259,7 +260,7 @@ class LogDirectory:
         return self._logs.values()
 
     def cleaned_to(self, tp: TopicPartition) -> int:
-        """The first dirty offset of a log after its last compaction; 0 if there was none."""
+        """The first dirty offset of a log after its last compaction; 0 if there was none (see also ALL_DIRTY)."""
         return self.kept.cleaned_to.get(tp, 0)
 
     def note_cleaned(self, tp: TopicPartition, offset: int) -> None:
@@ -335,6 +336,7 @@ class LogDirectory:
         store = self.files(tp)
         on_disk = tp in self._unopened
         self.kept.give_name(tp, self._logs.values)
+        self.kept.claim(tp, topic_id)
         loss_accepted = on_disk and store.load(ACCEPT_LOSS) is not None
         # A log that was compacted once keeps its gaps under another policy.
         gaps = config.cleanup_policy | {"compact"} if self.cleaned_to(tp) else config.cleanup_policy

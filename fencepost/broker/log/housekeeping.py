@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import trio
 
@@ -12,7 +13,8 @@ from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.durability.sync_threads import FlushThreads
 from fencepost.broker.log.durability.upkeep import done, syncing
 from fencepost.broker.log.partition import PartitionLog
-from fencepost.broker.log.storage.store import CorruptLogFile, FlushFailed
+from fencepost.broker.log.storage.store import FlushFailed
+from fencepost.broker.log.upkeep_failures import RETENTION
 from fencepost.protocol.topics import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -22,8 +24,8 @@ async def housekeep(logs: LogDirectory, now_ms: int, threads: FlushThreads | Non
     """Run retention and producer expiry of every log; the broker calls it about every minute.
 
     The new log starts of all logs are durable before the segments below them are deleted. `threads` wait for the disk;
-    without any this task does. An error of the disk is logged, and the next call tries again. For a failed fsync see
-    `LogDirectory.lose`.
+    without any this task does. If a log's upkeep fails, the others go on, and the next call tries again. For a failed
+    fsync see `LogDirectory.lose`.
     """
     due: list[PartitionLog] = []
     for tp in sorted(logs.partitions()):
@@ -32,8 +34,11 @@ async def housekeep(logs: LogDirectory, now_ms: int, threads: FlushThreads | Non
             continue
         with _upkeep_of(logs, tp):
             log = logs.get(tp)
-            if log is not None and trimming.housekeep(log, now_ms):
-                due.append(log)
+            if log is not None:
+                is_due = trimming.housekeep(log, now_ms)
+                log.failed_upkeep.pop(RETENTION, None)
+                if is_due:
+                    due.append(log)
     if await _log_starts_allow_deletions(logs, threads):
         for log in due:
             await trio.lowlevel.checkpoint()
@@ -46,7 +51,9 @@ async def _log_starts_allow_deletions(logs: LogDirectory, threads: FlushThreads 
     try:
         await done(syncing(logs.log_start_files()), threads)
     except OSError as error:
-        logger.error("log start offsets of %s not written, the broker will try again: %s", logs.place, error)
+        logs.upkeep.note(
+            "the write of log start offsets", error
+        )  # also a failed flush: the whole file is written again
         if error.errno not in FULL_DISK:
             return False
         try:
@@ -60,13 +67,18 @@ async def _log_starts_allow_deletions(logs: LogDirectory, threads: FlushThreads 
 @contextmanager
 def _upkeep_of(logs: LogDirectory, tp: TopicPartition) -> Iterator[None]:
     try:
-        yield
+        with logs.upkeep.guard(RETENTION, failed=partial(_failed, logs, tp)):
+            yield
     except FlushFailed as error:
         log = logs.opened(tp)
         if log is None or logs.lose is None:
             raise
         logs.lose(log, error)
-    except (OSError, CorruptLogFile) as error:
-        logger.error("retention of %s failed, the broker will try again: %s", tp, error)
-        if isinstance(error, OSError):
-            logs.make_room(error)
+
+
+def _failed(logs: LogDirectory, tp: TopicPartition, error: Exception) -> None:
+    if logs.upkeep.ends_process(error):
+        raise error
+    logs.upkeep.note(RETENTION, error, logs.opened(tp), tp)
+    if isinstance(error, OSError):
+        logs.make_room(error)

@@ -79,6 +79,8 @@ class PartitionLog:
         """Every batch below it is durable."""
         self.offline = False
         """A flush failed: appends fail, reads still work up to the high watermark."""
+        self.failed_upkeep: dict[str, str] = {}
+        """The work on this log whose last run failed, and why (`UpkeepFailures`)."""
         self.flush_at_bytes = 0
         """The value of `segments.written_bytes` at which the next flush is due."""
         self._flushing_bytes = self._flushed_bytes = self.segments.written_bytes

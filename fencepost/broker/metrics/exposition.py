@@ -20,9 +20,10 @@ from prometheus_client.registry import Collector
 from fencepost.broker.metrics.cluster import cluster_metrics
 from fencepost.broker.metrics.groups import count_groups, group_metrics, position_text
 from fencepost.broker.metrics.pages import free_bytes
-from fencepost.broker.metrics.partitions import LogCounts, count_logs, partition_text, topic_text
+from fencepost.broker.metrics.partitions import METRICS, LogCounts, count_logs, partition_text, topic_text
 from fencepost.broker.metrics.quotas import quota_text
 from fencepost.broker.metrics.transactions import transaction_metrics
+from fencepost.broker.metrics.upkeep import upkeep_metrics
 from fencepost.broker.ports import (
     HasClock,
     HasConfig,
@@ -95,13 +96,22 @@ class BrokerCollector(Collector):
         return []
 
     def collect(self) -> Iterator[Metric]:
-        yield from self._cluster()
-        yield from self._connections()
-        yield from self._requests()
-        yield from transaction_metrics(self._node, self.logs.producer_ids)
-        yield from group_metrics(self._node, self.groups)
-        yield from self._disk_and_loop()
-        yield from self._cleaner()
+        """All families. An error in one part leaves out the rest of that part only."""
+        for part in (
+            self._cluster(),
+            self._connections(),
+            self._requests(),
+            transaction_metrics(self._node, self.logs.producer_ids),
+            group_metrics(self._node, self.groups),
+            self._disk_and_loop(),
+            self._cleaner(),
+            self._of_cluster(),
+            upkeep_metrics(self._node),
+        ):
+            with self._node.logs.upkeep.guard(METRICS):
+                yield from part
+
+    def _of_cluster(self) -> Iterator[Metric]:
         if self._node.cluster is not None:
             yield from cluster_metrics(self._node.cluster.figures, self.logs.rows)
 
@@ -288,14 +298,17 @@ def renderer(
 
     async def render_node() -> "Page":
         config = node.config
-        collector.groups = await count_groups(node)
-        collector.logs = await count_logs(node.logs.logs(), node.clock.now_ms(), config.transaction_max_timeout_ms)
+        upkeep, logs = node.logs.upkeep, node.logs.logs()
+        with upkeep.guard(METRICS):
+            collector.groups = await count_groups(node)
+        collector.logs = await count_logs(logs, node.clock.now_ms(), config.transaction_max_timeout_ms, upkeep)
         pieces = [generate_latest(registry)]
         topics = {topic.name: topic.partitions for topic in node.metadata.image.topics_by_name.values()}
         pieces += await topic_text({**node.metrics.topics, "": node.metrics.no_topic}, topics)
-        pieces += await partition_text(node.logs.logs())
-        pieces += await position_text(node, config.metrics_group_offsets_max)
-        pieces += await quota_text(node)
+        pieces += await partition_text(logs, upkeep)
+        for part in (position_text(node, config.metrics_group_offsets_max), quota_text(node)):
+            with upkeep.guard(METRICS):
+                pieces += await part
         return HTTPStatus.OK, CONTENT_TYPE_LATEST, b"".join(pieces)
 
     return render_node

@@ -1,10 +1,12 @@
 """The metrics of each partition and topic, and the counts over all partitions."""
 
 from collections.abc import Collection, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
+from fencepost.broker.log.upkeep_failures import UpkeepFailures
 from fencepost.broker.metrics.tables import STEP, Family, labels, table_text
 
 if TYPE_CHECKING:
@@ -46,13 +48,17 @@ TOPIC_FAMILIES = tuple(
         ("failedfetchrequests", "Partitions whose fetch failed"),
     )
 )
+METRICS = "metrics"
 LATE_AFTER_MS = 5 * 60 * 1000
 """As in Kafka: a transaction is late if it is open this long after the longest allowed timeout (T10)."""
 
 
-async def partition_text(logs: Collection["PartitionLog"]) -> list[bytes]:
-    """All families of these logs in Prometheus' text format."""
-    return await table_text(FAMILIES, list(logs), _row)
+async def partition_text(logs: Collection["PartitionLog"], upkeep: UpkeepFailures) -> list[bytes]:
+    """All families of these logs in Prometheus' text format.
+
+    A log whose values cannot be read is left out, and noted in `upkeep`.
+    """
+    return await table_text(FAMILIES, list(logs), partial(_row, upkeep))
 
 
 async def topic_text(counters: Mapping[str, "TopicCounters"], partitions: Mapping[str, int]) -> list[bytes]:
@@ -75,16 +81,20 @@ class LogCounts(NamedTuple):
     """Segments, or rows in a cluster's database."""
 
 
-async def count_logs(logs: Collection["PartitionLog"], now_ms: int, timeout_max_ms: int) -> LogCounts:
-    """Count in steps, because a log may have thousands of producers."""
+async def count_logs(
+    logs: Collection["PartitionLog"], now_ms: int, timeout_max_ms: int, upkeep: UpkeepFailures
+) -> LogCounts:
+    """Count in steps, because a log may have thousands of producers. A log that fails is noted in `upkeep`."""
     producers = late = rows = seen = 0
     distinct: set[int] = set()
     for log in list(logs):
-        found = [entry.producer_id for entry in log.producers.entries()]
-        distinct.update(found)
-        producers += len(found)
-        late += has_late_transaction(log, now_ms, timeout_max_ms)
-        rows += len(log.segments)
+        found: list[int] = []
+        with upkeep.guard(METRICS, log):
+            found += [entry.producer_id for entry in log.producers.entries()]
+            distinct.update(found)
+            producers += len(found)
+            late += has_late_transaction(log, now_ms, timeout_max_ms)
+            rows += len(log.segments)
         seen += 1 + len(found)
         if seen >= STEP:
             seen = 0
@@ -116,8 +126,11 @@ def _topic_row(item: "tuple[str, TopicCounters]") -> tuple[str, tuple[int, ...]]
     )
 
 
-def _row(log: "PartitionLog") -> tuple[str, tuple[int, ...]]:
-    return labels(partition=str(log.tp.partition), topic=log.tp.topic), _values(log)
+def _row(upkeep: UpkeepFailures, log: "PartitionLog") -> tuple[str, tuple[int | None, ...]]:
+    values: tuple[int | None, ...] = (None,) * len(FAMILIES)
+    with upkeep.guard(METRICS, log):
+        values = _values(log)
+    return labels(partition=str(log.tp.partition), topic=log.tp.topic), values
 
 
 def _values(log: "PartitionLog") -> tuple[int, ...]:

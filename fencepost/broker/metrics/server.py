@@ -53,8 +53,6 @@ class MetricsServer:
                         await stream.send_all(await self._answer(head))
             except (trio.BrokenResourceError, OSError) as error:
                 logger.debug("metrics connection lost cause=%r", error)
-            except Exception:
-                logger.exception("cannot collect the metrics for a scrape")
 
     async def _read(self, stream: trio.SocketStream) -> bytes | None:
         """The head of the request; None if newer connections took its place."""
@@ -78,7 +76,12 @@ class MetricsServer:
         if page is None:
             there = b" and ".join(self._pages)
             return _response(HTTPStatus.NOT_FOUND, "text/plain", b"the pages are " + there + b"\n")
-        status, content_type, body = await page()
+        try:
+            status, content_type, body = await page()
+        except Exception:
+            logger.exception("a page of the metrics' server cannot be made path=%s", words[1].decode("latin-1"))
+            body = b"the page cannot be made; the broker's log has the cause\n"
+            return _response(HTTPStatus.INTERNAL_SERVER_ERROR, "text/plain", body)
         return _response(status, content_type, body, with_body=words[0] == b"GET")
 
 

@@ -10,6 +10,7 @@ from typing import Protocol
 import trio
 
 from fencepost.broker.byte_budget import ByteBudget
+from fencepost.broker.log.upkeep_failures import UpkeepFailures
 from fencepost.broker.network.connection import Connection
 from fencepost.broker.network.connection_limits import ConnectionLimits
 from fencepost.broker.network.context import CloseConnection, Endpoint, Session
@@ -48,7 +49,7 @@ class _Broker(HasAuthorizer, HasClock, HasConfig, HasFlusher, HasMetrics, HasQuo
 class Server:
     """The listeners of one broker, and their connections."""
 
-    def __init__(self, node: _Broker, dispatch: Dispatch) -> None:
+    def __init__(self, node: _Broker, dispatch: Dispatch, upkeep: UpkeepFailures | None = None) -> None:
         config = node.config
         self.node = node
         self.dispatch = dispatch
@@ -63,6 +64,7 @@ class Server:
         most = config.queued_max_request_bytes
         self.request_bytes = ByteBudget(most if most < 0 else max(most, config.socket_request_max_bytes * 2))
         self._limits = ConnectionLimits(config)
+        self._upkeep = UpkeepFailures() if upkeep is None else upkeep
         self._arrival_seconds = config.request_arrival_timeout_ms / 1000
         idle_ms = config.connections_max_idle_ms
         self._idle_seconds = idle_ms / 1000 if idle_ms >= 0 else math.inf
@@ -89,7 +91,7 @@ class Server:
 
             async def watch() -> None:
                 with sweep:
-                    await every(SWEEP_SECONDS, self._sweep)
+                    await every(self._upkeep, "the check of connections", SWEEP_SECONDS, self._sweep)
 
             nursery.start_soon(watch)
             with self._accepting:

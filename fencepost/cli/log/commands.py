@@ -35,7 +35,8 @@ def dump(paths: tuple[Path, ...], records: bool, aborted: bool, as_json: bool) -
 
     Each line is a batch. WHAT says what became of it: `committed`, `aborted` or `open` in a transaction, else nothing;
     or the marker that ended a transaction. The markers come from the whole directory, so they may be in later
-    segments. A broker may be running. Files of Kafka have the same format.
+    segments. A broker may be running. Files of Kafka have the same format. If the last compaction of the partition
+    failed, the first line says why.
 
     Exit code 1: a batch is damaged, or bytes that are no batch follow the last one; `fencepost verify` says more.
 
@@ -69,6 +70,8 @@ def _dump(path: Path, records: bool, aborted: bool, as_json: bool) -> int:
     shown = segments_of(path) if path.is_dir() else [path]
     if not shown:
         fail(f"{path} has no segments", "Name the directory of a partition, such as data/orders-0.")
+    if path.is_dir():
+        _print_uncleanable(path, as_json)
     ends = Ends()
     ends.read(one for one in segments_of(path if path.is_dir() else path.parent) if one.name >= shown[0].name)
     damaged = 0
@@ -78,6 +81,19 @@ def _dump(path: Path, records: bool, aborted: bool, as_json: bool) -> int:
                 click.echo(f"{one}\n{HEAD}")
             damaged += _print_segment(segment, ends, records, aborted, as_json)
     return damaged
+
+
+def _print_uncleanable(path: Path, as_json: bool) -> None:
+    """Why the last compaction of this partition failed, if it did."""
+    from fencepost.broker.log.storage.layout import UNCLEANABLE
+
+    if not (path / UNCLEANABLE).is_file():
+        return
+    cause = (path / UNCLEANABLE).read_text(encoding="utf-8", errors="replace")
+    if as_json:
+        click.echo(json.dumps({"directory": str(path), "uncleanable": cause}))
+    else:
+        click.echo(f"{path} is uncleanable, its last compaction failed: {cell(cause)}")
 
 
 def _print_segment(segment: "Segment", ends: "Ends", records: bool, aborted: bool, as_json: bool) -> int:

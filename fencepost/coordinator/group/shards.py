@@ -106,15 +106,19 @@ class GroupShards:
     def forget_expired(self, retention_ms: int) -> Iterator[int]:
         """Remove expired offsets and groups (row G7), one partition per step; yields the number of removed offsets."""
         for shard in self.runtime.shards():
-            now_ms = self._clock.now_ms()
-            records: list[GroupRecord] = []
-            for group_id, group in shard.state.groups.items():
-                records += retention.expired(group_id, group, shard.state.offsets, retention_ms, now_ms)
-            for consumers in shard.state.consumers.values():
-                records += expired(consumers, shard.state.offsets, retention_ms, now_ms)
             count = shard.state.offsets.count
-            self.write_all(shard, records)
+            with self.runtime.expiring(shard):
+                self._forget_expired(shard, retention_ms)
             yield count - shard.state.offsets.count
+
+    def _forget_expired(self, shard: GroupShard, retention_ms: int) -> None:
+        now_ms = self._clock.now_ms()
+        records: list[GroupRecord] = []
+        for group_id, group in shard.state.groups.items():
+            records += retention.expired(group_id, group, shard.state.offsets, retention_ms, now_ms)
+        for consumers in shard.state.consumers.values():
+            records += expired(consumers, shard.state.offsets, retention_ms, now_ms)
+        self.write_all(shard, records)
 
     @property
     def offset_count(self) -> int:

@@ -2,7 +2,8 @@
 
 import logging
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Generic, Protocol, TypeVar
 
 import trio
@@ -28,6 +29,8 @@ logger = logging.getLogger(__name__)
 
 CACHED_IDS = 10_000
 """How many ids the runtime finds without hashing them again."""
+RETRY_MS = 1000
+"""After this time a timer fires again whose work failed."""
 BATCHES_AT_ONCE = 1_000
 """How many batches a load folds before other tasks may run."""
 
@@ -71,6 +74,8 @@ class CoordinatorRuntime(Generic[StateT, RecordT, KeyT]):
         """`timer_interval_s`: the shortest sleep of the task that watches the timers, in seconds."""
         self.topic = topic
         self.timers: Timers[KeyT] = Timers()
+        self.failed_expiries = 0
+        """Timers and rounds of expiry that failed with an unexpected error."""
         self._logs = logs
         self._count = logs.count
         self._clock = clock
@@ -318,7 +323,7 @@ class CoordinatorRuntime(Generic[StateT, RecordT, KeyT]):
     async def _watch_timers(self) -> None:
         while True:
             for key in self.timers.due(self._clock.monotonic()):
-                await self._hooks.expire(key)
+                await self._expire(key)
             self._earlier_timer = trio.Event()
             deadline = self.timers.next_deadline()
             delay_s = math.inf
@@ -326,6 +331,24 @@ class CoordinatorRuntime(Generic[StateT, RecordT, KeyT]):
                 delay_s = max(deadline - self._clock.monotonic(), self._timer_interval_s(), 0)
             with trio.move_on_after(delay_s):
                 await self._earlier_timer.wait()
+
+    async def _expire(self, key: KeyT) -> None:
+        """An error of one timer ends no other: it is counted, and the timer fires again after RETRY_MS."""
+        try:
+            await self._hooks.expire(key)
+        except Exception:
+            self.failed_expiries += 1
+            logger.exception("%s: the timer of %s failed, the broker tries again", self.topic, key)
+            self.set_timer(key, RETRY_MS)
+
+    @contextmanager
+    def expiring(self, shard: Shard[StateT, RecordT]) -> Iterator[None]:
+        """An error of one shard's expiry ends that of no other: it is counted, and the next round tries again."""
+        try:
+            yield
+        except Exception:
+            self.failed_expiries += 1
+            logger.exception("%s-%d: expiry failed, the broker tries again", self.topic, shard.partition)
 
     async def _reload(self) -> None:
         while True:

@@ -6,7 +6,7 @@ import trio
 
 from fencepost.coordinator.ports import LogWriteFailed
 from fencepost.coordinator.txn.fencing_history import FencingHistory
-from fencepost.coordinator.txn.store import TxnStore
+from fencepost.coordinator.txn.store import TxnShard, TxnStore
 
 logger = logging.getLogger(__name__)
 
@@ -16,11 +16,16 @@ async def expire_idle_ids(store: TxnStore, history: FencingHistory) -> None:
     while True:
         await trio.sleep(store.config.id_expiration_interval_ms / 1000)
         for shard in store.shards():
-            try:
-                for tombstones in store.tombstones(shard):
-                    ticket = shard.write(tombstones)
-                    history.expired(tombstones)
-                    await ticket.durable()
-                    await trio.lowlevel.checkpoint()
-            except LogWriteFailed as error:
-                logger.warning("expired transactional ids could not be removed, the next round retries: %s", error)
+            with store.runtime.expiring(shard):
+                await _expire(store, history, shard)
+
+
+async def _expire(store: TxnStore, history: FencingHistory, shard: TxnShard) -> None:
+    try:
+        for tombstones in store.tombstones(shard):
+            ticket = shard.write(tombstones)
+            history.expired(tombstones)
+            await ticket.durable()
+            await trio.lowlevel.checkpoint()
+    except LogWriteFailed as error:
+        logger.warning("expired transactional ids could not be removed, the next round retries: %s", error)

@@ -129,7 +129,7 @@ async def test_appends_and_reads_go_on_between_the_steps_and_regions_stay_readab
     answer: object = None
     count = 0
     while (work := step(steps, answer)) is not None:
-        answer = None if isinstance(work, int) else work.job()
+        answer = None if isinstance(work, int) else work.run()
         put(log, (f"new{count}", "v"))
         assert seen(log)[f"new{count}"] == "v"
         count += 1
@@ -151,7 +151,7 @@ def test_a_log_that_changes_under_a_compaction_ends_it(disturb: Callable[[Partit
         for _ in range(steps_before):
             if work is not None:
                 work = step(steps, answer)
-                answer = work.job() if isinstance(work, Offload) else None
+                answer = work.run() if isinstance(work, Offload) else None
         disturb(log)
         ended = 0
         while work is not None:
@@ -160,7 +160,7 @@ def test_a_log_that_changes_under_a_compaction_ends_it(disturb: Callable[[Partit
             except CleaningInterrupted:
                 ended += 1
                 break
-            answer = work.job() if isinstance(work, Offload) else None
+            answer = work.run() if isinstance(work, Offload) else None
         assert (ended, cleaning.cleaned_to) in ((1, 0), (0, 60))
         if not log.disowned:
             assert log.log_start_offset == 59

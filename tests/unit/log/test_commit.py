@@ -121,7 +121,7 @@ async def test_a_failed_fsync_is_fatal_and_nobody_is_told_his_bytes_are_safe():
             nursery.start_soon(commit.run)
             nursery.start_soon(produce)
 
-    disk.error = OSError(5, "Input/output error")
+    disk.error = FlushFailed(5, "Input/output error")
     with pytest.raises(ExceptionGroup) as caught:
         await broker()
     assert caught.group_contains(OSError, match="Input/output error")
@@ -228,7 +228,7 @@ async def test_whoever_no_cancellation_reaches_is_woken_when_the_rounds_end():
     disk = SlowDisk()
     log = over(disk, durability="fsync")
     commit = LogFlusher("fsync")
-    disk.error = OSError(5, "Input/output error")
+    disk.error = FlushFailed(5, "Input/output error")
     refused = []
 
     async def shielded():

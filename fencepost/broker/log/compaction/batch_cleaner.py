@@ -1,11 +1,10 @@
 """Which records of one batch compaction keeps (rows L4 to L6, KIP-534, KIP-280's offset strategy)."""
 
-from collections.abc import Generator
-from typing import Any, Protocol
+from typing import Protocol
 
 from fencepost.broker.log.compaction.cleaned_transactions import CleanedTransactions
 from fencepost.broker.log.compaction.offset_map import OffsetMap
-from fencepost.broker.log.compaction.record_work import Work, batch_of, records_of
+from fencepost.broker.log.compaction.record_work import Steps, batch_of, records_of
 from fencepost.broker.log.producer_state import ProducerStates
 from fencepost.broker.log.storage.txn_index import TxnIndex
 from fencepost.protocol.batch_header import BatchHeader
@@ -48,9 +47,7 @@ class BatchCleaner:
         self._limit_bytes = limit_bytes
         self._counts = counts
 
-    def clean(
-        self, header: BatchHeader, data: memoryview, is_last: bool, aborted: TxnIndex
-    ) -> Generator[Work, Any, Kept]:
+    def clean(self, header: BatchHeader, data: memoryview, is_last: bool, aborted: TxnIndex) -> Steps[Kept]:
         """The cleaned batch. `is_last`: the new segment ends with this batch, so its last offset must be kept.
 
         Adds an entry to `aborted` for a marker that is kept. Raises CorruptBatch.
@@ -64,9 +61,7 @@ class BatchCleaner:
             self._counts.records_kept += kept[0].record_count
         return kept
 
-    def _clean_marker(
-        self, header: BatchHeader, data: memoryview, is_last: bool, aborted: TxnIndex
-    ) -> Generator[Work, Any, Kept]:
+    def _clean_marker(self, header: BatchHeader, data: memoryview, is_last: bool, aborted: TxnIndex) -> Steps[Kept]:
         """KIP-534: the data is removed first; then the marker gets a delete horizon; after that it is removed, too."""
         discardable, entry = self._transactions.marker(header, data)
         if entry is not None:
@@ -80,7 +75,7 @@ class BatchCleaner:
             return header, data
         return vacated(header) if is_last else None
 
-    def _clean_data(self, header: BatchHeader, data: memoryview, is_last: bool) -> Generator[Work, Any, Kept]:
+    def _clean_data(self, header: BatchHeader, data: memoryview, is_last: bool) -> Steps[Kept]:
         is_aborted = self._transactions.data(header)
         if not is_aborted and header.base_offset > self._map_end:
             return header, data

@@ -8,6 +8,7 @@ number of compactions at a time, as in Kafka.
 import logging
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import trio
@@ -19,8 +20,10 @@ from fencepost.broker.log.compaction.swap import CLEANED
 from fencepost.broker.log.deletions import FULL_DISK
 from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.partition import PartitionLog
+from fencepost.broker.log.storage.layout import UNCLEANABLE
 from fencepost.broker.log.storage.segments import Segments
-from fencepost.broker.log.storage.store import CorruptLogFile, FlushFailed
+from fencepost.broker.log.storage.store import FlushFailed
+from fencepost.broker.log.upkeep_failures import COMPACTION, describe, traced
 from fencepost.protocol.topics import TopicPartition
 
 REST_PER_WORK = 3.0
@@ -66,7 +69,6 @@ class LogCleaner:
         self._lose = lose
         self._put_off: set[PartitionLog] = set()
         self._in_progress: set[PartitionLog] = set()
-        self._uncleanable: dict[PartitionLog, str] = {}
         self.dirtiest_ratio = 0.0
         """The highest dirty ratio in the last search."""
         self.looked_at_ms = now_ms()
@@ -92,13 +94,15 @@ class LogCleaner:
             pass  # `clean_dirtiest` does the work
 
     def uncleanable(self) -> dict[TopicPartition, str]:
-        """The partitions whose compaction failed, and why; the cleaner skips them until the next start."""
-        self._uncleanable = {log: why for log, why in self._uncleanable.items() if not log.disowned}
-        return {log.tp: why for log, why in self._uncleanable.items()}
+        """The partitions whose compaction failed, and why; they are skipped until the next start."""
+        return {log.tp: log.failed_upkeep[COMPACTION] for log in self._uncleanable()}
 
     def uncleanable_bytes(self) -> int:
         """The size of the uncleanable logs in bytes."""
-        return sum(log.segments.size_bytes for log in self._uncleanable if not log.disowned)
+        return sum(log.segments.size_bytes for log in self._uncleanable())
+
+    def _uncleanable(self) -> list[PartitionLog]:
+        return [log for log in self._directory.logs() if COMPACTION in log.failed_upkeep]
 
     async def clean_dirtiest(self) -> bool:
         """Compact the dirtiest log. Returns False if no log is due."""
@@ -106,7 +110,9 @@ class LogCleaner:
         self.dirtiest_ratio, self.looked_at_ms = 0.0, self._now_ms()
         for log in list(self._directory.logs()):
             await trio.lowlevel.checkpoint()
-            range_ = self._check(log)
+            range_ = None
+            with self._directory.upkeep.guard(COMPACTION, failed=partial(self._failed, log)):
+                range_ = self._check(log)
             if range_ is None:
                 continue
             self.dirtiest_ratio = max(self.dirtiest_ratio, range_.dirty_ratio)
@@ -126,15 +132,11 @@ class LogCleaner:
     def _check(self, log: PartitionLog) -> CleanableRange | None:
         if not log.config.compacted or not log.writable or not isinstance(log.segments, Segments):
             return None
-        if log in self._uncleanable or log in self._put_off or log in self._in_progress:
+        if COMPACTION in log.failed_upkeep or log in self._put_off or log in self._in_progress:
             return None
-        try:
-            if must_roll(log.segments, log.config, self._now_ms()):
-                log.roll(self._now_ms())
-            return self._range(log)
-        except (OSError, CorruptLogFile) as error:
-            self._failed(log, error)
-            return None
+        if must_roll(log.segments, log.config, self._now_ms()):
+            log.roll(self._now_ms())
+        return self._range(log)
 
     def _range(self, log: PartitionLog) -> CleanableRange:
         assert isinstance(log.segments, Segments), "`_check` skips other logs"
@@ -148,62 +150,72 @@ class LogCleaner:
         )
 
     async def _clean(self, log: PartitionLog, range_: CleanableRange) -> None:
-        settings = self._settings()
         began = trio.current_time()
-        cleaning = Cleaning(log, range_, settings.limits.shared_by(settings.threads), self._now_ms())
         try:
-            await self._drive(cleaning, settings.io_max_bytes_per_second / settings.threads)
-            if not log.disowned:
-                self._directory.note_cleaned(log.tp, cleaning.cleaned_to)
+            with self._directory.upkeep.guard(COMPACTION, failed=partial(self._failed, log)):
+                cleaning = await self._compact(log, range_)
+                self.last = LastCleaning(cleaning.stats, trio.current_time() - began, range_.delay_ms)
+                self._log_result(log, range_, cleaning)
         except CleaningInterrupted:
             self._put_off.add(log)
             logger.info("compaction cancelled, the log changed during it partition=%s", log.tp)
-            return
-        except (OSError, CorruptLogFile) as error:
-            self._failed(log, error)
-            return
-        self.last = LastCleaning(cleaning.stats, trio.current_time() - began, range_.delay_ms)
-        self._log_result(log, range_, cleaning)
+
+    async def _compact(self, log: PartitionLog, range_: CleanableRange) -> Cleaning:
+        settings = self._settings()
+        cleaning = Cleaning(log, range_, settings.limits.shared_by(settings.threads), self._now_ms())
+        await self._drive(cleaning, settings.io_max_bytes_per_second / settings.threads)
+        if not log.disowned:
+            self._directory.note_cleaned(log.tp, cleaning.cleaned_to)
+            if UNCLEANABLE in log.store.sizes():
+                log.store.remove(UNCLEANABLE)
+        return cleaning
 
     async def _drive(self, cleaning: Cleaning, bytes_per_second: float) -> None:
         """Run the steps. Cancellation leaves the compaction as a crash would."""
         steps = cleaning.run()
-        began = trio.current_time()
+        began = step_began = trio.current_time()
         total_bytes = 0
-        result: object = None
         try:
-            while True:
-                step_began = trio.current_time()
-                try:
-                    work = steps.send(result)
-                except StopIteration:
-                    return
+            for work in steps:
                 now = trio.current_time()
-                result = None
                 if isinstance(work, Offload):
-                    result = await trio.to_thread.run_sync(work.job)
+                    await trio.to_thread.run_sync(work.run)
                 else:
                     total_bytes += work
                     throttled = began + total_bytes / bytes_per_second - now
                     await trio.sleep(max(0.0, throttled, REST_PER_WORK * (now - step_began)))
+                step_began = trio.current_time()
         finally:
             steps.close()
 
-    def _failed(self, log: PartitionLog, error: OSError | CorruptLogFile) -> None:
+    def _failed(self, log: PartitionLog, error: Exception) -> None:
+        """Whatever the error is, it is about this log: the others are compacted, as in Kafka (LogCleaner.cleanLog)."""
+        if isinstance(error, CleaningInterrupted):
+            raise error
         if isinstance(error, OSError) and error.errno in FULL_DISK:
             self._put_off.add(log)
             self._directory.make_room(error)
             logger.warning("disk full, the cleaner retries this log later partition=%s cause=%s", log.tp, error)
             return
-        self._uncleanable[log] = str(error)
+        self._directory.upkeep.mark(COMPACTION, error, log)
+        logger.error(
+            "partition is uncleanable and is not compacted until a restart partition=%s cause=%s",
+            log.tp,
+            describe(error),
+            exc_info=traced(error),
+        )
         if isinstance(error, FlushFailed) and not str(error.filename).endswith(CLEANED):
             # Names in the directory may be lost, also those of new segments: more than the compaction has failed.
             if self._lose is None:
                 raise error
             self._lose(log, error)
-        logger.error(
-            "partition is uncleanable and is not compacted until a restart partition=%s cause=%s", log.tp, error
-        )
+            return
+        try:
+            log.store.replace(UNCLEANABLE, describe(error).encode())
+        except OSError as failure:
+            logger.warning(
+                "the mark of an uncleanable partition cannot be written partition=%s cause=%s", log.tp, failure
+            )
 
     def _log_result(self, log: PartitionLog, range_: CleanableRange, cleaning: Cleaning) -> None:
         stats = cleaning.stats

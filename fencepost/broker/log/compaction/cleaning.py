@@ -6,24 +6,24 @@ read, rolled, trimmed at its start and deleted.
 """
 
 import errno
-import logging
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from fencepost.broker.log.compaction.batch_cleaner import BatchCleaner
 from fencepost.broker.log.compaction.cleanable import CleanableRange, grouped
 from fencepost.broker.log.compaction.cleaned_transactions import AbortedAhead, CleanedTransactions
 from fencepost.broker.log.compaction.offset_map import SLOT_BYTES, OffsetMap
-from fencepost.broker.log.compaction.record_work import Offload, Work, checked, records_of
+from fencepost.broker.log.compaction.record_work import Offload, Steps, checked, offloaded, records_of
 from fencepost.broker.log.compaction.swap import CLEANED, swap_in
+from fencepost.broker.log.durability.upkeep import sync_all
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.recovery.scanning import batches
 from fencepost.broker.log.storage.segment import SEGMENT_SUFFIXES, TXN_INDEX_SUFFIX, Segment, file_name
 from fencepost.broker.log.storage.segments import Segments
-from fencepost.broker.log.storage.store import CorruptLogFile, SyncTask
-from fencepost.protocol.batch_header import BatchHeader, CorruptBatch
+from fencepost.broker.log.storage.store import CorruptLogFile
+from fencepost.protocol.batch_header import BatchHeader, CorruptBatch, UnreadableBatch
 from fencepost.protocol.control_records import control_type
 
 UNITS_PER_STEP = 128
@@ -36,11 +36,6 @@ _BYTES_PER_UNIT = 4096
 _MAX_POSITION = 2**31 - 1
 _MAP_BYTES_MIN = 1 << 10
 _LOAD_FACTOR_SLACK = 2
-
-Steps = Generator[Work, Any, None]
-
-
-logger = logging.getLogger(__name__)
 
 
 class CleaningInterrupted(Exception):
@@ -91,11 +86,12 @@ class Cleaning:
         self.cleaned_to = range_.first_dirty_offset
         """The first dirty offset after this compaction."""
 
-    def run(self) -> Steps:
-        """The steps. A number is the count of bytes that a step read and wrote. For an Offload the caller runs the job
-        in a thread and sends the result.
+    def run(self) -> Steps[None]:
+        """The steps. A number is the count of bytes that a step read and wrote. The caller runs an Offload in a thread.
 
-        Raises CleaningInterrupted, CorruptLogFile and OSError; segments swapped in before that stay.
+        Raises CleaningInterrupted, CorruptLogFile and OSError; segments swapped in before that stay. CorruptLogFile
+        also if the records of a batch cannot be unpacked: without their keys the cleaner cannot know which other
+        records they supersede. Kafka's cleaner stops there, too.
         """
         try:
             yield from self._fill_map()
@@ -121,7 +117,7 @@ class Cleaning:
 
     # The offset map
 
-    def _fill_map(self) -> Steps:
+    def _fill_map(self) -> Steps[None]:
         """Map each key to its last offset, from the first dirty offset on, until the map is full."""
         start, upper = self._range.first_dirty_offset, self._range.upper_offset
         self._map_end = upper - 1
@@ -143,7 +139,7 @@ class Cleaning:
 
     def _map_batch(
         self, segment: Segment, position: int, header: BatchHeader, data: memoryview, start: int
-    ) -> Generator[Work, Any, int | None]:
+    ) -> Steps[int | None]:
         """Map the keys of one batch. Returns the offset of the first record that did not fit, or None."""
         data = checked(segment, position, header, data)
         try:
@@ -153,14 +149,14 @@ class Cleaning:
                     return record.offset
                 if not number % UNITS_PER_STEP:
                     yield 0
-        except CorruptBatch:  # the checksum matches, so the producer sent it like this: the batch stays as it is
-            logger.debug("unreadable records stay file=%s position=%d", segment.file.place, position)
+        except UnreadableBatch as error:  # the checksum matches, so the producer sent it like this
+            raise CorruptLogFile(segment.file.place, position, str(error)) from error
         self._units += header.record_count % UNITS_PER_STEP
         return None
 
     # Copying
 
-    def _clean(self, group: Sequence[Segment], transactions: CleanedTransactions) -> Steps:
+    def _clean(self, group: Sequence[Segment], transactions: CleanedTransactions) -> Steps[None]:
         """Copy a group without the removed records, and replace the group by the copy."""
         log, store = self._log, self._log.store
         base_offset = group[0].base_offset
@@ -178,7 +174,7 @@ class Cleaning:
             swap = swap_in(self._segments, group, copy, log.later)
             for sync_targets in swap:
                 swapped = True
-                yield Offload(partial(_sync_all, sync_targets))
+                yield from offloaded(partial(sync_all, sync_targets))
                 if log.disowned:
                     raise CleaningInterrupted
             if not swapped:
@@ -187,7 +183,7 @@ class Cleaning:
             if not swapped and not log.disowned:
                 copy.delete()
 
-    def _copy(self, group: Sequence[Segment], copy: Segment, transactions: CleanedTransactions) -> Steps:
+    def _copy(self, group: Sequence[Segment], copy: Segment, transactions: CleanedTransactions) -> Steps[None]:
         assert self._batches is not None
         self._write.clear()
         synced_bytes = 0
@@ -201,15 +197,15 @@ class Cleaning:
                 self.stats.read_bytes += header.size_bytes
                 try:
                     kept = yield from self._batches.clean(header, data, is_last, copy.aborted)
-                except CorruptBatch:  # as above
-                    kept = header, data
+                except UnreadableBatch as error:
+                    raise CorruptLogFile(segment.file.place, position, str(error)) from error
                 self._units += header.record_count % UNITS_PER_STEP
                 written = 0 if kept is None else self._append(copy, *kept)
                 yield from self._worked(_UNITS_PER_BATCH, header.size_bytes + written)
                 if copy.size_bytes - synced_bytes >= SYNC_EVERY_BYTES:
                     synced_bytes = copy.size_bytes
                     target = copy.file.sync_target()
-                    yield Offload(partial(_sync_all, [] if target is None else [target]))
+                    yield from offloaded(partial(sync_all, [] if target is None else [target]))
         self._flush(copy)
 
     def _append(self, copy: Segment, header: BatchHeader, batch: bytes | bytearray | memoryview) -> int:
@@ -228,7 +224,7 @@ class Cleaning:
             copy.file.write(copy.size_bytes, self._write)
             self._write.clear()
 
-    def _finish(self, group: Sequence[Segment], copy: Segment) -> Steps:
+    def _finish(self, group: Sequence[Segment], copy: Segment) -> Steps[None]:
         """Make the copy durable, with everything that the swap needs.
 
         The active segment's file must exist, because it holds the next offset: the copy may end in a gap, and recovery
@@ -245,7 +241,8 @@ class Cleaning:
             copy.aborted.file.create()
         self._segments.create()
         passed = self._log.snapshots.remove_between(copy.base_offset, copy.next_offset)
-        yield Offload(partial(_sync_all, [*copy.sync_targets(), *self._log.store.entry_targets(), *passed]))
+        targets = [*copy.sync_targets(), *self._log.store.entry_targets(), *passed]
+        yield from offloaded(partial(sync_all, targets))
         self._check_in_log(group[-1])
 
     # Scheduling
@@ -256,7 +253,7 @@ class Cleaning:
         if not log.writable or self._segments.first_offset > segment.base_offset:
             raise CleaningInterrupted
 
-    def _worked(self, units: int, size_bytes: int) -> Steps:
+    def _worked(self, units: int, size_bytes: int) -> Steps[None]:
         self._units += units + size_bytes // _BYTES_PER_UNIT
         self._bytes += size_bytes
         if self._units >= UNITS_PER_STEP:
@@ -265,17 +262,16 @@ class Cleaning:
             yield done
 
 
-def drive(steps: Steps) -> int:
-    """Run all steps at once, for tests and tools. Returns the bytes read and written."""
+def drive(steps: Steps[None], rest: Callable[[int], None] = lambda total: None) -> int:
+    """Run all steps in this thread. Returns the bytes read and written; `rest` is called with them after each step."""
     total = 0
-    answer: object = None
-    while True:
-        try:
-            work = steps.send(answer)
-        except StopIteration:
-            return total
-        answer = work.job() if isinstance(work, Offload) else None
-        total += 0 if isinstance(work, Offload) else work
+    for work in steps:
+        if isinstance(work, Offload):
+            work.run()
+        else:
+            total += work
+        rest(total)
+    return total
 
 
 def _readable(segment: Segment, position: int, header: BatchHeader, data: memoryview) -> memoryview:
@@ -287,8 +283,3 @@ def _readable(segment: Segment, position: int, header: BatchHeader, data: memory
         except CorruptBatch as error:
             raise CorruptLogFile(segment.file.place, position, str(error)) from error
     return data
-
-
-def _sync_all(sync_targets: Sequence[SyncTask]) -> None:
-    for target in sync_targets:
-        target.sync()

@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Generator, Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import outcome
 
 from fencepost.broker.log.config import DECOMPRESSED_LIMIT
 from fencepost.broker.log.storage.segment import Segment
@@ -16,14 +18,39 @@ _INLINE_BYTES = 8 << 10
 """Up to this size a codec takes a fraction of a millisecond."""
 
 
-class Offload(NamedTuple):
-    """A slow job without shared state: the caller runs it in a thread, and sends its result."""
-
-    job: Callable[[], Any]
+ResultT = TypeVar("ResultT")
 
 
-Work = int | Offload
+class Offload(Generic[ResultT]):
+    """A slow job without shared state. The caller of the steps calls `run` in a thread, then continues the steps.
+
+    `run` never raises: the step that made the job gets its result or its error. So no caller can lose an error.
+    """
+
+    def __init__(self, job: Callable[[], ResultT]) -> None:
+        self._job = job
+        self._outcome: outcome.Outcome[ResultT] | None = None
+
+    def run(self) -> None:
+        """Do the job, and keep its result or its error."""
+        self._outcome = outcome.capture(self._job)
+
+    def result(self) -> ResultT:
+        """The result of the job that was run. Raises the job's error."""
+        assert self._outcome is not None, "the caller of the steps did not run the job"
+        return self._outcome.unwrap()
+
+
+Work = int | Offload[Any]
 """One step: bytes read and written, or a job."""
+Steps = Generator[Work, None, ResultT]
+
+
+def offloaded(job: Callable[[], ResultT]) -> Steps[ResultT]:
+    """Have the caller of the steps run `job` in a thread. Returns its result, or raises its error."""
+    work = Offload(job)
+    yield work
+    return work.result()
 
 
 class Body(NamedTuple):
@@ -51,18 +78,17 @@ def _unpacked(header: BatchHeader, data: memoryview, limit_bytes: int) -> bytes 
         raise UnreadableBatch(f"{error}; raise the broker's {DECOMPRESSED_LIMIT}") from None
 
 
-def records_of(header: BatchHeader, data: memoryview, limit_bytes: int) -> Generator[Work, Any, Body]:
+def records_of(header: BatchHeader, data: memoryview, limit_bytes: int) -> Steps[Body]:
     """Unpack a batch to at most `limit_bytes`. Raises UnreadableBatch."""
     job = partial(_unpacked, header, data, limit_bytes)
     if header.compression is Compression.NONE or header.size_bytes <= _INLINE_BYTES:
         return Body(header, job())
-    body: bytes | bytearray = yield Offload(job)
-    return Body(header, body)
+    return Body(header, (yield from offloaded(job)))
 
 
-def batch_of(header: BatchHeader, body: bytes) -> Generator[Work, Any, tuple[BatchHeader, bytearray]]:
+def batch_of(header: BatchHeader, body: bytes) -> Steps[tuple[BatchHeader, bytearray]]:
     """Pack records again with the codec that the header names, at its default level, as Kafka's cleaner does."""
     if header.compression is not Compression.NONE:
         job = partial(compress, header.compression, body)
-        body = job() if len(body) <= _INLINE_BYTES else (yield Offload(job))
+        body = job() if len(body) <= _INLINE_BYTES else (yield from offloaded(job))
     return packed(header, body)

@@ -11,6 +11,7 @@ from fencepost.broker.log.durability.flusher import LogFlusher, LogOffline
 from fencepost.broker.log.durability.sync_threads import FlushThreads, SyncThreads
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.storage.store import FlushFailed, Store, SyncTask
+from fencepost.broker.log.upkeep_failures import CHECKPOINT, UpkeepFailures
 
 INTERVAL_SECONDS = 5.0
 LOGS_AT_ONCE = 64
@@ -54,6 +55,8 @@ class _Content:
 class Checkpoints(Protocol):
     """The part of `LogDirectory` that this module needs."""
 
+    upkeep: UpkeepFailures
+
     def logs(self) -> Collection[PartitionLog]:
         """The logs that are open."""
 
@@ -89,7 +92,8 @@ class Checkpointer:
         try:
             while True:
                 await trio.sleep(INTERVAL_SECONDS)
-                await self.run_once()
+                with self._directory.upkeep.guard(CHECKPOINT):
+                    await self.run_once()
         finally:
             self._threads.close()
 
@@ -116,11 +120,9 @@ class Checkpointer:
         taken: dict[PartitionLog, int] = {}
         for log in due:
             await trio.lowlevel.checkpoint()
-            try:
+            wanted: list[SyncTask] | None = None
+            with self._directory.upkeep.guard(CHECKPOINT, log):
                 wanted = log.checkpoint() if log.writable else None
-            except OSError as error:
-                logger.warning("no checkpoint of %s, the broker will try again: %s", log.tp, error)
-                continue
             if wanted is not None:
                 taken[log] = log.log_end_offset
                 sync_targets += wanted
@@ -147,10 +149,7 @@ class Checkpointer:
         if failures:
             return
         for log, offset in done.items():
-            try:
+            with self._directory.upkeep.guard("the deletion of old producer snapshots", log):
                 passed = log.drop_passed_snapshots(offset)
-            except OSError as error:
-                logger.warning("cannot delete old producer snapshots of %s, which does no harm: %s", log.tp, error)
-            else:
                 for _, failure in await self._threads.sync(passed) if passed else ():
                     logger.warning("cannot free an old producer snapshot, the next start will: %s", failure)

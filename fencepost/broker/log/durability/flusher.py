@@ -6,10 +6,11 @@ from typing import Literal, NoReturn, Protocol
 
 import trio
 
+from fencepost.broker.log.durability.flush_batch import FlushBatch
 from fencepost.broker.log.durability.sync_threads import Failure, FlushThreads, SyncThreads
 from fencepost.broker.log.durability.unflushed import WRITEBACK_BYTES, Unflushed, bytes_max
 from fencepost.broker.log.results import FlushedLog, Ticket
-from fencepost.broker.log.storage.store import SyncTask
+from fencepost.broker.log.storage.store import FlushFailed, SyncTask
 from fencepost.protocol.topics import TopicPartition
 
 Durability = Literal["fsync", "os"]
@@ -55,31 +56,6 @@ class _Round:
         self.done = trio.Event()
 
 
-class _Batch:
-    """The current content of these logs, covered by one flush. Raises OSError if a file cannot be opened."""
-
-    def __init__(self, logs: Iterable[FlushedLog], reserve: bool) -> None:
-        self.sync_targets: list[SyncTask] = []
-        self.owners: list[FlushedLog] = []
-        """The log of each target, by its index."""
-        self.size_bytes = 0
-        self.binds_late = False
-        self._ends: list[tuple[FlushedLog, int]] = []
-        for log in logs:
-            self.size_bytes += log.unflushed_bytes
-            self.binds_late = self.binds_late or log.binds_late
-            end_offset, sync_targets = log.begin_sync(reserve)
-            self._ends.append((log, end_offset))
-            self.sync_targets += sync_targets
-            self.owners += [log] * len(sync_targets)
-
-    def finish(self) -> None:
-        """Finish the flush of every log that did not go offline."""
-        for log, end_offset in self._ends:
-            if log.writable:
-                log.finish_sync(end_offset)
-
-
 class LogFlusher:
     """Makes logs durable: with `fsync` before the response, with `os` when a checkpoint requests it. Until then the
     kernel writes; if it holds too many dirty bytes, the flusher writes some back (`Unflushed`).
@@ -87,9 +63,11 @@ class LogFlusher:
     One round runs at a time. A request during a round waits for the next one, which surely covers its bytes.
 
     A failed flush is never retried: the kernel may have dropped the bytes that it could not write, and a retry would
-    succeed without them. Without `lost` the failure leaves `run` as OSError and must end the process. With `lost` only
-    the logs of the failed files go offline, and the flusher calls `lost` for each; `lost` may raise the error. A
+    succeed without them. Without `lost` the failure leaves `run` as FlushFailed and must end the process. With `lost`
+    only the logs of the failed files go offline, and the flusher calls `lost` for each; `lost` may raise the error. A
     failure outside of a log, such as in the data directory, always leaves `run`.
+
+    If a file cannot be opened, no flush was tried: only the log that waits for it goes offline, whatever `lost` is.
     """
 
     def __init__(
@@ -99,8 +77,11 @@ class LogFlusher:
         threads: FlushThreads | None = None,
         unflushed_bytes_max: int | None = None,
         gathering: Gathering | None = None,
+        unopened: Lost | None = None,
     ) -> None:
-        """Without `gathering` each round begins at once."""
+        """Without `gathering` each round begins at once. `unopened` (by default `lost`) is called for each log whose
+        flush could not begin; it may raise the error.
+        """
         self.durability: Durability = durability
         self.rounds = 0
         """Number of finished rounds."""
@@ -109,6 +90,7 @@ class LogFlusher:
         self.sync_seconds = 0.0
         """Time that these rounds waited for the disk."""
         self._lost = lost
+        self._unopened = unopened or lost or (lambda log, error: None)
         self._gathering = gathering
         self._current = self._next = _Round()
         self._ended = False
@@ -189,16 +171,12 @@ class LogFlusher:
             return False  # another process commits these logs
         if not self._threads.is_brief(len(logs), sum(log.unflushed_bytes for log in logs)):
             return False
-        try:
-            batch = _Batch(logs, self.durability == "fsync")
-        except OSError as error:
-            self._failures.append((logs[0], error))
-        else:
-            self._failures += self._flushed(batch, self._threads.sync_inline(batch.sync_targets))
-            if not self._failures:
-                batch.finish()
-                self.rounds += 1
-                return True
+        batch = FlushBatch(logs, self.durability == "fsync")
+        self._failures += self._flushed(batch, self._threads.sync_inline(batch.sync_targets))
+        if not self._failures:
+            batch.finish()
+            self.rounds += 1
+            return True
         self._requested.set()  # the rounds handle the failure, because it may have to end the process
         return False
 
@@ -289,8 +267,8 @@ class LogFlusher:
         self._current = self._next
 
     async def _flush_logs(self, logs: Sequence[FlushedLog]) -> None:
-        batch = _Batch([log for log in logs if log.writable], self.durability == "fsync")
-        if batch.sync_targets:
+        batch = FlushBatch([log for log in logs if log.writable], self.durability == "fsync")
+        if batch.sync_targets or batch.unopened:
             self._failures += await self._flush_round(batch)
             self._lose_failed()
         batch.finish()
@@ -314,12 +292,17 @@ class LogFlusher:
             dict[FlushedLog, int](),
             WRITEBACK_BYTES,
         )
+        unopened: list[tuple[FlushedLog, OSError]] = []
         for log in dict.fromkeys([*wanted, *self._unflushed.largest_first()]):
             if left <= 0 or len(sync_targets) >= WRITEBACK_FILES or not (log in wanted or self._unflushed.is_too_much):
                 break
             if not log.writable:
                 continue
-            sizes[log], fresh = log.begin_writeback(left)
+            try:
+                sizes[log], fresh = log.begin_writeback(left)
+            except OSError as error:
+                unopened.append((log, error))
+                continue
             left -= sizes[log]
             sync_targets += fresh
             owners += [log] * len(fresh)
@@ -328,7 +311,7 @@ class LogFlusher:
             failures = await self._in_threads(sync_targets) if sync_targets else []
         finally:
             self._being_written_back = {}
-        self._lose([(owners[number], error) for number, error in failures])
+        self._lose(unopened + [(owners[number], error) for number, error in failures])
         for log, size_bytes in sizes.items():
             log.finish_writeback(size_bytes)
             self._unflushed.look(log)
@@ -342,7 +325,7 @@ class LogFlusher:
         finally:
             self._waiting = False
 
-    async def _flush_round(self, batch: "_Batch") -> list[tuple[FlushedLog, OSError]]:
+    async def _flush_round(self, batch: "FlushBatch") -> list[tuple[FlushedLog, OSError]]:
         began = trio.current_time()
         # In `os` a flush also waits for the writebacks before it, which its size does not include.
         if not (self._lazy or batch.binds_late) and self._threads.is_brief(len(batch.sync_targets), batch.size_bytes):
@@ -352,9 +335,9 @@ class LogFlusher:
         self.sync_seconds += trio.current_time() - began
         return self._flushed(batch, failures)
 
-    def _flushed(self, batch: "_Batch", failures: Sequence[Failure]) -> list[tuple[FlushedLog, OSError]]:
+    def _flushed(self, batch: "FlushBatch", failures: Sequence[Failure]) -> list[tuple[FlushedLog, OSError]]:
         self.flushes += len(batch.sync_targets)
-        return [(batch.owners[number], error) for number, error in failures]
+        return batch.unopened + [(batch.owners[number], error) for number, error in failures]
 
     def _lose_failed(self) -> None:
         failures, self._failures = self._failures, []
@@ -366,11 +349,14 @@ class LogFlusher:
 
     def _lose(self, failures: Sequence[tuple[FlushedLog, OSError]]) -> None:
         for log, error in failures:
-            if self._lost is None or not _is_of(log, str(error.filename)):
-                raise error
+            lost = self._unopened
+            if isinstance(error, FlushFailed):
+                if self._lost is None or not _is_of(log, str(error.filename)):
+                    raise error
+                lost = self._lost
             if not log.offline:
                 log.take_offline(error)
-                self._lost(log, error)
+                lost(log, error)
 
     def _enlist(self, log: FlushedLog) -> _Round:
         self._next.logs[log] = None

@@ -13,6 +13,8 @@ NO_FILES = "no-files"
 """A file of this name in a copy: the log that was to be copied had none."""
 ACCEPT_LOSS = "accept-loss"
 """A file of this name in a partition's directory: the operator accepts the loss from the first damaged batch on."""
+UNCLEANABLE = "uncleanable"
+"""A file of this name in a partition's directory: its last compaction failed, and the content says why."""
 
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _ASIDE = re.compile(r"(?P<name>.+)\.damaged(?P<number>[0-9]{1,9})-stray")

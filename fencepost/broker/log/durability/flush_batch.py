@@ -1,0 +1,37 @@
+"""What one flush of several logs covers."""
+
+from collections.abc import Iterable
+
+from fencepost.broker.log.results import FlushedLog
+from fencepost.broker.log.storage.store import SyncTask
+
+
+class FlushBatch:
+    """The current content of these logs, covered by one flush."""
+
+    def __init__(self, logs: Iterable[FlushedLog], reserve: bool) -> None:
+        self.sync_targets: list[SyncTask] = []
+        self.owners: list[FlushedLog] = []
+        """The log of each target, by its index."""
+        self.size_bytes = 0
+        self.binds_late = False
+        self.unopened: list[tuple[FlushedLog, OSError]] = []
+        """The logs with a file that cannot be opened: they are not part of the flush."""
+        self._ends: list[tuple[FlushedLog, int]] = []
+        for log in logs:
+            self.size_bytes += log.unflushed_bytes
+            self.binds_late = self.binds_late or log.binds_late
+            try:
+                end_offset, sync_targets = log.begin_sync(reserve)
+            except OSError as error:
+                self.unopened.append((log, error))
+                continue
+            self._ends.append((log, end_offset))
+            self.sync_targets += sync_targets
+            self.owners += [log] * len(sync_targets)
+
+    def finish(self) -> None:
+        """Finish the flush of every log that did not go offline."""
+        for log, end_offset in self._ends:
+            if log.writable:
+                log.finish_sync(end_offset)

@@ -1,0 +1,36 @@
+"""The periodic upkeep of a broker. A failure of one kind of work, or of one log's, ends no other (`UpkeepFailures`)."""
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+import trio
+
+from fencepost.broker.log.housekeeping import housekeep
+from fencepost.broker.log.upkeep_failures import RETENTION
+from fencepost.broker.ports import HasClock, HasConfig, HasLogs, HasUpkeepThreads
+from fencepost.broker.ticker import every
+
+if TYPE_CHECKING:
+    from fencepost.broker.transactions.hanging import HangingCheck
+
+HOUSEKEEPING_SECONDS_MAX = 60.0
+SNAPSHOT_CHECK_SECONDS = 10.0
+
+
+class _Broker(HasClock, HasConfig, HasLogs, HasUpkeepThreads, Protocol):
+    """The parts with periodic work."""
+
+    hanging: "HangingCheck"
+
+
+def begin(node: _Broker, services: trio.Nursery, take_snapshot: Callable[[], Awaitable[None]]) -> None:
+    """Run retention, metadata snapshots and the check for hanging transactions, until `services` end."""
+    repeat, config = partial(every, node.logs.upkeep), node.config
+    interval = min(config.log_retention_check_interval_ms / 1000, HOUSEKEEPING_SECONDS_MAX)
+    services.start_soon(
+        repeat, RETENTION, interval, lambda: housekeep(node.logs, node.clock.now_ms(), node.upkeep_threads)
+    )
+    services.start_soon(repeat, "the metadata snapshot", SNAPSHOT_CHECK_SECONDS, take_snapshot)
+    hanging_seconds = config.transaction_hanging_check_interval_ms / 1000
+    services.start_soon(repeat, "the check for hanging transactions", hanging_seconds, node.hanging.look)
