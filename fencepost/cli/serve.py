@@ -186,6 +186,9 @@ def run_broker(config: "BrokerConfig") -> int:
     gc.disable()  # objects of the start stay alive; `_tune_collector` runs the collector once after the start
     import trio
 
+    from fencepost.broker.log.storage.descriptor_pool import raise_descriptor_limit
+
+    raise_descriptor_limit()
     try:
         trio.run(_serve if config.cluster_store is None else _serve_in_cluster, config)
     except Exception as failure:

@@ -43,12 +43,15 @@ class BrokerProcess:
         settings: Mapping[str, str] | None = None,
         arguments: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
+        launcher: Sequence[str] = (),
     ) -> None:
+        """`launcher` is a command that runs the broker's command, such as one that lowers a limit."""
         self.work_dir = work_dir
         self.data_dir = data_dir
         self.settings = dict(settings or {})
         self.arguments = list(arguments)
         self.environment = dict(environment or {})
+        self.launcher = list(launcher)
         self.host = "127.0.0.1"
         self.port = 0
         self.facts: dict[str, str] = {}
@@ -83,7 +86,17 @@ class BrokerProcess:
         """The command line of the next start."""
         settings = [part for name, value in self.settings.items() for part in ("--set", f"{name}={value}")]
         listen = ["--listen", f"{self.host}:{self.port}"]
-        return [sys.executable, "-m", "fencepost", "serve", *self.stores(), *listen, *settings, *self.arguments]
+        return [
+            *self.launcher,
+            sys.executable,
+            "-m",
+            "fencepost",
+            "serve",
+            *self.stores(),
+            *listen,
+            *settings,
+            *self.arguments,
+        ]
 
     def stores(self) -> list[str]:
         """The options that say where the logs are."""

@@ -5,6 +5,8 @@ from typing import Protocol
 
 import trio
 
+from fencepost.broker.log.storage.descriptor_pool import descriptors_for_connections
+
 
 class _Settings(Protocol):
     @property
@@ -24,16 +26,19 @@ class ConnectionLimits:
         self._settings = settings
         overrides = (entry.rpartition(":") for entry in settings.max_connections_per_ip_overrides)
         self._overrides = {host.strip("[]"): int(count) for host, _, count in overrides}
+        self._descriptors = descriptors_for_connections()
         self._count = 0
         self._by_host: Counter[str] = Counter()
         self._tokens = float(settings.max_connection_creation_rate)
         self._refilled = trio.current_time()
 
     def begin(self, host: str) -> str | None:
-        """Count a connection from `host`. Returns the setting that forbids it, with its value, or None."""
+        """Count a connection from `host`. Returns what forbids it, such as a setting with its value, or None."""
         settings = self._settings
         if self._count >= settings.max_connections:
             return f"max.connections={settings.max_connections}"
+        if self._count >= self._descriptors:
+            return f"the process may have {self._descriptors} connections, because of its limit of open files"
         most = self._overrides.get(host, settings.max_connections_per_ip)
         if self._by_host[host] >= most:
             name = "max.connections.per.ip.overrides" if host in self._overrides else "max.connections.per.ip"

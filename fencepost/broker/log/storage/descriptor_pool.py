@@ -15,6 +15,30 @@ class Holder(Protocol):
     recently_used: bool
 
 
+OTHER_DESCRIPTORS = 64
+"""Listeners, pipes, directories while they are flushed, small files: what is no segment and no connection."""
+
+
+def descriptors_for_files() -> int:
+    """How many segment files may be open: up to half of what the process may open."""
+    soft_limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return max(16, min(4096, soft_limit // 2))
+
+
+def descriptors_for_connections() -> int:
+    """How many connections may be open without taking descriptors from the files: a log that cannot open its files
+    cannot be written.
+    """
+    soft_limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return max(1, soft_limit - descriptors_for_files() - OTHER_DESCRIPTORS)
+
+
+def raise_descriptor_limit() -> None:
+    """Raise the process's limit of open files to its hard limit, as Java does for Kafka (-XX:+MaxFDLimit)."""
+    _, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard_limit, hard_limit))
+
+
 class DescriptorPool:
     """Bounds the open descriptors: for each new one, a file that was not used recently closes its own.
 
@@ -22,8 +46,7 @@ class DescriptorPool:
     """
 
     def __init__(self, capacity: int | None = None) -> None:
-        soft_limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        self._capacity = capacity if capacity is not None else max(16, min(4096, soft_limit // 2))
+        self._capacity = capacity if capacity is not None else descriptors_for_files()
         self._holders: OrderedDict[Holder, None] = OrderedDict()
         self._lock = threading.Lock()
 
