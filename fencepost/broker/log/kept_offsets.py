@@ -1,4 +1,4 @@
-"""The offsets of each log in the checkpoint files of a data directory; entries of deleted logs are removed."""
+"""The offsets of each log in the checkpoint files of a data directory. Each names the topic id that it belongs to."""
 
 import threading
 from collections.abc import Callable, Collection, Mapping
@@ -12,14 +12,19 @@ from fencepost.broker.log.storage.checkpoints import (
     HIGH_WATERMARKS,
     LOG_STARTS,
     LOG_STARTS_TWIN,
+    NO_TOPIC_ID,
     RECOVERY_POINTS,
     encode_offsets,
     is_exact,
     load_log_starts,
     load_offsets,
+    load_owners,
 )
 from fencepost.broker.log.storage.store import CorruptLogFile, Store, SyncTask
 from fencepost.protocol.topics import TopicPartition
+
+ALL_DIRTY = -1
+"""The cleaner's offset of a log that was compacted, but must be compacted again from its beginning."""
 
 
 class Bounds(NamedTuple):
@@ -46,7 +51,9 @@ class KeptOffsets:
     """Recovery points, log start offsets and the cleaner's offsets of the logs in one data directory.
 
     An entry without a log belongs to a deleted log. A start ignores it. It is removed from the disk before a new log
-    gets the same name, because the new log must not be opened with it.
+    gets the same name, because the new log must not be opened with it. If it was not, the topic id shows that it is
+    another topic's. Kafka and earlier versions write no topic ids, and the latter left cleaner's offsets of deleted
+    topics: without a topic id such an offset counts as ALL_DIRTY.
     """
 
     def __init__(self, store: Store, known: Collection[TopicPartition]) -> None:
@@ -62,7 +69,13 @@ class KeptOffsets:
         """Partitions that have a recovery point and no log: the log is lost, unless the topic was deleted."""
         self._lost_points = {tp: recovery_points[tp] for tp in self.without_log}
         self.log_starts = _of_logs(known, load_log_starts(store))
-        self.cleaned_to = _of_logs(known, load_offsets(store, CLEANER_OFFSETS))
+        owners = load_owners(store, LOG_STARTS) or load_owners(store, LOG_STARTS_TWIN)
+        self._owners = {name: load_owners(store, name) for name in (RECOVERY_POINTS, CLEANER_OFFSETS)}
+        self._owners[LOG_STARTS] = owners
+        """The topic ids in the files, by partition; of logs that were opened, those of the logs."""
+        cleaned_to = _of_logs(known, load_offsets(store, CLEANER_OFFSETS))
+        owned = self._owners[CLEANER_OFFSETS]
+        self.cleaned_to = {tp: offset if tp in owned else ALL_DIRTY for tp, offset in cleaned_to.items()}
         self._starts_file = ReplacedFile(store, LOG_STARTS)
         self._starts_twin = ReplacedFile(store, LOG_STARTS_TWIN)
         self.exact_starts = not known or all(is_exact(store.load(name)) for name in (LOG_STARTS, LOG_STARTS_TWIN))
@@ -71,6 +84,25 @@ class KeptOffsets:
         self._filed_number = self._made_number = 0
         self._lock = threading.Lock()
         self._outlived: set[TopicPartition] = set()
+
+    def claim(self, tp: TopicPartition, topic_id: bytes) -> None:
+        """A log of this topic is opened: drop the entries of other topics of its name. An unknown id fits all."""
+        for name, offsets in self._files():
+            owner = self._owners[name].get(tp, topic_id)
+            if owner != topic_id and NO_TOPIC_ID not in (owner, topic_id):
+                offsets.pop(tp, None)
+            self._owners[name][tp] = topic_id
+
+    def _files(self) -> list[tuple[str, dict[TopicPartition, int]]]:
+        return [
+            (RECOVERY_POINTS, self.recovery_points),
+            (LOG_STARTS, self.log_starts),
+            (CLEANER_OFFSETS, self.cleaned_to),
+        ]
+
+    def _encoded(self, name: str, offsets: Mapping[TopicPartition, int], *, exact: bool = False) -> bytes:
+        owners = self._owners[name]
+        return encode_offsets(offsets, {tp: owners[tp] for tp in offsets if tp in owners}, exact=exact)
 
     def bounds(self, tp: TopicPartition, clean: bool) -> Bounds:
         """The bounds of a log that is opened; `clean`: all its batches need no check."""
@@ -98,7 +130,7 @@ class KeptOffsets:
                 self.log_starts.pop(log.tp, None)
         # Earlier versions and Kafka deleted segments before they wrote this file: each log must be opened once.
         self.exact_starts = self.exact_starts or not self._unopened
-        data = encode_offsets(self.log_starts, exact=self.exact_starts)
+        data = self._encoded(LOG_STARTS, self.log_starts, exact=self.exact_starts)
         if data == self._log_starts_filed:
             return []
         self._made_number += 1
@@ -128,11 +160,13 @@ class KeptOffsets:
     def note_cleaned(self, tp: TopicPartition, offset: int) -> None:
         """Store that a compaction reached `offset`. A crash may lose it: then more is compacted. Raises OSError."""
         self.cleaned_to[tp] = offset
-        self._store.replace(CLEANER_OFFSETS, encode_offsets(self.cleaned_to))
+        self._store.replace(CLEANER_OFFSETS, self._encoded(CLEANER_OFFSETS, self.cleaned_to))
 
     def forget(self, tp: TopicPartition) -> None:
         """Drop the offsets of a deleted log."""
         self.cleaned_to.pop(tp, None)
+        for owners in self._owners.values():
+            owners.pop(tp, None)
         if tp in self.log_starts or tp in self.recovery_points:
             self._outlived.add(tp)
             self.log_starts.pop(tp, None)
@@ -156,7 +190,7 @@ class KeptOffsets:
             self.without_log.clear()
 
     def _recovery_points_file(self) -> SyncTask:
-        return self._recovery_file.holding(encode_offsets(self.recovery_points, exact=True))
+        return self._recovery_file.holding(self._encoded(RECOVERY_POINTS, self.recovery_points, exact=True))
 
     def give_name(self, tp: TopicPartition, logs: Callable[[], Collection[PartitionLog]]) -> None:
         """Before a log is opened: remove the entries of a deleted log of its name from the disk. Raises OSError."""

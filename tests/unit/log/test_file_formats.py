@@ -137,7 +137,9 @@ def test_the_files_of_a_partition_and_of_the_directory():
     partition = store.child(str(TP))
     assert partition.load("leader-epoch-checkpoint") == b"0\n1\n0 0\n"
     assert partition.load("partition.metadata") == b"version: 0\ntopic_id: AAECAwQFBgcICQoLDA0ODw"
-    assert store.load("recovery-point-offset-checkpoint") == b"0\n2\nevents 0 2\n#crc32c 1 2895756344\n"
+    assert store.load("recovery-point-offset-checkpoint") == (
+        b"0\n4\nevents 0 2\n#crc32c 1 2895756344\n#AAECAwQFBgcICQoLDA0ODw#events#0 0 0\n#crc32c 0 1849777494\n"
+    )
     assert store.load("replication-offset-checkpoint") == b"0\n2\nevents 0 2\n#crc32c 0 2895756344\n"
     assert store.load("log-start-offset-checkpoint") == b"0\n1\n#crc32c 1 0\n"
     assert store.load(".kafka_cleanshutdown") is not None

@@ -26,19 +26,34 @@ CHECKSUM = b"#crc32c"
 """Replaces the topic's name in the row with the CRC-32C of the rows before it. Kafka ignores rows of unknown topics."""
 _NUMBER = re.compile(r"-?[0-9]{1,19}")
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_OWNED = re.compile(
+    r"#(?P<topic_id>[a-zA-Z0-9_-]{22})#(?P<topic>[a-zA-Z0-9._-]{1,249})#(?P<partitions>[0-9]{1,9}(,[0-9]{1,9})*)"
+)
 NO_TOPIC_ID = bytes(16)
 
 logger = logging.getLogger(__name__)
 
 
-def encode_offsets(offsets: Mapping[TopicPartition, int], *, exact: bool = False) -> bytes:
-    """A checkpoint of one offset per partition; the last row is a checksum.
+def encode_offsets(
+    offsets: Mapping[TopicPartition, int], owners: Mapping[TopicPartition, bytes] | None = None, *, exact: bool = False
+) -> bytes:
+    """A checkpoint of one offset per partition, then a checksum of these rows.
+
+    Rows behind it name the topic ids in `owners`: `#TOPIC-ID#TOPIC#PARTITION,... 0 0`, and are followed by a checksum
+    of their own. Kafka takes them for unknown topics, and older versions read no row behind the first checksum.
 
     `exact`: each change of the logs that makes a row wrong waits until the row was changed, so that a row that does not
     fit the files proves a loss. Kafka and earlier versions change the row later.
     """
     rows = [f"{tp.topic} {tp.partition} {offset}" for tp, offset in sorted(offsets.items())]
-    return _encode([*rows, f"{CHECKSUM.decode()} {exact:d} {_checksum(rows)}"])
+    text = [*rows, f"{CHECKSUM.decode()} {exact:d} {_checksum(rows)}"]
+    if owners:
+        by_topic: dict[tuple[str, bytes], list[str]] = {}
+        for tp in sorted(owners):
+            by_topic.setdefault((tp.topic, owners[tp]), []).append(str(tp.partition))
+        owned = [f"#{topic_id_text(one)}#{name}#{','.join(found)} 0 0" for (name, one), found in by_topic.items()]
+        text += [*owned, f"{CHECKSUM.decode()} 0 {_checksum(owned)}"]
+    return _encode(text)
 
 
 def is_exact(data: bytes | None) -> bool:
@@ -72,6 +87,34 @@ def load_offsets(store: Store, name: str) -> dict[TopicPartition, int] | None:
     except CorruptLogFile as error:
         logger.warning("damaged checkpoint ignored: %s", error)
         return None
+
+
+def load_owners(store: Store, name: str) -> dict[TopicPartition, bytes]:
+    """The topic ids in a checkpoint by partition; none in a file of Kafka or of an older version. Raises OSError."""
+    place = f"{store.place}/{name}"
+    try:
+        return decode_owners(store.load(name), place)
+    except CorruptLogFile as error:
+        logger.warning("topic ids of a damaged checkpoint ignored: %s", error)
+        return {}
+
+
+def decode_owners(data: bytes | None, place: str) -> dict[TopicPartition, bytes]:
+    """The topic ids in a checkpoint. Raises CorruptLogFile."""
+    found: dict[TopicPartition, bytes] = {}
+    rows: list[str] = []
+    for number, (first, _, last) in () if data is None else _decode(data, place, 3):
+        if first == CHECKSUM.decode():
+            if rows and _checksum(rows) != _number(last, place, number):
+                raise CorruptLogFile(place, 0, "the checksum of the topic ids does not match")
+        elif first.startswith("#"):
+            owned = _OWNED.fullmatch(first)
+            if owned is None:
+                raise CorruptLogFile(place, 0, f"line {number}: {first!r} names no topic id")
+            rows.append(f"{first} 0 0")
+            owner = base64.urlsafe_b64decode(owned["topic_id"] + "==")
+            found.update((TopicPartition(owned["topic"], int(one)), owner) for one in owned["partitions"].split(","))
+    return found
 
 
 def load_log_starts(store: Store) -> dict[TopicPartition, int] | None:

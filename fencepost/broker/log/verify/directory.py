@@ -19,13 +19,14 @@ from fencepost.broker.log.storage.checkpoints import (
     PARTITION_METADATA,
     RECOVERY_POINTS,
     decode_offsets,
+    decode_owners,
     decode_partition_metadata,
     encode_offsets,
     encode_partition_metadata,
     is_exact,
     topic_id_text,
 )
-from fencepost.broker.log.storage.layout import ACCEPT_LOSS, DELETED, STRAY, partition_of
+from fencepost.broker.log.storage.layout import ACCEPT_LOSS, DELETED, STRAY, UNCLEANABLE, partition_of
 from fencepost.broker.log.storage.lock import LOCK_FILE
 from fencepost.broker.log.storage.segment import LOG_SUFFIX, SEGMENT_SUFFIXES, offset_in_name
 from fencepost.broker.log.storage.store import CorruptLogFile
@@ -192,7 +193,10 @@ class DirectoryCheck:
                 continue
             suffix = next((s for s in _SUFFIXES if offset_in_name(name, s) is not None), None)
             if suffix is None:
-                if name == ACCEPT_LOSS:
+                if name == UNCLEANABLE:
+                    meaning = "The log grows: the broker tries to compact it again after the next start"
+                    self._report.add(Level.WARNING, f"{label}/{name}", "says why the last compaction failed", meaning)
+                elif name == ACCEPT_LOSS:
                     meaning = "The next start truncates this log at its first damaged batch"
                     self._report.add(Level.WARNING, f"{label}/{name}", "exists", meaning)
                 else:
@@ -235,7 +239,7 @@ class DirectoryCheck:
             data = load(self._directory / name) or b""
             offsets = decode_offsets(data, name)
             exact = is_exact(data)
-            if CHECKSUM in data and data != encode_offsets(offsets, exact=exact):
+            if CHECKSUM in data and data != encode_offsets(offsets, decode_owners(data, name), exact=exact):
                 raise CorruptLogFile(name, 0, "was changed after it was written")
             if exact:
                 self._exact.add(name)
