@@ -50,10 +50,8 @@ async def _log_starts_allow_deletions(logs: LogDirectory, threads: FlushThreads 
     """Write the log starts. Returns whether the segments below them may be deleted."""
     try:
         await done(syncing(logs.log_start_files()), threads)
-    except OSError as error:
-        logs.upkeep.note(
-            "the write of log start offsets", error
-        )  # also a failed flush: the whole file is written again
+    except OSError as error:  # also a failed flush: the next call writes the whole file again
+        logs.upkeep.note("the write of log start offsets", error)
         if error.errno not in FULL_DISK:
             return False
         try:

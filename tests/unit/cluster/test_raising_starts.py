@@ -33,7 +33,7 @@ def test_runs_that_are_merged_between_two_reads_keep_their_producers() -> None:
     log.append(batch(1, 8, 0, 0, transactional=True), AppendOrigin.CLIENT, NOW_MS, guard=log.verify(8, 0, 0, 1))
     broker.round()
     growth = growth_of(broker, log)
-    ((_, job),) = trio.run(growth._due, ())
+    ((_, _, job),) = trio.run(growth._due, set())
     log.append(batch(1), AppendOrigin.COORDINATOR, NOW_MS)
     broker.round()
     left = ["many_rows"]

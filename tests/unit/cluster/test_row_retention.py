@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from fencepost.broker.log import trimming
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.partition import AppendOrigin, PartitionLog
 from fencepost.broker.log.recovery.snapshots import encode_snapshot
@@ -118,7 +119,7 @@ def test_rows_that_retention_drops_during_a_merge() -> None:
     for number in range(10):
         log.append(batch(1, 7, 0, number, value=bytes(60)), AppendOrigin.CLIENT, NOW_MS)
         broker.round()
-    housekeep(log, NOW_MS)
+    assert trimming.housekeep(log, NOW_MS)
     assert 0 < log.log_start_offset < 6
     growth = growth_of(broker, log)
     merge(growth)
@@ -139,7 +140,7 @@ def test_a_broker_that_was_taken_over_deletes_nothing() -> None:
     log.append(batch(1), AppendOrigin.COORDINATOR, NOW_MS)
     broker.round()
     successor = stores.broker(2)
-    housekeep(log, NOW_MS + 2 * DAY_MS)
+    assert trimming.housekeep(log, NOW_MS + 2 * DAY_MS)
     with pytest.raises(OSError, match=r"taken over|fenced"):
         upkeep(broker, log, NOW_MS + 2 * DAY_MS)
     assert content(successor, opened(successor))
