@@ -39,10 +39,13 @@ if TYPE_CHECKING:
     from fencepost.client.errors import FencedError as FencedError
     from fencepost.client.errors import KafkaError as KafkaError
     from fencepost.client.errors import OutcomeUnknownError as OutcomeUnknownError
+    from fencepost.client.errors import RecordRejectedError as RecordRejectedError
+    from fencepost.client.errors import RejectedRecord as RejectedRecord
     from fencepost.client.errors import RetriableError as RetriableError
     from fencepost.client.errors import WouldBlockError as WouldBlockError
     from fencepost.client.group.subscription import Subscription as Subscription
     from fencepost.client.group.subscription import Topics as Topics
+    from fencepost.client.keywords import AssignorName as AssignorName
     from fencepost.client.keywords import BlockingConsumerOptions as BlockingConsumerOptions
     from fencepost.client.keywords import BlockingRebalanceCallback as BlockingRebalanceCallback
     from fencepost.client.keywords import ClientOptions as ClientOptions
@@ -50,8 +53,12 @@ if TYPE_CHECKING:
     from fencepost.client.keywords import ConsumerOptions as ConsumerOptions
     from fencepost.client.keywords import Duration as Duration
     from fencepost.client.keywords import Isolation as Isolation
+    from fencepost.client.keywords import OffsetPlace as OffsetPlace
+    from fencepost.client.keywords import Overflow as Overflow
     from fencepost.client.keywords import ProducerOptions as ProducerOptions
     from fencepost.client.keywords import RebalanceCallback as RebalanceCallback
+    from fencepost.client.keywords import SaslMechanism as SaslMechanism
+    from fencepost.client.keywords import SecurityProtocol as SecurityProtocol
     from fencepost.client.keywords import TransactionalProducerOptions as TransactionalProducerOptions
     from fencepost.client.network.security import TokenProvider as TokenProvider
     from fencepost.client.network.wire import Dial as Dial
@@ -71,6 +78,7 @@ if TYPE_CHECKING:
 _HOME = {
     "AbortableError": "errors",
     "Admin": "admin",
+    "AssignorName": "keywords",
     "AuthenticationError": "errors",
     "AuthorizationError": "errors",
     "BatchTooLargeError": "consumer.read_errors",
@@ -104,7 +112,9 @@ _HOME = {
     "OAuthToken": "core.sasl",
     "OffsetAndTimestamp": "consumer.positions",
     "OffsetOutOfRangeError": "consumer.read_errors",
+    "OffsetPlace": "keywords",
     "OutcomeUnknownError": "errors",
+    "Overflow": "keywords",
     "PartitionFunction": "core.partitioner",
     "PartitionInfo": "core.partitions",
     "PreparedTransaction": "transactions.open_transaction",
@@ -116,16 +126,20 @@ _HOME = {
     "RebalanceCallback": "keywords",
     "Record": "consumer.consumed",
     "RecordMetadata": "producer.deliveries",
+    "RecordRejectedError": "errors",
+    "RejectedRecord": "errors",
     "RetriableError": "errors",
+    "SaslMechanism": "keywords",
+    "SecurityProtocol": "keywords",
     "SerializationError": "serializers",
     "Subscription": "group.subscription",
     "TokenProvider": "network.security",
     "Topics": "group.subscription",
     "Transaction": "transactions.transaction",
-    "TransactionalProducer": "transactions.producer",
-    "TransactionalProducerOptions": "keywords",
     "TransactionBlock": "transactions.producer",
     "TransactionTooLargeError": "consumer.unit_reader",
+    "TransactionalProducer": "transactions.producer",
+    "TransactionalProducerOptions": "keywords",
     "TwoPhaseProducer": "transactions.two_phase",
     "WholeTransaction": "consumer.whole_transaction",
     "WholeTransactions": "consumer.whole_transactions",

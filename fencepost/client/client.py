@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from random import Random
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Unpack
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, Unpack
 
 import anyio
 from anyio.abc import TaskGroup
@@ -83,7 +83,7 @@ class Client:
         return f"<Client of {self._config.servers}: {state}>"
 
     @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> "Client":
+    def from_config(cls, config: Mapping[str, Any]) -> Self:
         """A client out of Kafka's own dotted names ("bootstrap.servers", "linger.ms", "group.id", ...).
 
         Options of producers and consumers become their defaults. Options of other clients that this one does not have
@@ -98,7 +98,7 @@ class Client:
     def __exit__(self, *error: object) -> None:
         """Never called; Python looks it up before it calls `__enter__`."""
 
-    async def __aenter__(self) -> "Client":
+    async def __aenter__(self) -> Self:
         try:
             anyio.get_current_task()
         except anyio.NoEventLoopError:
@@ -237,12 +237,15 @@ class Client:
         return f"{kind}-{self._opened}"
 
 
+C = TypeVar("C", bound=Client)
+
+
 def dialing_client(config: Mapping[str, Any], dial: Dial) -> Client:
     """As `Client.from_config`, with another function that opens sockets."""
     return _made(Client, config, dial)
 
 
-def _made(kind: type[Client], config: Mapping[str, Any], dial: Dial) -> Client:
+def _made(kind: type[C], config: Mapping[str, Any], dial: Dial) -> C:
     defaults = from_dotted(config)
     made = kind.__new__(kind)
     made._set_up(parse(ClientConfig, {}, defaults=defaults), defaults, dial=dial)

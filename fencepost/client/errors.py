@@ -1,8 +1,10 @@
 """The client's exceptions, in three kinds by what a program does next: retry, abort the transaction, or stop."""
 
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
 
 from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.topics import TopicPartition
 
 
 class KafkaError(Exception):
@@ -41,6 +43,20 @@ class KafkaError(Exception):
         known = ", ".join(fact for fact in facts if fact)
         return f"{text} ({known})" if known else text
 
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+        """For pickle and copy: `__init__` is not called, so a subclass may have any signature."""
+        state = {name: list(value) if name == "__notes__" else value for name, value in vars(self).items()}
+        return _restored, (type(self), self.args), state
+
+    @property
+    def retriable(self) -> bool:
+        """Whether the same call, or a transaction with the same records, may succeed later without another change."""
+        return self.code is not None and self.code.retriable
+
+
+def _restored(kind: type[KafkaError], args: tuple[Any, ...]) -> KafkaError:
+    return kind.__new__(kind, *args)
+
 
 class ConfigError(KafkaError, ValueError):
     """An option that does not exist, or a value that it does not accept."""
@@ -48,6 +64,11 @@ class ConfigError(KafkaError, ValueError):
 
 class RetriableError(KafkaError):
     """The same call may succeed later. The library has already retried until its deadline ended."""
+
+    @property
+    def retriable(self) -> bool:
+        """True."""
+        return True
 
 
 class WouldBlockError(RetriableError):
@@ -74,11 +95,63 @@ class DeliveryError(RetriableError):
 
 
 class AbortableError(KafkaError):
-    """The transaction cannot commit and was (or must be) aborted; the producer stays usable (KIP-890, KIP-1050)."""
+    """The transaction cannot commit and was (or must be) aborted; the producer stays usable (KIP-890, KIP-1050).
+
+    `retriable` is False where the next transaction with the same records and offsets would fail, too: a permission is
+    missing, or a name or a size is not accepted.
+    """
+
+    @property
+    def retriable(self) -> bool:
+        """Whether a transaction with the same records may succeed later without another change."""
+        return self.code not in _PERMANENT
+
+
+class RejectedRecord(NamedTuple):
+    """A record that was rejected, in the bytes that were to be sent, and why."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+    timestamp_ms: int
+    reason: str
+
+
+class RecordRejectedError(KafkaError):
+    """`records` are too large or invalid for their topic, and are rejected whenever they are sent.
+
+    Other records of the same batch were not written either, and can be sent again. In a transaction: it was aborted,
+    and the producer stays usable. This is no AbortableError, because a loop that begins again would not end.
+    `partition` is None if no partition was chosen yet. `records` is empty for batches that the program encoded.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        partition: TopicPartition | None,
+        records: Sequence[RejectedRecord],
+        code: ErrorCode | None = None,
+        api: str | None = None,
+        node: int | None = None,
+    ) -> None:
+        super().__init__(message, code=code, api=api, node=node)
+        self.partition = partition
+        self.records = tuple(records)
+
+    @property
+    def retriable(self) -> bool:
+        """False."""
+        return False
 
 
 class FatalError(KafkaError):
     """This producer or client cannot continue."""
+
+    @property
+    def retriable(self) -> bool:
+        """False."""
+        return False
 
 
 class FencedError(FatalError):
@@ -139,6 +212,28 @@ _UNAUTHORIZED: Final = frozenset(
         ErrorCode.SASL_AUTHENTICATION_FAILED,
     }
 )
+_PERMANENT: Final = _UNAUTHORIZED | {
+    ErrorCode.INVALID_TOPIC_EXCEPTION,
+    ErrorCode.INVALID_GROUP_ID,
+    ErrorCode.OFFSET_METADATA_TOO_LARGE,
+    ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+    ErrorCode.POLICY_VIOLATION,
+    ErrorCode.INVALID_CONFIG,
+    ErrorCode.INVALID_REQUEST,
+    ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+    ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+    ErrorCode.UNSUPPORTED_VERSION,
+}
+"""Codes after which the next transaction with the same records fails, too, until somebody changes something."""
+REJECTED: Final = frozenset(
+    {
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.INVALID_RECORD,
+        ErrorCode.INVALID_TIMESTAMP,
+    }
+)
+"""Codes with which a broker rejects the records of a batch themselves."""
 
 
 def code_of(number: int) -> ErrorCode:

@@ -20,6 +20,15 @@ Duration = float | timedelta
 """Seconds, or a timedelta."""
 Isolation = IsolationLevel | Literal["read_committed", "read_uncommitted"]
 CompressionName = Compression | Literal["none", "gzip", "snappy", "lz4", "zstd"]
+SecurityProtocol = Literal[
+    "plaintext", "ssl", "sasl_plaintext", "sasl_ssl", "PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"
+]
+SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
+AssignorName = Literal["range", "roundrobin", "sticky", "cooperative-sticky"]
+OffsetPlace = Literal["earliest", "latest", "max_timestamp", "earliest_local", "latest_tiered"]
+"""For `Admin.list_offsets`."""
+Overflow = Literal["error", "spill"]
+"""What `Consumer.transactions` does beyond `max_bytes`."""
 RebalanceCallback = Callable[[Any, frozenset[TopicPartition]], Awaitable[None]]
 """`await on_revoked(consumer, partitions)`."""
 BlockingRebalanceCallback = Callable[[Any, frozenset[TopicPartition]], object]
@@ -45,7 +54,7 @@ class ClientOptions(TypedDict, total=False):
     socket_connection_setup_timeout_max: Duration
     connections_max_idle: Duration
     receive_message_max_bytes: int
-    security_protocol: str
+    security_protocol: SecurityProtocol
     ssl_cafile: str | None
     ssl_ca_pem: str | None
     ssl_certfile: str | None
@@ -58,7 +67,7 @@ class ClientOptions(TypedDict, total=False):
     ssl_ciphers: str | None
     ssl_enabled_protocols: str | Iterable[str]
     ssl_context: ssl.SSLContext | None
-    sasl_mechanism: str | None
+    sasl_mechanism: SaslMechanism | None
     sasl_username: str | None
     sasl_password: str | None
     sasl_oauth_token_provider: TokenProvider | None
@@ -112,7 +121,7 @@ class _ReadingOptions(TypedDict, total=False):
     max_poll_interval: Duration
     session_timeout: Duration
     heartbeat_interval: Duration
-    partition_assignment_strategy: str | Iterable[str]
+    partition_assignment_strategy: AssignorName | Iterable[AssignorName]
     group_protocol: Literal["classic", "consumer"]
     group_remote_assignor: str | None
     check_crcs: bool

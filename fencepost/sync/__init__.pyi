@@ -54,6 +54,8 @@ from fencepost.client.keywords import (
     ClientOptions,
     Duration,
     Isolation,
+    OffsetPlace,
+    Overflow,
     ProducerOptions,
     TransactionalProducerOptions,
 )
@@ -93,9 +95,9 @@ class Admin:
     ) -> dict[str, TopicDescription]: ...
     def list_offsets(
         self,
-        partitions: TopicPartition | Iterable[TopicPartition] | Mapping[TopicPartition, str | int],
+        partitions: TopicPartition | Iterable[TopicPartition] | Mapping[TopicPartition, OffsetPlace | int],
         *,
-        at: str | int = ...,
+        at: OffsetPlace | int = ...,
         isolation: Isolation = ...,
     ) -> dict[TopicPartition, OffsetInfo]: ...
     def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]: ...
@@ -258,7 +260,7 @@ class ProducerBatch(Generic[K, V]):
     def send(
         self,
         topic: str,
-        value: V | None = ...,
+        value: V | None,
         *,
         key: K | None = ...,
         partition: int | None = ...,
@@ -268,7 +270,7 @@ class ProducerBatch(Generic[K, V]):
     def send_nowait(
         self,
         topic: str,
-        value: V | None = ...,
+        value: V | None,
         *,
         key: K | None = ...,
         partition: int | None = ...,
@@ -289,7 +291,7 @@ class Transaction(Generic[K, V]):
     def send(
         self,
         topic: str,
-        value: V | None = ...,
+        value: V | None,
         *,
         key: K | None = ...,
         partition: int | None = ...,
@@ -322,7 +324,7 @@ class Producer(Generic[K, V]):
     def send(
         self,
         topic: str,
-        value: V | None = ...,
+        value: V | None,
         *,
         key: K | None = ...,
         partition: int | None = ...,
@@ -332,7 +334,7 @@ class Producer(Generic[K, V]):
     def submit(
         self,
         topic: str,
-        value: V | None = ...,
+        value: V | None,
         *,
         key: K | None = ...,
         partition: int | None = ...,
@@ -342,7 +344,7 @@ class Producer(Generic[K, V]):
     def send_nowait(
         self,
         topic: str,
-        value: V | None = ...,
+        value: V | None,
         *,
         key: K | None = ...,
         partition: int | None = ...,
@@ -396,7 +398,7 @@ class Consumer(Generic[K, V]):
     def batches(self, max_records: int | None = ..., max_wait: Duration = ...) -> Iterator[ConsumerBatch[K, V]]: ...
     def read_to_end(self, max_records: int | None = ...) -> Iterator[ConsumerBatch[K, V]]: ...
     def arrow(self, *, max_bytes: int = ..., columns: Iterable[str] | None = ...) -> Iterator[pa.RecordBatch]: ...
-    def transactions(self, *, max_bytes: int = ..., overflow: str = ...) -> WholeTransactions[K, V]: ...
+    def transactions(self, *, max_bytes: int = ..., overflow: Overflow = ...) -> WholeTransactions[K, V]: ...
     @property
     def paused(self) -> set[TopicPartition]: ...
     def subscribe(

@@ -35,7 +35,7 @@ class Client(Mirror, of=AsyncClient):
         super().__init__(Loop(client, timeout), client)
 
     @classmethod
-    def from_config(cls, config: Mapping[str, Any], *, timeout: Duration | None = None) -> "Client":
+    def from_config(cls, config: Mapping[str, Any], *, timeout: Duration | None = None) -> Self:
         """A client out of Kafka's own dotted names ("bootstrap.servers", "linger.ms", "group.id", ...).
 
         Options of producers and consumers become their defaults. Options of other clients that this one does not have

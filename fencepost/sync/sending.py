@@ -43,7 +43,7 @@ class Sending(Mirror):
     def send(
         self,
         topic: str,
-        value: V | None = None,
+        value: V | None,
         *,
         key: K | None = None,
         partition: int | None = None,

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import anyio
 import anyio.lowlevel
@@ -44,7 +44,7 @@ class Admin:
         self._purpose = purpose
         self._parts = AdminParts(cluster, purpose)
 
-    async def __aenter__(self) -> "Admin":
+    async def __aenter__(self) -> Self:
         await anyio.lowlevel.checkpoint()
         return self
 

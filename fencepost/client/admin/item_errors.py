@@ -33,6 +33,12 @@ class ItemsFailedError(KafkaError, ExceptionGroup[KafkaError]):
         )
         self.errors = dict(errors)
         self.results = dict(results or {})
+        self.args = what, self.errors, self.results  # the arguments of `__new__`, for pickle
+
+    @property
+    def retriable(self) -> bool:
+        """Whether all errors are retriable."""
+        return all(error.retriable for error in self.errors.values())
 
     def derive(self, excs: Sequence[Exception]) -> "ItemsFailedError | ExceptionGroup[Exception]":  # type: ignore[override]
         """A part of the group, as `except*` and `split` need it."""

@@ -8,7 +8,7 @@ from fencepost.client.admin.types import OffsetInfo
 from fencepost.client.core.numbers import whole_number
 from fencepost.client.errors import KafkaError
 from fencepost.client.group.requests import by_topic
-from fencepost.client.keywords import Isolation
+from fencepost.client.keywords import Isolation, OffsetPlace
 from fencepost.client.options import isolation_level
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.messages.api02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -38,9 +38,9 @@ class OffsetAdmin:
 
     async def list_offsets(
         self,
-        partitions: TopicPartition | Iterable[TopicPartition] | Mapping[TopicPartition, str | int],
+        partitions: TopicPartition | Iterable[TopicPartition] | Mapping[TopicPartition, OffsetPlace | int],
         *,
-        at: str | int = "latest",
+        at: OffsetPlace | int = "latest",
         isolation: Isolation = "read_committed",
     ) -> dict[TopicPartition, OffsetInfo]:
         """Offsets of partitions at a place or time (ms since 1970): `at`, or the value of each partition in a mapping.
@@ -50,7 +50,7 @@ class OffsetAdmin:
         read_committed, the high watermark for read_uncommitted (row I6). Raises ItemsFailedError by partition
         (UNKNOWN_TOPIC_OR_PARTITION, ...).
         """
-        places: Mapping[TopicPartition, str | int] = (
+        places: Mapping[TopicPartition, OffsetPlace | int] = (
             partitions if isinstance(partitions, Mapping) else dict.fromkeys(listed(partitions, TopicPartition), at)
         )
         asked = {TopicPartition(*partition): _timestamp(partition, place) for partition, place in places.items()}

@@ -21,7 +21,7 @@ from fencepost.client.facade import delegate
 from fencepost.client.group.group_client import GroupClient
 from fencepost.client.group.subscription import Subscription, Topics
 from fencepost.client.key_value import K, V
-from fencepost.client.keywords import Duration
+from fencepost.client.keywords import Duration, Overflow
 from fencepost.client.network.cluster import Cluster
 from fencepost.client.options import seconds
 from fencepost.protocol.topics import TopicPartition
@@ -162,7 +162,7 @@ class Consumer(Generic[K, V]):
 
         return ArrowBatches(self._reader, max_bytes, columns)
 
-    def transactions(self, *, max_bytes: int = 64 << 20, overflow: str = "error") -> "WholeTransactions[K, V]":
+    def transactions(self, *, max_bytes: int = 64 << 20, overflow: Overflow = "error") -> "WholeTransactions[K, V]":
         """Each committed transaction of the assigned partitions as one unit, never a part of it, for ever.
 
         Records of incomplete transactions are held, up to `max_bytes`. Beyond that the consumer raises

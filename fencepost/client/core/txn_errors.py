@@ -5,7 +5,7 @@
 | DONE          | continues                                                                   |                     |
 | AGAIN         | retries after a pause, until the deadline                                   | RetriableError [1]  |
 | MOVED         | finds the coordinator (the leader, for Produce) first, then as AGAIN        | RetriableError [1]  |
-| ABORT         | the transaction can only be aborted; the producer stays usable              | AbortableError      |
+| ABORT         | the transaction can only be aborted; the producer stays usable              | AbortableError [3]  |
 | LOST_IDENTITY | as ABORT; the cluster has forgotten the producer id: a new epoch afterwards | AbortableError      |
 | NOT_OPEN      | no such transaction is open: ending it shows why (KIP-588)                  | AbortableError      |
 | STALE_EPOCH   | a newer producer, or a timed-out transaction: ending it decides (KIP-588)   | AbortableError [2]  |
@@ -15,6 +15,7 @@
 
 [1] Only when the deadline ends; inside a transaction it is then an AbortableError.
 [2] FencedError where ending it finds a newer producer.
+[3] RecordRejectedError where Produce rejects the records themselves: the next transaction would fail, too.
 
 The table follows Kafka's TransactionManager and Sender; the test names each difference and its reason.
 """

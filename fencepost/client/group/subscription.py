@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from fencepost.client.core.partitions import check_topic_name
 from fencepost.client.errors import ConfigError
 from fencepost.client.network.cluster import Cluster
 
@@ -40,7 +41,10 @@ Topics = str | Iterable[str] | re.Pattern[str]
 
 
 def subscription_to(topics: Iterable[Topics], pattern: str | re.Pattern[str] | None) -> Subscription:
-    """A program's subscription. Raises ConfigError for neither or both of topics and pattern, and a bad pattern."""
+    """A program's subscription.
+
+    Raises ConfigError for neither or both of topics and pattern and for a bad pattern, TypeError for another type.
+    """
     names: list[str] = []
     patterns = [] if pattern is None else [pattern]
     for one in topics:
@@ -53,8 +57,7 @@ def subscription_to(topics: Iterable[Topics], pattern: str | re.Pattern[str] | N
     if bool(names) + len(patterns) != 1:
         raise ConfigError("subscribe to topics or to one pattern, and not to both")
     for name in names:
-        if not isinstance(name, str):
-            raise ConfigError(f"a topic's name must be str, not {type(name).__name__}")
+        check_topic_name(name)
     return Subscription(pattern=_checked(patterns[0])) if patterns else Subscription(tuple(dict.fromkeys(names)))
 
 

@@ -11,7 +11,7 @@ import anyio
 from fencepost.client.background import Background
 from fencepost.client.config import ClientConfig
 from fencepost.client.core.partitioner import Random
-from fencepost.client.core.partitions import NO_LEADER, PartitionInfo, TopicInfo, newer_of
+from fencepost.client.core.partitions import NO_LEADER, PartitionInfo, TopicInfo, check_topic_name, newer_of
 from fencepost.client.errors import ConnectionLostError, KafkaError, RetriableError, code_of, error_for
 from fencepost.client.network.connection import Connection
 from fencepost.client.network.connections import Address, Connections
@@ -262,12 +262,14 @@ class Cluster:
     async def topic(self, name: str, *, create: bool = True, deadline_ms: float | None = None) -> TopicInfo:
         """A topic's metadata, fetched if it is unknown or too old; waits until the topic exists.
 
-        Raises RetriableError (UNKNOWN_TOPIC_OR_PARTITION) at the deadline, KafkaError for an invalid name.
+        Raises RetriableError (UNKNOWN_TOPIC_OR_PARTITION) at the deadline, KafkaError for an invalid name, TypeError
+        for a name that is no str.
         """
         known = self.topics.get(name)
         max_age_s = self.config.metadata_max_age_ms / 1000
         if known is not None and known.partitions and anyio.current_time() - self._learned_at[name] < max_age_s:
             return known
+        check_topic_name(name)
 
         async def attempt() -> TopicInfo:
             failed = await self.refresh([name], create=create)

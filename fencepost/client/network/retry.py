@@ -55,12 +55,24 @@ class RetryWarnings:
         """`what` has failed since `since`, now with `error`, and is retried until `ends`, on the event loop's clock."""
         now = anyio.current_time()
         subject = "" if isinstance(error, ConnectionLostError) else what
-        if now - since < _FIRST_WARNING_S or now - self._warned_at.get(subject, -math.inf) < _NEXT_WARNING_S:
+        if now - since < _FIRST_WARNING_S or not self._is_due(subject, now):
             return
-        self._warned_at = {name: at for name, at in self._warned_at.items() if now - at < _NEXT_WARNING_S}
-        self._warned_at[subject] = now
         left = "until it succeeds" if ends == math.inf else f"for {max(ends - now, 0.0):.0f} s more"
         _LOG.warning("%s has failed for %.0f s: %s. The client tries again %s", what, now - since, error, left)
+
+    def aborted(self, transactional_id: str, error: KafkaError) -> None:
+        """A transaction was aborted, and the next one with the same records would be, too."""
+        what = f"A transaction of {transactional_id!r}"
+        if self._is_due(what, anyio.current_time()):
+            _LOG.warning("%s was aborted: %s. The same records or offsets will fail again", what, error)
+
+    def _is_due(self, subject: str, now: float) -> bool:
+        """Whether the last warning about `subject` is long ago. If so, this counts as one."""
+        self._warned_at = {name: at for name, at in self._warned_at.items() if now - at < _NEXT_WARNING_S}
+        if subject in self._warned_at:
+            return False
+        self._warned_at[subject] = now
+        return True
 
 
 class RetryLoop(Backoff):

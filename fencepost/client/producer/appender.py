@@ -1,6 +1,7 @@
 """Puts records into the buffer: serialized, with a partition, once the topic is known and there is room."""
 
 from collections.abc import Callable, Iterable
+from copy import copy
 from itertools import islice, repeat
 from typing import Any
 
@@ -9,7 +10,7 @@ import anyio.lowlevel
 
 from fencepost.client.config import ProducerConfig
 from fencepost.client.core.partitioner import StickyPartition
-from fencepost.client.core.partitions import PartitionInfo, by_partition
+from fencepost.client.core.partitions import PartitionInfo, by_partition, check_topic_name
 from fencepost.client.errors import KafkaError, RetriableError, WouldBlockError
 from fencepost.client.network.cluster import Cluster
 from fencepost.client.producer.accumulator import HEADER_BYTES, RECORD_OVERHEAD, Accumulator, Batch, NewRecord
@@ -17,7 +18,7 @@ from fencepost.client.producer.metrics import ProducerMetrics
 from fencepost.client.producer.record_serializer import NO_HEADERS, Headers, RecordSerializer, headers_size
 from fencepost.client.producer.routes import Route
 from fencepost.client.producer.sender import Sender
-from fencepost.client.producer.undelivered import unanswered
+from fencepost.client.producer.undelivered import record_rejection, unanswered
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 
@@ -127,6 +128,7 @@ class Appender:
         record = self._serializer.record(topic, value, key, headers, timestamp_ms)
         batch = self._put(topic, record, partition, linger_s)
         if batch is None:
+            check_topic_name(topic)
             if self._find_route(topic) is None:
                 raise WouldBlockError(f"the partitions of topic {topic!r} are not known yet. {_INSTEAD}")
             used, limit = self._memory.used, self._memory.limit
@@ -224,7 +226,7 @@ class Appender:
         if headers:
             size += headers_size(headers)
         if size > self._largest:
-            raise self._too_large(size)
+            raise self._too_large(size, record)
         keyless = False
         if partition is not None:
             if not 0 <= partition < route.count:
@@ -256,7 +258,7 @@ class Appender:
         ends = anyio.current_time() + self._block_ms / 1000
         size = RECORD_OVERHEAD + len(record[1] or b"") + len(record[2] or b"") + headers_size(record[3])
         if size > self._largest:
-            raise self._too_large(size)
+            raise self._too_large(size, record)
         taken = 0
         try:
             while True:
@@ -330,13 +332,12 @@ class Appender:
             raise _no_such_partition(topic, chosen, route.count)
         return chosen
 
-    def _too_large(self, size: int) -> KafkaError:
+    def _too_large(self, size: int, *records: NewRecord) -> KafkaError:
         limit, name = self._config.max_request_size, "max_request_size"
         if size + _LARGEST_OVERHEAD <= limit:
             limit, name = self._memory.limit, "buffer_memory"
-        return KafkaError(
-            f"a record of {size} bytes is larger than {name} allows ({limit})", code=ErrorCode.MESSAGE_TOO_LARGE
-        )
+        what = f"a record of {size} bytes is larger than {name} allows ({limit})"
+        return record_rejection(what, None, [(one, what) for one in records], code=ErrorCode.MESSAGE_TOO_LARGE)
 
     def raise_if_broken(self) -> None:
         """Raise RuntimeError if the producer is not open, or the error that ended it."""
@@ -344,7 +345,7 @@ class Appender:
             raise RuntimeError("the producer is not open: use it with `async with`")
         fatal = self.sender.fatal
         if fatal is not None:
-            raise type(fatal)(str(fatal.args[0]), code=fatal.code, api=fatal.api, node=fatal.node) from fatal
+            raise copy(fatal) from fatal
 
 
 def _fill(records: list[NewRecord], pairs: list[tuple[Any, Any]], at: int, now_ms: int, room: int) -> tuple[int, int]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from types import TracebackType
-from typing import Generic
+from typing import Generic, Self
 
 import anyio
 import anyio.lowlevel
@@ -96,7 +96,7 @@ class Producer(Generic[K, V]):
     def __repr__(self) -> str:
         return f"<Producer for {self._cluster.config.servers}>"
 
-    async def __aenter__(self) -> "Producer[K, V]":
+    async def __aenter__(self) -> Self:
         await anyio.lowlevel.checkpoint()  # first: a cancellation here has nothing to undo
         identity = OwnIdentity(self._cluster, self._background)
         accumulator = self._appender.accumulator
@@ -119,7 +119,7 @@ class Producer(Generic[K, V]):
     async def send(
         self,
         topic: str,
-        value: V | None = None,
+        value: V | None,
         *,
         key: K | None = None,
         partition: int | None = None,
@@ -143,7 +143,7 @@ class Producer(Generic[K, V]):
     async def submit(
         self,
         topic: str,
-        value: V | None = None,
+        value: V | None,
         *,
         key: K | None = None,
         partition: int | None = None,
@@ -162,7 +162,7 @@ class Producer(Generic[K, V]):
     def send_nowait(
         self,
         topic: str,
-        value: V | None = None,
+        value: V | None,
         *,
         key: K | None = None,
         partition: int | None = None,
@@ -213,7 +213,7 @@ class ProducerBatch(Generic[K, V]):
     def __repr__(self) -> str:
         return "<batch of a Producer>"
 
-    async def __aenter__(self) -> "ProducerBatch[K, V]":
+    async def __aenter__(self) -> Self:
         await anyio.lowlevel.checkpoint()
         return self
 
@@ -229,7 +229,7 @@ class ProducerBatch(Generic[K, V]):
     async def send(
         self,
         topic: str,
-        value: V | None = None,
+        value: V | None,
         *,
         key: K | None = None,
         partition: int | None = None,
@@ -245,7 +245,7 @@ class ProducerBatch(Generic[K, V]):
     def send_nowait(
         self,
         topic: str,
-        value: V | None = None,
+        value: V | None,
         *,
         key: K | None = None,
         partition: int | None = None,

@@ -1,10 +1,12 @@
 """The errors that records fail with."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from fencepost.client.core.txn_errors import TABLE, Meaning
 from fencepost.client.core.txn_failures import error_of
-from fencepost.client.errors import DeliveryError, KafkaError, error_for
+from fencepost.client.errors import REJECTED, DeliveryError, KafkaError, RecordRejectedError, RejectedRecord, error_for
+from fencepost.client.producer.accumulator import Batch, NewRecord
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 
@@ -41,18 +43,43 @@ def unanswered(partition: TopicPartition) -> KafkaError:
     )
 
 
-def rejection(
-    partition: TopicPartition, node: int, code: ErrorCode, response: Any, *, in_transaction: bool
-) -> KafkaError:
-    """The error for a partition's response, with the records that the broker rejects as notes (row L15)."""
+def rejection(batch: Batch, node: int, code: ErrorCode, response: Any, *, in_transaction: bool) -> KafkaError:
+    """The error for a partition's response to a batch, with the records that the broker rejects as notes (row L15)."""
+    partition, records = batch.queue.partition, batch.records
     broker_message = None if response is None else response.error_message or None
     message = broker_message or f"the leader of {partition} rejected a batch"
+    named = response.record_errors if response is not None else []
     error: KafkaError
-    if in_transaction and TABLE["Produce"][code] is not Meaning.DONE:
+    if code in REJECTED:
+        reasons = {entry.batch_index: entry.batch_index_error_message or message for entry in named}
+        reasons = reasons or dict.fromkeys(range(len(records)), message)
+        rejected = [(records[index], reason) for index, reason in reasons.items() if 0 <= index < len(records)]
+        what = f"the leader of {partition} rejected {len(rejected)} of {len(records)} records of a batch"
+        what = f"{what}: {broker_message}" if broker_message else what
+        error = record_rejection(what, partition, rejected, code=code, api="Produce", node=node)
+    elif in_transaction and TABLE["Produce"][code] is not Meaning.DONE:
         error = error_of(code, message, "Produce", node)
     else:
         error = error_for(code, message, api="Produce", node=node)
     error.broker_message = broker_message
-    for entry in (response.record_errors if response is not None else [])[:10]:
+    for entry in named[:10]:
         error.add_note(f"record {entry.batch_index} of the batch: {entry.batch_index_error_message or 'invalid'}")
     return error
+
+
+def record_rejection(
+    message: str,
+    partition: TopicPartition | None,
+    records: Sequence[tuple[NewRecord, str]],
+    *,
+    code: ErrorCode,
+    api: str | None = None,
+    node: int | None = None,
+) -> RecordRejectedError:
+    """The error for records with the reason of each; it leaves out those whose batch the program has encoded."""
+    rejected = [
+        RejectedRecord(key, value, headers, timestamp_ms, reason)
+        for (timestamp_ms, key, value, headers), reason in records
+        if timestamp_ms >= 0
+    ]
+    return RecordRejectedError(message, partition=partition, records=rejected, code=code, api=api, node=node)

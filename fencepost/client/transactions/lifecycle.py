@@ -14,7 +14,14 @@ from fencepost.client.consumer.committer import Committer
 from fencepost.client.core.begin_delay import BeginDelay
 from fencepost.client.core.group_types import CommittedOffset, GroupMetadata
 from fencepost.client.core.txn_state import NO_PRODUCER, Begin, Event, Outcome, Phase, Producer, StepResult
-from fencepost.client.errors import AbortableError, FatalError, FencedError, KafkaError, OutcomeUnknownError
+from fencepost.client.errors import (
+    AbortableError,
+    FatalError,
+    FencedError,
+    KafkaError,
+    OutcomeUnknownError,
+    RecordRejectedError,
+)
 from fencepost.client.network.cluster import Cluster
 from fencepost.client.producer.accumulator import Batch
 from fencepost.client.producer.appender import Appender
@@ -330,6 +337,8 @@ class TransactionManager:
         cancelled = await shielded(ABORT_GRACE_S, abort_within_grace)
         if self._driver.state.phase is Phase.STALE and self._driver.last is not None:
             cause.add_note(f"the abort was not confirmed: {self._driver.last}")
+        if isinstance(cause, AbortableError | RecordRejectedError) and not cause.retriable:
+            self._policy.warnings.aborted(self.transactional_id, cause)
         self._repair_sequences()
         if cancelled is not None:
             raise cancelled

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from fencepost.client.consumer.committer import MOMENTS, Committer, PendingCommit
-from fencepost.client.errors import AbortableError, FatalError, KafkaError
+from fencepost.client.errors import AbortableError, FatalError, KafkaError, RecordRejectedError
 from fencepost.client.producer.deliveries import Tracker
 from fencepost.client.transactions.requests import abortable
 from fencepost.protocol.topics import TopicPartition
@@ -71,4 +71,5 @@ class OpenTransaction:
     def fail(self, error: KafkaError) -> None:
         """The transaction cannot commit any more; the first reason counts."""
         if self.error is None:
-            self.error = error if isinstance(error, FatalError | AbortableError) else abortable(error)
+            own = isinstance(error, FatalError | AbortableError | RecordRejectedError)
+            self.error = error if own else abortable(error)

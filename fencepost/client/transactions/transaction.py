@@ -41,7 +41,7 @@ class Transaction(Generic[K, V]):
     async def send(
         self,
         topic: str,
-        value: V | None = None,
+        value: V | None,
         *,
         key: K | None = None,
         partition: int | None = None,

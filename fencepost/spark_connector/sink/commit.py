@@ -16,6 +16,7 @@ from fencepost.client.errors import (
     FencedError,
     KafkaError,
     OutcomeUnknownError,
+    RecordRejectedError,
 )
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import GROUP_TOPIC, TopicPartition
@@ -28,18 +29,6 @@ log = logging.getLogger(__name__)
 
 _ATTEMPTS = 3
 _WITHOUT_A_TOPIC = TopicPartition(GROUP_TOPIC, 0)
-_NOT_RETRIABLE = frozenset(
-    {
-        ErrorCode.MESSAGE_TOO_LARGE,
-        ErrorCode.RECORD_LIST_TOO_LARGE,
-        ErrorCode.INVALID_RECORD,
-        ErrorCode.INVALID_TIMESTAMP,
-        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-        ErrorCode.GROUP_AUTHORIZATION_FAILED,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    }
-)
-"""Errors that another attempt at the same transaction would get again."""
 Send = Callable[[Any], None]
 
 
@@ -128,8 +117,9 @@ def transact(producer: Any, send: Send, group: str = "", marker: Marker | None =
             log.warning("a commit got no response, so the producer asks for its outcome: %s", unknown)
             if producer.reinitialise():
                 return
-        except AbortableError as error:
-            if attempt == _ATTEMPTS or error.code in _NOT_RETRIABLE:
+        except (AbortableError, RecordRejectedError) as error:
+            no_topic = error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if attempt == _ATTEMPTS or no_topic or not error.retriable:
                 raise SinkError(f"the transaction was aborted: {error}") from error
             log.warning("the transaction was aborted, and runs again: %s", error)
     raise SinkError(f"the transaction was aborted {_ATTEMPTS} times")

@@ -15,6 +15,7 @@ from fencepost.client.config import ClientConfig, ConsumerConfig, ProducerConfig
 from fencepost.client.config_names import IGNORED, SYNONYMS, keyword_of
 from fencepost.client.config_parsing import ROLES, defaults_of, from_dotted, meanings_of, names_of, parse, parse_kafka
 from fencepost.client.keywords import (
+    AssignorName,
     BlockingConsumerOptions,
     ClientOptions,
     CompressionName,
@@ -23,6 +24,8 @@ from fencepost.client.keywords import (
     Isolation,
     ProducerOptions,
     RebalanceCallback,
+    SaslMechanism,
+    SecurityProtocol,
     TransactionalProducerOptions,
 )
 from fencepost.protocol.compression import Compression
@@ -69,7 +72,9 @@ OTHER_TYPES = {
     "on_assigned": RebalanceCallback | None,
     "on_lost": RebalanceCallback | None,
     "on_revoked": RebalanceCallback | None,
-    "partition_assignment_strategy": str | Iterable[str],
+    "partition_assignment_strategy": AssignorName | Iterable[AssignorName],
+    "sasl_mechanism": SaslMechanism | None,
+    "security_protocol": SecurityProtocol,
     "ssl_enabled_protocols": str | Iterable[str],
     "ssl_key_password": str | None,
     "ssl_key_pem": str | None,

@@ -123,7 +123,7 @@ async def test_ready_batches_that_can_not_be_split_fail_by_themselves(script: Sc
 
     async with client(broker) as kafka, kafka.transactional_producer("x") as producer:
         broker.scripts["Produce"] = [too_large]
-        with pytest.raises(fencepost.AbortableError, match="cannot be split"):
+        with pytest.raises(fencepost.RecordRejectedError, match="cannot be split"):
             async with producer.transaction() as txn:
                 await txn.send_batches("t", 0, broken)
         async with producer.transaction() as txn:

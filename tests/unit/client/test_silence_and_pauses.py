@@ -12,7 +12,7 @@ import trio
 import trio.testing
 
 import fencepost
-from fencepost import AbortableError, DeliveryError, ErrorCode, KafkaError, RetriableError
+from fencepost import DeliveryError, ErrorCode, KafkaError, RecordRejectedError, RetriableError
 from fencepost.protocol.messages.api10_find_coordinator import Coordinator, FindCoordinatorResponse
 from fencepost.protocol.messages.api22_init_producer_id import InitProducerIdResponse
 from tests.kit.scripted_broker import HANG_UP, SILENCE, ScriptedBroker
@@ -135,7 +135,7 @@ async def test_tv1_a_refused_record_ends_the_wait_of_those_whose_partition_was_n
     async with client(broker) as kafka, kafka.transactional_producer("x") as producer:
         broker.scripts["Produce"] = [refuse]
         began = trio.current_time()
-        with pytest.raises(AbortableError, match="rejected"):
+        with pytest.raises(RecordRejectedError, match="rejected"):
             await three_partitions()
         assert trio.current_time() - began < 60
         async with producer.transaction() as txn:

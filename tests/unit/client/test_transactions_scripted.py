@@ -8,7 +8,7 @@ import pytest
 import trio
 
 import fencepost
-from fencepost import AbortableError, ErrorCode, FencedError, OutcomeUnknownError
+from fencepost import AbortableError, ErrorCode, FencedError, OutcomeUnknownError, RecordRejectedError
 from fencepost.protocol.messages.api26_end_txn import EndTxnResponse
 from tests.kit.scripted_broker import HANG_UP, SILENCE, ScriptedBroker
 
@@ -104,14 +104,15 @@ async def test_an_exception_in_the_block_aborts_and_comes_out_as_it_is(script: S
 
 
 async def test_a_record_that_fails_makes_the_commit_abort(script: Script) -> None:
-    """The end of the block waits for every record; one that is refused aborts the whole (KIP-1050)."""
+    """The end of the block waits for every record; one that is rejected aborts the whole (KIP-1050)."""
     broker = await script()
     broker.scripts["Produce"] = [broker.refuse(ErrorCode.INVALID_RECORD)]
     async with client(broker) as kafka, kafka.transactional_producer("id") as producer:
-        with pytest.raises(AbortableError) as aborted:
+        with pytest.raises(RecordRejectedError) as rejected:
             async with producer.transaction() as txn:
                 await txn.send("t", b"a")
-        assert aborted.value.code is ErrorCode.INVALID_RECORD
+        assert rejected.value.code is ErrorCode.INVALID_RECORD
+        assert [record.value for record in rejected.value.records] == [b"a"]
         async with producer.transaction() as txn:
             await txn.send("t", b"b")
     assert [request.committed for name, _, request in broker.requests if name == "EndTxn"] == [False, True]
