@@ -24,6 +24,7 @@ from fencepost.protocol.topics import IsolationLevel, TopicPartition
 FETCH_WITHOUT_IDS = 12
 EPOCH_ENDS_SINCE = 3
 """Before this version the request needs a permission on the cluster, as in Java's client."""
+_CLOSE_GRACE_S = 1.0
 Failures = dict[TopicPartition, KafkaError]
 Attempt = Callable[[int, dict[str, list[TopicPartition]]], Awaitable[None]]
 
@@ -82,6 +83,20 @@ async def end_session(
         await connection.ask(body, cluster.request_timeout_s, version=version)
     except KafkaError:
         return
+
+
+async def end_sessions(
+    cluster: Cluster, config: ConsumerConfig, closing: list[tuple[int, str, SessionRequest]], purposes: list[str]
+) -> None:
+    """`end_session` for each (node, purpose, request), within one second; then release the purposes' connections."""
+    try:
+        with anyio.move_on_after(_CLOSE_GRACE_S):
+            async with anyio.create_task_group() as nursery:
+                for node, purpose, request in closing:
+                    nursery.start_soon(end_session, cluster, config, node, purpose, request)
+    finally:
+        for purpose in purposes:
+            cluster.release(purpose)
 
 
 async def offsets_by_time(

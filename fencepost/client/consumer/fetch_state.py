@@ -6,6 +6,7 @@ from typing import Any
 
 from fencepost.client.consumer.chunk import Chunk, RawFetch
 from fencepost.client.core.fetch_budget import FetchBudget, Frame
+from fencepost.client.core.fetch_session import NO_TOPIC_ID
 from fencepost.client.core.rewind_points import RewindPoints
 from fencepost.client.errors import KafkaError
 from fencepost.protocol.batch_header import CorruptBatch, UnreadableBatch, crc_fits, iter_headers
@@ -28,10 +29,12 @@ class PartitionState:
     fetch. `back` is where an abort rewinds to: the program's last commit, or its start. `committed` is the group's
     committed offset; `seeks` counts the seeks of the program, `jumps` all jumps of the position, so that responses to
     older requests are recognised.
+    `topic_id` is that of the topic which the position was used for first, or zero.
     `leader_epoch` is of the record before the position, `fetch_epoch` of the one before `fetch_offset`; -1: unknown.
     """
 
     partition: TopicPartition
+    topic_id: bytes = NO_TOPIC_ID
     position: int | None = None
     fetch_offset: int = -1
     fetch_epoch: int = -1
@@ -113,6 +116,12 @@ class PartitionState:
         """The program pauses or resumes this partition."""
         self.paused_by_program = paused
         self.paused = self.paused_by_program or self.withheld
+
+    def in_new_topic(self) -> "PartitionState":
+        """The state of the same partition after its topic was deleted and created again: no position, no commits."""
+        new = PartitionState(self.partition, keeps_all=self.keeps_all, withheld=self.withheld)
+        new.pause(self.paused_by_program)
+        return new
 
     def withhold(self, withheld: bool) -> None:
         """Give no records while the group revokes the partition, or while `on_assigned` runs."""

@@ -1,6 +1,7 @@
 """Fetches records ahead of the program from the leaders of its partitions, within one budget of bytes."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import anyio
@@ -8,7 +9,7 @@ from anyio.abc import TaskGroup
 
 from fencepost.client.background import Background
 from fencepost.client.config import ConsumerConfig
-from fencepost.client.consumer.fetch_requests import FETCH_WITHOUT_IDS, end_session, fetch_request
+from fencepost.client.consumer.fetch_requests import FETCH_WITHOUT_IDS, end_sessions, fetch_request
 from fencepost.client.consumer.fetch_state import PartitionState
 from fencepost.client.consumer.metrics import FetchMetrics
 from fencepost.client.consumer.position_finder import Committed, PositionFinder
@@ -28,7 +29,6 @@ SLOTS_PER_BROKER = 2
 Asked = list[tuple[PartitionState, int]]
 """The partitions of a request, each with its `jumps` when the request was sent."""
 _IDLE_CHECK_S = 1.0
-_CLOSE_GRACE_S = 1.0
 _FRAME_OVERHEAD_BYTES = 1 << 10
 _PARTITION_OVERHEAD_BYTES = 128
 """The size of a response without its records, and of its bookkeeping: not part of a request's maximum."""
@@ -80,6 +80,7 @@ class Fetcher:
         """The budget is used up: no more records come before the program takes some."""
         self.ends: dict[TopicPartition, int] | None = None
         """Where fetching ends, for a program that reads only so far."""
+        self.forget: Callable[[TopicPartition], object] = lambda partition: None  # its topic was created again
         self._wake = anyio.Event()
         self.arrived = anyio.Event()
         self.failure: KafkaError | None = None
@@ -154,7 +155,7 @@ class Fetcher:
         for state in self._states.values():
             if state.error is not None:
                 continue
-            if state.position is None or self._finder.suspect(state):
+            if state.position is None or self._finder.is_recreated(state) or self._finder.suspect(state):
                 in_doubt = True
                 continue
             if state.retry_at > now:
@@ -238,6 +239,7 @@ class Fetcher:
                         self._refresh_due = False
                         self._refresh_at = anyio.current_time() + self._backoff.next_delay()
                         await self._cluster.refresh({partition.topic for partition in self._states})
+                    self._replace_states(self._finder.renewed())
                     await self._finder.settle()
                     break
                 except RetriableError as error:
@@ -250,6 +252,14 @@ class Fetcher:
             self._resolving = False
             self.wake()
             self.announce()
+
+    def _replace_states(self, new: dict[TopicPartition, PartitionState]) -> None:
+        """Drop all that is known of these partitions: commits under way end, and ends are looked up again."""
+        self.states = {**self._states, **new}
+        for partition in new:
+            self.forget(partition)
+            if self.ends is not None:
+                self.ends.pop(partition, None)
 
     # -- fetching
 
@@ -380,21 +390,11 @@ class Fetcher:
     def close_sessions(self, background: Background) -> None:
         """Close the fetch sessions at the brokers, within one second."""
         self._closed = True
+        purposes = [f"{self._purpose}-fetch-{number}" for number in range(SLOTS_PER_BROKER)]
         closing = [
-            (node, number, request)
+            (node, purpose, request)
             for node, slots in self._slots.items()
-            for number, slot in enumerate(slots)
+            for slot, purpose in zip(slots, purposes, strict=True)
             if (request := slot.session.close()) is not None
         ]
-        purposes = [f"{self._purpose}-fetch-{number}" for number in range(SLOTS_PER_BROKER)]
-        background.start_soon(self._end_sessions, closing, purposes)
-
-    async def _end_sessions(self, closing: list[tuple[int, int, SessionRequest]], purposes: list[str]) -> None:
-        try:
-            with anyio.move_on_after(_CLOSE_GRACE_S):
-                async with anyio.create_task_group() as nursery:
-                    for node, number, request in closing:
-                        nursery.start_soon(end_session, self._cluster, self._config, node, purposes[number], request)
-        finally:
-            for purpose in purposes:
-                self._cluster.release(purpose)
+        background.start_soon(end_sessions, self._cluster, self._config, closing, purposes)

@@ -1,5 +1,6 @@
 """Finds positions: the committed offset, or the reset policy's; and compares them with the log."""
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
@@ -7,12 +8,15 @@ from fencepost.client.config import ConsumerConfig
 from fencepost.client.consumer.fetch_requests import Failures, epoch_ends, offsets_by_time
 from fencepost.client.consumer.fetch_state import PartitionState
 from fencepost.client.consumer.read_errors import LogTruncatedError, OffsetOutOfRangeError
+from fencepost.client.core.fetch_session import NO_TOPIC_ID
 from fencepost.client.core.group_types import CommittedOffset
-from fencepost.client.core.reset import LATEST, truncated
+from fencepost.client.core.reset import EARLIEST, LATEST, truncated
 from fencepost.client.errors import KafkaError, RetriableError
 from fencepost.client.network.cluster import Cluster
 from fencepost.protocol.topics import TopicPartition
 
+_LOG = logging.getLogger(__name__)
+_SHOWN = 10
 Committed = Callable[[list[TopicPartition]], Awaitable[dict[TopicPartition, CommittedOffset]]]
 States = Mapping[TopicPartition, PartitionState]
 
@@ -44,6 +48,42 @@ class PositionFinder:
             state.validated_epoch = epoch  # no record was read yet, or the broker is old: nothing to compare
             return False
         return True
+
+    def is_recreated(self, state: PartitionState) -> bool:
+        """Whether the topic of the position was deleted, and another one has its name now (topic ids: Kafka 2.8)."""
+        info = self._cluster.topics.get(state.partition.topic)
+        if info is None or info.topic_id == NO_TOPIC_ID or state.position is None:
+            return False
+        if state.topic_id == NO_TOPIC_ID:
+            state.topic_id = info.topic_id
+        return state.topic_id != info.topic_id
+
+    def renewed(self) -> dict[TopicPartition, PartitionState]:
+        """New states for the partitions of topics that were created again.
+
+        A new topic is read from its beginning, also with "latest": all its records are later than the position. With
+        "none" the program must seek.
+        """
+        found = {partition: state for partition, state in self._states().items() if self.is_recreated(state)}
+        new = {partition: state.in_new_topic() for partition, state in found.items()}
+        must_seek = self._config.auto_offset_reset.timestamp(0) is None
+        for partition, state in new.items():
+            if must_seek:
+                state.error = OffsetOutOfRangeError(partition, -1, -1, None)
+            else:
+                state.reset = EARLIEST
+        what = "needs a seek" if must_seek else "reads the new topic from its beginning"
+        for topic in sorted({partition.topic for partition in new}):
+            lost = {p.partition: state.position for p, state in found.items() if p.topic == topic}
+            _LOG.warning(
+                "topic %r was deleted and created again. This consumer %s; its positions in the old topic were %s",
+                *(
+                    topic,
+                    what,
+                    ", ".join(f"{number}: {position}" for number, position in sorted(lost.items())[:_SHOWN]),
+                ),
+            )
+        return new
 
     def out_of_range(self, state: PartitionState, node: int) -> None:
         """The broker does not have the position: apply the reset policy, or leave the error to the program."""
@@ -143,7 +183,11 @@ class PositionFinder:
                 state.jump(None)
                 state.reset = reset
         self._note_failures({partition: suspects[partition] for partition in failed}, failed)
-        if any(s.position is None or self.suspect(s) for s in self._states().values() if s.error is None):
+        if any(
+            s.position is None or self.is_recreated(s) or self.suspect(s)
+            for s in self._states().values()
+            if s.error is None
+        ):
             raise RetriableError("more positions must be compared with the log")
 
     def _stands(self, state: PartitionState, jumps: int) -> bool:

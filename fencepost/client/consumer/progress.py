@@ -54,6 +54,7 @@ class Progress:
         """Whether `handled` is kept: for commits that happen while a batch is in hand."""
         self.handled: dict[TopicPartition, CommittedOffset] = {}
         """How far the program has processed each partition, by its reads, commits and seeks."""
+        fetcher.forget = lambda partition: self.handled.pop(partition, None)
         self.current: PartitionState | None = None
         """The partition that single records come from."""
         self.gave_one = False

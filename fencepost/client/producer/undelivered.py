@@ -54,7 +54,7 @@ def rejection(batch: Batch, node: int, code: ErrorCode, response: Any, *, in_tra
         reasons = {entry.batch_index: entry.batch_index_error_message or message for entry in named}
         reasons = reasons or dict.fromkeys(range(len(records)), message)
         rejected = [(records[index], reason) for index, reason in reasons.items() if 0 <= index < len(records)]
-        what = f"the leader of {partition} rejected {len(rejected)} of {len(records)} records of a batch"
+        what = f"the leader of {partition} rejected a batch ({len(rejected)} of {len(records)} records)"
         what = f"{what}: {broker_message}" if broker_message else what
         error = record_rejection(what, partition, rejected, code=code, api="Produce", node=node)
     elif in_transaction and TABLE["Produce"][code] is not Meaning.DONE:
