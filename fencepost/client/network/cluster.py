@@ -65,10 +65,10 @@ class Cluster:
         self.random = random
         self.wall_clock = wall_clock
         self._background = background
-        self._connections = Connections(config, background, random, dial, tls)
         self.policy = RetryPolicy(
             config.retry_backoff_ms, config.retry_backoff_max_ms, config.default_api_timeout_ms, random
         )
+        self._connections = Connections(config, background, random, dial, tls, self.policy.warnings)
         self.brokers: dict[int, Address] = {}
         self.topics: dict[str, TopicInfo] = {}
         self.names: dict[bytes, str] = {}

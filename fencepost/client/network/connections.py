@@ -13,7 +13,7 @@ from fencepost.client.errors import AuthenticationError, ConnectionLostError
 from fencepost.client.network.authentication import authenticate, keep_authenticated
 from fencepost.client.network.connection import Connection
 from fencepost.client.network.diagnosis import security_protocol_of
-from fencepost.client.network.retry import Backoff
+from fencepost.client.network.retry import Backoff, RetryWarnings
 from fencepost.client.network.wire import Dial, HandshakeEndedError, PlainWire, TlsWire, Wire
 
 Address = tuple[str, int]
@@ -35,7 +35,7 @@ class Reach:
         """Whether a request there ever got a response after the set-up."""
         self.silent_closes = 0
         self.last = ""
-        """The last error there."""
+        """The last error there, empty after a success."""
 
     def failed(self, reason: str) -> None:
         """A connection could not be opened, or ended before its first response (KIP-144)."""
@@ -60,9 +60,16 @@ class Connections:
     """Connections by address and purpose; they run in `background` and end with it."""
 
     def __init__(
-        self, config: ClientConfig, background: Background, random: Random, dial: Dial, tls: ssl.SSLContext | None
+        self,
+        config: ClientConfig,
+        background: Background,
+        random: Random,
+        dial: Dial,
+        tls: ssl.SSLContext | None,
+        warnings: RetryWarnings,
     ) -> None:
         self._config = config
+        self._warnings = warnings
         self._background = background
         self._random = random
         self._dial = dial
@@ -151,7 +158,11 @@ class Connections:
         timeout_s = reach.setup_timeout_s(self._config)
         try:
             with anyio.move_on_after(timeout_s):
-                return await self._set_up(address, node, timeout_s)
+                made = await self._set_up(address, node, timeout_s)
+                if reach.last:
+                    reach.last = ""
+                    self._warnings.connected(f"{address[0]}:{address[1]}")
+                return made
         except HandshakeEndedError:
             await self._closed_silently(reach, address)
             raise

@@ -43,13 +43,14 @@ class Backoff:
 class RetryWarnings:
     """Logs the retries of one client: after a second, then every ten seconds at most.
 
-    One warning covers all calls that wait for the same unreachable broker.
+    One warning covers all calls that wait for the same unreachable broker, and one says when it is reached again.
     """
 
-    __slots__ = ("_warned_at",)
+    __slots__ = ("_unreachable", "_warned_at")
 
     def __init__(self) -> None:
         self._warned_at: dict[str, float] = {}
+        self._unreachable = False
 
     def failed(self, what: str, since: float, error: KafkaError, ends: float = math.inf) -> None:
         """`what` has failed since `since`, now with `error`, and is retried until `ends`, on the event loop's clock."""
@@ -57,8 +58,15 @@ class RetryWarnings:
         subject = "" if isinstance(error, ConnectionLostError) else what
         if now - since < _FIRST_WARNING_S or not self._is_due(subject, now):
             return
+        self._unreachable |= isinstance(error, ConnectionLostError)
         left = "until it succeeds" if ends == math.inf else f"for {max(ends - now, 0.0):.0f} s more"
         _LOG.warning("%s has failed for %.0f s: %s. The client tries again %s", what, now - since, error, left)
+
+    def connected(self, where: str) -> None:
+        """A connection was opened to an address that could not be reached before."""
+        if self._unreachable:
+            self._unreachable = False
+            _LOG.warning("%s can be reached again", where)
 
     def aborted(self, transactional_id: str, error: KafkaError) -> None:
         """A transaction was aborted, and the next one with the same records would be, too."""

@@ -13,6 +13,7 @@ import trio.testing
 import fencepost
 from fencepost import ErrorCode, RetriableError, TopicPartition
 from fencepost.client.errors import ConnectionLostError
+from fencepost.client.network.wire import open_socket
 from fencepost.protocol.messages.api00_produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from tests.kit.scripted_broker import ScriptedBroker
 
@@ -48,6 +49,30 @@ async def test_a_broker_that_is_down_is_one_warning_for_all_calls(
 async def _send_in_vain(producer: "fencepost.Producer[bytes, bytes]", topic: str) -> None:
     with pytest.raises(RetriableError, match="gave up on looking for topic"):
         await producer.send(topic, b"v")
+
+
+@pytest.mark.parametrize("stay_s", [0.3, 5])
+async def test_the_return_of_a_broker_is_a_warning_as_its_loss_is(
+    script: Script, autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture, stay_s: float
+) -> None:
+    """A log that shows warnings only said that the connection was lost, and not that it came back."""
+    broker: ScriptedBroker = await script()
+    returns_at = trio.current_time() + stay_s
+
+    async def dial(host: str, port: int, timeout_s: float) -> socket.socket:
+        if trio.current_time() < returns_at:
+            return await refused(host, port, timeout_s)
+        return await open_socket(host, port, timeout_s)
+
+    async with fencepost.Client(broker.address, dial=dial) as kafka, kafka.producer() as producer:
+        await producer.send("t", b"v")
+        await producer.send("t", b"v")
+    found = warnings_in(caplog)
+    if stay_s < 1:
+        assert found == []
+    else:
+        assert "has failed for 1 s" in found[0]
+        assert found[1:] == [f"{broker.address} can be reached again"]
 
 
 async def test_a_call_that_succeeds_within_a_second_says_nothing(
