@@ -54,11 +54,12 @@ class Broker(NamedTuple):
         import trio
 
         from fencepost.client import ConfigError, KafkaError
+        from fencepost.client.config_parsing import with_kafkas_names
 
         try:
             return trio.run(_run, client_config(self.bootstrap, self.timeout_s, f"fencepost-{name}"), work)
         except ConfigError as error:
-            raise click.UsageError(str(error)) from error
+            raise click.UsageError(with_kafkas_names(str(error))) from error
         except KafkaError as error:
             fail_with(error, self.bootstrap)
         except KeyboardInterrupt:
@@ -122,11 +123,12 @@ def client_config(bootstrap: str, timeout_s: float, client_id: str) -> dict[str,
 def check_config(config: dict[str, Any]) -> None:
     """Raises UsageError for a client's configuration that cannot be used."""
     from fencepost.client import Client, ConfigError
+    from fencepost.client.config_parsing import with_kafkas_names
 
     try:
         Client.from_config(config)
     except ConfigError as error:
-        raise click.UsageError(str(error)) from error
+        raise click.UsageError(with_kafkas_names(str(error))) from error
 
 
 def fail(message: str, *hints: str, error: str | None = None, exit_code: int = EXIT_FAILED) -> NoReturn:

@@ -5,6 +5,7 @@ A name that does not exist raises ConfigError, which names the nearest one.
 
 import difflib
 import logging
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import MISSING, fields
 from enum import Enum
@@ -22,8 +23,9 @@ from fencepost.client.config_names import (
 )
 from fencepost.client.core.reset import ResetPolicy
 from fencepost.client.errors import ConfigError
-from fencepost.client.network.security import translated
+from fencepost.client.network.security import DOTTED, translated
 from fencepost.client.options import Convert
+from fencepost.protocol.duration_text import in_milliseconds
 
 _LOG = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -125,10 +127,11 @@ def from_dotted(config: Mapping[str, Any]) -> dict[str, Any]:
             raise ConfigError(f"unknown option {shown[written]!r}; {_dotted_advice(name, known)}")
     if long.get("partitioner") == DEFAULT_PARTITIONER:
         del long["partitioner"]
+    spelled = {SYNONYMS.get(name, name): one for one in config for name in translated({one: config[one]})}
     for role in ROLES:
         for entry in fields(role):
             if entry.name in long:
-                _converted(entry, long)
+                _converted(entry, long, spelled[entry.name])
     if left_out:
         _LOG.warning("ignored options that this client does not have: %s", ", ".join(left_out))
     return long
@@ -140,8 +143,13 @@ def _carried_over(name: str, value: Any) -> Any:
     return value
 
 
-def _converted(entry: Any, values: Mapping[str, Any]) -> Any:
-    return _value(entry, entry.name, values[entry.name], entry.metadata["convert"])
+def _converted(entry: Any, values: Mapping[str, Any], written: str = "") -> Any:
+    return _value(entry, written or entry.name, values[entry.name], entry.metadata["convert"])
+
+
+def with_kafkas_names(text: str) -> str:
+    """An error's text with Kafka's own names of options, for a program that reads them from a file."""
+    return _OPTION.sub(lambda found: _KAFKAS_NAMES[found[0]], text)
 
 
 def _value(entry: Any, written: str, value: Any, convert: Convert) -> Any:
@@ -151,7 +159,8 @@ def _value(entry: Any, written: str, value: Any, convert: Convert) -> Any:
         return convert(value)
     except (ValueError, TypeError) as wrong:
         shown = "the value" if entry.metadata.get("secret") else repr(value)
-        raise ConfigError(f"option {written!r}: {shown} {wrong}") from None
+        instead = in_milliseconds(entry.name, value) if convert is entry.metadata["convert"] else ""
+        raise ConfigError(f"option {written!r}: {shown} {wrong}{instead}") from None
 
 
 def _advice(written: str, kind: type) -> str:
@@ -178,3 +187,14 @@ def _dotted_advice(name: str, known: Collection[str]) -> str:
         return REPLACED_BY[name]
     near = difflib.get_close_matches(name, sorted(known), 1, _NEAR)
     return f"the nearest is {near[0].replace('_', '.')!r}" if near else "see docs/client.md#options"
+
+
+_SSL = {short: dotted for dotted, short in reversed(DOTTED.items()) if short.startswith("ssl_")}
+_KAFKAS_NAMES = {
+    spelling: _SSL.get(name, name.replace("_", "."))
+    for role in ROLES
+    for name in names_of(role)
+    for spelling in (name, keyword_of(name))
+    if "_" in spelling
+}
+_OPTION = re.compile(rf"\b({'|'.join(sorted(_KAFKAS_NAMES, key=len, reverse=True))})\b")

@@ -82,7 +82,10 @@ def integer(low: int, high: int = 2**31 - 1) -> Convert:
     def convert(value: Any) -> int:
         if isinstance(value, bool) or not isinstance(value, int | str | float):
             raise ValueError("must be a whole number")
-        number = int(value)
+        try:
+            number = int(value)
+        except ValueError:
+            raise ValueError(f"must be a whole number from {low} to {high}") from None
         if number != float(value) or not low <= number <= high:
             raise ValueError(f"must be a whole number from {low} to {high}")
         return number

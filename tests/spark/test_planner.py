@@ -176,6 +176,13 @@ def test_a_stream_that_is_ahead_of_the_last_stable_offset_waits_for_it() -> None
     assert stream.high_watermarks() == {T0: 80, T1: 9}
 
 
+@pytest.mark.parametrize(("read", "ends"), [(79, 79), (80, 80), (81, 50)])
+def test_a_stream_that_has_read_up_to_exactly_the_high_watermark_was_not_reset(read: int, ends: int) -> None:
+    """It read uncommitted before: up to the high watermark the log can be the same one, above it cannot."""
+    stream = planner({T0: Part(0, 50, 80)}, Mode.STREAM)
+    assert stream.not_before({T0: read}, stream.latest()) == {T0: ends}
+
+
 def test_new_partitions_are_read_from_their_first_record_on() -> None:
     stream = planner({T0: Part(0, 50), T1: Part(0, 9)}, Mode.STREAM)
     assert work(stream.ranges({T0: 40}, {T0: 50, T1: 9})) == [(0, 40, 50), (1, 0, 9)]

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Any
 
+from fencepost.protocol.duration_text import in_milliseconds
+
 Value = bool | int | float | str | tuple[str, ...] | None
 """A setting's value; LIST settings are tuples, None means "not set" if a setting allows it."""
 
@@ -122,7 +124,8 @@ def _whole_number(setting: Setting, raw: object) -> Value:
     text = raw.strip() if isinstance(raw, str) else ""
     digits = text[1:] if text[:1] in ("-", "+") else text
     if not (digits.isascii() and digits.isdigit() and len(digits) < 20):
-        raise ValueError(f"{raw!r} is not a whole number, expected {setting.expected}")
+        instead = in_milliseconds(setting.name, text)
+        raise ValueError(f"{raw!r} is not a whole number, expected {setting.expected}{instead}")
     return int(text)
 
 

@@ -26,8 +26,10 @@ CHUNK = 20_000
 """Records that are written at once, at most."""
 GRACE_SECONDS = 0.5
 """After Ctrl-C, what is being written has this long."""
-FIND_SECONDS = 2.0
-"""A topic that is not found for this long is looked up with the admin client, whose error says what is wrong."""
+FIND_SECONDS = 0.9
+"""A topic that is not found for this long is looked up with the admin client, whose error says what is wrong.
+
+It is less than the client waits before it warns that it tries again: the command does not."""
 
 
 class Request(NamedTuple):
@@ -53,8 +55,16 @@ def _writer(context: click.Context, parameter: click.Parameter, text: str | None
 
 
 @click.command(short_help="Write the records of topics to standard output.")
-@click.argument(
-    "places", metavar="TOPIC[:PARTITION]...", nargs=-1, required=True, type=PLACE, shell_complete=complete_topics
+@click.argument("places", metavar="TOPIC[:PARTITION]...", nargs=-1, type=PLACE, shell_complete=complete_topics)
+@click.option(
+    "--topic",
+    "-t",
+    "topics",
+    type=PLACE,
+    multiple=True,
+    metavar="TOPIC",
+    shell_complete=complete_topics,
+    help="Read this topic, too: -t TOPIC is the same as TOPIC alone.",
 )
 @click.option(
     "--partition", "-p", "numbers", type=click.IntRange(min=0), multiple=True, help="Read this partition; repeatable."
@@ -120,6 +130,7 @@ def _writer(context: click.Context, parameter: click.Parameter, text: str | None
 @broker_options
 def consume(
     places: tuple[Place, ...],
+    topics: tuple[Place, ...],
     numbers: tuple[int, ...],
     extents: tuple[Extent, ...],
     to_end: bool,
@@ -148,6 +159,9 @@ def consume(
       fencepost consume orders -o s@2026-11-21T06:00:00 -o e@2026-11-21T07:00:00
       fencepost consume orders payments -G billing
     """
+    places = (*topics, *places)
+    if not places:
+        raise click.UsageError("name a topic to read")
     extent = of_all(extents)
     if group is not None and (numbers or extent.end or extent.begin not in (None, FIRST, Bound("end"))):
         raise click.UsageError("the group assigns partitions and offsets: -G goes with -o beginning or -o end alone")

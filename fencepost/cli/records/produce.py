@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import click
+from click.shell_completion import CompletionItem
 
 from fencepost.cli.client_options import is_default, properties
 from fencepost.cli.completion.names import complete_topics, complete_transactional_ids
@@ -43,9 +44,21 @@ class Target(NamedTuple):
     headers: tuple[tuple[str, bytes], ...]
 
 
+def _complete_word(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
+    if context.params.get("words") or context.params.get("topic"):
+        return [CompletionItem(incomplete, type="file")]
+    return complete_topics(context, parameter, incomplete)
+
+
 @click.command(short_help="Send records from standard input or files to a topic.")
-@click.argument("topic", shell_complete=complete_topics)
-@click.argument("files", nargs=-1, type=click.Path(exists=True, dir_okay=False, allow_dash=True), metavar="[FILE]...")
+@click.argument("words", metavar="TOPIC [FILE]...", nargs=-1, shell_complete=_complete_word)
+@click.option(
+    "--topic",
+    "-t",
+    metavar="TOPIC",
+    shell_complete=complete_topics,
+    help="Send to this topic; the arguments are then only FILEs.",
+)
 @click.option(
     "--lines", "-l", is_flag=True, help="Each line of a FILE is a record. Without it each FILE is one record."
 )
@@ -104,8 +117,8 @@ class Target(NamedTuple):
 )
 @broker_options
 def produce(
-    topic: str,
-    files: tuple[str, ...],
+    words: tuple[str, ...],
+    topic: str | None,
     lines: bool,
     between: bytes | None,
     key: str | None,
@@ -132,6 +145,7 @@ def produce(
       fencepost produce orders --transaction < orders.txt
       fencepost produce pictures photo.jpg -k holidays -H type=image/jpeg
     """
+    topic, files = _topic_and_files(words, topic)
     if key is not None and between is not None:
         raise click.UsageError("-k gives all records one key, and -K reads a key from each: give one of them")
     if transaction and size is not None:
@@ -164,6 +178,19 @@ def produce(
         sys.exit(128 + sender.ended_by)
     if broker.as_json:
         click.echo(f'{{"records": {sender.sent}, "transactions": {sender.committed}}}')
+
+
+_FILE = click.Path(exists=True, dir_okay=False, allow_dash=True)
+
+
+def _topic_and_files(words: tuple[str, ...], topic: str | None) -> tuple[str, tuple[str, ...]]:
+    """The topic is the first word, unless -t names it as in kcat. Raises UsageError."""
+    if topic is None and not words:
+        raise click.UsageError("name the topic to send to")
+    named, names = (words[0], words[1:]) if topic is None else (topic, words)
+    context = click.get_current_context()
+    parameter = next(one for one in context.command.params if one.name == "words")
+    return named, tuple(str(_FILE.convert(name, parameter, context)) for name in names)
 
 
 class _Sender:

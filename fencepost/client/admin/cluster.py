@@ -166,7 +166,7 @@ class ClusterAdmin:
 
         async def ask(node: int | None, some: list[int]) -> dict[int, tuple[LogDir, ...] | KafkaError]:
             response = await self._rpc.ask(node, request)
-            error = failure(response, f"directories of broker {node}", ApiKey.DESCRIBE_LOG_DIRS, node)
+            error = failure(response, f"describing directories of broker {node}", ApiKey.DESCRIBE_LOG_DIRS, node)
             return {some[0]: error or tuple(_log_dir(one) for one in response.results)}
 
         return await self._rpc.each(listed(brokers, int), _Itself(self._rpc.cluster), ask, "describing directories")

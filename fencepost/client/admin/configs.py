@@ -77,7 +77,7 @@ class ConfigAdmin:
             response = await self._rpc.ask(node, request, at_least=_DOCUMENTATION_SINCE if documentation else 1)
             found: dict[ConfigResource, dict[str, ConfigEntry] | KafkaError] = {}
             for one in response.results:
-                what = f"settings of {one.resource_name!r}"
+                what = f"describing settings of {one.resource_name!r}"
                 error = failure(one, what, ApiKey.DESCRIBE_CONFIGS, node, final=NO_TOPIC)
                 entries = {entry.name: _entry(entry) for entry in one.configs}
                 found[ConfigResource(KINDS.get(one.resource_type, ""), one.resource_name)] = error or entries

@@ -102,7 +102,7 @@ async def fetch_once(
             continue
         code = code_of(response.error_code)
         if code is not ErrorCode.NONE:
-            errors |= {p: error_for(code, f"reading {p}", api="Fetch", node=node) for p in some}
+            errors |= {p: error_for(code, f"reading {p} failed", api="Fetch", node=node) for p in some}
             continue
         for topic in response.responses:
             for one in topic.partitions:
@@ -113,7 +113,7 @@ async def fetch_once(
                     continue
                 if code.retriable:
                     await admin.cluster.refresh([partition.topic])
-                what = f"reading {partition} at offset {offsets[partition]}"
+                what = f"reading {partition} at offset {offsets[partition]} failed"
                 errors[partition] = error_for(code, what, api="Fetch", node=node)
     return found, errors
 

@@ -74,7 +74,7 @@ class GroupAdmin:
                 one.group_id: (
                     None
                     if one.error_code == _NO_GROUP
-                    else failure(one, f"group {one.group_id!r}", ApiKey.DESCRIBE_GROUPS, node)
+                    else failure(one, f"describing group {one.group_id!r}", ApiKey.DESCRIBE_GROUPS, node)
                 )
                 or _classic_group(one)
                 for one in response.groups
@@ -102,7 +102,7 @@ class GroupAdmin:
         async def ask(node: int | None, some: list[str]) -> dict[str, KafkaError | None]:
             response = await self._rpc.ask(node, DeleteGroupsRequest(groups_names=some))
             return {
-                one.group_id: failure(one, f"group {one.group_id!r}", ApiKey.DELETE_GROUPS, node)
+                one.group_id: failure(one, f"deleting group {one.group_id!r}", ApiKey.DELETE_GROUPS, node)
                 for one in response.results
             }
 
@@ -233,6 +233,6 @@ def _consumer_group(group: Any, node: int | None) -> GroupDescription | KafkaErr
     """A group of the consumer protocol (KIP-848); None where there is none."""
     if group.error_code == _NO_GROUP:
         return None
-    what = f"group {group.group_id!r}"
+    what = f"describing group {group.group_id!r}"
     error = failure(group, what, ApiKey.CONSUMER_GROUP_DESCRIBE, node)
     return error or consumer_group_description(group)

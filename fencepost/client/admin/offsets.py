@@ -69,7 +69,7 @@ class OffsetAdmin:
             response = await self._rpc.ask(node, request, at_least=least)
             return {
                 TopicPartition(topic.name, one.partition_index): failure(
-                    one, f"offsets of {topic.name}-{one.partition_index}", ApiKey.LIST_OFFSETS, node
+                    one, f"listing offsets of {topic.name}-{one.partition_index}", ApiKey.LIST_OFFSETS, node
                 )
                 or OffsetInfo(one.offset, one.timestamp, one.leader_epoch)
                 for topic in response.topics

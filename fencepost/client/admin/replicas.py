@@ -119,7 +119,11 @@ class ReplicaAdmin:
             response = await self._rpc.ask(node, request, what, at_least=least)
             return {
                 TopicPartition(topic.name, one.partition_index): failure(
-                    one, f"{topic.name}-{one.partition_index}", ApiKey.ALTER_PARTITION_REASSIGNMENTS, node, final=_FINAL
+                    one,
+                    f"reassigning {topic.name}-{one.partition_index}",
+                    ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+                    node,
+                    final=_FINAL,
                 )
                 for topic in response.responses
                 for one in topic.partitions
@@ -135,5 +139,5 @@ def _reassigned(number: int, brokers: Sequence[int] | None) -> ReassignableParti
 def _elected(topic: str, one: Any, node: int | None) -> bool | KafkaError:
     if one.error_code == ErrorCode.ELECTION_NOT_NEEDED:
         return False
-    error = failure(one, f"{topic}-{one.partition_id}", ApiKey.ELECT_LEADERS, node, final=_FINAL)
+    error = failure(one, f"electing a leader of {topic}-{one.partition_id}", ApiKey.ELECT_LEADERS, node, final=_FINAL)
     return True if error is None else error

@@ -243,12 +243,15 @@ _NAMES = ("name", "resource_name", "group_id", "transactional_id", "user")
 def failure(
     part: Any, what: str, api_key: int, node: int | None = None, *, final: Collection[ErrorCode] = ()
 ) -> KafkaError | None:
-    """The error in a part of a response, None for none. The client does not retry the codes in `final`."""
+    """The error in a part of a response, None for none. `what` is "deleting topic 'a'".
+
+    The client does not retry the codes in `final`.
+    """
     code = code_of(part.error_code)
     if code is ErrorCode.NONE:
         return None
     words = getattr(part, "error_message", None) or None
-    message = what if words is None else f"{what}: {words}"
+    message = f"{what} failed" if words is None else f"{what}: {words}"
     api = API_BY_KEY[api_key].name
     subject = next((found for field in _NAMES if (found := getattr(part, field, None))), None)
     error = error_for(code, message, api=api, node=node, broker_message=words, subject=subject)

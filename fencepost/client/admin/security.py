@@ -165,7 +165,7 @@ class SecurityAdmin:
             response = await self._rpc.ask(node, request, what)
             key = ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS
             return {
-                one.user: failure(one, f"user {one.user!r}", key, node)
+                one.user: failure(one, f"describing user {one.user!r}", key, node)
                 or tuple(
                     ScramCredential(named(ScramMechanism, i.mechanism), i.iterations) for i in one.credential_infos
                 )
@@ -206,7 +206,7 @@ class SecurityAdmin:
             )
             response = await self._rpc.ask(node, request)
             return {
-                one.user: failure(one, f"user {one.user!r}", ApiKey.ALTER_USER_SCRAM_CREDENTIALS, node)
+                one.user: failure(one, f"altering user {one.user!r}", ApiKey.ALTER_USER_SCRAM_CREDENTIALS, node)
                 for one in response.results
             }
 

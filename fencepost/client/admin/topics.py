@@ -180,7 +180,7 @@ class TopicAdmin:
             for response in await self._metadata(asked):
                 for one in response.topics:
                     item = one.topic_id if one.topic_id in (asked or ()) else one.name
-                    error = failure(one, f"topic {_shown(item)}", ApiKey.METADATA, final=NO_TOPIC)
+                    error = failure(one, f"describing topic {_shown(item)}", ApiKey.METADATA, final=NO_TOPIC)
                     if error is None:
                         found[one.name] = _described(one)
                     elif asked is not None and isinstance(error, RetriableError):
@@ -206,7 +206,7 @@ class TopicAdmin:
             request = MetadataRequest(topics=entries, allow_auto_topic_creation=False)
             response = await self._rpc.ask(None, request, at_least=least)
             if response.error_code:
-                raise error_for(code_of(response.error_code), "describing topics", api="Metadata")
+                raise error_for(code_of(response.error_code), "describing topics failed", api="Metadata")
             responses.append(response)
         return responses
 

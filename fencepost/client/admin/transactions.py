@@ -134,7 +134,7 @@ class TransactionAdmin:
         )
         return {
             one.transactional_id: failure(
-                one, f"transactional id {one.transactional_id!r}", ApiKey.DESCRIBE_TRANSACTIONS, node
+                one, f"describing transactional id {one.transactional_id!r}", ApiKey.DESCRIBE_TRANSACTIONS, node
             )
             or _description(one)
             for one in response.transaction_states
@@ -168,7 +168,7 @@ class TransactionAdmin:
             response = await self._rpc.ask(node, DescribeProducersRequest(topics=topics))
             return {
                 (place := TopicPartition(topic.name, one.partition_index)): failure(
-                    one, f"producers of {place}", ApiKey.DESCRIBE_PRODUCERS, node
+                    one, f"describing producers of {place}", ApiKey.DESCRIBE_PRODUCERS, node
                 )
                 or [_producer_state(entry) for entry in one.active_producers]
                 for topic in response.topics

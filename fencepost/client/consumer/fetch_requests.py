@@ -129,7 +129,9 @@ async def offsets_by_time(
                 if code is ErrorCode.NONE:
                     found[partition] = (entry.offset, entry.timestamp, entry.leader_epoch)
                 else:
-                    failed[partition] = error_for(code, f"offsets of {partition}", api="ListOffsets", node=node)
+                    failed[partition] = error_for(
+                        code, f"listing offsets of {partition} failed", api="ListOffsets", node=node
+                    )
 
     await _ask_leaders(cluster, wanted, ask, failed)
     return found, failed
@@ -170,7 +172,7 @@ async def epoch_ends(
                 if code is ErrorCode.NONE:
                     found[partition] = EpochEnd(entry.leader_epoch, entry.end_offset)
                 else:
-                    what = f"the end of an epoch of {partition}"
+                    what = f"looking up the end of an epoch of {partition} failed"
                     failed[partition] = error_for(code, what, api="OffsetForLeaderEpoch", node=node)
 
     await _ask_leaders(cluster, epochs, ask, failed)

@@ -17,7 +17,7 @@ from fencepost.client.config import ConsumerConfig
 from fencepost.client.core.group_steps import Assign, Fail, Revoke, Step
 from fencepost.client.core.group_types import GroupMetadata
 from fencepost.client.errors import FatalError, KafkaError, RetriableError, code_of, error_for
-from fencepost.client.group.subscription import Subscription
+from fencepost.client.group.subscription import Subscription, wanted_topics
 from fencepost.client.network.cluster import GROUP, Cluster, Request
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.schema import ResponseValue
@@ -228,7 +228,7 @@ class Membership(ABC, Generic[M]):
         sign, seen = self._reader.activity(), anyio.current_time()
         while True:
             await anyio.sleep(min(limit_s / _LOOKS_PER_INTERVAL, _LOOK_S_MAX))
-            self._warn_of_wait()
+            await self._warn_of_wait()
             new = self._reader.activity()
             if new is None or new != sign:
                 sign, seen = new, anyio.current_time()
@@ -236,7 +236,7 @@ class Membership(ABC, Generic[M]):
                 self._away = True
                 self._run_scope.cancel()
 
-    def _warn_of_wait(self) -> None:
+    async def _warn_of_wait(self) -> None:
         """Warn once why a member without partitions waits; other warnings report brokers that do not answer."""
         if not self._awaits_partitions or self._away or self._backoff.failing:
             self._waiting_since, self._has_warned = None, False
@@ -244,14 +244,24 @@ class Membership(ABC, Generic[M]):
             self._waiting_since = anyio.current_time()
         elif not self._has_warned and anyio.current_time() - self._waiting_since > LONG_WAIT_S:
             self._has_warned = True
+            waited_s = anyio.current_time() - self._waiting_since
+            reason = await self._reason_of_wait()
             logger.warning(
-                "group %s: this member has waited %.0f s for partitions. Other members may have them all. One that"
-                " crashed keeps its own until its session ends (session_timeout, %g s here), unless its successor"
-                " has its group_instance_id",
-                self.group_id,
-                anyio.current_time() - self._waiting_since,
-                self._config.session_timeout_ms / 1000,
+                "group %s: this member has waited %.0f s for partitions. %s", self.group_id, waited_s, reason
             )
+
+    async def _reason_of_wait(self) -> str:
+        wanted = self._subscription
+        try:
+            await self._cluster.refresh(wanted.topics if wanted.pattern is None else None)
+        except KafkaError as error:
+            return f"Whether its topics exist is not known now: {error}"
+        if wanted_topics(wanted, self._cluster).isdisjoint(self._cluster.topics):
+            return f"The broker has no topic of its subscription ({wanted}), or its user may not see it"
+        return (
+            "Other members may have them all. One that crashed keeps its own until its session ends (session_timeout,"
+            f" {self._config.session_timeout_ms / 1000:g} s here), unless its successor has its group_instance_id"
+        )
 
     async def _leave_until_next_read(self) -> None:
         """The program does not read: leave, so that other members get the partitions, and join again when it reads."""

@@ -64,16 +64,18 @@ async def fetch_committed(
             f"this member does not have the current epoch of its group {group_id!r}", code=code, api="OffsetFetch"
         )
     if code is not ErrorCode.NONE:
-        raise error_for(code, f"committed offsets of group {group_id!r}", api="OffsetFetch")
+        raise error_for(code, f"fetching committed offsets of group {group_id!r} failed", api="OffsetFetch")
     found: dict[TopicPartition, CommittedOffset] = {}
     for topic in response.groups[0].topics if response.groups else response.topics:
         for entry in topic.partitions:
             code = code_of(entry.error_code)
-            what = f"committed offset of {topic.name}-{entry.partition_index}"
+            what = f"{topic.name}-{entry.partition_index}"
             if code is ErrorCode.UNSTABLE_OFFSET_COMMIT:
-                raise RetriableError(f"{what} is part of an open transaction", code=code, api="OffsetFetch")
+                raise RetriableError(
+                    f"the committed offset of {what} is part of an open transaction", code=code, api="OffsetFetch"
+                )
             if code is not ErrorCode.NONE:
-                raise error_for(code, what, api="OffsetFetch")
+                raise error_for(code, f"fetching the committed offset of {what} failed", api="OffsetFetch")
             if entry.committed_offset >= 0:
                 found[TopicPartition(topic.name, entry.partition_index)] = CommittedOffset(
                     entry.committed_offset, entry.committed_leader_epoch, entry.metadata or ""
@@ -116,7 +118,8 @@ async def commit_offsets(
         for entry in topic.partitions:
             code = code_of(entry.error_code)
             if code is not ErrorCode.NONE:
-                what = f"offset of {topic.name}-{entry.partition_index} for group {group.group_id!r}"
+                place = f"{topic.name}-{entry.partition_index}"
+                what = f"committing an offset of {place} for group {group.group_id!r} failed"
                 raise error_for(code, what, api="OffsetCommit")
 
 

@@ -43,9 +43,12 @@ Request = RequestValue[R] | ByVersion[R]
 
 def topic_error(name: str, code: ErrorCode) -> KafkaError:
     """The error for a topic with `code` in a Metadata response."""
-    what = f"topic {name!r}"
     if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        what += f" does not exist; `fencepost topic create {name}` creates it"
+        what = f"topic {name!r} does not exist; `fencepost topic create {name}` creates it"
+    elif code is ErrorCode.INVALID_TOPIC_EXCEPTION:
+        what = f"{name!r} is not a valid name of a topic"
+    else:
+        what = f"the broker returned no metadata of topic {name!r}"
     return error_for(code, what, api="Metadata")
 
 
@@ -356,7 +359,7 @@ class Cluster:
         found = response.coordinators[0] if response.coordinators else response
         if found.error_code:
             broker_message = found.error_message or None
-            message = broker_message or f"coordinator of {key!r}"
+            message = broker_message or f"finding the coordinator of {key!r} failed"
             raise error_for(code_of(found.error_code), message, api="FindCoordinator", broker_message=broker_message)
         self.brokers[found.node_id] = (found.host, found.port)  # newer than the known address
         self._coordinators[kind, key] = found.node_id

@@ -39,7 +39,9 @@ async def test_item_errors_are_a_kafka_error_and_a_group(kafka: fencepost.Client
     async with kafka.admin() as admin:
         with pytest.raises(KafkaError) as told:
             await admin.describe_topics([f"{name}-x", f"{name}-y"])
-        assert str(told.value).startswith(f"describing topics: {name}-x: topic '{name}-x' (UNKNOWN_TOPIC_OR_PARTITION")
+        assert str(told.value).startswith(
+            f"describing topics: {name}-x: describing topic '{name}-x' failed (UNKNOWN_TOPIC_OR_PARTITION"
+        )
         seen: list[str] = []
         try:
             await admin.delete_groups([f"{name}-x", f"{name}-y"])

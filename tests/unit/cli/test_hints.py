@@ -25,7 +25,7 @@ def of_broker(code: ErrorCode, message: str | None, name: str = "orders") -> Kaf
     [
         (ErrorCode.TOPIC_ALREADY_EXISTS, "Topic 'orders' already exists.", "topic 'orders' already exists"),
         (ErrorCode.TOPIC_ALREADY_EXISTS, "No: it is there.", "creating topic 'orders': No: it is there"),
-        (ErrorCode.INVALID_CONFIG, None, "creating topic 'orders'"),
+        (ErrorCode.INVALID_CONFIG, None, "creating topic 'orders' failed"),
         (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None, "topic 'orders' does not exist"),
     ],
 )
@@ -43,7 +43,7 @@ def test_a_name_with_a_colon_is_no_message() -> None:
 def test_each_error_of_several_has_its_line() -> None:
     one, two = of_broker(ErrorCode.INVALID_CONFIG, None, "a"), of_broker(ErrorCode.INVALID_CONFIG, None, "b")
     error = ItemsFailedError("creating topics", {"a": one, "b": two})
-    assert sentence(error) == "creating topic 'a' (INVALID_CONFIG)\n  creating topic 'b' (INVALID_CONFIG)"
+    assert sentence(error) == "creating topic 'a' failed (INVALID_CONFIG)\n  creating topic 'b' failed (INVALID_CONFIG)"
 
 
 def test_the_name_of_the_thing_is_data() -> None:

@@ -101,7 +101,7 @@ def failed(*words: str) -> Result:
     [
         ("security.protocoll=SSL\n", "the nearest is 'security.protocol'"),
         ("security.protocol=TLS\n", "must be one of plaintext, ssl, sasl_plaintext, sasl_ssl"),
-        (f"security.protocol=SASL_SSL\nsasl.password={PASSWORD}\n", "needs sasl_mechanism"),
+        (f"security.protocol=SASL_SSL\nsasl.password={PASSWORD}\n", "needs sasl.mechanism"),
         ("ssl.truststore.type=JKS\n", "must be PEM; convert JKS"),
         ("=nothing\n", "line 1"),
     ],

@@ -199,7 +199,7 @@ def test_dotted_names_serve_migrants() -> None:
     ("option", "why"),
     [
         ({"acks": "1"}, "option 'acks': '1' must be one of all, -1: fencepost's producers are always idempotent"),
-        ({"enable.idempotence": False}, "option 'enable_idempotence': False must be true: fencepost's producers are"),
+        ({"enable.idempotence": False}, "option 'enable.idempotence': False must be true: fencepost's producers are"),
         ({"max.in.flight": 1_000_000}, "from 1 to 5"),
         ({"partitioner": "consistent"}, "option 'partitioner': 'consistent' must be a function"),
         ({"transactional.id": "x"}, r"first argument of Client\.transactional_producer"),
