@@ -20,7 +20,7 @@ from fencepost.client.network.retry import Backoff
 from fencepost.client.producer.accumulator import Accumulator, Batch, Queue
 from fencepost.client.producer.broker_state import BrokerState, Identity, level_of
 from fencepost.client.producer.produce_requests import by_partition, produce_request
-from fencepost.client.producer.undelivered import record_rejection, rejection, state_lost, too_late, unanswered
+from fencepost.client.producer.undelivered import rejection, state_lost, too_late, unanswered, unsplittable
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.batch_header import CorruptBatch
 from fencepost.protocol.compression import Compression
@@ -383,9 +383,8 @@ class Sender:
                 try:
                     batch.queue.replace(batch, batch.split())
                 except CorruptBatch as wrong:  # the program has built it, and its records were not decoded before
-                    what, where = f"a batch is too large and cannot be split: {wrong}", batch.queue.partition
-                    unfit = record_rejection(what, where, [], code=code, api="Produce")
-                    self._accumulator.finish(batch, unfit, release=batch.queue.give_up(batch))
+                    error = unsplittable(batch, code, wrong)
+                    self._accumulator.finish(batch, error, release=batch.queue.give_up(batch))
             case Verdict.AGAIN:
                 batch.last_error = error
                 if code.retriable or (batch.queue.restart and batch.attempts > 1):

@@ -67,6 +67,12 @@ def rejection(batch: Batch, node: int, code: ErrorCode, response: Any, *, in_tra
     return error
 
 
+def unsplittable(batch: Batch, code: ErrorCode, wrong: Exception) -> KafkaError:
+    """The error for a batch that the program has built, which is too large and whose records cannot be decoded."""
+    what = f"a batch is too large and cannot be split: {wrong}"
+    return record_rejection(what, batch.queue.partition, [], code=code, api="Produce")
+
+
 def record_rejection(
     message: str,
     partition: TopicPartition | None,

@@ -394,33 +394,3 @@ async def test_the_producers_figures(script: Script) -> None:
         assert told.request_latency_max >= told.request_latency_avg > 0
         assert told.buffer_available_bytes == told.buffer_total_bytes
         assert told.prometheus()["kafka_producer_record_send_total"] == 10
-
-
-# -- wrong calls
-
-
-async def test_a_send_without_a_value_wrote_a_tombstone(script: Script) -> None:
-    """None as the value deletes a key of a compacted topic, so a program must write it."""
-    broker = await script()
-    async with client(broker) as kafka, kafka.producer() as producer, producer.batch() as batch:
-        for send in (producer.send, producer.submit, producer.send_nowait, batch.send, batch.send_nowait):
-            with pytest.raises(TypeError, match="missing 1 required positional argument: 'value'"):
-                await send("t")
-        await producer.send("t", None, key=b"k")
-    assert broker.logs[0] == [None]
-
-
-async def test_a_topic_of_another_type_is_a_type_error(script: Script) -> None:
-    broker = await script()
-    async with client(broker) as kafka, kafka.producer() as producer:
-        calls: list[Callable[[Any], Any]] = [
-            lambda topic: producer.send(topic, b"x"),
-            lambda topic: producer.send_many(topic, [(None, b"x")]),
-            producer.partitions_for,
-        ]
-        for call in calls:
-            with pytest.raises(TypeError, match="a topic's name must be str, not bytes"):
-                await call(b"t")
-        with pytest.raises(TypeError, match="a topic's name must be str, not bytes"):
-            producer.send_nowait(b"t", b"x")  # type: ignore[arg-type]
-        assert (await producer.send("t", b"y")).offset == 0
