@@ -6,6 +6,7 @@ import pytest
 
 from fencepost.broker.log import trimming
 from fencepost.broker.log.config import LogConfig
+from fencepost.broker.log.durability.upkeep import at_once
 from fencepost.broker.log.partition import AppendOrigin, PartitionLog
 from fencepost.broker.log.recovery.snapshots import encode_snapshot
 from fencepost.broker.log.storage.memory import MemoryStore
@@ -120,6 +121,7 @@ def test_rows_that_retention_drops_during_a_merge() -> None:
         log.append(batch(1, 7, 0, number, value=bytes(60)), AppendOrigin.CLIENT, NOW_MS)
         broker.round()
     assert trimming.housekeep(log, NOW_MS)
+    at_once(trimming.deleting_segments(log, NOW_MS))
     assert 0 < log.log_start_offset < 6
     growth = growth_of(broker, log)
     merge(growth)
