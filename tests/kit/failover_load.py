@@ -78,6 +78,10 @@ class Load:
         """The number of records that were acknowledged."""
         return sum(one.offset is not None for one in self.sent)
 
+    def answers(self) -> int:
+        """The number of records and transactions with a known end."""
+        return self.acknowledged() + sum(one.fate in (Fate.COMMITTED, Fate.ABORTED) for one in self.transactions)
+
     def probe(self, places: Sequence[Place], seconds: float) -> list[Place]:
         """Write one record to each partition, again until it is acknowledged; returns those that took none in time."""
         producer = self._producer({"enable.idempotence": False, "retries": 0, "message.timeout.ms": 2000})
@@ -115,10 +119,10 @@ class Load:
         except (KafkaException, BufferError, RuntimeError) as error:
             self.problems.append(f"{name}: {error!r}")
 
-    def _place(self, topic: str, chance: random.Random) -> Place:
-        """An allowed partition, as soon as there is one."""
+    def _place(self, producer: Producer, topic: str, chance: random.Random) -> Place:
+        """An allowed partition, as soon as there is one. Meanwhile answers are heard, so that each has its era."""
         while not (allowed := self.allowed) and not self._stopping.is_set():
-            time.sleep(0.01)
+            producer.poll(0.01)
         return topic, chance.choice(allowed or (0,))
 
     def _idempotent(self, name: str) -> None:
@@ -137,7 +141,7 @@ class Load:
             )
             while not self._stopping.is_set() and not failed.is_set():
                 try:
-                    self._send(producer, self._place(self._loose, chance), name, chance.randrange(PADDING))
+                    self._send(producer, self._place(producer, self._loose, chance), name, chance.randrange(PADDING))
                     producer.poll(chance.uniform(0.002, 0.03))
                 except (KafkaException, BufferError):
                     break  # the producer can do nothing more
@@ -158,7 +162,7 @@ class Load:
 
     def _one_transaction(self, producer: Producer, name: str, chance: random.Random) -> None:
         """Raises KafkaException if the producer can do nothing more."""
-        first = self._place(self._in_transactions, chance)
+        first = self._place(producer, self._in_transactions, chance)
         producer.begin_transaction()
         one = Transaction(f"{name} transaction {len(self.transactions)}")
         self.transactions.append(one)

@@ -45,7 +45,7 @@ TOPICS = ("transactions", "loose")
 PLAYS_MAX = 5
 """Of one cluster: the next ones begin with an empty one."""
 ANSWERS_SECONDS = 0.5
-"""After the death of a primary, until all answers have arrived whose commits it made."""
+"""So long no answer has come, when the answers of the old primary are taken to have come."""
 LEASE_SECONDS = ClusterProcesses.LEASE_MS / 1000
 SETTLE_SECONDS = 30.0
 AFTER_ACKS = 40
@@ -157,7 +157,7 @@ class Plays:
         time.sleep(self._chance.uniform(0.2, 2 * self.seconds))
         gone = self._primary
         gone.kill()
-        time.sleep(ANSWERS_SECONDS)
+        self._hear_answers()
         past.take_over()
         self._primary = past
         self._cluster.store = self._cluster.store.replace(str(gone.directory), str(past.directory))
@@ -169,6 +169,13 @@ class Plays:
         self._load.allowed = range(self.partitions)
         self._serve_again(kind, number)
         self._work()
+
+    def _hear_answers(self) -> None:
+        """Nothing can be committed now. Wait until clients have what was committed before: a busy machine is slow."""
+        known, deadline = -1, time.monotonic() + SETTLE_SECONDS
+        while known != self._load.answers() and time.monotonic() < deadline:
+            known = self._load.answers()
+            time.sleep(ANSWERS_SECONDS)
 
     def _lose(self) -> None:
         """Choose whose commits the other server will not have: those of all brokers, of one, or what ends now."""
@@ -286,7 +293,9 @@ class LongRun:
                 total.violations += [f"plays from {first}: {one}" for one in found.violations]
                 self.violated += bool(found.violations)
                 word = "VIOLATED" if found.violations else "well"
-                progress.console.print(f"plays {first} to {first + run.done - 1}: {word}")
+                progress.console.print(
+                    "\n".join([f"plays {first} to {first + run.done - 1}: {word}", *found.violations])
+                )
                 first += run.done
         return total
 

@@ -271,10 +271,14 @@ class _Round:
             except Conflict as error:
                 return [_Result(None, self._since(cut) if cut.log_id in error.logs else ()) for cut in self.cuts]
             else:
-                return [
+                results = [
                     _Result(row._replace(base=base), self._before(cut, base))
                     for cut, row, base in zip(self.cuts, rows, bases, strict=True)
                 ]
+                if any(result.foreign for result in results):
+                    # Another connection has read them, maybe of another server that was promoted without this commit.
+                    self._rounds.writer.renew()
+                return results
 
     def _placed(self) -> tuple[list[Row], list[int]]:
         """The rows, inline or in one object."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fencepost.broker.cluster.engine import Append, Placement, Row, RowKind
+from fencepost.broker.cluster.engine import Append, Commit, Placement, Row, RowKind
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.log_store import Missing
 from fencepost.broker.log.partition import AppendOrigin, PartitionLog
@@ -255,3 +255,32 @@ def test_start_offsets_are_kept_in_the_database() -> None:
     assert (head.start, head.next) == (3, 4)
     (rows,) = stores.database.rows.values()
     assert [read_header(row.inline or b"").last_offset_delta for row in rows] == [1], "rows below it are deleted"
+
+
+def test_a_commit_that_a_failover_loses_before_the_rows_of_guests_are_read_is_not_reported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The rows that came before it were read from the promoted server, which lacks the commit: it was acknowledged."""
+    stores = Stores()
+    broker = stores.broker(1)
+    log = opened(broker)
+    send(log, batch(1))
+    broker.round()
+    guest(stores, log.segments.log_id, 7, 0)
+    ticket = send(log, batch(1))
+    broker.rounds.engine = stores.world.engine()  # as in a broker: reads have a connection of their own
+    for engine in (broker.engine, broker.rounds.engine):
+        engine.watch(broker.writer.history)
+        engine.slots()
+    commit = broker.engine.commit
+
+    def lost(wanted: Commit) -> tuple[int, ...]:
+        stores.world.save()
+        bases = commit(wanted)
+        stores.world.go_back()
+        return bases
+
+    monkeypatch.setattr(broker.engine, "commit", lost)
+    broker.round()
+    assert not ticket.is_settled
+    assert broker.fenced == 1
