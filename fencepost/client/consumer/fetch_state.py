@@ -119,7 +119,9 @@ class PartitionState:
 
     def in_new_topic(self) -> "PartitionState":
         """The state of the same partition after its topic was deleted and created again: no position, no commits."""
-        new = PartitionState(self.partition, keeps_all=self.keeps_all, withheld=self.withheld)
+        new = PartitionState(
+            self.partition, keeps_all=self.keeps_all, withheld=self.withheld, limit_bytes=self.limit_bytes
+        )
         new.pause(self.paused_by_program)
         return new
 

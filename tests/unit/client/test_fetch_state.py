@@ -146,3 +146,11 @@ def test_a_paused_partition_gives_nothing_and_asks_for_nothing(state: PartitionS
     assert (state.available(), offsets(state), state.fetchable(0.0, 1 << 20)) == (0, [], False)
     state.paused = False
     assert offsets(state) == [0, 1, 2]
+
+
+def test_the_limit_of_a_consumer_was_lost_when_its_topic_was_created_again() -> None:
+    """`max_decompressed_bytes` is a setting of the consumer, not of the old topic."""
+    old = PartitionState(TopicPartition("t", 0), keeps_all=True, limit_bytes=1 << 20)
+    old.pause(True)
+    new = old.in_new_topic()
+    assert (new.limit_bytes, new.keeps_all, new.paused) == (1 << 20, True, True)
