@@ -16,6 +16,7 @@ from fencepost.client.consumer.positions import Positions
 from fencepost.client.consumer.progress import Progress
 from fencepost.client.consumer.reader import Reader
 from fencepost.client.consumer.subscriber import Subscriber
+from fencepost.client.core.numbers import whole_number
 from fencepost.client.errors import ConfigError
 from fencepost.client.facade import delegate
 from fencepost.client.group.group_client import GroupClient
@@ -124,7 +125,7 @@ class Consumer(Generic[K, V]):
         Reading the next batch means that the one before is processed. Never yields an empty batch. A timeout of the
         event loop stops the wait without loss. Raises ReadError if reading cannot continue.
         """
-        return self._reader.batches(max_records or self._config.max_poll_records, seconds(max_wait))
+        return self._reader.batches(self._most(max_records), seconds(max_wait))
 
     def read_to_end(self, max_records: int | None = None) -> AsyncIterator[ConsumerBatch[K, V]]:
         """Batches up to the ends that the assigned partitions have at the first read; the loop ends there.
@@ -136,8 +137,11 @@ class Consumer(Generic[K, V]):
         """
         from fencepost.client.consumer.to_end import BatchesToEnd  # here: few programs need it
 
-        limit = max_records or self._config.max_poll_records
+        limit = self._most(max_records)
         return BatchesToEnd(self._reader, self._positions, limit, lambda: self._subscriber.subscription is not None)
+
+    def _most(self, max_records: int | None) -> int:
+        return self._config.max_poll_records if max_records is None else whole_number("max_records", max_records, 1)
 
     def __aiter__(self) -> AsyncIterator[ConsumerRecord[K, V]]:
         """One record at a time; each is in hand until the next read."""

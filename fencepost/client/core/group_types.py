@@ -6,7 +6,7 @@ from typing import NamedTuple
 from fencepost.client.core.numbers import whole_number
 from fencepost.protocol.topics import TopicPartition
 
-_EPOCH_MAX = 2**31 - 1
+_INT_MAX = 2**31 - 1
 
 
 class GroupMetadata(NamedTuple):
@@ -34,10 +34,11 @@ def offsets_to_commit(offsets: Mapping[TopicPartition, int | CommittedOffset]) -
     checked = {}
     for partition, place in offsets.items():
         where = TopicPartition(*partition)
+        whole_number(f"a partition of {where.topic!r}", where.partition, 0, _INT_MAX)
         offset, epoch, metadata = place if isinstance(place, CommittedOffset) else CommittedOffset(place)
         checked[where] = CommittedOffset(
             whole_number(f"the offset to commit for {where}", offset),
-            whole_number(f"the leader epoch to commit for {where}", epoch, -1, _EPOCH_MAX),
+            whole_number(f"the leader epoch to commit for {where}", epoch, -1, _INT_MAX),
             metadata,
         )
     return checked

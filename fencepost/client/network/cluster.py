@@ -314,7 +314,7 @@ class Cluster:
             if code is not None:
                 raise topic_error(partition.topic, code)
             found = self.topics.get(partition.topic)
-            if found is not None and partition.partition >= len(found.partitions):
+            if found is not None and not 0 <= partition.partition < len(found.partitions):
                 raise KafkaError(f"{partition} does not exist", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         leader = self.leader(partition)
         if leader == NO_LEADER:
@@ -328,7 +328,7 @@ class Cluster:
 
     def _info(self, partition: TopicPartition) -> PartitionInfo | None:
         topic = self.topics.get(partition.topic)
-        if topic is None or partition.partition >= len(topic.partitions):
+        if topic is None or not 0 <= partition.partition < len(topic.partitions):
             return None
         return topic.partitions[partition.partition]
 
