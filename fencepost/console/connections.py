@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import trio
 
-from fencepost.client import AuthenticationError, Client
+from fencepost.client import AuthenticationError, Client, KafkaError
 from fencepost.client.admin import Admin
 from fencepost.client.admin.client import parts_of
 from fencepost.client.admin.parts import AdminParts
@@ -131,6 +131,9 @@ class Sessions:
                     session = await self._connected({**self._config, **user_config}, user)
                 except AuthenticationError as error:
                     refused = error
+                except KafkaError:
+                    self._guesses.right(network)  # nothing is known of the password
+                    raise
                 else:
                     self._guesses.right(network)
                     logger.info("logged in user=%s", user)

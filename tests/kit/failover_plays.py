@@ -156,7 +156,7 @@ class Plays:
             self._failures.add(f"play {number} ({kind}): the cluster does not work before the failover", [error])
         time.sleep(self._chance.uniform(0.2, 2 * self.seconds))
         gone = self._primary
-        gone.kill()
+        gone.crash()
         self._hear_answers()
         past.take_over()
         self._primary = past

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import psutil
 import pytest
 
 START_SECONDS_MAX = 100.0
@@ -78,6 +79,17 @@ class PostgresServer:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
+
+    def crash(self) -> None:
+        """End it with all its backends, as the end of its machine would: killed alone, it leaves some that commit."""
+        assert self._process is not None
+        with contextlib.suppress(psutil.NoSuchProcess):
+            server = psutil.Process(self._process.pid)
+            server.suspend()  # it starts no more of them
+            for backend in server.children(recursive=True):
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    backend.kill()
+        self.kill()
 
     def save(self) -> None:
         """Stop it in order, keep a copy of its data for `go_back`, and start it again: that is what a standby has."""
