@@ -129,7 +129,7 @@ def test_confluent_kafka_and_ours_abort_for_a_record_that_was_refused(address: s
     producer.abort_transaction(WAIT_S)
 
     with Client(address) as kafka, kafka.transactional_producer(small_topic) as ours:
-        with pytest.raises(fencepost.AbortableError), ours.transaction() as txn:
+        with pytest.raises(fencepost.RecordRejectedError), ours.transaction() as txn:
             txn.send(small_topic, TOO_LARGE)
         with ours.transaction() as txn:
             txn.send(small_topic, b"small enough")

@@ -3,7 +3,7 @@
 import pytest
 
 import fencepost
-from fencepost import AbortableError, ErrorCode, KafkaError
+from fencepost import ErrorCode, KafkaError, RecordRejectedError
 from fencepost.client.producer.ready_batches import whole_batches
 from fencepost.protocol.batch_header import CorruptBatch
 from fencepost.protocol.compression import Compression
@@ -86,7 +86,7 @@ async def test_what_is_no_whole_batch_is_refused_and_the_transaction_goes_on(add
                     await txn.send_batches(name, 2, good)
                 await txn.send_batches(name, 0, good)
             await create_small(kafka, name + "-small")
-            with pytest.raises(AbortableError):  # one record that cannot be halved
+            with pytest.raises(RecordRejectedError):  # one record that cannot be halved
                 await in_one_transaction(producer, name + "-small", batch_of([b"x" * 1000]))
         assert await read_all(kafka, name) == [b"a"]
 

@@ -39,7 +39,7 @@ async def test_the_other_partitions_are_shown(broker: BrokerProcess, tmp_path: P
 
             assert len(following("records")["records"]) == 2
             proxy.leaderless.add(("led", 1))
-            assert following("trouble") == "Reading led-1 at offset 1 (NOT_LEADER_OR_FOLLOWER)"
+            assert following("trouble") == "Reading led-1 at offset 1 failed (NOT_LEADER_OR_FOLLOWER)"
             assert following("trouble").startswith("led-1 has no leader")
             for partition in (1, 0):
                 wire.produce("led", batch_of(b"more"), partition=partition)

@@ -1,6 +1,5 @@
 """Programs that give options: a checker knows each keyword and its type, and refuses all others."""
 
-import os
 import re
 from datetime import timedelta
 from typing import Any, Unpack
@@ -19,7 +18,7 @@ def seen_blocking(consumer: sync.Consumer[bytes, bytes], partitions: frozenset[T
 
 def clients() -> None:
     fencepost.Client("a:1", client_id="billing", request_timeout=5, retry_backoff=0.05)
-    fencepost.Client(["a:1", "b:2"], request_timeout=timedelta(minutes=1), security_protocol=os.environ["PROTOCOL"])
+    fencepost.Client(["a:1", "b:2"], request_timeout=timedelta(minutes=1), security_protocol="sasl_ssl")
     sync.Client("a:1", timeout=timedelta(seconds=30), metadata_max_age=60)
     fencepost.Client("a:1", request_timeout_ms=5_000)  # refused
     fencepost.Client("a:1", client_idd="billing")  # refused
