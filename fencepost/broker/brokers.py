@@ -10,8 +10,6 @@ from fencepost.protocol.topics import TopicPartition
 if TYPE_CHECKING:
     from fencepost.coordinator.metadata.image import TopicImage
 
-NO_NODE = -1
-
 
 class _Broker(HasCluster, HasConfig, Protocol):
     """What the list needs."""
@@ -41,10 +39,15 @@ def led_topic(node: HasCluster, topic: "TopicImage") -> "TopicImage":
 
 
 def controller_id(node: _Broker) -> int:
-    """The broker that changes the metadata; -1 if it is not known."""
-    if node.cluster is None:
-        return node.config.node_id
-    return NO_NODE if node.cluster.controller_id is None else node.cluster.controller_id
+    """The broker that changes the metadata; this one, which forwards to it, if it is not known or not listed.
+
+    As in KRaft, where a broker names any living one (KIP-590): librdkafka's admin client waits without end for a
+    controller if the first answer names none.
+    """
+    own = node.config.node_id
+    if node.cluster is None or node.cluster.controller_id not in node.cluster.peers:
+        return own
+    return node.cluster.controller_id
 
 
 def leader(node: _Leading, context: RequestContext, tp: TopicPartition) -> Leader | None:
