@@ -265,6 +265,11 @@ class Node:
                 changed = True
         return changed
 
+    @property
+    def answers_hold(self) -> bool:
+        """Whether what was durable still is: a cluster's database can go back in time."""
+        return self.cluster is None or not self.cluster.writer.history.is_lost
+
     def _log_lost(self, log: FlushedLog, error: OSError) -> None:
         """A log went offline. The broker continues without it; for the metadata log it raises `error`."""
         if log is self.metadata_log:
@@ -333,8 +338,6 @@ class Node:
         await self.transactions.start()
         await services.start(self.groups.run)
         await services.start(self.transactions.run)
-        if cluster is not None:
-            await following.abort_torn(self, range(self.transactions.runtime.count))
         periodic.begin(self, services, partial(self._snapshots.take_if_due, self.metadata))
         if self.cluster is None:
             services.start_soon(self.cleaner.run)

@@ -122,6 +122,10 @@ class HasFlusher(Protocol):
     async def commit_all(self, tickets: "Collection[Ticket]") -> bool:
         """Return when every ticket is settled, or its log offline; True if a ticket's result may have changed."""
 
+    @property
+    def answers_hold(self) -> bool:
+        """Whether what was durable still is: no client hears it any more once a cluster's database has lost commits."""
+
 
 class HasUpkeepThreads(Protocol):
     """Threads for disk work that no request waits for."""

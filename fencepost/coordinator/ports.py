@@ -246,6 +246,11 @@ class RemoteCoordinators(Protocol):
         now.
         """
 
+    def lost_some(self, partition: int) -> bool:
+        """Whether the database has lost records of this partition of `__transaction_state` since it last changed hands,
+        maybe: then this broker is the first one to coordinate its ids.
+        """
+
 
 class TopicView(Protocol):
     """What the coordinators may ask about topics."""

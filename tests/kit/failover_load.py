@@ -143,9 +143,10 @@ class Load:
                 try:
                     self._send(producer, self._place(producer, self._loose, chance), name, chance.randrange(PADDING))
                     producer.poll(chance.uniform(0.002, 0.03))
-                except (KafkaException, BufferError):
+                except (KafkaException, BufferError, SystemError):
                     break  # the producer can do nothing more
-            with suppress(KafkaException):
+            # After a fatal error confluent-kafka may raise SystemError from a callback.
+            with suppress(KafkaException, SystemError):
                 producer.flush(PATIENCE_S)
             self.gave_up += not self._stopping.is_set()
 

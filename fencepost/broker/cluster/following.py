@@ -1,18 +1,14 @@
 """What every broker of a cluster does besides leading its slots: it follows the controller's metadata log."""
 
 import logging
-from collections.abc import Iterable
 from typing import Protocol
 
 import trio
 
-from fencepost.broker.cluster.history import EPOCHS_OF_LIFE
 from fencepost.broker.cluster.membership import FOLLOW_SECONDS, Membership
 from fencepost.broker.ports import HasCluster, HasGroups, HasMetadata, HasMetadataLog, HasTransactions
 from fencepost.coordinator.metadata.image import METADATA_VERSION
 from fencepost.coordinator.ports import LogWriteFailed
-from fencepost.coordinator.txn.expiry import NO_TIMEOUT_MS
-from fencepost.protocol.topics import TRANSACTION_TOPIC, TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -55,24 +51,6 @@ async def catch_up(node: Follower) -> None:
     """Read what the controller has written so far."""
     async with _cluster(node).following:
         await _cluster(node).read_to_end(node)
-
-
-async def abort_torn(node: Follower, partitions: Iterable[int]) -> None:
-    """Abort the transactions that were open in these partitions of the coordinators' log when the database went back.
-
-    Records of them that were acknowledged may be lost: their commit would be torn. A transaction of a two-phase commit
-    stays, because only its user may end it.
-    """
-    cluster = _cluster(node)
-    for partition in partitions if cluster.writer.history.follows_loss else ():
-        shard = node.transactions.runtime.at(partition)
-        log = cluster.directory.opened(TopicPartition(TRANSACTION_TOPIC, partition))
-        if shard is None or log is None or log.epochs.rise < EPOCHS_OF_LIFE:
-            continue  # another broker has done this before
-        for name, state in list(shard.state.open.items()):
-            if state.timeout_ms != NO_TIMEOUT_MS:
-                logger.warning("transactional id %r: aborted, because the database has lost a part of it, maybe", name)
-                await node.transactions.expire(name)
 
 
 async def become_controller(node: Follower, epoch: int) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from fencepost.broker.cluster.engine import StoreUnavailable
+from fencepost.broker.cluster.history import EPOCHS_OF_LIFE
 from fencepost.broker.cluster.peers import PeerUnavailable
 from fencepost.coordinator.partitioning import partition_for
 from fencepost.coordinator.ports import TopicView
@@ -46,6 +47,11 @@ class RemoteTransactions:
     def coordinates(self, transactional_id: str) -> bool:
         """Whether another broker coordinates this id, or one that is not known yet."""
         return not self._cluster.ownership.leads_partition(*self._place(transactional_id))
+
+    def lost_some(self, partition: int) -> bool:
+        """Whether the database went back before this broker was the first one to lead the partition again."""
+        log = self._cluster.directory.opened(TopicPartition(TRANSACTION_TOPIC, partition))
+        return self._cluster.writer.history.follows_loss and log is not None and log.epochs.rise >= EPOCHS_OF_LIFE
 
     async def ensure(
         self,

@@ -9,7 +9,7 @@ import trio
 
 from fencepost.broker.cluster import slot_plan
 from fencepost.broker.cluster.engine import Fenced, Member, Slot, StoreUnavailable, log_id, slot_of
-from fencepost.broker.cluster.following import Follower, abort_torn, become_controller
+from fencepost.broker.cluster.following import Follower, become_controller
 from fencepost.broker.cluster.loading import LoadedLog
 from fencepost.broker.cluster.membership import FOLLOW_SECONDS, Membership
 from fencepost.broker.cluster.ownership import METADATA_SLOT
@@ -143,8 +143,6 @@ class SlotMoves:
                 await runtime.load(partition)
             else:
                 runtime.allow(partition)
-            if runtime is node.transactions.runtime:
-                await abort_torn(node, [partition])
         await cluster.absorb_all()
         node.metadata_answers.forget()
         logger.info("this broker leads slots broker=%d slots=%d logs=%d", cluster.node_id, len(slots), len(loaded))

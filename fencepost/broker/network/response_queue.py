@@ -102,7 +102,8 @@ class ResponseQueue:
         self._size_bytes += 4 + len(token)
 
     def try_send(self) -> bool:
-        """Send all responses if that needs no waiting. Returns False if `send` must send the rest."""
+        """Send all responses if that needs no waiting. Returns False if `send` must send the rest. Raises OSError."""
+        self._check()
         if self._acknowledgements:
             if not self._is_settled():
                 return False
@@ -146,6 +147,7 @@ class ResponseQueue:
             if await self._node.commit_all(tickets):
                 self._revise()
             self._acknowledgements = []
+        self._check()
         parts = self._parts
         self._clear()
         await send_parts(self._socket, parts, progress, self._start_sending)
@@ -156,6 +158,15 @@ class ResponseQueue:
         if self._held_bytes:
             self._node.response_bytes.give(self._held_bytes)
             self._held_bytes = 0
+
+    def _check(self) -> None:
+        """Raise OSError, which ends the connection, if the database lost what the responses acknowledge.
+
+        Some waited behind a commit that failed, and would acknowledge now what is known to be lost. Without an answer a
+        client takes the outcome as unknown, as it is.
+        """
+        if not self._node.answers_hold:
+            raise ConnectionAbortedError("the database lost commits, what is not sent yet may not be true any more")
 
     def _revise(self) -> None:
         """Encode the acknowledgements again: their tickets may have changed."""

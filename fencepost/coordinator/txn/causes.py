@@ -71,6 +71,8 @@ class Reason(Enum):
     """A successor took the transaction over to end it (KIP-939)."""
     TIMEOUT = "timeout"
     """The transaction exceeded its timeout."""
+    WENT_BACK = "went_back"
+    """The cluster's database went back in time, and the coordinator took the id. Records are lost, maybe."""
     ENDED = "ended"
     """The holder itself has ended that transaction: the request is late, or a copy."""
     EXPIRED = "expired"
@@ -182,6 +184,8 @@ def describe(change: Change) -> str:
     match change.reason:
         case Reason.TIMEOUT:
             return f"its transaction outlived its timeout and was aborted at {iso(change.at_ms)}; {now} is current"
+        case Reason.WENT_BACK:
+            return f"the cluster's database lost commits, so its producers were fenced at {iso(change.at_ms)}{what}"
         case Reason.EXPIRED:
             return f"the id was unused for too long and expired at {iso(change.at_ms)}"
         case Reason.KEPT:

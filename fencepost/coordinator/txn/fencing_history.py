@@ -201,6 +201,8 @@ def _reason(command: InitProducerId | TimeOut, after: TxnState, caller: Caller |
         return Reason.TIMEOUT
     if command.keep_prepared and isinstance(after, Ongoing):
         return Reason.KEPT
+    if caller is None:
+        return Reason.WENT_BACK
     if is_tool(caller):
         return Reason.TOOL
     return Reason.NEWCOMER if command.expected is None else Reason.REINIT

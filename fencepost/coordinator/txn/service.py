@@ -25,6 +25,7 @@ from fencepost.coordinator.txn.config import TxnConfig
 from fencepost.coordinator.txn.fencing_history import FencingHistory
 from fencepost.coordinator.txn.idle_ids import expire_idle_ids
 from fencepost.coordinator.txn.inspection import Inspection
+from fencepost.coordinator.txn.lost_ids import take_ids
 from fencepost.coordinator.txn.pipeline import RequestPipeline, Waiting, resolve
 from fencepost.coordinator.txn.shard_state import TxnRecords
 from fencepost.coordinator.txn.state import Completed, Ongoing
@@ -145,6 +146,8 @@ class TransactionService:
             logger.info("transactional id %r: writing the markers of its %s again", name, state.name)
             self.history.decided_before(name)
             self._completions.begin(nursery, markers.to_write(name, state), shard.log.newest)
+        if self._others is not None and self._others.lost_some(shard.partition):
+            take_ids(self._pipeline, nursery, shard)
 
     def unloading(self, shard: TxnShard, code: ErrorCode) -> None:
         """Write no more markers for a shard's ids. Requests that wait for them are decided again, and get `code`."""
@@ -157,8 +160,6 @@ class TransactionService:
 
     def _timer_interval_s(self) -> float:
         return min(self.config.timeout_check_interval_ms, MAX_CHECK_INTERVAL_MS) / 1000
-
-    # Requests
 
     async def init_producer_id(
         self,
@@ -382,19 +383,18 @@ class TransactionService:
 
     async def expire(self, timer: str) -> None:
         """Abort one transaction that exceeded its timeout (row T10). If its log refuses, the timer starts again."""
-        transactional_id = timer
-        state = self.store.state_of(transactional_id)
+        state = self.store.state_of(timer)
         if not isinstance(state, Ongoing):
             return
         command: Command = expiry.time_out(state, None)
         try:
-            decision, _ = self._pipeline.decide(transactional_id, command)
+            decision, _ = self._pipeline.decide(timer, command)
             if isinstance(decision.reply, NeedsProducerId):
                 command = await self._pipeline.with_fresh_producer_id(command)
-                decision, _ = self._pipeline.decide(transactional_id, command)
+                decision, _ = self._pipeline.decide(timer, command)
         except LogWriteFailed as error:
-            logger.warning("transactional id %r: abort by timeout failed, it is retried: %s", transactional_id, error)
-            self.runtime.set_timer(transactional_id, self.config.timeout_check_interval_ms)
+            logger.warning("transactional id %r: abort by timeout failed, it is retried: %s", timer, error)
+            self.runtime.set_timer(timer, self.config.timeout_check_interval_ms)
             return
         if decision.log:
             logger.warning("transactional id %r: aborted after its timeout of %d ms", timer, state.timeout_ms)

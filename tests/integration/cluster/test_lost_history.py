@@ -5,16 +5,19 @@ What was lost is lost. But all brokers join again, agree, and serve within a lea
 
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException, Producer
 
 from fencepost.protocol.messages.api03_metadata import MetadataRequest
+from tests.kit.cluster_processes import ClusterProcesses
 from tests.kit.many_brokers import BROKERS, PARTITIONS, SECONDS, ManyBrokers, everything
 from tests.kit.postgres_server import PostgresServer, postgres_or_skip
 from tests.kit.waiting import until
-from tests.kit.wire import Wire
+from tests.kit.wire import PRODUCE, ConnectionEnded, Wire, batch_of, produce_request
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -137,3 +140,78 @@ def test_a_transaction_that_lost_a_part_cannot_commit(cluster: ManyBrokers) -> N
         producer.commit_transaction(SECONDS)
     send(cluster, "orders", b"after")
     until(lambda: everything(cluster.bootstrap, "orders") == {number: [b"after"] for number in range(PARTITIONS)})
+
+
+def test_a_transaction_whose_beginning_is_lost_cannot_commit(cluster: ManyBrokers) -> None:
+    """Its first record was acknowledged, and lost, and the producer did not know. Before, it was committed torn: the
+    coordinator took what came later as a whole transaction.
+    """
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "transactional.id": "pays"})
+    producer.init_transactions(SECONDS)
+    save(cluster)
+    producer.begin_transaction()
+    producer.produce("orders", b"first part", partition=0)
+    producer.flush(SECONDS)
+    go_back(cluster)
+    until(lambda: all("the database lost commits" in broker.log() for broker in cluster.brokers.values()))
+    cluster.leaders("orders")
+    producer.produce("orders", b"second part", partition=1)
+    with pytest.raises(KafkaException):
+        producer.commit_transaction(SECONDS)
+    successor = Producer({"bootstrap.servers": cluster.bootstrap, "transactional.id": "pays"})
+    successor.init_transactions(SECONDS)
+    successor.begin_transaction()
+    successor.produce("orders", b"whole", partition=1)
+    successor.commit_transaction(SECONDS)
+    assert {one: values for one, values in everything(cluster.bootstrap, "orders").items() if values} == {1: [b"whole"]}
+
+
+def connected(cluster: ClusterProcesses) -> Any:
+    """A connection of the test's own to the database of the cluster."""
+    import psycopg
+
+    return psycopg.connect(cluster.store)
+
+
+def waiting_commits(cluster: ClusterProcesses) -> int:
+    """How many statements of brokers wait for a row that another connection has locked."""
+    with connected(cluster) as connection:
+        query = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%fp_append%'"
+        (count,) = connection.execute(query).fetchone()
+    return int(count)
+
+
+def test_no_acknowledgement_is_sent_once_the_loss_is_known(server: PostgresServer, tmp_path: Path) -> None:
+    """A response that waits behind a commit under way. Before, it was sent when that commit failed, and acknowledged a
+    record that the database did not have any more.
+    """
+    large = b"x" * 100_000  # such a round puts an object, and its connection receives more meanwhile
+    with ClusterProcesses(tmp_path, server) as cluster, ExitStack() as stack:
+        broker = cluster.start(1, **{"cluster.linger.ms": "300", "cluster.lease.ms": "30000"})
+        wire = stack.enter_context(Wire(broker.connect()))
+        for topic in ("first", "second"):
+            wire.create_topic(topic)
+            wire.produce(topic, batch_of(b"kept"))
+        server.save()
+        cluster.engine.close()
+        wire.produce("first", batch_of(b"lost"))
+        locks = {topic: stack.enter_context(closing(connected(cluster))) for topic in ("first", "second")}
+        for topic, connection in locks.items():
+            connection.execute(f"SELECT FROM fencepost.head WHERE name = '{topic}-0' FOR UPDATE")
+        wire.send(PRODUCE, 9, produce_request("first", batch_of(large)))
+        until(lambda: waiting_commits(cluster) == 1)
+        wire.send(PRODUCE, 9, produce_request("second", batch_of(large)))
+        time.sleep(0.5)
+        locks["first"].rollback()
+        until(
+            lambda: locks["first"].execute("SELECT next FROM fencepost.head WHERE name = 'first-0'").fetchone() == (3,)
+        )
+        until(lambda: waiting_commits(cluster) == 1)
+        wire.socket.settimeout(0.3)
+        with pytest.raises(TimeoutError):  # else the first answer waits for nothing, and this test shows nothing
+            wire.receive(PRODUCE, 9)
+        wire.socket.settimeout(60)
+        server.go_back()
+        with pytest.raises(ConnectionEnded):
+            wire.receive(PRODUCE, 9)
+        assert "the database lost commits" in broker.log()

@@ -67,9 +67,11 @@ class Side:
         ours.setblocking(False)
         self.ours = ours
         self.commit = Commit()
-        node: Any = SimpleNamespace(response_bytes=ByteBudget(-1), commit=self.commit, commit_all=self.commit.wait)
+        self.node: Any = SimpleNamespace(
+            response_bytes=ByteBudget(-1), commit=self.commit, commit_all=self.commit.wait, answers_hold=True
+        )
         self.progress: list[None] = []
-        self.queue = ResponseQueue(node, ours)
+        self.queue = ResponseQueue(self.node, ours)
 
     async def send(self) -> None:
         await self.queue.send(lambda: self.progress.append(None))
@@ -152,6 +154,19 @@ async def test_a_log_that_is_lost_takes_back_its_acknowledgements_and_no_others(
     side.put(6)
     assert side.queue.try_send()
     assert side.received() == [(6, 0)]
+
+
+async def test_nothing_is_sent_once_the_database_has_lost_commits(side: Side) -> None:
+    """One wait covers a response that was durable and another one: when its commit finds the loss, both say nothing."""
+    log = Log()
+    side.put_waiting(1, log, 5)
+    side.node.answers_hold = False
+    with pytest.raises(OSError, match="the database lost commits"):
+        await side.send()
+    side.put(2)
+    with pytest.raises(OSError, match="the database lost commits"):
+        side.queue.try_send()
+    assert side.received() == []
 
 
 async def test_what_the_socket_does_not_take_is_sent_later_and_in_order(side: Side) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import trio
 import trio.testing
 
-from fencepost.coordinator.ports import Marker
+from fencepost.coordinator.ports import Marker, RemoteCoordinators
 from fencepost.coordinator.txn.config import TxnConfig
 from fencepost.coordinator.txn.service import TransactionService
 from fencepost.protocol.errors import ErrorCode
@@ -159,6 +159,7 @@ class World:
         self.cluster = Cluster(delay=marker_delay)
         self.ids = ProducerIds()
         self.clock = VirtualClock()
+        self.others: RemoteCoordinators | None = None
         self.service: TransactionService
         self._connections: set[trio.CancelScope] = set()
         self._scope = trio.CancelScope()
@@ -171,6 +172,7 @@ class World:
             topics=self.cluster,
             clock=self.clock,
             config=self.config,
+            others=self.others,
         )
         await self.service.start()
         self._scope = trio.CancelScope()
