@@ -11,7 +11,7 @@ from tests.kit.cluster_processes import ClusterBrokerProcess
 from tests.kit.failover_check import Kept
 from tests.kit.kill_cluster import SETTINGS
 from tests.kit.postgres_proxy import PostgresProxy
-from tests.kit.wire import Wire
+from tests.kit.wire import ConnectionEnded, Wire
 
 NO_ANSWER = "no answer"
 OFTEN = {
@@ -51,8 +51,8 @@ def metadata_of(brokers: Sequence[PastBroker]) -> dict[int, dict[str, TopicView]
         try:
             with Wire(broker.connect(5)) as wire:
                 topics = wire.call(3, 10, MetadataRequest(topics=None)).topics
-        except OSError as error:
-            found[broker.node_id] = {NO_ANSWER: TopicView(str(error), ())}
+        except (OSError, ConnectionEnded) as error:
+            found[broker.node_id] = {NO_ANSWER: TopicView(repr(error), ())}
             continue
         found[broker.node_id] = {
             str(topic.name): TopicView(

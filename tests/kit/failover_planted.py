@@ -29,7 +29,7 @@ def _double_rows(cluster: ClusterProcesses) -> None:
     _execute(
         cluster,
         "WITH last AS (SELECT entry.* FROM fencepost.entry JOIN fencepost.head USING (log) WHERE name LIKE 'loose-%'"
-        " AND base + count = next AND producer_ids = '{}' LIMIT 1), more AS (INSERT INTO fencepost.entry SELECT log,"
+        " AND base + count = next ORDER BY producer_ids LIMIT 1), more AS (INSERT INTO fencepost.entry SELECT log,"
         " base + count, count, kind, leader_epoch, object, position, size_bytes, max_timestamp, batches, '{}', heads,"
         " aborted, inline FROM last RETURNING log, count)"
         " UPDATE fencepost.head SET next = next + more.count FROM more WHERE head.log = more.log",
@@ -37,10 +37,9 @@ def _double_rows(cluster: ClusterProcesses) -> None:
 
 
 def _overwrite_objects(cluster: ClusterProcesses) -> None:
-    """Every object gets the bytes of another one, as if ids were used twice."""
-    paths = sorted(
-        (path for path in cluster.objects.rglob("*") if path.is_file()), key=lambda path: path.stat().st_size
-    )
+    """Every object gets the bytes of another one, as if ids were used twice; the note of their owner stays."""
+    found = [path for path in cluster.objects.rglob("*") if path.is_file() and path.parent.name != "owner"]
+    paths = sorted(found, key=lambda path: path.stat().st_size)
     assert len(paths) > 1, "there are objects"
     contents = [path.read_bytes() for path in paths]
     for path, content in zip(paths, [*contents[1:], contents[0]], strict=True):
