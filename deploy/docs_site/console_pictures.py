@@ -49,6 +49,8 @@ TALL = {"width": 1120, "height": 1000}
 PHONE = {"width": 390, "height": 780}
 COLOURS = 200
 """A picture of the console needs no more; with all its file would be three times as large."""
+CLICKS = 50
+"""Records without transactions. The others may be aborted, so no reader can wait for more than these."""
 SETTLE_MS = 3500
 """After this time a page has refreshed itself once."""
 CHROMIUM = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run")
@@ -94,7 +96,7 @@ async def read_some(kafka: fencepost.Client, group: str) -> None:
         async for batch in consumer.batches(20):
             taken += len(batch)
             await consumer.commit()
-            if taken > 150:
+            if taken >= CLICKS - 10:
                 return
 
 
@@ -126,7 +128,7 @@ async def live(address: str) -> None:
             nursery.start_soon(trade, kafka, "billing-1", 20, chance)
             nursery.start_soon(trade, kafka, "shipping", 20, chance)
             nursery.start_soon(trade, kafka, "etl-7", 15, chance, 0.6)
-            nursery.start_soon(click, kafka, 50)
+            nursery.start_soon(click, kafka, CLICKS)
         await fence(kafka, "etl-7")
         await read_some(kafka, "reports")
         await trade(kafka, "billing-2", 2, chance)

@@ -3,6 +3,7 @@
 from fencepost.protocol.errors import ErrorCode
 from tests.kit.wire import NOW_MS, Wire, batch_of
 
+LONGEST_MS = 15 * 60 * 1000
 HOUR_MS = 3_600_000
 Identity = tuple[int, int]
 
@@ -18,10 +19,13 @@ def write(
 
 
 def begin(wire: Wire, topic: str, name: str) -> Identity:
-    """Open a transaction on the first partition of a new topic, with a record before it."""
+    """Open a transaction on the first partition of a new topic, with a record before it.
+
+    It lasts as long as a broker allows by default: the tests of a module may share it, on a slow machine.
+    """
     wire.create_topic(topic, partitions=2)
     assert wire.produce(topic, batch_of(b"before")).error_code == ErrorCode.NONE
-    held = wire.init_producer_id(name)
+    held = wire.init_producer_id(name, LONGEST_MS)
     wire.add_partitions(name, held, topic, 0)
     write(wire, topic, name, held)
     return held
