@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from fencepost.protocol.topics import TopicPartition
 
@@ -15,6 +15,52 @@ LATEST = -1
 
 Offsets = dict[TopicPartition, int]
 OffsetTree = dict[str, dict[str, int]]
+PositionTree = dict[str, Any]
+"""The JSON of a `Position`."""
+
+_FIRST = " (first batch)"
+_TOPIC_ID = " (topic id)"
+"""Behind the name of a topic, which has no spaces: a key for more than its offsets."""
+
+
+class Position(NamedTuple):
+    """How far a stream has planned, as Spark's checkpoint keeps it."""
+
+    offsets: Offsets
+    """The next records to read."""
+    topic_ids: Mapping[str, str] = {}
+    """The ids of the topics at that time, as hex; empty where a broker has none."""
+    first: Offsets | None = None
+    """Where the first micro-batch begins, if this is its start or its end."""
+
+    @classmethod
+    def of(cls, tree: PositionTree) -> Position:
+        """Raises ValueError, TypeError or AttributeError for another shape."""
+        offsets, topic_ids, first = {}, {}, {}
+        for key, value in tree.items():
+            if key.endswith(_TOPIC_ID):
+                topic_ids[key.removesuffix(_TOPIC_ID)] = str(value)
+            elif key.endswith(_FIRST):
+                first[key.removesuffix(_FIRST)] = value
+            else:
+                offsets[key] = value
+        return cls(offsets_of(offsets), topic_ids, offsets_of(first) if first else None)
+
+    @property
+    def tree(self) -> PositionTree:
+        """The tree for the checkpoint. Equal positions have equal JSON, by which Spark compares."""
+        first = {topic + _FIRST: partitions for topic, partitions in tree_of(self.first or {}).items()}
+        ids = {topic + _TOPIC_ID: self.topic_ids[topic] for topic in sorted(self.topic_ids)}
+        return {**tree_of(self.offsets), **first, **ids}
+
+    @property
+    def is_initial(self) -> bool:
+        """Whether the first micro-batch begins here, or where it began before the query was started again."""
+        return self.first == self.offsets or not self.offsets
+
+    def created_again(self, later: Mapping[str, str]) -> set[str]:
+        """The topics that have another id in `later`."""
+        return {topic for topic, topic_id in self.topic_ids.items() if later.get(topic, topic_id) != topic_id}
 
 
 def parse_partition_offsets(text: str, lowest: int) -> Offsets:

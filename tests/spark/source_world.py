@@ -13,7 +13,7 @@ from pyspark.sql.datasource import CaseInsensitiveDict, InputPartition
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
 from fencepost.spark_connector.data_source import FencepostDataSource
 from fencepost.spark_connector.network.cluster import Cluster
-from fencepost.spark_connector.offsets import LATEST
+from fencepost.spark_connector.offsets import LATEST, OffsetTree, Position, tree_of
 from fencepost.spark_connector.source.limited_stream import StreamReader
 from fencepost.spark_connector.source.options import parse_options
 from tests.kit.waiting import until
@@ -212,6 +212,10 @@ class Stream:
         self.reader: StreamReader = source.streamReader(source.schema())  # type: ignore[assignment]
         self.position = self.reader.initialOffset()
         self.sizes: list[int] = []
+
+    @property
+    def offsets(self) -> OffsetTree:
+        return tree_of(Position.of(self.position).offsets)
 
     def available_now(self) -> "Stream":
         self.reader.prepareForTriggerAvailableNow()

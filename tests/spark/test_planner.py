@@ -15,6 +15,7 @@ from fencepost.protocol.records import Record
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
 from fencepost.spark_connector.network.cluster import Cluster, OpenTransaction
 from fencepost.spark_connector.network.wire import Address
+from fencepost.spark_connector.offsets import Position
 from fencepost.spark_connector.source.options import Mode, parse_options
 from fencepost.spark_connector.source.planner import PlanError, Planner, split
 from fencepost.spark_connector.source.ranges import OffsetRange
@@ -113,10 +114,23 @@ def test_a_batch_that_ends_before_it_starts_is_refused() -> None:
         planner({T0: Part(0, 50)}, startingOffsets='{"t":{"0":9}}', endingOffsets='{"t":{"0":5}}').batch()
 
 
-def test_a_batch_that_starts_among_undecided_records_is_empty_and_beyond_them_is_data_loss() -> None:
+@pytest.mark.parametrize("mode", [Mode.BATCH, Mode.STREAM])
+def test_starting_offsets_lie_among_undecided_records_but_not_beyond_them(
+    mode: Mode, caplog: pytest.LogCaptureFixture
+) -> None:
+    def starting(offset: int, **options: str) -> Planner:
+        return planner({T0: Part(0, 50, 80)}, mode, startingOffsets=f'{{"t":{{"0":{offset}}}}}', **options)
+
+    assert starting(60).starting() == {T0: 60}
+    assert starting(80).starting() == {T0: 80}
+    with pytest.raises(PlanError, match="startingOffsets asks for t-0 from 81 on, but its high watermark is 80"):
+        starting(81).starting()
+    assert starting(81, failOnDataLoss="false").starting() == {T0: 80}
+    assert "the query starts there" in caplog.text
+
+
+def test_a_batch_that_starts_among_undecided_records_is_empty() -> None:
     assert planner({T0: Part(0, 50, 80)}, startingOffsets='{"t":{"0":60}}').batch() == []
-    with pytest.raises(DataLossError, match="ends at offset 50, but was read up to 90"):
-        planner({T0: Part(0, 50, 80)}, startingOffsets='{"t":{"0":90}}').batch()
 
 
 def test_offsets_must_name_the_partitions_that_are_read_and_no_others() -> None:
@@ -185,7 +199,7 @@ def test_a_stream_that_has_read_up_to_exactly_the_high_watermark_was_not_reset(r
 
 def test_new_partitions_are_read_from_their_first_record_on() -> None:
     stream = planner({T0: Part(0, 50), T1: Part(0, 9)}, Mode.STREAM)
-    assert work(stream.ranges({T0: 40}, {T0: 50, T1: 9})) == [(0, 40, 50), (1, 0, 9)]
+    assert work(stream.ranges({T0: 40}, Position({T0: 50, T1: 9}))) == [(0, 40, 50), (1, 0, 9)]
 
 
 @pytest.mark.parametrize(
@@ -213,8 +227,8 @@ def test_what_the_log_no_longer_holds_is_data_loss_or_a_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with pytest.raises(DataLossError, match=reason):
-        planner(parts, Mode.STREAM).ranges(start, end)
-    assert work(planner(parts, Mode.STREAM, failOnDataLoss="false").ranges(start, end)) == rest
+        planner(parts, Mode.STREAM).ranges(start, Position(end))
+    assert work(planner(parts, Mode.STREAM, failOnDataLoss="false").ranges(start, Position(end))) == rest
     assert reason in caplog.text
 
 
@@ -296,7 +310,7 @@ def test_what_is_known_to_be_invisible_is_not_given_to_a_task() -> None:
     with counting({T0: log}) as stream:
         end = stream.limited({T0: 0}, {T0: 53}, Limit(1))
         assert end == {T0: 52}
-        assert work(stream.ranges({T0: 0}, end)) == [(0, 51, 52)]
+        assert work(stream.ranges({T0: 0}, Position(end))) == [(0, 51, 52)]
 
 
 def test_a_topic_that_is_gone_ends_a_running_query_or_is_read_no_more() -> None:
@@ -310,9 +324,9 @@ def test_a_topic_that_is_gone_ends_a_running_query_or_is_read_no_more() -> None:
         assert end == {T0: 50}
         if expected is None:
             with pytest.raises(DataLossError, match="u-0 does not exist any more; it was read up to offset 5"):
-                stream.ranges(start, end)
+                stream.ranges(start, Position(end))
         else:
-            assert work(stream.ranges(start, end)) == expected
+            assert work(stream.ranges(start, Position(end))) == expected
             assert stream.latest() == {T0: 50}, "and it stays gone"
         parts[TopicPartition("u", 0)] = Part(0, 9)
 
@@ -321,22 +335,22 @@ def test_a_topic_created_again_is_data_loss_even_where_the_new_one_is_longer(cap
     """By its offsets alone it looks as if only records were added (KIP-516 brings topic ids)."""
     cluster = Numbers({T0: Part(0, 50), T1: Part(0, 50)}, topic_ids={"t": b"a" * 16})
     named = {"kafka.bootstrap.servers": "a:1", "subscribe": "t"}
-    start = {T0: 40, T1: 0}
     for told in ("true", "false"):
         cluster.parts, cluster.topic_ids = {T0: Part(0, 50), T1: Part(0, 50)}, {"t": b"a" * 16}
         stream = Planner(parse_options({**named, "failOnDataLoss": told}, Mode.STREAM), cast(Cluster, cluster))
-        assert work(stream.ranges(start, stream.latest())) == [(0, 40, 50), (1, 0, 50)]
+        read = stream.position(stream.latest())
+        assert work(stream.ranges({T0: 40, T1: 0}, read)) == [(0, 40, 50), (1, 0, 50)]
         cluster.parts, cluster.topic_ids = {T0: Part(0, 80), T1: Part(0, 50)}, {"t": b"b" * 16}
-        end = stream.latest()
+        end = stream.position(stream.latest())
         if told == "true":
             with pytest.raises(
                 DataLossError, match="topic t was deleted and created again after t-0 was read up to 50"
             ):
-                stream.ranges({T0: 50, T1: 50}, end)
+                stream.begin(read, end.topic_ids)
             continue
         for _ in range(2):  # a micro-batch may be planned once more
-            assert work(stream.ranges({T0: 50, T1: 50}, end)) == [(0, 0, 80)]
-        assert work(stream.ranges(end, {T0: 81, T1: 51})) == [(0, 80, 81), (1, 0, 51)]
+            assert work(stream.ranges(stream.begin(read, end.topic_ids), end)) == [(0, 0, 80), (1, 0, 50)]
+        assert stream.begin(end, end.topic_ids) == end.offsets
         assert "deleted and created again" in caplog.text
 
 

@@ -135,7 +135,7 @@ def test_lag_against_the_last_stable_offset_and_against_the_high_watermark(topic
     topic.settled(p0=2)
     with topic.stream() as stream:
         stream.step()
-        assert stream.position == {topic.name: {"0": 2, "1": 0}}
+        assert stream.offsets == {topic.name: {"0": 2, "1": 0}}
         told = {topic.name: {"0": 6, "1": 0}, f"{topic.name} (last stable)": {"0": 2}}
         assert stream.reader.reportLatestOffset() == told
         waiting.abort()
@@ -343,7 +343,7 @@ def test_a_group_is_told_how_far_the_query_is(topic: Topic) -> None:
     try:
         with topic.stream(commitGroup=group) as stream:
             stream.all()
-            assert stream.position == {topic.name: {"0": 2, "1": 6}}
+            assert stream.offsets == {topic.name: {"0": 2, "1": 6}}
         assert [found.offset for found in asking.committed(where, DEADLINE_SECONDS)] == [2, 6]
     finally:
         asking.close()

@@ -102,6 +102,8 @@ def test_available_now_reads_what_is_committed_and_a_restart_goes_on_from_the_ch
 
     (last,) = [path for path in (table.checkpoint / "offsets").iterdir() if path.name == str(batches - 1)]
     offsets = json.loads(last.read_text().splitlines()[-1])
+    topic_id = offsets.pop(f"{topic} (topic id)")
+    assert len(bytes.fromhex(topic_id)) == 16
     assert offsets == {topic: {"0": 8, "1": 4, "2": 2}}
 
 

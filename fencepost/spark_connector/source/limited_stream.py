@@ -14,7 +14,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from fencepost.spark_connector.offsets import Offsets, OffsetTree, offsets_of, tree_of
+from fencepost.spark_connector.offsets import Offsets, OffsetTree, Position, PositionTree, tree_of
 from fencepost.spark_connector.source.options import SourceOptions
 from fencepost.spark_connector.source.scan import Limit
 from fencepost.spark_connector.source.stream import UnlimitedStreamReader
@@ -43,23 +43,23 @@ class StreamReader(UnlimitedStreamReader, SupportsTriggerAvailableNow):
             return ReadMinRows(options.min_offsets_per_trigger)
         return ReadAllAvailable()
 
-    def latestOffset(self, start: OffsetTree, limit: ReadLimit) -> OffsetTree:  # type: ignore[override]
+    def latestOffset(self, start: PositionTree, limit: ReadLimit) -> PositionTree:  # type: ignore[override]
         """The end of the next micro-batch: at most the last stable offset of this moment."""
-        begin = offsets_of(start)
         if self._position is not None:
             # Spark does not call `commit` for the last micro-batch of a query, but asks here for the one after it.
-            self._position.commit(begin)
+            self._position.commit(Position.of(start).offsets)
         end = self._available_now if self._available_now is not None else self._planner.latest()
+        begin = self._begin(start, end)
         end = self._planner.not_before(begin, end)
         if isinstance(limit, ReadAllAvailable):
-            return tree_of(end)
+            return self._end_after(start, end)
         if self._available_now is None and self._must_wait(begin, end):
             return start
         options = self._options
         if options.max_offsets_per_trigger is not None:
             end = self._planner.rate_limited(begin, end, options.max_offsets_per_trigger)
         visible = Limit(options.max_records_per_trigger, options.max_bytes_per_trigger)
-        return tree_of(self._planner.limited(begin, end, visible))
+        return self._end_after(start, self._planner.limited(begin, end, visible))
 
     def reportLatestOffset(self) -> OffsetTree:
         """The high watermarks, and the last stable offsets of partitions with open transactions.

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields
 
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
-from fencepost.spark_connector.offsets import EARLIEST, LATEST, Offsets
+from fencepost.spark_connector.offsets import EARLIEST, LATEST, Offsets, Position
 from fencepost.spark_connector.source.java_regex import java_pattern
 from fencepost.spark_connector.source.options import Bound, SourceOptions
 from fencepost.spark_connector.source.ranges import OffsetRange
@@ -32,9 +32,8 @@ class Planner:
         self._cluster = cluster
         self._invisible: dict[TopicPartition, tuple[int, int]] = {}
         """Where a scan for visible records started, and the offset of the first one."""
-        self._topic_ids: dict[str, bytes] = {}
-        self._recreated: dict[TopicPartition, int | None] = {}
-        """Partitions of topics that were deleted and created again: the old position, once a plan used it."""
+        self._ends: Offsets = {}
+        """What `latest` has found."""
 
     def partitions(self, *, may_be_missing: bool = False) -> list[TopicPartition]:
         """The subscribed partitions that exist now.
@@ -60,8 +59,22 @@ class Planner:
         return [tp for tp in wanted.partitions if tp not in absent]
 
     def starting(self) -> Offsets:
-        """Where a new query starts, for each partition."""
-        return self._resolve(self._options.starting, "starting", must_exist=not self._options.latest_if_no_timestamp)
+        """Where a new query starts, for each partition.
+
+        Raises PlanError if startingOffsets lie beyond a high watermark. With failOnDataLoss=false it starts there.
+        """
+        bound = self._options.starting
+        start = self._resolve(bound, "starting", must_exist=not self._options.latest_if_no_timestamp)
+        if bound.offsets is None:
+            return start
+        high_watermarks = self._list(dict.fromkeys(start, LATEST), IsolationLevel.READ_UNCOMMITTED)
+        for tp in sorted(start):
+            if start[tp] > high_watermarks[tp]:
+                what = f"startingOffsets asks for {tp} from {start[tp]} on, but its high watermark is"
+                if self._options.fail_on_data_loss:
+                    raise PlanError(f"{what} {high_watermarks[tp]}")
+                log.warning("%s %d; the query starts there (failOnDataLoss=false)", what, high_watermarks[tp])
+        return {tp: min(offset, high_watermarks[tp]) for tp, offset in start.items()}
 
     def batch(self) -> list[OffsetRange]:
         """The tasks of a batch query. Raises PlanError if the options set the end before the start."""
@@ -70,7 +83,7 @@ class Planner:
             for tp in sorted(end):
                 if start.get(tp, 0) > end[tp]:
                     raise PlanError(f"the query starts at offset {start[tp]} of {tp}, but ends at {end[tp]}")
-        return self.ranges(start, self.not_before(start, end))
+        return self._tasks(start, self.not_before(start, end))
 
     def ending(self) -> Offsets:
         """Where a batch query ends: at most the last stable offset, or the high watermark for read_uncommitted.
@@ -90,13 +103,24 @@ class Planner:
 
         For streams: partitions that no longer exist are left out. `ranges` reports them as data loss.
         """
-        partitions = self.partitions(may_be_missing=True)
-        for topic in {tp.topic for tp in partitions} & self._cluster.topic_ids.keys():
-            found = self._cluster.topic_ids[topic]
-            if self._topic_ids.setdefault(topic, found) != found:
-                self._topic_ids[topic] = found
-                self._recreated |= {tp: None for tp in partitions if tp.topic == topic}
-        return self._list(dict.fromkeys(partitions, LATEST))
+        self._ends = self._list(dict.fromkeys(self.partitions(may_be_missing=True), LATEST))
+        return self._ends
+
+    def position(self, offsets: Offsets) -> Position:
+        """These offsets, with the ids that their topics had when the planner last looked at its topics."""
+        ids = self._cluster.topic_ids
+        return Position(offsets, {topic: ids[topic].hex() for topic in {tp.topic for tp in offsets} & ids.keys()})
+
+    def begin(self, start: Position, topic_ids: Mapping[str, str]) -> Offsets:
+        """Where a micro-batch begins after `start`: a topic that has another id now is read from its first records."""
+        recreated = start.created_again(topic_ids)
+        again = [tp for tp in sorted(start.offsets) if tp.topic in recreated]
+        for tp in again:
+            read_to = f"after {tp} was read up to {start.offsets[tp]}"
+            self._lost(f"topic {tp.topic} was deleted and created again {read_to}")
+        return {tp: offset for tp, offset in start.offsets.items() if tp not in again} | self._list(
+            dict.fromkeys(again, EARLIEST)
+        )
 
     def not_before(self, start: Mapping[TopicPartition, int], end: Offsets) -> Offsets:
         """`end`, with the position of partitions that were already read beyond their last stable offset.
@@ -159,11 +183,39 @@ class Planner:
                 self._invisible[tp] = (known[tp], scan.first_visible or known[tp])
         return scans
 
-    def ranges(self, start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> list[OffsetRange]:
-        """The tasks between two offsets, divided by minPartitions and maxRecordsPerPartition.
+    def ranges(self, begin: Offsets, end: Position) -> list[OffsetRange]:
+        """The tasks of a micro-batch, divided by minPartitions and maxRecordsPerPartition.
 
-        Offsets that the log no longer holds are data loss: an error, or with failOnDataLoss=false a warning.
+        Spark may have planned it before a restart: since then topics may have been deleted, created again, or cut.
+        Records that the logs no longer hold are data loss: an error, or with failOnDataLoss=false a warning.
         """
+        gone = self._gone(begin, end)
+        left = {tp: offset for tp, offset in end.offsets.items() if tp not in gone}
+        return self._tasks({tp: offset for tp, offset in begin.items() if tp not in gone}, left)
+
+    def _gone(self, begin: Offsets, end: Position) -> set[TopicPartition]:
+        """The partitions whose planned records are gone altogether."""
+        old = {
+            tp for tp, to in end.offsets.items() if to > self._ends.get(tp, _NO_OFFSET) and begin.get(tp) != to
+        }  # `latest` has seen the others a moment ago
+        if not old:
+            return set()
+        found = self._cluster.topics({tp.topic for tp in old})
+        recreated = end.created_again(self.position(end.offsets).topic_ids)
+        there = {tp for tp in old if tp.partition in found.get(tp.topic, ()) and tp.topic not in recreated}
+        ends = self._list(dict.fromkeys(there, LATEST), IsolationLevel.READ_UNCOMMITTED)
+        gone = {tp for tp in old if end.offsets[tp] > ends.get(tp, _NO_OFFSET)}
+        for tp in sorted(gone):
+            planned = f"{tp} was planned to be read up to offset {end.offsets[tp]}, but"
+            if tp.partition not in found.get(tp.topic, ()):
+                self._lost(f"{planned} it does not exist any more")
+            elif tp.topic in recreated:
+                self._lost(f"{planned} topic {tp.topic} was deleted and created again")
+            else:
+                self._lost(f"{planned} it ends at offset {ends[tp]}: was the topic created again?")
+        return gone
+
+    def _tasks(self, start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> list[OffsetRange]:
         for tp in start.keys() - end.keys():
             self._lost(f"{tp} does not exist any more; it was read up to offset {start[tp]}")
         known = self._with_new(start, end)
@@ -172,12 +224,7 @@ class Planner:
         plan: list[OffsetRange] = []
         for tp in sorted(busy):
             begin = known[tp]
-            if tp in self._recreated and self._recreated[tp] in (None, begin):
-                self._recreated[tp] = begin
-                self._invisible.pop(tp, None)
-                self._lost(f"topic {tp.topic} was deleted and created again after {tp} was read up to {begin}")
-                begin = first[tp]
-            elif begin > end[tp]:
+            if begin > end[tp]:
                 self._lost(f"{tp} ends at offset {end[tp]}, but was read up to {begin}: was the topic created again?")
                 begin = first[tp]
             elif begin < first[tp]:

@@ -9,7 +9,7 @@ import pyspark
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from fencepost.spark_connector.network.cluster import Cluster
-from fencepost.spark_connector.offsets import Offsets, OffsetTree, offsets_of, tree_of
+from fencepost.spark_connector.offsets import Offsets, Position, PositionTree
 from fencepost.spark_connector.option_values import OptionError
 from fencepost.spark_connector.source.group import GroupPosition
 from fencepost.spark_connector.source.options import SourceOptions
@@ -22,6 +22,9 @@ from fencepost.spark_connector.worker.delayed_ack import QuickAckOnUnpickle
 class UnlimitedStreamReader(QuickAckOnUnpickle, DataSourceStreamReader):
     """Plans micro-batches on the driver. Offsets are those of the next records to read: {"topic": {"0": 23}}.
 
+    Spark calls `initialOffset` several times for one first micro-batch, and again at each restart until that batch is
+    committed. So the answer stays the same, and the end of the first batch says where the batch begins.
+
     Spark before 4.2 cannot limit a Python source. A micro-batch then holds everything up to the last stable offset.
     """
 
@@ -29,7 +32,10 @@ class UnlimitedStreamReader(QuickAckOnUnpickle, DataSourceStreamReader):
         self._options = options
         self._source = open_source(options)
         self._planner = Planner(options, self._source)
-        self._reached: Offsets = {}
+        self._initial: PositionTree | None = None
+        self._no_start: PlanError | None = None
+        """Why a new query cannot start."""
+        self._reached: PositionTree = {}
         group = options.commit_group
         self._brokers = Cluster(options.connection)
         """Of the group; it connects when it is needed."""
@@ -39,40 +45,71 @@ class UnlimitedStreamReader(QuickAckOnUnpickle, DataSourceStreamReader):
         # Tasks get a copy only to call `read`. Connections stay on the driver.
         return {"_options": self._options}
 
-    def initialOffset(self) -> OffsetTree:
-        """Where a new query starts. A restarted query uses its checkpoint instead."""
-        self._reached = self._planner.starting()
-        return tree_of(self._reached)
+    def initialOffset(self) -> PositionTree:
+        """Where a new query starts. A restarted query uses its checkpoint instead.
 
-    def latestOffset(self) -> OffsetTree:  # type: ignore[override]
+        A PlanError waits for the next call: a first micro-batch that is run again does not need this answer.
+        """
+        if self._initial is None:
+            try:
+                start = self._planner.position(self._planner.starting())
+                self._initial = start._replace(first=start.offsets).tree
+            except PlanError as error:
+                self._no_start, self._initial = error, {}
+            self._reached = self._initial
+        return self._initial
+
+    def latestOffset(self) -> PositionTree:  # type: ignore[override]
         """The end of the next micro-batch: the last stable offset of this moment."""
-        return tree_of(self._planner.not_before(self._reached, self._planner.latest()))
+        latest = self._planner.latest()
+        return self._end_after(self._reached, self._planner.not_before(self._begin(self._reached, latest), latest))
 
-    def partitions(self, start: OffsetTree, end: OffsetTree) -> list[InputPartition]:
+    def _begin(self, start: PositionTree, latest: Offsets) -> Offsets:
+        """Where the micro-batch that follows `start` begins. Raises PlanError."""
+        if self._no_start is not None and not start:
+            raise self._no_start
+        return self._planner.begin(Position.of(start), self._planner.position(latest).topic_ids)
+
+    def _end_after(self, start: PositionTree, offsets: Offsets) -> PositionTree:
+        """The end of a micro-batch that begins at `start`; `start` itself if there is nothing to read.
+
+        Spark runs a first micro-batch without records, too.
+        """
+        before, end = Position.of(start), self._planner.position(offsets)
+        if before.is_initial:
+            return end._replace(first=before.offsets).tree
+        return start if end == before._replace(first=None) else end.tree
+
+    def partitions(self, start: PositionTree, end: PositionTree) -> list[InputPartition]:
         """The tasks of one micro-batch.
 
         Raises PlanError if the end is below the start. This happens to a query that changed from read_uncommitted,
         with a Spark that does not pass the start to `latestOffset`.
         """
-        begin, stop = offsets_of(start), offsets_of(end)
-        back = {tp for tp, offset in self._planner.not_before(begin, stop).items() if offset != stop[tp]}
+        begin, stop = Position.of(start), Position.of(end)
+        if begin.is_initial and stop.first is not None:
+            begin = Position(stop.first)  # what `initialOffset` said when the batch was planned
+        elif self._no_start is not None and not start:
+            raise self._no_start
+        first = self._planner.begin(begin, stop.topic_ids)
+        back = {tp for tp, to in self._planner.not_before(first, stop.offsets).items() if to != stop.offsets[tp]}
         if back:
             names = ", ".join(map(str, sorted(back)))
             raise PlanError(
                 f"{names}: the query has read beyond the last stable offset;"
                 " restart it when the open transactions have ended"
             )
-        self._reached = stop
-        return [RangePartition(work) for work in self._planner.ranges(begin, stop)]
+        self._reached = end
+        return [RangePartition(work) for work in self._planner.ranges(first, stop)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The records of one partition. Runs in a task."""
         return read_range(self._options, partition)
 
-    def commit(self, end: OffsetTree) -> None:
+    def commit(self, end: PositionTree) -> None:
         """Commit to the group of commitGroup. The query itself uses Spark's checkpoint."""
         if self._position is not None:
-            self._position.commit(offsets_of(end))
+            self._position.commit(Position.of(end).offsets)
 
     def stop(self) -> None:
         """Close the driver's connections."""

@@ -1,0 +1,234 @@
+"""Spark's own order of calls against a real broker, while the topic is written, grows, and is deleted or cut.
+
+Each state of a checkpoint that Spark can be in is started again after each such change. Seen from outside: a new stream
+with the default `startingOffsets` on a busy topic failed at its start, 8 of 8 times.
+"""
+
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+pytest.importorskip("pyarrow")
+
+from fencepost.spark_connector.source.reader import DataLossError
+from tests.kit.waiting import until
+from tests.kit.wire import Wire
+from tests.spark.source_world import DEADLINE_SECONDS, Topic, World, numbered
+from tests.spark.spark_calls import Query, UserFailed, numbers
+
+confluent = pytest.importorskip("confluent_kafka")
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+EARLIEST = {"startingOffsets": "earliest"}
+PATIENT = {"failOnDataLoss": "false"}
+SOON = {"kafka.default.api.timeout.ms": "5000"}
+
+
+@pytest.fixture(params=[True, False], ids=["limits", "before 4.2"])
+def limits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether this Spark passes the start to `latestOffset`."""
+    if not request.param:
+        monkeypatch.setitem(__import__("sys").modules, "fencepost.spark_connector.source.limited_stream", None)
+    return bool(request.param)
+
+
+@pytest.fixture
+def world(bootstrap: str) -> World:
+    return World(bootstrap)
+
+
+def busy(topic: Topic) -> Callable[[str], None]:
+    """A producer that writes a record before each call."""
+    number = count()
+    return lambda call: topic.plain(numbered(0, next(number)))
+
+
+def delete(topic: Topic) -> None:
+    topic.world.admin.delete_topics([topic.name])[topic.name].result(DEADLINE_SECONDS)
+    until(lambda: topic.partitions() == [], what="the topic's end")
+
+
+def cut(topic: Topic, offset: int) -> None:
+    """Retention deletes the records below."""
+    host, port = topic.world.bootstrap.split(":")
+    with Wire(__import__("socket").create_connection((host, int(port)), 60)) as wire:
+        assert wire.delete_records(topic.name, offset) == (0, offset)
+
+
+def failed(query: Query, number: int) -> Query:
+    """As far as the user's function fails in that micro-batch: it is planned, and not committed."""
+    with pytest.raises(UserFailed):
+        query.run(fails_in=number)
+    return query
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"startingOffsets": "latest"},
+        {"startingTimestamp": "99999999999999", "startingOffsetsByTimestampStrategy": "latest"},
+    ],
+)
+def test_a_new_stream_on_a_topic_that_is_being_written(world: World, limits: bool, options: dict[str, str]) -> None:
+    topic = world.topic(1)
+    topic.plain(numbered(0, 1000))
+    query = Query(topic, options, limits, between=busy(topic))
+    calls = count()
+
+    def few(call: str, write: Callable[[str], None] = query.between) -> None:
+        if next(calls) < 12:
+            write(call)
+
+    query.between = few
+    query.run()
+    offsets = [one.offset for batch in query.batches for one in batch]
+    assert offsets == list(range(offsets[0], offsets[0] + len(offsets))), "without a hole"
+    assert offsets[-1] == 12
+    query.between = lambda call: None
+    topic.plain(numbered(0, 50))
+    assert query.run().batches[-1][-1].offset == 13
+
+
+@pytest.mark.parametrize("options", [{}, EARLIEST], ids=["latest", "earliest"])
+def test_the_first_micro_batch_begins_where_it_did_when_it_is_run_again(
+    world: World, limits: bool, options: dict[str, str]
+) -> None:
+    """A bug in the user's function; records come meanwhile. As with Spark's own source."""
+    topic = world.topic(1)
+    topic.plain(numbered(0, 1, 2))
+    query = failed(Query(topic, options, limits), 0)
+    topic.plain(numbered(0, 3, 4))
+    assert numbers(query.run().values) == ([3, 4] if not options else [1, 2, 3, 4])
+    assert len(query.batches) == 2
+    assert numbers(query.run().values) == numbers(query.values), "nothing is new"
+
+
+def test_a_partition_that_is_added_while_the_first_micro_batch_fails(world: World, limits: bool) -> None:
+    """Before, a DataLossError: the new partition was taken for one that was gone."""
+    topic = world.topic(1)
+    topic.plain(numbered(0, 1))
+    query = failed(Query(topic, {}, limits), 0)
+    module = pytest.importorskip("confluent_kafka.admin")
+    world.admin.create_partitions([module.NewPartitions(topic.name, 2)])[topic.name].result(DEADLINE_SECONDS)
+    until(lambda: topic.partitions() == [0, 1], what="the new partition")
+    topic.plain(numbered(0, 2) + numbered(1, 3))
+    assert numbers(query.run().values) == [2, 3]
+
+
+def test_records_of_the_first_micro_batch_that_are_deleted_are_missed(world: World, limits: bool) -> None:
+    """Before, they were skipped in silence."""
+    topic = world.topic(1)
+    topic.plain(numbered(0, 1, 2, 3, 4))
+    query = failed(Query(topic, EARLIEST, limits), 0)
+    cut(topic, 2)
+    with pytest.raises(DataLossError, match=f"{topic.name}-0 begins at offset 2: records from 0 on were deleted"):
+        query.run()
+    query.options = EARLIEST | PATIENT
+    assert numbers(query.run().values) == [3, 4]
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_planned_micro_batch_of_a_topic_that_is_gone(world: World, limits: bool, number: int) -> None:
+    """Before, 60 seconds and UNKNOWN_TOPIC_OR_PARTITION at each start, also with failOnDataLoss=false."""
+    topic, other = world.topic(1), world.topic(1)
+    both = {"subscribe": f"{topic.name},{other.name}", **EARLIEST, **SOON}
+    topic.plain(numbered(0, 1))
+    other.plain(numbered(0, 2))
+    query = Query(topic, both, limits)
+    if number:
+        query.run()
+        topic.plain(numbered(0, 3))
+        other.plain(numbered(0, 4))
+    failed(query, number)
+    delete(topic)
+    with pytest.raises(DataLossError, match=f"{topic.name}-0 was planned .* but it does not exist any more"):
+        query.run()
+    query.options = both | PATIENT
+    assert numbers(query.run().values) == ([1, 2, 4] if number else [2])
+    other.plain(numbered(0, 5))
+    assert numbers(query.run().values)[-1] == 5
+
+
+@pytest.mark.parametrize("again", [3, 30], ids=["shorter", "longer"])
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_planned_micro_batch_of_a_topic_that_was_created_again(
+    world: World, limits: bool, number: int, again: int
+) -> None:
+    """Before, REQUEST_TIMED_OUT after 60 seconds at each start; a longer topic was read as if it were the old one."""
+    topic = world.topic(1)
+    topic.plain(numbered(0, *range(5)))
+    query = Query(topic, EARLIEST | SOON, limits)
+    if number:
+        query.run()
+        topic.plain(numbered(0, *range(5, 10)))
+    failed(query, number)
+    delete(topic)
+    new = world.topic(1, name=topic.name)
+    new.plain(numbered(0, *range(100, 100 + again)))
+    with pytest.raises(DataLossError, match=f"topic {topic.name} was deleted and created again"):
+        query.run()
+    query.options = EARLIEST | SOON | PATIENT
+    old = list(range(5)) if number else []
+    assert numbers(query.run().values) == [*old, *range(100, 100 + again)]
+
+
+@pytest.mark.parametrize("again", [3, 30], ids=["shorter", "longer"])
+def test_a_topic_that_was_created_again_while_the_query_was_down(world: World, limits: bool, again: int) -> None:
+    """A longer one was read from the old position on, without a word."""
+    topic = world.topic(1)
+    topic.plain(numbered(0, *range(5)))
+    query = Query(topic, EARLIEST, limits).run()
+    delete(topic)
+    new = world.topic(1, name=topic.name)
+    new.plain(numbered(0, *range(100, 100 + again)))
+    with pytest.raises(DataLossError, match=f"topic {topic.name} was deleted and created again after"):
+        query.run()
+    query.options = EARLIEST | PATIENT
+    assert numbers(query.run().values) == [*range(5), *range(100, 100 + again)]
+
+
+def test_a_checkpoint_with_offsets_alone_goes_on(world: World, limits: bool) -> None:
+    """As an older version wrote it."""
+    topic = world.topic(1)
+    topic.plain(numbered(0, 1, 2))
+    query = Query(topic, EARLIEST, limits, planned=[f'{{"{topic.name}": {{"0": 1}}}}'], committed={0})
+    assert numbers(query.run().values) == [2]
+
+
+def test_a_topic_of_aborted_transactions_only(world: World, limits: bool) -> None:
+    topic = world.topic(1)
+    topic.abort(numbered(0, 1, 2))
+    topic.settled()
+    query = failed(Query(topic, EARLIEST, limits), 0)
+    assert query.run().values == []
+    topic.commit(numbered(0, 3))
+    topic.settled()
+    assert numbers(query.run().values) == [3]
+
+
+def test_each_call_may_find_the_topic_gone(world: World, limits: bool) -> None:
+    """Whatever call comes first after the deletion, the query says that data is lost, and goes on where it may."""
+    for at in range(1, 7):  # before the first call there is nothing to go on with
+        topic, other = world.topic(1), world.topic(1)
+        both: dict[str, Any] = {"subscribe": f"{topic.name},{other.name}", **EARLIEST, **SOON, **PATIENT}
+        topic.plain(numbered(0, 1))
+        other.plain(numbered(0, 2))
+        calls = count()
+
+        def gone(call: str, calls: Any = calls, at: int = at, topic: Topic = topic) -> None:
+            if next(calls) == at:
+                delete(topic)
+
+        query = Query(topic, both, limits, between=gone)
+        try:
+            query.run()
+        except Exception:  # noqa: BLE001 - whatever it is: Spark starts the query again
+            query.run()
+        assert 2 in numbers(query.values), at
+        other.plain(numbered(0, 3))
+        query.between = lambda call: None
+        assert numbers(query.run().values)[-1] == 3, at
