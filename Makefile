@@ -16,7 +16,7 @@ SEEDS ?= 2000
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo cluster-demo test sim check format stubs docs bench pins clean
+.PHONY: help setup demo cluster-demo test sim check format stubs docs bench spark-versions pins clean
 
 help: ## This text
 	@echo "fencepost: a broker that speaks Kafka's protocol, with true transactions and no JVM"
@@ -67,10 +67,13 @@ docs: setup ## The documentation as a site, into the folder site; a broken link,
 bench: setup ## Load against fencepost, beside a Kafka where KAFKA=host:port names one; table into bench/out
 	$(PY) -m bench $(if $(KAFKA),--kafka $(KAFKA)) $(if $(KAFKA_PID),--kafka-pid $(KAFKA_PID)) $(ARGS)
 
+spark-versions: setup ## The Spark connector with each version of Spark that it allows, and with Spark Connect (takes a quarter of an hour)
+	$(PY) -m tests.spark.versions $(ARGS)
+
 pins: ## Renew constraints.txt and the images' pins from pyproject.toml (needs uv)
 	sh deploy/pins.sh
 
 clean: ## Remove what the other targets made
-	rm -rf $(VENV) .demo .demo-cluster bench/out tests/interop/java/.jars tests/interop/members/node_modules tests/interop/members/.built build dist site *.egg-info spark-warehouse
+	rm -rf $(VENV) .spark-versions .demo .demo-cluster bench/out tests/interop/java/.jars tests/interop/members/node_modules tests/interop/members/.built build dist site *.egg-info spark-warehouse
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .coverage
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -14,6 +14,12 @@ ONLY_FOR_JAVA = (
     "kafka.security.providers",
 )
 """Options for the metrics and sockets of Java's clients. They have no effect here."""
+_OF_TABLES = "provider"
+"""Added by CREATE TABLE ... USING fencepost."""
+_NO_TABLES = (
+    "Spark does not pass the options of a table to a Python data source when it reads or writes the table. Instead of"
+    " CREATE TABLE use CREATE TEMPORARY VIEW name USING fencepost OPTIONS (...); to write, INSERT INTO table WITH (...)"
+)
 
 
 class OptionError(ValueError):
@@ -25,9 +31,14 @@ def canonical(
 ) -> dict[str, str]:
     """Options under their canonical names; `spelling` maps lower-case names to these.
 
-    Raises OptionError for an unknown name, with the nearest known one, and for a name in `refused`, with the reason.
+    Raises OptionError for an unknown name, with the nearest known one; for a name in `refused`, with the reason; and
+    for the options of a table.
     """
     given: dict[str, str] = {}
+    if not options:
+        raise OptionError(f"no option is set. For a table of SQL: {_NO_TABLES}")
+    if _OF_TABLES in {name.lower() for name in options}:
+        raise OptionError(_NO_TABLES)
     for name, value in options.items():
         known = spelling.get(name.lower())
         if known is None:

@@ -9,7 +9,7 @@ from typing import Any
 from fencepost.spark_pipelines.errors import PipelineError
 from fencepost.spark_pipelines.shape import Shape
 
-SINK_COLUMNS = {"key", "value", "headers", "partition", "topic"}
+SINK_COLUMNS = {"key", "value", "headers", "partition", "topic", "timestamp"}
 """The columns of a record. Only `value` is required."""
 PASSED_ON = ("key", "value")
 """The columns that go to the target if the shape does not change columns. Headers follow if they are read."""
@@ -70,7 +70,7 @@ def require_record_columns(records: Any, target: str | None) -> None:
         what = f"a record has no column {unknown[0]}" if unknown else "the column value is missing"
         raise PipelineError(
             f"{what}: the shape returns {', '.join(columns) or 'no column'}. A record needs value; key, headers,"
-            " partition and topic are optional. to_json(struct(...)) AS value makes one column of several"
+            " partition, topic and timestamp are optional. to_json(struct(...)) AS value makes one column of several"
         )
     if target is None and "topic" not in columns:
         raise PipelineError("the records have no target: name a topic, or add a column topic")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,16 +20,7 @@ def watching(spark: Any, advance: Advance) -> Iterator[None]:
 
     def look() -> None:
         while not done.wait(_POLL_SECONDS):
-            finished = total = 0
-            for job in set(tracker.getJobIdsForGroup(None)) - began:
-                info = tracker.getJobInfo(job)
-                for stage_id in () if info is None else info.stageIds:
-                    stage = tracker.getStageInfo(stage_id)
-                    if stage is not None:
-                        finished += stage.numCompletedTasks
-                        total += stage.numTasks
-            if total:
-                advance(finished, total)
+            advance(*_tasks(tracker, set(tracker.getJobIdsForGroup(None)) - began))
 
     thread = threading.Thread(target=look, name="fencepost-progress", daemon=True)
     thread.start()
@@ -38,3 +29,21 @@ def watching(spark: Any, advance: Advance) -> Iterator[None]:
     finally:
         done.set()
         thread.join()
+
+
+def running_tasks(spark: Any) -> tuple[int, int]:
+    """(finished tasks, all tasks) of the jobs that run now."""
+    tracker = spark.sparkContext.statusTracker()
+    return _tasks(tracker, tracker.getActiveJobsIds())
+
+
+def _tasks(tracker: Any, jobs: Iterable[int]) -> tuple[int, int]:
+    finished = total = 0
+    for job in jobs:
+        info = tracker.getJobInfo(job)
+        for stage_id in () if info is None else info.stageIds:
+            stage = tracker.getStageInfo(stage_id)
+            if stage is not None:
+                finished += stage.numCompletedTasks
+                total += stage.numTasks
+    return finished, total

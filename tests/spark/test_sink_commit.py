@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from fencepost.client.errors import FencedError
 from fencepost.spark_connector.sink import lanes as sink_lanes
-from fencepost.spark_connector.sink.commit import commit_batch, connect, main_producer, read_marker
+from fencepost.spark_connector.sink.commit import commit_batch, connect, main_producer, partitions_of, read_marker
 from fencepost.spark_connector.sink.commit_marker import BatchId
 from fencepost.spark_connector.sink.encode import SinkError
 from fencepost.spark_connector.sink.options import parse_sink_options
@@ -181,20 +181,31 @@ def test_what_can_not_be_written_is_told_before_anything_is(ours: str) -> None:
         sink.task(range(5), None, spark_speculation="true")
 
 
-def test_a_topic_that_does_not_exist_is_named_at_once_also_by_a_batch_without_rows(ours: str) -> None:
+def test_a_missing_topic_is_created_by_a_broker_that_creates_topics(bootstrap: str) -> None:
+    """As for Kafka's producers: auto.create.topics.enable is its default, as in Kafka."""
+    sink = Sink(bootstrap)
+    sink.topic = f"{sink.name}-made"
+    assert sink.write(range(10), BatchId("q", 0)) is True
+    with connect(sink.options()) as client:
+        count = partitions_of(client, sink.options(), sink.topic)
+    assert sorted(map(int, committed(bootstrap, sink.topic, count))) == list(range(10))
+
+
+def test_a_topic_that_is_not_created_is_named_soon_also_by_a_batch_without_rows(tmp_path: Path) -> None:
     """The client looks for a topic for a minute, since topics come into being; a sink has one to begin with."""
-    sink = Sink(ours)
-    sink.topic = "nowhere"
-    command = f"fencepost topic create nowhere --bootstrap {ours}"
-    says = re.escape(f"topic nowhere does not exist: create the topic first, by `{command}`")
-    began = time.monotonic()
-    with pytest.raises(SinkError, match=says):
-        sink.task(range(5), None)
-    with pytest.raises(SinkError, match=says):
-        sink.write(range(0), BatchId("q", 0))
-    with pytest.raises(SinkError, match=says):
-        sink.claim()
-    assert time.monotonic() - began < AT_ONCE_SECONDS
+    with BrokerProcess(tmp_path, settings={"auto.create.topics.enable": "false", **TWO_PHASE}) as broker:
+        sink = Sink(broker.address)
+        sink.topic = "nowhere"
+        command = f"fencepost topic create nowhere --bootstrap {broker.address}"
+        says = re.escape(f"topic nowhere does not exist, and the broker did not create it: create it by `{command}`")
+        began = time.monotonic()
+        with pytest.raises(SinkError, match=says):
+            sink.task(range(5), None)
+        with pytest.raises(SinkError, match=says):
+            sink.write(range(0), BatchId("q", 0))
+        with pytest.raises(SinkError, match=says):
+            sink.claim()
+        assert time.monotonic() - began < AT_ONCE_SECONDS
 
 
 def test_a_record_that_the_topic_does_not_take_ends_the_batch_with_the_reason(ours: str) -> None:
@@ -270,6 +281,21 @@ def test_a_driver_that_woke_too_late_decides_nothing(ours: str) -> None:
     fresh = sink.task(range(50), batch, new)
     with pytest.raises(SinkError, match="another driver"):
         sink.decide([stale], old, batch)
+    assert sink.decide([fresh], new, batch) is True
+    assert sink.numbers() == list(range(50))
+
+
+def test_a_driver_that_woke_too_late_ends_no_transaction_of_its_successor(ours: str) -> None:
+    """T23: what a newer driver has prepared is for that one to decide."""
+    sink = Sink(ours, twoPhase="true")
+    batch = BatchId("q", 0)
+    old, new = sink.claim(batch), sink.claim(batch)
+    fresh = sink.task(range(50), batch, new)
+    assert fresh.lane is not None
+    with connect(sink.options()) as client:
+        with pytest.raises(FencedError, match="a newer driver owns"):
+            sink_lanes.clear_lanes(client, sink.options(), old, {})
+        assert sink_lanes.open_lanes(client, sink.options()) == [fresh.lane.name]
     assert sink.decide([fresh], new, batch) is True
     assert sink.numbers() == list(range(50))
 

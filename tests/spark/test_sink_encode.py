@@ -138,21 +138,52 @@ def test_topic_and_partition_columns_say_where_a_row_goes() -> None:
 @pytest.mark.parametrize(
     ("columns", "rows", "reason"),
     [
-        ("topic value", {"topic": ["a", None], "value": ["0", "1"]}, "a row has no topic"),
+        ("topic value", {"topic": ["a", None], "value": ["0", "1"]}, "row 2 of task 0 has no topic"),
         (
             "partition value",
             {"partition": pa.array([3], pa.int32()), "value": ["0"]},
-            "has 3 partitions, but a row has partition 3",
+            "row 1 of task 0 has partition 3, but topic t has 3 partitions",
         ),
-        ("partition value", {"partition": pa.array([-1], pa.int32()), "value": ["0"]}, "a row has partition -1"),
-        ("value", {"value": ["x" * 5000]}, r"larger than kafka\.max\.request\.size \(4096\)"),
-        ("value headers", {"value": ["x"], "headers": [[{"key": None, "value": b""}]]}, "a header has no key"),
+        (
+            "partition value",
+            {"partition": pa.array([-1], pa.int32()), "value": ["0"]},
+            "row 1 of task 0 has partition -1",
+        ),
+        (
+            "key value",
+            {"key": ["a", "b"], "value": ["", "x" * 5000]},
+            r"row 2 of task 0 \(key b'b'\) is a record of \d+ bytes .* larger than kafka\.max\.request\.size \(4096\)",
+        ),
+        (
+            "topic value",
+            {"topic": ["a", "b", "a", "b"], "value": ["", "", "", "x" * 5000]},
+            "row 4 of task 0 is a record of .* bytes for topic b",
+        ),
+        (
+            "value headers",
+            {"value": ["x"], "headers": [[{"key": None, "value": b""}]]},
+            "row 1 of task 0 has a header without a key",
+        ),
+        (
+            "value timestamp",
+            {"value": ["x", "x"], "timestamp": pa.array([0, -1001], pa.timestamp("us", "UTC"))},
+            "row 2 of task 0 has a timestamp before 1970",
+        ),
     ],
 )
 def test_rows_that_can_not_be_written_say_why(columns: str, rows: dict[str, Any], reason: str) -> None:
     made = encoder(columns, topic=None if "topic" in columns else "t", max_request_size=4096)
     with pytest.raises(SinkError, match=reason):
         encoded(made, frame(**rows))
+
+
+def test_the_column_timestamp_is_the_records_time_and_null_is_now() -> None:
+    """A record of a source without a time has -1 there, and again none."""
+    micros = pa.array([1_000_500, None, 2_000_000, -1000], pa.timestamp("us", "UTC"))
+    rows = frame(timestamp=micros, partition=pa.array([1, 0, 0, 0], pa.int32()), value=["a", "b", "c", "d"])
+    parts = encoded(encoder("timestamp partition value"), rows)
+    found = {record.value: record.timestamp_ms for _, _, record in records_of(parts)}
+    assert found == {b"a": 1000, b"b": 1_700_000_000_000, b"c": 2000, b"d": -1}
 
 
 def test_an_empty_frame_makes_nothing() -> None:

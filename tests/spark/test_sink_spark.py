@@ -94,7 +94,7 @@ def test_a_frame_is_written_with_keys_headers_and_places_and_aborted_as_a_whole(
         assert [(header.key, bytes(header.value)) for header in row.headers] == [("n", b"%d" % number)]
 
     half = rows.selectExpr("value", "topic", "if(value = '89', 7, 0) AS partition")
-    with pytest.raises(Exception, match="has 2 partitions, but a row has partition 7"):
+    with pytest.raises(Exception, match=r"has partition 7, but topic .* has 2 partitions"):
         half.write.format("fencepost").options(**compressed).mode("append").save()
     assert len(values(bootstrap, output)) == 90
 
@@ -123,7 +123,7 @@ def test_foreach_batch_writes_each_batch_once(
         ("cast(id AS string) AS value", {"topik": "t"}, r"did you mean topic\?"),
         ("id AS value", {"topic": "t"}, "column value is bigint, but the sink needs string or binary"),
         ("cast(id AS string) AS value", {}, "needs a topic"),
-        ("cast(id AS string) AS value", {"topic": "nowhere"}, "topic nowhere does not exist: create the topic first"),
+        ("cast(id AS string) AS value", {"topic": "no/where"}, "'no/where' is not a valid topic name"),
         (
             "cast(id AS string) AS value",
             {"topic": "nowhere", "twoPhase": "true"},

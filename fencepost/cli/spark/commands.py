@@ -269,7 +269,8 @@ def etl_command(sources: tuple[str, ...], **given: Any) -> None:
     transaction commits the batch's number with its records. You can kill the command at any moment and start it again.
 
     Without --every it ends after the records that were committed at its start. It copies keys and values unchanged,
-    unless --select, --sql or --function return other columns: value, and optionally key, headers, partition and topic.
+    unless --select, --sql or --function return other columns: value, and optionally key, headers, partition, topic and
+    timestamp.
 
     \b
     Examples:

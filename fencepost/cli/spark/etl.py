@@ -33,6 +33,7 @@ def run_etl(
 ) -> None:
     """Start the query and wait until it ends. Raises the error that ended it."""
     from fencepost.spark_pipelines import etl
+    from fencepost.spark_pipelines.progress import running_tasks
 
     shape = shape_of(where, select, sql, function)
     session = start_spark("etl")
@@ -55,7 +56,7 @@ def run_etl(
         with bar("copying") as advance:
             while not query.awaitTermination(_LOOK_SECONDS):
                 progress.show(query)
-                advance(progress.rows, 0)  # the total is unknown: the topics grow
+                advance(*running_tasks(session))
         progress.show(query)
     finally:
         if query.isActive:

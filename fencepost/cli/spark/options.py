@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 CLIENT_ID = "fencepost-spark"
 _TIMEOUTS = "fencepost.spark_patience"
+_LINE_SECONDS = 10.0
 
 
 class Setting(click.ParamType):  # type: ignore[type-arg]
@@ -169,9 +171,9 @@ def need_rich() -> None:
 
 @contextmanager
 def bar(label: str) -> Iterator[Callable[[int, int], None]]:
-    """A progress bar, called with (done, total). Without a terminal or without rich it prints nothing."""
+    """A progress bar, called with (finished tasks, all tasks). Without a terminal or without rich it prints lines."""
     if not sys.stderr.isatty() or find_spec("rich") is None:
-        yield lambda done, total: None
+        yield _lines(label)
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
@@ -180,3 +182,17 @@ def bar(label: str) -> Iterator[Callable[[int, int], None]]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(label, total=None)
         yield lambda done, total: progress.update(task, completed=done, total=total or None)
+
+
+def _lines(label: str) -> Callable[[int, int], None]:
+    """Prints a line now and then as long as there are tasks."""
+    began = said = time.monotonic()
+
+    def show(done: int, total: int) -> None:
+        nonlocal said
+        now = time.monotonic()
+        if total and now - said >= _LINE_SECONDS:
+            said = now
+            click.echo(f"{label}: {done:,} of {total:,} tasks done, {now - began:,.0f} s", err=True)
+
+    return show

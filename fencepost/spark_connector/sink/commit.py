@@ -28,15 +28,17 @@ from fencepost.spark_connector.sink.options import SinkOptions
 log = logging.getLogger(__name__)
 
 _ATTEMPTS = 3
+_CREATED_WITHIN_MS = 5000
+"""As long as a broker may take to create a topic; Kafka's producers wait a minute for one that is never created."""
 _WITHOUT_A_TOPIC = TopicPartition(GROUP_TOPIC, 0)
 Send = Callable[[Any], None]
 
 
-def connect(options: SinkOptions) -> Any:
-    """The sink's blocking client. Open it with `with`."""
+def connect(options: SinkOptions, **others: Any) -> Any:
+    """The sink's blocking client, with `others` before the options. Open it with `with`."""
     from fencepost.sync import Client
 
-    return Client.from_config({"bootstrap_servers": options.bootstrap, **options.client, **options.producer})
+    return Client.from_config({"bootstrap_servers": options.bootstrap, **options.client, **options.producer, **others})
 
 
 def main_producer(kafka: Any, options: SinkOptions) -> Any:
@@ -151,7 +153,10 @@ def require_topic(kafka: Any, options: SinkOptions) -> None:
 
 
 def partitions_of(kafka: Any, options: SinkOptions, topic: str) -> int:
-    """The number of a topic's partitions. Raises SinkError if there is no such topic."""
+    """The number of a topic's partitions. A missing topic is created, if the broker creates topics.
+
+    Raises SinkError if there is no such topic.
+    """
     try:
         with kafka.admin() as admin:
             return len(admin.describe_topics(topic)[topic].partitions)
@@ -159,14 +164,27 @@ def partitions_of(kafka: Any, options: SinkOptions, topic: str) -> int:
         failed: Collection[KafkaError] = getattr(error, "errors", {}).values() or [error]
         codes = [one.code for one in failed]
         if ErrorCode.UNKNOWN_TOPIC_OR_PARTITION in codes:
-            command = shlex.join(["fencepost", "topic", "create", topic, "--bootstrap", options.bootstrap])
-            raise SinkError(f"topic {topic} does not exist: create the topic first, by `{command}`") from None
+            return _created(options, topic)
         if ErrorCode.INVALID_TOPIC_EXCEPTION in codes:
             raise SinkError(f"{topic!r} is not a valid topic name") from None
         for one in failed:
             if isinstance(one, AuthorizationError):
                 raise one from None
         raise
+
+
+def _created(options: SinkOptions, topic: str) -> int:
+    """Ask for the topic as Kafka's producers do, by which a broker with auto.create.topics.enable creates it."""
+    try:
+        with connect(options, max_block_ms=_CREATED_WITHIN_MS) as kafka, kafka.producer() as producer:
+            return len(producer.partitions_for(topic))
+    except AuthorizationError:
+        raise
+    except KafkaError as error:
+        command = shlex.join(["fencepost", "topic", "create", topic, "--bootstrap", options.bootstrap])
+        raise SinkError(
+            f"topic {topic} does not exist, and the broker did not create it: create it by `{command}`"
+        ) from error
 
 
 def too_large(options: SinkOptions, size: int) -> SinkError:

@@ -79,9 +79,11 @@ def is_done(sink: str, marker: Marker | None, batch: BatchId, first_batch: int |
             return False
         raise SinkError(
             f"the sink {sink!r} has no commit marker, although this is batch {batch.batch_id} of query"
-            f" {batch.query_id}, so it is unknown whether the batch was written. The commit marker expires after"
-            f" offsets.retention.minutes without a batch. It is also missing if the topic or the group {sink!r} was"
-            f" deleted, or if the query had another sink before. Check whether the topic ends with batch"
+            f" {batch.query_id}, so it is unknown whether the batch was written. Without kafka.transactional.id the"
+            " sink's name comes from the location of the checkpoint: if that was moved or copied, set"
+            " kafka.transactional.id to the former name (`fencepost group list` shows it). The commit marker expires"
+            f" after offsets.retention.minutes without a batch. It is also missing if the topic or the group {sink!r}"
+            " was deleted, or if the query had another sink before. Check whether the topic ends with batch"
             f" {batch.batch_id - 1}; if so, start once with option firstBatch = {batch.batch_id}"
         )
     if marker.query_id != batch.query_id:

@@ -20,9 +20,12 @@ _TYPES: Mapping[str, tuple[str, ...]] = {
     "topic": ("string",),
     "partition": ("int",),
     "headers": ("array<struct<key:string,value:binary>>",),
+    "timestamp": ("timestamp",),
 }
 _BATCH_OVERHEAD = 256
 _HEADER_BYTES = 10
+_NO_TIMESTAMP = -1
+_SHOWN_KEY_BYTES = 60
 
 
 class SinkError(Exception):
@@ -39,7 +42,7 @@ class Encoded(NamedTuple):
 
 
 def sink_columns(schema: Sequence[tuple[str, str]], topic: str | None) -> dict[str, int]:
-    """The positions of the columns key, value, topic, partition and headers in the frame.
+    """The positions of the columns key, value, topic, partition, headers and timestamp in the frame.
 
     `schema` holds (name, Spark's simple type) for each column. Other columns are ignored, as in Spark's Kafka sink.
     Raises OptionError for a missing value or topic, and for a column of another type.
@@ -102,6 +105,9 @@ class Encoder:
         self._start = start
         self._keyless_bytes: dict[str, int] = {}
         self._pending: dict[tuple[str, int], _Pending] = {}
+        self._rows_before = 0
+        self._taken: Any = None
+        """The rows of Spark's batch that are being added; None for all."""
         self.rows = 0
         """The number of rows so far."""
 
@@ -109,13 +115,15 @@ class Encoder:
         """Add a pyarrow RecordBatch; yields the full record batches. Raises SinkError for an invalid row."""
         if not batch.num_rows:
             return
+        self._rows_before = self.rows
         self.rows += batch.num_rows
         if self._topic is not None:
             yield from self._add_to(self._topic, batch)
             return
         column = batch.column(self._columns["topic"])
         if column.null_count:
-            raise SinkError("a row has no topic: its topic column is null, and the option topic is not set")
+            row = self._row(batch, column.is_null().to_numpy(zero_copy_only=False))
+            raise SinkError(f"{row} has no topic: its topic column is null, and the option topic is not set")
         encoded = column.dictionary_encode()
         topics = encoded.dictionary.to_pylist()
         if len(topics) == 1:
@@ -125,7 +133,9 @@ class Encoder:
 
         indices = encoded.indices.to_numpy(zero_copy_only=False)
         for number, topic in enumerate(topics):
-            yield from self._add_to(topic, batch.take(_index(np.flatnonzero(indices == number))))
+            self._taken = np.flatnonzero(indices == number)
+            yield from self._add_to(topic, batch.take(_index(self._taken)))
+        self._taken = None
 
     def finish(self) -> Iterator[Encoded]:
         """The last, partly filled record batches."""
@@ -142,12 +152,14 @@ class Encoder:
         if keys is not None:
             sizes += byte_spans(keys)[1]
         headers = self._headers(batch)
+        times = self._times(batch)
         if headers is not None:
             sizes += [sum(_HEADER_BYTES + 3 * len(name) + len(value or b"") for name, value in one) for one in headers]
         if sizes.max() > self._largest:
             raise SinkError(
-                f"a record of {int(sizes.max())} bytes for topic {topic} is larger than kafka.max.request.size"
-                f" ({self._largest + _BATCH_OVERHEAD}): raise it, and max.message.bytes of the topic"
+                f"{self._row(batch, sizes > self._largest)} is a record of {int(sizes.max())} bytes for topic {topic},"
+                f" larger than kafka.max.request.size ({self._largest + _BATCH_OVERHEAD}): raise it, and"
+                " max.message.bytes of the topic"
             )
         partitions = self._partitions(topic, batch, keys, sizes)
         if (partitions != partitions[0]).any():
@@ -156,9 +168,10 @@ class Encoder:
             values = values.take(_index(order))
             keys = None if keys is None else keys.take(_index(order))
             headers = None if headers is None else [headers[row] for row in order]
+            times = None if times is None else times[order]
         records = list(
             zip(
-                repeat(self._wall_clock_ms()),
+                repeat(self._wall_clock_ms()) if times is None else times.tolist(),
                 repeat(None) if keys is None else keys.to_pylist(),
                 values.to_pylist(),
                 repeat(()) if headers is None else headers,
@@ -218,7 +231,8 @@ class Encoder:
             wrong = has_partition & ((numbers < 0) | (numbers >= count))
             if wrong.any():
                 raise SinkError(
-                    f"topic {topic} has {count} partitions, but a row has partition {int(numbers[wrong][0])}"
+                    f"{self._row(batch, wrong)} has partition {int(numbers[wrong][0])}, but topic {topic} has {count}"
+                    " partitions"
                 )
             chosen[has_partition] = numbers[has_partition]
         return chosen
@@ -237,9 +251,36 @@ class Encoder:
             return None
         rows = batch.column(self._columns["headers"]).to_pylist()
         found = [tuple((one["key"], one["value"]) for one in row or () if one is not None) for row in rows]
-        if any(name is None for row in found for name, _ in row):
-            raise SinkError("a header has no key: headers are (key, value) with a key that is not null")
+        nameless = [any(name is None for name, _ in row) for row in found]
+        if any(nameless):
+            raise SinkError(f"{self._row(batch, nameless)} has a header without a key")
         return found
+
+    def _times(self, batch: Any) -> Any:
+        """Milliseconds since 1970, where null means now; None if there is no column of timestamps."""
+        import numpy as np
+        import pyarrow as pa
+
+        if "timestamp" not in self._columns:
+            return None
+        column = batch.column(self._columns["timestamp"])
+        micros = column.cast(pa.int64())
+        times = micros.fill_null(0).to_numpy(zero_copy_only=False) // 1000
+        times = np.where(micros.is_null().to_numpy(zero_copy_only=False), self._wall_clock_ms(), times)
+        if (times < _NO_TIMESTAMP).any():
+            raise SinkError(
+                f"{self._row(batch, times < _NO_TIMESTAMP)} has a timestamp before 1970, which Kafka refuses"
+            )
+        return times
+
+    def _row(self, batch: Any, which: Any) -> str:
+        """The first of these rows, for a message."""
+        place = list(which).index(True)
+        keys = self._binary(batch, "key")
+        key = None if keys is None else keys[place].as_py()
+        named = "" if key is None else f" (key {key[:_SHOWN_KEY_BYTES]!r})"
+        number = self._rows_before + 1 + int(place if self._taken is None else self._taken[place])
+        return f"row {number} of task {self._start}{named}"
 
 
 def _index(rows: Any) -> Any:

@@ -14,14 +14,24 @@ def write_exactly_once(
     """Write a DataFrame once for each (query, batch), even if Spark calls `foreachBatch` again with the same batch.
 
     `transactional_id` identifies this writer. It must stay the same after a restart and differ between the sinks of a
-    query. `query_id` is by default Spark's id of the query, which belongs to its checkpoint. Outside of `foreachBatch`
-    it is required. `options` are the options of the sink. The DataFrame needs a column `value` (see docs/spark.md).
+    query. `query_id` is by default Spark's id of the query, which belongs to its checkpoint. Outside of `foreachBatch`,
+    and on Spark Connect, it is required: a name of your own, which changes when the checkpoint does. `options` are the
+    options of the sink. The DataFrame needs a column `value` (see docs/spark.md).
 
     Raises ValueError if the query's id is unknown. Errors of the sink are raised as Spark's PythonException.
     """
     if query_id is None:
-        query_id = df.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
+        query_id = _query_id(df.sparkSession)
     if not query_id:
-        raise ValueError("the query's id is unknown: outside of foreachBatch, set query_id")
+        raise ValueError(
+            "the query's id is unknown outside of foreachBatch and on Spark Connect: set query_id to a name that stays"
+            " the same as long as the query keeps its checkpoint"
+        )
     writer = df.write.format("fencepost").mode("append").options(**options)
     writer.options(**{"kafka.transactional.id": transactional_id, "queryId": query_id, "batchId": str(batch_id)}).save()
+
+
+def _query_id(session: Any) -> str | None:
+    """The id of the query that runs in this thread. Spark Connect does not send it to the function of foreachBatch."""
+    context = getattr(session, "sparkContext", None)
+    return None if context is None else context.getLocalProperty(_QUERY_ID)

@@ -7,15 +7,15 @@ call `write`. Spark calls `commit` of a batch write on a pickled copy, and of a 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from fencepost.spark_connector.option_values import OptionError
 from fencepost.spark_connector.sink import lanes as sink_lanes
-from fencepost.spark_connector.sink.commit import commit_batch, connect
+from fencepost.spark_connector.sink.commit import commit_batch, connect, require_topic, translate_client_errors
 from fencepost.spark_connector.sink.commit_marker import BatchId
 from fencepost.spark_connector.sink.encode import SinkError, sink_columns
 from fencepost.spark_connector.sink.lanes import Claim
@@ -23,21 +23,38 @@ from fencepost.spark_connector.sink.options import SinkOptions, parse_sink_optio
 from fencepost.spark_connector.sink.task import StreamTask, Task, Written
 from fencepost.spark_connector.worker.delayed_ack import QuickAckOnUnpickle
 
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceStreamArrowWriter
+else:
+    try:
+        from pyspark.sql.datasource import DataSourceStreamArrowWriter
+    except ImportError:
+
+        class DataSourceStreamArrowWriter(DataSourceStreamWriter, DataSourceArrowWriter):
+            """Spark 4.0 has no such class, and sends Arrow batches to every DataSourceArrowWriter."""
+
+
 Messages = Sequence[WriterCommitMessage | None]
 
 
 class _Writer(QuickAckOnUnpickle):
-    """The common part of both writers. Spark pickles a writer only for the tasks: then it makes its claim."""
+    """The common part of both writers. Spark pickles a writer only for the tasks: then it finds its topic."""
 
     def __init__(self, options: SinkOptions, columns: Mapping[str, int]) -> None:
         self._options = options
         self._columns = columns
         self._claim: Claim | None = None
+        self._found = False
+        """Whether the topic is there and, with twoPhase, claimed: both once, before the first task."""
 
     def __getstate__(self) -> dict[str, Any]:
-        if self._options.two_phase and self._claim is None:
-            with connect(self._options) as kafka:
-                self._claim = sink_lanes.claim(kafka, self._options)
+        if not self._found:
+            with translate_client_errors(self._options), connect(self._options) as kafka:
+                if self._options.two_phase:
+                    self._claim = sink_lanes.claim(kafka, self._options)
+                else:
+                    require_topic(kafka, self._options)
+            self._found = True
         return self.__dict__
 
     def _context(self) -> Any:

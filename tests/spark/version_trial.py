@@ -1,0 +1,120 @@
+"""Tries the connector in this process's Spark; prints what works as one line of JSON: WAY BOOTSTRAP DIRECTORY."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+
+from pyspark.sql import SparkSession
+
+from fencepost.sync import Client
+
+
+class Trial:
+    """The same work for each version and way, on topics of its own."""
+
+    def __init__(self, way: str, bootstrap: str, scratch: str) -> None:
+        self.way, self.bootstrap, self.scratch = way, bootstrap, scratch
+        builder = (
+            SparkSession.builder.remote("local[2]") if way == "connect" else SparkSession.builder.master("local[2]")
+        )
+        settings = {"ui.enabled": "false", "driver.host": "127.0.0.1", "driver.bindAddress": "127.0.0.1"}
+        for name, value in settings.items():
+            builder = builder.config(f"spark.{name}", value)
+        self.spark: Any = builder.getOrCreate()
+        self.found: dict[str, str] = {}
+        with Client(bootstrap) as kafka:
+            with kafka.admin() as admin:
+                admin.create_topics("in", partitions=2, if_not_exists=True)
+            with kafka.transactional_producer("trial") as producer, producer.transaction() as txn:
+                txn.send_many("in", [(None, b"%d" % number) for number in range(100)])
+        self.kafka = {"kafka.bootstrap.servers": bootstrap}
+
+    def tries(self, name: str, work: Callable[[], bool]) -> None:
+        """Note whether it works."""
+        try:
+            answer = "yes" if work() else "wrong rows"
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is the answer
+            causes = [line for line in str(error).splitlines() if "Error" in line]
+            answer = "refused" if "OptionError" in str(error) else (causes or [repr(error)])[-1][:200]
+        self.found[f"{self.way}: {name}"] = answer
+
+    def count(self, topic: str) -> int:
+        """The committed records of a topic."""
+        return int(self.spark.read.format("fencepost").options(**self.kafka, subscribe=topic).load().count())
+
+    def _stream(self, **options: str) -> Any:
+        named = {**self.kafka, "subscribe": "in", "startingOffsets": "earliest", **options}
+        return self.spark.readStream.format("fencepost").options(**named).load()
+
+    def written(self, topic: str, times: int = 2, **options: str) -> bool:
+        """A stream to a topic, that is started again."""
+        for _ in range(times):
+            sink = {**self.kafka, "topic": topic, "checkpointLocation": f"{self.scratch}/{self.way}-{topic}"}
+            writer = (
+                self._stream(**options).select("value", "timestamp").writeStream.format("fencepost").options(**sink)
+            )
+            query = writer.trigger(availableNow=True).start()
+            query.awaitTermination(300)
+            failed = query.exception()
+            if failed is not None:
+                raise failed
+        return self.count(topic) == 100
+
+    def batch(self) -> bool:
+        """A batch read, and a batch write."""
+        frame = self.spark.range(7).selectExpr("cast(id AS string) AS value")
+        topic = f"batch-{self.way}"
+        frame.write.format("fencepost").options(**self.kafka, topic=topic).mode("append").save()
+        return self.count(topic) == 7 and self.count("in") >= 100
+
+    def for_each_batch(self) -> bool:
+        """The function for foreachBatch, called twice for each batch."""
+        topic, kafka, way = f"each-{self.way}", self.kafka, self.way
+
+        def twice(frame: Any, number: int) -> None:
+            from fencepost.spark_connector import write_exactly_once
+
+            named = {"query_id": "trial"} if way == "connect" else {}
+            for _ in range(2):
+                write_exactly_once(
+                    frame.select("value"), number, transactional_id=topic, options={**kafka, "topic": topic}, **named
+                )
+
+        writer = self._stream().writeStream.foreachBatch(twice).option("checkpointLocation", f"{self.scratch}/{topic}")
+        query = writer.trigger(availableNow=True).start()
+        query.awaitTermination(300)
+        failed = query.exception()
+        if failed is not None:
+            raise failed
+        return self.count(topic) == 100
+
+    def view(self) -> bool:
+        """SQL."""
+        options = f"OPTIONS (`kafka.bootstrap.servers` '{self.bootstrap}', subscribe 'in')"
+        self.spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW v USING fencepost {options}").collect()
+        return int(self.spark.sql("SELECT count(*) FROM v").collect()[0][0]) >= 100
+
+
+def main() -> None:
+    """Try everything."""
+    trial = Trial(*sys.argv[1:])
+    trial.tries("batch, read and written", trial.batch)
+    trial.tries("stream to a topic, started again", lambda: trial.written(f"copy-{trial.way}"))
+    trial.tries("`write_exactly_once` in foreachBatch", trial.for_each_batch)
+    trial.tries(
+        "`maxRecordsPerTrigger` and the other limits",
+        lambda: trial.written(f"few-{trial.way}", maxRecordsPerTrigger="30"),
+    )
+    trial.tries("SQL: a temporary view", trial.view)
+    print(json.dumps(trial.found), flush=True)
+    trial.spark.stop()
+
+
+if __name__ == "__main__":
+    main()
