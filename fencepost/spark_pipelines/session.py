@@ -94,6 +94,8 @@ def spark_session(name: str, *, master: str | None = None, conf: Mapping[str, st
 
 _TRACE = re.compile(r"^\s*(at |File |\.\.\. \d+ more|Traceback )")
 _ERROR_LINE = re.compile(r"^(?:[\w.]*\.)?(\w+(?:Error|Exception|Fenced\w*|Loss)): (.+)$")
+_PICKLING = re.compile(r"^Could not serialize object: \w+: ")
+"""What Spark puts before the error of a writer that it sends to the tasks."""
 
 
 def cause_of(error: BaseException) -> str | None:
@@ -110,5 +112,5 @@ def cause_of(error: BaseException) -> str | None:
     raised = [found for line in lines if (found := _ERROR_LINE.match(line)) and not _TRACE.match(line)]
     python_errors = [found for found in raised if not found[0].startswith(("org.apache", "java.", "py4j"))]
     if python_errors:
-        return f"{python_errors[-1][2]}"
+        return _PICKLING.sub("", python_errors[-1][2])
     return next((line for line in lines if line), type(error).__name__)
