@@ -18,6 +18,8 @@ OffsetTree = dict[str, dict[str, int]]
 PositionTree = dict[str, Any]
 """The JSON of a `Position`."""
 
+LAST_STABLE = "{} (last stable)"
+"""The key of a topic's last stable offsets in `latestOffset` of a query's progress. No topic can have this name."""
 _FIRST = " (first batch)"
 _TOPIC_ID = " (topic id)"
 """Behind the name of a topic, which has no spaces: a key for more than its offsets."""

@@ -14,13 +14,10 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from fencepost.spark_connector.offsets import Offsets, OffsetTree, Position, PositionTree, tree_of
+from fencepost.spark_connector.offsets import LAST_STABLE, Offsets, OffsetTree, Position, PositionTree, tree_of
 from fencepost.spark_connector.source.options import SourceOptions
 from fencepost.spark_connector.source.scan import Limit
 from fencepost.spark_connector.source.stream import UnlimitedStreamReader
-
-LAST_STABLE = "{} (last stable)"
-"""The key of a topic's last stable offsets in `reportLatestOffset`. No topic can have this name."""
 
 
 class StreamReader(UnlimitedStreamReader, SupportsTriggerAvailableNow):
