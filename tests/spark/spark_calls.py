@@ -1,8 +1,9 @@
-"""What Spark calls of a Python stream source, and in which order, without a JVM: Spark 4.2 and 4.3, and before.
+"""What Spark calls of a Python stream source, and in which order, without a JVM: Spark 4.0, 4.1, and 4.2 with 4.3.
 
 As `MicroBatchExecution` does: a start takes the newest planned micro-batch of the checkpoint. If that is not committed,
 it is run again between the end before it and its own; the first one begins at `initialOffset`. A new micro-batch asks
-`latestOffset`, writes its end into the checkpoint, and only then plans and reads.
+`latestOffset`, writes its end into the checkpoint, and only then plans and reads. Spark 4.0 asks for the end of the
+first micro-batch before its start.
 """
 
 import json
@@ -11,6 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.spark.source_world import Seen, Topic, seen, tasks
+
+WITH_LIMITS = "4.2"
+"""From this version on Spark passes the start and a limit to `latestOffset`."""
 
 
 class UserFailed(Exception):
@@ -23,8 +27,8 @@ class Query:
 
     topic: Topic
     options: dict[str, str] = field(default_factory=dict)
-    limits: bool = True
-    """False: a Spark before 4.2, which does not pass the start to `latestOffset`."""
+    version: str = WITH_LIMITS
+    """Of the Spark that calls."""
     planned: list[str] = field(default_factory=list)
     committed: set[int] = field(default_factory=set)
     batches: list[list[Seen]] = field(default_factory=list)
@@ -51,9 +55,11 @@ class Query:
 
     def _plan(self, reader: Any) -> bool:
         """Write the end of the next micro-batch into the checkpoint, if there is anything new."""
-        start = json.loads(self.planned[-1]) if self.planned else self._call(reader, "initialOffset")
-        if self.limits:
-            end = self._call(reader, "latestOffset", start, reader.getDefaultReadLimit())
+        arguments: list[Any] = []
+        if self.version >= WITH_LIMITS or (self.version == "4.1" and not self.planned):
+            arguments.append(json.loads(self.planned[-1]) if self.planned else self._call(reader, "initialOffset"))
+        if self.version >= WITH_LIMITS:
+            end = self._call(reader, "latestOffset", *arguments, reader.getDefaultReadLimit())
         else:
             end = self._call(reader, "latestOffset")
         text = json.dumps(end)

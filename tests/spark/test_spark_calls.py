@@ -17,7 +17,7 @@ from fencepost.spark_connector.source.reader import DataLossError
 from tests.kit.waiting import until
 from tests.kit.wire import Wire
 from tests.spark.source_world import DEADLINE_SECONDS, Topic, World, numbered
-from tests.spark.spark_calls import Query, UserFailed, numbers
+from tests.spark.spark_calls import WITH_LIMITS, Query, UserFailed, numbers
 
 confluent = pytest.importorskip("confluent_kafka")
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
@@ -27,12 +27,12 @@ PATIENT = {"failOnDataLoss": "false"}
 SOON = {"kafka.default.api.timeout.ms": "5000"}
 
 
-@pytest.fixture(params=[True, False], ids=["limits", "before 4.2"])
-def limits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Whether this Spark passes the start to `latestOffset`."""
-    if not request.param:
+@pytest.fixture(params=["4.0", "4.1", "4.2"])
+def version(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The Spark that calls."""
+    if request.param < WITH_LIMITS:
         monkeypatch.setitem(__import__("sys").modules, "fencepost.spark_connector.source.limited_stream", None)
-    return bool(request.param)
+    return str(request.param)
 
 
 @pytest.fixture
@@ -73,10 +73,10 @@ def failed(query: Query, number: int) -> Query:
         {"startingTimestamp": "99999999999999", "startingOffsetsByTimestampStrategy": "latest"},
     ],
 )
-def test_a_new_stream_on_a_topic_that_is_being_written(world: World, limits: bool, options: dict[str, str]) -> None:
+def test_a_new_stream_on_a_topic_that_is_being_written(world: World, version: str, options: dict[str, str]) -> None:
     topic = world.topic(1)
     topic.plain(numbered(0, 1000))
-    query = Query(topic, options, limits, between=busy(topic))
+    query = Query(topic, options, version, between=busy(topic))
     calls = count()
 
     def few(call: str, write: Callable[[str], None] = query.between) -> None:
@@ -95,23 +95,23 @@ def test_a_new_stream_on_a_topic_that_is_being_written(world: World, limits: boo
 
 @pytest.mark.parametrize("options", [{}, EARLIEST], ids=["latest", "earliest"])
 def test_the_first_micro_batch_begins_where_it_did_when_it_is_run_again(
-    world: World, limits: bool, options: dict[str, str]
+    world: World, version: str, options: dict[str, str]
 ) -> None:
     """A bug in the user's function; records come meanwhile. As with Spark's own source."""
     topic = world.topic(1)
     topic.plain(numbered(0, 1, 2))
-    query = failed(Query(topic, options, limits), 0)
+    query = failed(Query(topic, options, version), 0)
     topic.plain(numbered(0, 3, 4))
     assert numbers(query.run().values) == ([3, 4] if not options else [1, 2, 3, 4])
     assert len(query.batches) == 2
     assert numbers(query.run().values) == numbers(query.values), "nothing is new"
 
 
-def test_a_partition_that_is_added_while_the_first_micro_batch_fails(world: World, limits: bool) -> None:
+def test_a_partition_that_is_added_while_the_first_micro_batch_fails(world: World, version: str) -> None:
     """Before, a DataLossError: the new partition was taken for one that was gone."""
     topic = world.topic(1)
     topic.plain(numbered(0, 1))
-    query = failed(Query(topic, {}, limits), 0)
+    query = failed(Query(topic, {}, version), 0)
     module = pytest.importorskip("confluent_kafka.admin")
     world.admin.create_partitions([module.NewPartitions(topic.name, 2)])[topic.name].result(DEADLINE_SECONDS)
     until(lambda: topic.partitions() == [0, 1], what="the new partition")
@@ -119,11 +119,11 @@ def test_a_partition_that_is_added_while_the_first_micro_batch_fails(world: Worl
     assert numbers(query.run().values) == [2, 3]
 
 
-def test_records_of_the_first_micro_batch_that_are_deleted_are_missed(world: World, limits: bool) -> None:
+def test_records_of_the_first_micro_batch_that_are_deleted_are_missed(world: World, version: str) -> None:
     """Before, they were skipped in silence."""
     topic = world.topic(1)
     topic.plain(numbered(0, 1, 2, 3, 4))
-    query = failed(Query(topic, EARLIEST, limits), 0)
+    query = failed(Query(topic, EARLIEST, version), 0)
     cut(topic, 2)
     with pytest.raises(DataLossError, match=f"{topic.name}-0 begins at offset 2: records from 0 on were deleted"):
         query.run()
@@ -132,13 +132,13 @@ def test_records_of_the_first_micro_batch_that_are_deleted_are_missed(world: Wor
 
 
 @pytest.mark.parametrize("number", [0, 1])
-def test_a_planned_micro_batch_of_a_topic_that_is_gone(world: World, limits: bool, number: int) -> None:
+def test_a_planned_micro_batch_of_a_topic_that_is_gone(world: World, version: str, number: int) -> None:
     """Before, 60 seconds and UNKNOWN_TOPIC_OR_PARTITION at each start, also with failOnDataLoss=false."""
     topic, other = world.topic(1), world.topic(1)
     both = {"subscribe": f"{topic.name},{other.name}", **EARLIEST, **SOON}
     topic.plain(numbered(0, 1))
     other.plain(numbered(0, 2))
-    query = Query(topic, both, limits)
+    query = Query(topic, both, version)
     if number:
         query.run()
         topic.plain(numbered(0, 3))
@@ -156,12 +156,12 @@ def test_a_planned_micro_batch_of_a_topic_that_is_gone(world: World, limits: boo
 @pytest.mark.parametrize("again", [3, 30], ids=["shorter", "longer"])
 @pytest.mark.parametrize("number", [0, 1])
 def test_a_planned_micro_batch_of_a_topic_that_was_created_again(
-    world: World, limits: bool, number: int, again: int
+    world: World, version: str, number: int, again: int
 ) -> None:
     """Before, REQUEST_TIMED_OUT after 60 seconds at each start; a longer topic was read as if it were the old one."""
     topic = world.topic(1)
     topic.plain(numbered(0, *range(5)))
-    query = Query(topic, EARLIEST | SOON, limits)
+    query = Query(topic, EARLIEST | SOON, version)
     if number:
         query.run()
         topic.plain(numbered(0, *range(5, 10)))
@@ -177,11 +177,11 @@ def test_a_planned_micro_batch_of_a_topic_that_was_created_again(
 
 
 @pytest.mark.parametrize("again", [3, 30], ids=["shorter", "longer"])
-def test_a_topic_that_was_created_again_while_the_query_was_down(world: World, limits: bool, again: int) -> None:
+def test_a_topic_that_was_created_again_while_the_query_was_down(world: World, version: str, again: int) -> None:
     """A longer one was read from the old position on, without a word."""
     topic = world.topic(1)
     topic.plain(numbered(0, *range(5)))
-    query = Query(topic, EARLIEST, limits).run()
+    query = Query(topic, EARLIEST, version).run()
     delete(topic)
     new = world.topic(1, name=topic.name)
     new.plain(numbered(0, *range(100, 100 + again)))
@@ -191,26 +191,51 @@ def test_a_topic_that_was_created_again_while_the_query_was_down(world: World, l
     assert numbers(query.run().values) == [*range(5), *range(100, 100 + again)]
 
 
-def test_a_checkpoint_with_offsets_alone_goes_on(world: World, limits: bool) -> None:
+def test_a_checkpoint_with_offsets_alone_goes_on(world: World, version: str) -> None:
     """As an older version wrote it."""
     topic = world.topic(1)
     topic.plain(numbered(0, 1, 2))
-    query = Query(topic, EARLIEST, limits, planned=[f'{{"{topic.name}": {{"0": 1}}}}'], committed={0})
+    query = Query(topic, EARLIEST, version, planned=[f'{{"{topic.name}": {{"0": 1}}}}'], committed={0})
     assert numbers(query.run().values) == [2]
 
 
-def test_a_topic_of_aborted_transactions_only(world: World, limits: bool) -> None:
+@pytest.mark.parametrize(("options", "read"), [({}, [2, 3]), (EARLIEST, [1, 2, 3])], ids=["latest", "earliest"])
+def test_a_first_micro_batch_that_an_older_version_planned_is_run(
+    world: World, version: str, options: dict[str, str], read: list[int]
+) -> None:
+    """With `latest` its start is not known any more; it failed at each start, because that lay beyond the end."""
+    topic = world.topic(1)
+    topic.plain(numbered(0, 1, 2))
+    query = Query(topic, options, version, planned=[f'{{"{topic.name}": {{"0": 1}}}}'])
+    topic.plain(numbered(0, 3))
+    assert numbers(query.run().values) == read
+
+
+@pytest.mark.parametrize("options", [{}, EARLIEST, {"startingTimestamp": "1"}], ids=["latest", "earliest", "time"])
+def test_a_restart_without_news_plans_nothing(world: World, version: str, options: dict[str, str]) -> None:
+    topic = world.topic(1)
+    topic.plain(numbered(0, 1))
+    query = Query(topic, options, version).run()
+    topic.plain(numbered(0, 2))
+    query.run()
+    topic.plain(numbered(0, 3))
+    planned = len(query.run().planned)
+    assert numbers(query.values)[-2:] == [2, 3]
+    assert len(query.run().run().planned) == planned
+
+
+def test_a_topic_of_aborted_transactions_only(world: World, version: str) -> None:
     topic = world.topic(1)
     topic.abort(numbered(0, 1, 2))
     topic.settled()
-    query = failed(Query(topic, EARLIEST, limits), 0)
+    query = failed(Query(topic, EARLIEST, version), 0)
     assert query.run().values == []
     topic.commit(numbered(0, 3))
     topic.settled()
     assert numbers(query.run().values) == [3]
 
 
-def test_each_call_may_find_the_topic_gone(world: World, limits: bool) -> None:
+def test_each_call_may_find_the_topic_gone(world: World, version: str) -> None:
     """Whatever call comes first after the deletion, the query says that data is lost, and goes on where it may."""
     for at in range(1, 7):  # before the first call there is nothing to go on with
         topic, other = world.topic(1), world.topic(1)
@@ -223,7 +248,7 @@ def test_each_call_may_find_the_topic_gone(world: World, limits: bool) -> None:
             if next(calls) == at:
                 delete(topic)
 
-        query = Query(topic, both, limits, between=gone)
+        query = Query(topic, both, version, between=gone)
         try:
             query.run()
         except Exception:  # noqa: BLE001 - whatever it is: Spark starts the query again

@@ -41,7 +41,12 @@ class StreamReader(UnlimitedStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def latestOffset(self, start: PositionTree, limit: ReadLimit) -> PositionTree:  # type: ignore[override]
-        """The end of the next micro-batch: at most the last stable offset of this moment."""
+        """The end of the next micro-batch: at most the last stable offset of this moment.
+
+        Raises PlanError if a new query cannot start.
+        """
+        if self._no_start is not None and not start:
+            raise self._no_start
         if self._position is not None:
             # Spark does not call `commit` for the last micro-batch of a query, but asks here for the one after it.
             self._position.commit(Position.of(start).offsets)

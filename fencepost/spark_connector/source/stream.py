@@ -9,7 +9,7 @@ import pyspark
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from fencepost.spark_connector.network.cluster import Cluster
-from fencepost.spark_connector.offsets import Offsets, Position, PositionTree
+from fencepost.spark_connector.offsets import LATEST, Offsets, Position, PositionTree
 from fencepost.spark_connector.option_values import OptionError
 from fencepost.spark_connector.source.group import GroupPosition
 from fencepost.spark_connector.source.options import SourceOptions
@@ -25,7 +25,8 @@ class UnlimitedStreamReader(QuickAckOnUnpickle, DataSourceStreamReader):
     Spark calls `initialOffset` several times for one first micro-batch, and again at each restart until that batch is
     committed. So the answer stays the same, and the end of the first batch says where the batch begins.
 
-    Spark before 4.2 cannot limit a Python source. A micro-batch then holds everything up to the last stable offset.
+    Spark before 4.2 cannot limit a Python source. A micro-batch then holds everything up to the last stable offset. It
+    also asks for the end of the first batch before its start, so that a restarted query looks like a new one.
     """
 
     def __init__(self, options: SourceOptions) -> None:
@@ -48,7 +49,7 @@ class UnlimitedStreamReader(QuickAckOnUnpickle, DataSourceStreamReader):
     def initialOffset(self) -> PositionTree:
         """Where a new query starts. A restarted query uses its checkpoint instead.
 
-        A PlanError waits for the next call: a first micro-batch that is run again does not need this answer.
+        A PlanError waits for `partitions`: a first micro-batch that is run again does not need this answer.
         """
         if self._initial is None:
             try:
@@ -56,18 +57,26 @@ class UnlimitedStreamReader(QuickAckOnUnpickle, DataSourceStreamReader):
                 self._initial = start._replace(first=start.offsets).tree
             except PlanError as error:
                 self._no_start, self._initial = error, {}
-            self._reached = self._initial
         return self._initial
 
     def latestOffset(self) -> PositionTree:  # type: ignore[override]
-        """The end of the next micro-batch: the last stable offset of this moment."""
-        latest = self._planner.latest()
-        return self._end_after(self._reached, self._planner.not_before(self._begin(self._reached, latest), latest))
+        """The end of the next micro-batch: the last stable offset of this moment.
+
+        Each end holds the start of a new query, as long as that is the same after a restart: equal ends are no news.
+        With startingOffsets=latest the first answer is this start itself, so that none needs to hold it.
+        """
+        is_first = not self._reached
+        if is_first:
+            self._reached = self.initialOffset()
+        start, latest = Position.of(self._reached), self._planner.latest()
+        is_latest = self._options.starting.mark == LATEST
+        if is_first and is_latest and start.offsets:
+            latest = start.offsets
+        end = self._planner.position(self._planner.not_before(self._begin(self._reached, latest), latest))
+        return end._replace(first=None if is_latest else start.first).tree
 
     def _begin(self, start: PositionTree, latest: Offsets) -> Offsets:
-        """Where the micro-batch that follows `start` begins. Raises PlanError."""
-        if self._no_start is not None and not start:
-            raise self._no_start
+        """Where the micro-batch that follows `start` begins."""
         return self._planner.begin(Position.of(start), self._planner.position(latest).topic_ids)
 
     def _end_after(self, start: PositionTree, offsets: Offsets) -> PositionTree:
@@ -87,10 +96,8 @@ class UnlimitedStreamReader(QuickAckOnUnpickle, DataSourceStreamReader):
         with a Spark that does not pass the start to `latestOffset`.
         """
         begin, stop = Position.of(start), Position.of(end)
-        if begin.is_initial and stop.first is not None:
-            begin = Position(stop.first)  # what `initialOffset` said when the batch was planned
-        elif self._no_start is not None and not start:
-            raise self._no_start
+        if start == self._initial:
+            begin = self._first_begin(begin, stop)
         first = self._planner.begin(begin, stop.topic_ids)
         back = {tp for tp, to in self._planner.not_before(first, stop.offsets).items() if to != stop.offsets[tp]}
         if back:
@@ -101,6 +108,14 @@ class UnlimitedStreamReader(QuickAckOnUnpickle, DataSourceStreamReader):
             )
         self._reached = end
         return [RangePartition(work) for work in self._planner.ranges(first, stop)]
+
+    def _first_begin(self, start: Position, end: Position) -> Position:
+        """Where the first micro-batch begins, which may have been planned before a restart. Raises PlanError."""
+        if end.first is not None:
+            return Position(end.first)
+        if self._no_start is not None:
+            raise self._no_start
+        return Position({tp: min(offset, end.offsets[tp]) for tp, offset in start.offsets.items() if tp in end.offsets})
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The records of one partition. Runs in a task."""
