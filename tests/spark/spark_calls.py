@@ -33,6 +33,8 @@ class Query:
     committed: set[int] = field(default_factory=set)
     batches: list[list[Seen]] = field(default_factory=list)
     """The records of the committed micro-batches."""
+    starts: list[Any] = field(default_factory=list)
+    """The answers to `initialOffset`."""
     between: Callable[[str], None] = lambda call: None
     """Called before each call of the source, with its name."""
 
@@ -51,7 +53,10 @@ class Query:
 
     def _call(self, reader: Any, name: str, *arguments: Any) -> Any:
         self.between(name)
-        return getattr(reader, name)(*arguments)
+        answer = getattr(reader, name)(*arguments)
+        if name == "initialOffset":
+            self.starts.append(answer)
+        return answer
 
     def _plan(self, reader: Any) -> bool:
         """Write the end of the next micro-batch into the checkpoint, if there is anything new."""

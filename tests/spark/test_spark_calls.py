@@ -107,6 +107,17 @@ def test_the_first_micro_batch_begins_where_it_did_when_it_is_run_again(
     assert numbers(query.run().values) == numbers(query.values), "nothing is new"
 
 
+def test_a_busy_topic_whose_first_micro_batch_fails(world: World, version: str) -> None:
+    """The start is that of the first process, whatever came before and after it."""
+    topic = world.topic(1)
+    query = failed(Query(topic, {}, version, between=busy(topic)), 0)
+    query.between = lambda call: None
+    topic.plain(numbered(0, 1000))
+    offsets = [one.offset for batch in query.run().batches for one in batch]
+    assert offsets[0] == query.starts[0][topic.name]["0"]
+    assert offsets == list(range(offsets[0], offsets[0] + len(offsets))), "without a hole"
+
+
 def test_a_partition_that_is_added_while_the_first_micro_batch_fails(world: World, version: str) -> None:
     """Before, a DataLossError: the new partition was taken for one that was gone."""
     topic = world.topic(1)
@@ -174,6 +185,17 @@ def test_a_planned_micro_batch_of_a_topic_that_was_created_again(
     query.options = EARLIEST | SOON | PATIENT
     old = list(range(5)) if number else []
     assert numbers(query.run().values) == [*old, *range(100, 100 + again)]
+
+
+def test_a_planned_micro_batch_that_lies_beyond_the_end(world: World, version: str) -> None:
+    """As of a topic that was created again, by a version or on a broker without topic ids."""
+    topic = world.topic(1)
+    topic.plain(numbered(0, 1, 2))
+    query = Query(topic, EARLIEST | SOON, version, planned=[f'{{"{topic.name}": {{"0": 7}}}}'])
+    with pytest.raises(DataLossError, match="it ends at offset 2: was the topic created again"):
+        query.run()
+    query.options = EARLIEST | SOON | PATIENT
+    assert numbers(query.run().values) == [1, 2]
 
 
 @pytest.mark.parametrize("again", [3, 30], ids=["shorter", "longer"])
