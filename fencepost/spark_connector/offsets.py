@@ -20,7 +20,7 @@ PositionTree = dict[str, Any]
 
 LAST_STABLE = "{} (last stable)"
 """The key of a topic's last stable offsets in `latestOffset` of a query's progress. No topic can have this name."""
-_FIRST = " (first batch)"
+_FIRST, _MISSING = " (first batch)", " (missing)"
 _TOPIC_ID = " (topic id)"
 """Behind the name of a topic, which has no spaces: a key for more than its offsets."""
 
@@ -34,26 +34,33 @@ class Position(NamedTuple):
     """The ids of the topics at that time, as hex; empty where a broker has none."""
     first: Offsets | None = None
     """Where the first micro-batch begins, if this is its start or its end."""
+    missing: Mapping[TopicPartition, int] = {}
+    """How far partitions were read that are not there now, and may come back."""
 
     @classmethod
     def of(cls, tree: PositionTree) -> Position:
         """Raises ValueError, TypeError or AttributeError for another shape."""
-        offsets, topic_ids, first = {}, {}, {}
+        offsets, topic_ids, first, missing = {}, {}, {}, {}
         for key, value in tree.items():
             if key.endswith(_TOPIC_ID):
                 topic_ids[key.removesuffix(_TOPIC_ID)] = str(value)
             elif key.endswith(_FIRST):
                 first[key.removesuffix(_FIRST)] = value
+            elif key.endswith(_MISSING):
+                missing[key.removesuffix(_MISSING)] = value
             else:
                 offsets[key] = value
-        return cls(offsets_of(offsets), topic_ids, offsets_of(first) if first else None)
+        return cls(offsets_of(offsets), topic_ids, offsets_of(first) if first else None, offsets_of(missing))
 
     @property
     def tree(self) -> PositionTree:
         """The tree for the checkpoint. Equal positions have equal JSON, by which Spark compares."""
         first = {topic + _FIRST: partitions for topic, partitions in tree_of(self.first or {}).items()}
+        if self.first == {}:
+            first[_FIRST] = {}
         ids = {topic + _TOPIC_ID: self.topic_ids[topic] for topic in sorted(self.topic_ids)}
-        return {**tree_of(self.offsets), **first, **ids}
+        missing = {topic + _MISSING: partitions for topic, partitions in tree_of(self.missing).items()}
+        return {**tree_of(self.offsets), **first, **missing, **ids}
 
     @property
     def is_initial(self) -> bool:

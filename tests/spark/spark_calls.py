@@ -38,11 +38,13 @@ class Query:
     between: Callable[[str], None] = lambda call: None
     """Called before each call of the source, with its name."""
 
-    def run(self, *, fails_in: int | None = None) -> "Query":
-        """All micro-batches until nothing is new. Raises UserFailed in that one."""
+    def run(self, *, fails_in: int | None = None, now: bool = False) -> "Query":
+        """All micro-batches until nothing is new. Raises UserFailed in that one. `now`: with Trigger.AvailableNow."""
         source = self.topic.source(**self.options)
         reader: Any = source.streamReader(source.schema())
         try:
+            if now and self.version >= WITH_LIMITS:
+                self._call(reader, "prepareForTriggerAvailableNow")
             if self.planned and len(self.planned) - 1 not in self.committed:
                 self._micro_batch(reader, fails_in)
             while self._plan(reader):

@@ -176,7 +176,7 @@ def test_a_time_whose_record_is_not_decided_yet_starts_there_and_ends_at_the_las
     parts = {T0: Part(0, 50, 80, times=((100, 10), (200, 60)))}
     stream = planner(parts, Mode.STREAM, startingTimestamp="150")
     assert stream.starting() == {T0: 60}
-    assert stream.not_before({T0: 60}, stream.latest()) == {T0: 60}
+    assert stream.not_before({T0: 60}, stream.latest().offsets) == {T0: 60}
     assert planner(parts, startingTimestamp="150").batch() == []
     assert planner(parts, endingTimestamp="150").ending() == {T0: 50}
 
@@ -184,9 +184,9 @@ def test_a_time_whose_record_is_not_decided_yet_starts_there_and_ends_at_the_las
 def test_a_stream_that_is_ahead_of_the_last_stable_offset_waits_for_it() -> None:
     parts = {T0: Part(0, 50, 80), T1: Part(0, 9)}
     stream = planner(parts, Mode.STREAM)
-    assert stream.latest() == {T0: 50, T1: 9}
-    assert stream.not_before({T0: 70, T1: 5}, stream.latest()) == {T0: 70, T1: 9}
-    assert stream.not_before({T0: 81, T1: 5}, stream.latest()) == {T0: 50, T1: 9}
+    assert stream.latest().offsets == {T0: 50, T1: 9}
+    assert stream.not_before({T0: 70, T1: 5}, stream.latest().offsets) == {T0: 70, T1: 9}
+    assert stream.not_before({T0: 81, T1: 5}, stream.latest().offsets) == {T0: 50, T1: 9}
     assert stream.high_watermarks() == {T0: 80, T1: 9}
 
 
@@ -194,12 +194,12 @@ def test_a_stream_that_is_ahead_of_the_last_stable_offset_waits_for_it() -> None
 def test_a_stream_that_has_read_up_to_exactly_the_high_watermark_was_not_reset(read: int, ends: int) -> None:
     """It read uncommitted before: up to the high watermark the log can be the same one, above it cannot."""
     stream = planner({T0: Part(0, 50, 80)}, Mode.STREAM)
-    assert stream.not_before({T0: read}, stream.latest()) == {T0: ends}
+    assert stream.not_before({T0: read}, stream.latest().offsets) == {T0: ends}
 
 
 def test_new_partitions_are_read_from_their_first_record_on() -> None:
     stream = planner({T0: Part(0, 50), T1: Part(0, 9)}, Mode.STREAM)
-    assert work(stream.ranges({T0: 40}, Position({T0: 50, T1: 9}))) == [(0, 40, 50), (1, 0, 9)]
+    assert work(stream.ranges(Position({T0: 40}), Position({T0: 50, T1: 9}))) == [(0, 40, 50), (1, 0, 9)]
 
 
 @pytest.mark.parametrize(
@@ -227,8 +227,8 @@ def test_what_the_log_no_longer_holds_is_data_loss_or_a_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with pytest.raises(DataLossError, match=reason):
-        planner(parts, Mode.STREAM).ranges(start, Position(end))
-    assert work(planner(parts, Mode.STREAM, failOnDataLoss="false").ranges(start, Position(end))) == rest
+        planner(parts, Mode.STREAM).ranges(Position(start), Position(end))
+    assert work(planner(parts, Mode.STREAM, failOnDataLoss="false").ranges(Position(start), Position(end))) == rest
     assert reason in caplog.text
 
 
@@ -310,7 +310,7 @@ def test_what_is_known_to_be_invisible_is_not_given_to_a_task() -> None:
     with counting({T0: log}) as stream:
         end = stream.limited({T0: 0}, {T0: 53}, Limit(1))
         assert end == {T0: 52}
-        assert work(stream.ranges({T0: 0}, Position(end))) == [(0, 51, 52)]
+        assert work(stream.ranges(Position({T0: 0}), Position(end))) == [(0, 51, 52)]
 
 
 def test_a_topic_that_is_gone_ends_a_running_query_or_is_read_no_more() -> None:
@@ -318,16 +318,16 @@ def test_a_topic_that_is_gone_ends_a_running_query_or_is_read_no_more() -> None:
     for told, expected in [("true", None), ("false", [(0, 40, 50)])]:
         stream = planner(parts, Mode.STREAM, subscribe="t,u", failOnDataLoss=told)
         start = {T0: 40, TopicPartition("u", 0): 5}
-        assert stream.latest() == {T0: 50, TopicPartition("u", 0): 9}
+        assert stream.latest().offsets == {T0: 50, TopicPartition("u", 0): 9}
         del parts[TopicPartition("u", 0)]
-        end = stream.latest()
+        end = stream.latest().offsets
         assert end == {T0: 50}
         if expected is None:
             with pytest.raises(DataLossError, match="u-0 does not exist any more; it was read up to offset 5"):
-                stream.ranges(start, Position(end))
+                stream.ranges(Position(start), Position(end))
         else:
-            assert work(stream.ranges(start, Position(end))) == expected
-            assert stream.latest() == {T0: 50}, "and it stays gone"
+            assert work(stream.ranges(Position(start), Position(end))) == expected
+            assert stream.latest().offsets == {T0: 50}, "and it stays gone"
         parts[TopicPartition("u", 0)] = Part(0, 9)
 
 
@@ -338,19 +338,19 @@ def test_a_topic_created_again_is_data_loss_even_where_the_new_one_is_longer(cap
     for told in ("true", "false"):
         cluster.parts, cluster.topic_ids = {T0: Part(0, 50), T1: Part(0, 50)}, {"t": b"a" * 16}
         stream = Planner(parse_options({**named, "failOnDataLoss": told}, Mode.STREAM), cast(Cluster, cluster))
-        read = stream.position(stream.latest())
-        assert work(stream.ranges({T0: 40, T1: 0}, read)) == [(0, 40, 50), (1, 0, 50)]
+        read = stream.latest()
+        assert work(stream.ranges(Position({T0: 40, T1: 0}), read)) == [(0, 40, 50), (1, 0, 50)]
         cluster.parts, cluster.topic_ids = {T0: Part(0, 80), T1: Part(0, 50)}, {"t": b"b" * 16}
-        end = stream.position(stream.latest())
+        end = stream.latest()
         if told == "true":
             with pytest.raises(
                 DataLossError, match="topic t was deleted and created again after t-0 was read up to 50"
             ):
-                stream.begin(read, end.topic_ids)
+                stream.begin(read, end)
             continue
         for _ in range(2):  # a micro-batch may be planned once more
-            assert work(stream.ranges(stream.begin(read, end.topic_ids), end)) == [(0, 0, 80), (1, 0, 50)]
-        assert stream.begin(end, end.topic_ids) == end.offsets
+            assert work(stream.ranges(read, end)) == [(0, 0, 80), (1, 0, 50)]
+        assert stream.begin(end, end) == end.offsets
         assert "deleted and created again" in caplog.text
 
 

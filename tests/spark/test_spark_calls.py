@@ -6,6 +6,7 @@ with the default `startingOffsets` on a busy topic failed at its start, 8 of 8 t
 
 from collections.abc import Callable
 from itertools import count
+from os import urandom
 from typing import Any
 
 import pytest
@@ -164,10 +165,11 @@ def test_a_planned_micro_batch_of_a_topic_that_is_gone(world: World, version: st
     assert numbers(query.run().values)[-1] == 5
 
 
-@pytest.mark.parametrize("again", [3, 30], ids=["shorter", "longer"])
+@pytest.mark.parametrize("now", [False, True], ids=["trigger", "available now"])
+@pytest.mark.parametrize("again", [3, 10, 30], ids=["shorter", "same length", "longer"])
 @pytest.mark.parametrize("number", [0, 1])
 def test_a_planned_micro_batch_of_a_topic_that_was_created_again(
-    world: World, version: str, number: int, again: int
+    world: World, version: str, number: int, again: int, now: bool
 ) -> None:
     """Before, REQUEST_TIMED_OUT after 60 seconds at each start; a longer topic was read as if it were the old one."""
     topic = world.topic(1)
@@ -181,10 +183,110 @@ def test_a_planned_micro_batch_of_a_topic_that_was_created_again(
     new = world.topic(1, name=topic.name)
     new.plain(numbered(0, *range(100, 100 + again)))
     with pytest.raises(DataLossError, match=f"topic {topic.name} was deleted and created again"):
-        query.run()
+        query.run(now=now)
     query.options = EARLIEST | SOON | PATIENT
     old = list(range(5)) if number else []
-    assert numbers(query.run().values) == [*old, *range(100, 100 + again)]
+    query.run(now=now)
+    assert numbers(query.run(now=now).values) == [*old, *range(100, 100 + again)]
+
+
+def test_an_empty_first_micro_batch_and_then_a_topic_that_was_created_again(world: World, version: str) -> None:
+    """The start of the old topic counted for the new one, whose first records were never read."""
+    topic = world.topic(1)
+    topic.plain(numbered(0, *range(5)))
+    query = Query(topic, {}, version).run()
+    assert query.values == []
+    delete(topic)
+    new = world.topic(1, name=topic.name)
+    new.plain(numbered(0, *range(100, 110)))
+    with pytest.raises(DataLossError, match=f"topic {topic.name} was deleted and created again"):
+        query.run()
+    query.options = PATIENT
+    assert numbers(query.run().values) == list(range(100, 110))
+
+
+@pytest.mark.parametrize("again", [0, 3, 30], ids=["deleted", "shorter", "longer"])
+def test_a_topic_that_is_created_again_between_two_micro_batches_of_available_now(world: World, again: int) -> None:
+    """The end of such a query is that of its start, which is of the old topic."""
+
+    def query_of(options: dict[str, str]) -> Query:
+        topic, other = world.topic(1), world.topic(1)
+        topic.plain(numbered(0, *range(15)))
+        other.plain(numbered(0, 1000))
+        both = {"subscribe": f"{topic.name},{other.name}", "maxOffsetsPerTrigger": "5", **EARLIEST, **SOON, **options}
+        calls = count()
+
+        def change(call: str) -> None:
+            if call == "latestOffset" and next(calls) == 1:
+                delete(topic)
+                if again:
+                    world.topic(1, name=topic.name).plain(numbered(0, *range(100, 100 + again)))
+
+        return Query(topic, both, between=change)
+
+    with pytest.raises(DataLossError):
+        query_of({}).run(now=True)
+    found = numbers(query_of(PATIENT).run(now=True).values)
+    assert [one for one in found if 100 <= one < 1000] == list(range(100, 100 + again)), "each of the new ones once"
+    assert 1000 in found
+
+
+@pytest.mark.parametrize("at", ["before", "between"])
+def test_a_pattern_without_topics_whose_first_micro_batch_fails(world: World, version: str, at: str) -> None:
+    """`between`: a topic appears after the start was asked for, and before the end."""
+    name = f"later-{urandom(4).hex()}"
+    pattern = {"subscribePattern": f"^{name}$", **SOON}
+    topic = Topic(world, name)
+
+    def appear(call: str) -> None:
+        if call == "latestOffset" and at == "between" and topic.partitions() == []:
+            world.topic(1, name=name).plain(numbered(0, 1, 2, 3))
+
+    query = failed(Query(topic, pattern, version, between=appear), 0)
+    if at == "before":
+        world.topic(1, name=name).plain(numbered(0, 1, 2, 3))
+    query.run()
+    topic.plain(numbered(0, 4))
+    read = numbers(query.run().values)
+    assert read == ([4] if version == "4.0" and at == "between" else [1, 2, 3, 4]), "4.0 asks for the end first"
+
+
+def test_a_subscription_that_leaves_a_topic_out_for_a_while(world: World, version: str) -> None:
+    """Its loss is told before it is in the checkpoint; if it is accepted, the topic goes on where it was."""
+    one, other = world.topic(1), world.topic(1)
+    both = {"subscribe": f"{one.name},{other.name}", **EARLIEST}
+    alone = {"subscribe": one.name, **EARLIEST}
+    one.plain(numbered(0, 1))
+    other.plain(numbered(0, 2))
+    query = Query(one, both, version).run()
+    if version >= WITH_LIMITS:
+        query.options = alone
+        with pytest.raises(DataLossError, match=f"the query does not subscribe to {other.name}-0 any more"):
+            query.run()
+        query.options = both
+        assert numbers(query.run().values) == [1, 2]
+        query.options = alone | PATIENT
+        one.plain(numbered(0, 3))
+        assert numbers(query.run().values) == [1, 2, 3]
+        query.options = alone
+        assert numbers(query.run().values) == [1, 2, 3], "once is enough"
+        other.plain(numbered(0, 4))
+        query.options = both
+        assert numbers(query.run().values) == [1, 2, 3, 4], "it goes on where it was"
+
+
+def test_a_batch_planned_over_a_topic_created_again_that_is_then_deleted(world: World, version: str) -> None:
+    topic, other = world.topic(1), world.topic(1)
+    both = {"subscribe": f"{topic.name},{other.name}", **EARLIEST, **SOON, **PATIENT}
+    topic.plain(numbered(0, 1, 2))
+    other.plain(numbered(0, 3))
+    query = Query(topic, both, version).run()
+    delete(topic)
+    world.topic(1, name=topic.name).plain(numbered(0, 100))
+    other.plain(numbered(0, 4))
+    failed(query, len(query.planned))
+    delete(topic)
+    assert numbers(query.run().values) == [1, 2, 3, 4]
 
 
 def test_a_planned_micro_batch_that_lies_beyond_the_end(world: World, version: str) -> None:
@@ -257,11 +359,17 @@ def test_a_topic_of_aborted_transactions_only(world: World, version: str) -> Non
     assert numbers(query.run().values) == [3]
 
 
-def test_each_call_may_find_the_topic_gone(world: World, version: str) -> None:
+@pytest.mark.parametrize("by_pattern", [False, True], ids=["names", "pattern"])
+def test_each_call_may_find_the_topic_gone(world: World, version: str, by_pattern: bool) -> None:
     """Whatever call comes first after the deletion, the query says that data is lost, and goes on where it may."""
+
+    def subscription(*topics: Topic) -> dict[str, str]:
+        names = [topic.name for topic in topics]
+        return {"subscribePattern": f"^({'|'.join(names)})$"} if by_pattern else {"subscribe": ",".join(names)}
+
     for at in range(1, 7):  # before the first call there is nothing to go on with
         topic, other = world.topic(1), world.topic(1)
-        both: dict[str, Any] = {"subscribe": f"{topic.name},{other.name}", **EARLIEST, **SOON, **PATIENT}
+        both: dict[str, Any] = {**subscription(topic, other), **EARLIEST, **SOON, **PATIENT}
         topic.plain(numbered(0, 1))
         other.plain(numbered(0, 2))
         calls = count()

@@ -9,7 +9,7 @@ from typing import Protocol
 import anyio
 
 from fencepost.client.core.sequences import PartitionQueue, Producer, SequencedBatch
-from fencepost.client.errors import KafkaError
+from fencepost.client.errors import AbortableError, KafkaError
 from fencepost.client.producer.buffer import BufferMemory
 from fencepost.client.producer.metrics import Counters
 from fencepost.protocol.batch_header import read_header, set_producer
@@ -250,11 +250,19 @@ class Accumulator:
     def drop(self, error: KafkaError, *, resend_too: bool) -> None:
         """Fail everything that is not in flight: waiting batches and, if asked, those to be sent again."""
         for queue in list(self.active.values()):
-            dropped = list(queue.waiting)
-            queue.waiting.clear()
-            if resend_too:
-                dropped += queue.drop_resend()
-            for batch in dropped:
-                self.finish(batch, error)
-            if queue.idle:
-                self.active.pop(queue.partition, None)
+            self._drop_of(queue, error, resend_too=resend_too)
+
+    def drop_behind_refused(self, queue: Queue) -> None:
+        """Fail what waits behind a refused batch: its coordinator gives a new epoch only after the abort."""
+        reason = f"not sent: the broker refused an earlier batch of this transaction for {queue.partition}"
+        self._drop_of(queue, AbortableError(reason), resend_too=True)
+
+    def _drop_of(self, queue: Queue, error: KafkaError, *, resend_too: bool) -> None:
+        dropped = list(queue.waiting)
+        queue.waiting.clear()
+        if resend_too:
+            dropped += queue.drop_resend()
+        for batch in dropped:
+            self.finish(batch, error)
+        if queue.idle:
+            self.active.pop(queue.partition, None)

@@ -47,8 +47,7 @@ class Sender:
         self._delivery_timeout_s = config.delivery_timeout_ms / 1000
         self._brokers: dict[int, BrokerState] = {}
         self._wake = anyio.Event()
-        self._refreshing = False
-        self._refresh_at = 0.0
+        self._refreshing, self._refresh_at = False, 0.0
         self._backoff = cluster.policy.backoff()
         self._concurrent_backoff = Backoff(1, cluster.policy.first_ms, cluster.random)  # CONCURRENT_TRANSACTIONS
         self._last_error: KafkaError | None = None
@@ -176,12 +175,13 @@ class Sender:
         lost: list[Batch] = []
         if queue.producer != producer and (queue.restart or not queue.resend):
             lost = queue.adopt(producer)
-        elif queue.needs_epoch() and self._identity.bump():
-            current = self._identity.current
-            if current is not None:
-                lost = queue.adopt(current)
-            else:
+        elif queue.needs_epoch():
+            if not self._identity.bump():
+                self._accumulator.drop_behind_refused(queue)
+            elif self._identity.current is None:
                 self.wake()
+            else:
+                lost = queue.adopt(self._identity.current)
         for batch in lost:
             self._accumulator.finish(batch, state_lost(queue.partition, batch.last_error))
 

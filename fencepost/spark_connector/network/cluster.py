@@ -16,6 +16,7 @@ from fencepost.spark_connector.network.wire import (
     Connection,
     ConnectionLostError,
     ConnectionSettings,
+    PartitionGone,
 )
 from fencepost.spark_connector.offsets import Offsets
 
@@ -67,7 +68,11 @@ class Cluster:
                 return attempt()
             except BrokerError as error:
                 self.forget()
-                if not error.code.retriable or time.monotonic() + pause_seconds > deadline:
+                if (
+                    isinstance(error, PartitionGone)
+                    or not error.code.retriable
+                    or time.monotonic() + pause_seconds > deadline
+                ):
                     raise
             time.sleep(pause_seconds)
             pause_seconds = min(2 * pause_seconds, _MAX_PAUSE_SECONDS)
@@ -109,9 +114,9 @@ class Cluster:
     ) -> dict[TopicPartition, int]:
         """Offsets by time (ms since 1970), EARLIEST or LATEST; -1 if no record has that time or a later one.
 
-        With READ_COMMITTED, LATEST is the last stable offset, and the search by time ends there.
+        With READ_COMMITTED, LATEST is the last stable offset, and the search by time ends there. Raises PartitionGone.
         """
-        return self.with_retries(lambda: self._list_offsets(times_ms, isolation)) if times_ms else {}
+        return self.with_retries(lambda: self._list_of_those_there(times_ms, isolation)) if times_ms else {}
 
     def open_transaction(self, tp: TopicPartition) -> OpenTransaction | None:
         """The oldest open transaction of a partition (KIP-664); None if there is none or the request fails."""
@@ -154,6 +159,19 @@ class Cluster:
                 if partition.leader_id in nodes:
                     self._leaders[TopicPartition(topic.name, partition.partition_index)] = nodes[partition.leader_id]
         return found
+
+    def _list_of_those_there(
+        self, times_ms: Mapping[TopicPartition, int], isolation: IsolationLevel
+    ) -> dict[TopicPartition, int]:
+        try:
+            return self._list_offsets(times_ms, isolation)
+        except BrokerError as error:
+            if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                found = self._topics(sorted({tp.topic for tp in times_ms}))
+                for tp in times_ms:
+                    if tp.partition not in found.get(tp.topic, ()):
+                        raise PartitionGone(f"partition {tp} does not exist any more", error.code) from error
+            raise
 
     def _list_offsets(self, times_ms: Mapping[TopicPartition, int], isolation: IsolationLevel) -> Offsets:
         by_leader: dict[Address, dict[str, list[Any]]] = {}

@@ -69,6 +69,10 @@ class BrokerError(Exception):
         self.code = code
 
 
+class PartitionGone(BrokerError):
+    """A partition that was there when a query was planned is not there any more. Another plan goes without it."""
+
+
 class ConnectionLostError(BrokerError):
     """The connection could not be made, was closed, or timed out. Another attempt may succeed."""
 

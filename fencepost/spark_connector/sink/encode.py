@@ -264,14 +264,12 @@ class Encoder:
         if "timestamp" not in self._columns:
             return None
         column = batch.column(self._columns["timestamp"])
-        micros = column.cast(pa.int64())
-        times = micros.fill_null(0).to_numpy(zero_copy_only=False) // 1000
-        times = np.where(micros.is_null().to_numpy(zero_copy_only=False), self._wall_clock_ms(), times)
-        if (times < _NO_TIMESTAMP).any():
-            raise SinkError(
-                f"{self._row(batch, times < _NO_TIMESTAMP)} has a timestamp before 1970, which Kafka refuses"
-            )
-        return times
+        column = column.cast(pa.int64())
+        micros = column.fill_null(0).to_numpy(zero_copy_only=False)
+        wrong = (micros < 0) & (micros != 1000 * _NO_TIMESTAMP)
+        if wrong.any():
+            raise SinkError(f"{self._row(batch, wrong)} has a timestamp before 1970, which Kafka refuses")
+        return np.where(column.is_null().to_numpy(zero_copy_only=False), self._wall_clock_ms(), micros // 1000)
 
     def _row(self, batch: Any, which: Any) -> str:
         """The first of these rows, for a message."""

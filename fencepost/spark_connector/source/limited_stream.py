@@ -16,6 +16,7 @@ from pyspark.sql.streaming.datasource import (
 
 from fencepost.spark_connector.offsets import LAST_STABLE, Offsets, OffsetTree, Position, PositionTree, tree_of
 from fencepost.spark_connector.source.options import SourceOptions
+from fencepost.spark_connector.source.planned_anew import planned_anew
 from fencepost.spark_connector.source.scan import Limit
 from fencepost.spark_connector.source.stream import UnlimitedStreamReader
 
@@ -25,7 +26,7 @@ class StreamReader(UnlimitedStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: SourceOptions) -> None:
         super().__init__(options)
-        self._available_now: Offsets | None = None
+        self._available_now: Position | None = None
         self._last_trigger = -math.inf
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -40,6 +41,7 @@ class StreamReader(UnlimitedStreamReader, SupportsTriggerAvailableNow):
             return ReadMinRows(options.min_offsets_per_trigger)
         return ReadAllAvailable()
 
+    @planned_anew
     def latestOffset(self, start: PositionTree, limit: ReadLimit) -> PositionTree:  # type: ignore[override]
         """The end of the next micro-batch: at most the last stable offset of this moment.
 
@@ -50,19 +52,43 @@ class StreamReader(UnlimitedStreamReader, SupportsTriggerAvailableNow):
         if self._position is not None:
             # Spark does not call `commit` for the last micro-batch of a query, but asks here for the one after it.
             self._position.commit(Position.of(start).offsets)
-        end = self._available_now if self._available_now is not None else self._planner.latest()
-        begin = self._begin(start, end)
-        end = self._planner.not_before(begin, end)
+        before, latest = Position.of(start), self._latest()
+        begin = self._planner.begin(before, latest)
+        end = self._planner.not_before(begin, latest.offsets)
         if isinstance(limit, ReadAllAvailable):
-            return self._end_after(start, end)
+            return self._end_after(start, begin, latest._replace(offsets=end))
         if self._available_now is None and self._must_wait(begin, end):
             return start
         options = self._options
         if options.max_offsets_per_trigger is not None:
             end = self._planner.rate_limited(begin, end, options.max_offsets_per_trigger)
         visible = Limit(options.max_records_per_trigger, options.max_bytes_per_trigger)
-        return self._end_after(start, self._planner.limited(begin, end, visible))
+        return self._end_after(start, begin, latest._replace(offsets=self._planner.limited(begin, end, visible)))
 
+    def _latest(self) -> Position:
+        """The end for this query: that of `prepareForTriggerAvailableNow`, but for topics that were created again."""
+        latest = self._planner.latest()
+        if self._available_now is not None:
+            again = self._available_now.created_again(latest.topic_ids)
+            bound = {tp: end for tp, end in self._available_now.offsets.items() if tp.topic not in again}
+            ends = {tp: bound.get(tp, end) for tp, end in latest.offsets.items() if tp in self._available_now.offsets}
+            topics = {tp.topic for tp in ends}
+            ids = {topic: topic_id for topic, topic_id in latest.topic_ids.items() if topic in topics}
+            latest = self._available_now = Position(ends, ids)
+        return latest
+
+    def _end_after(self, start: PositionTree, begin: Offsets, end: Position) -> PositionTree:
+        """The end of a micro-batch that begins at `start`; `start` itself if there is nothing to read.
+
+        Spark runs a first micro-batch without records, too.
+        """
+        before = Position.of(start)
+        end = self._planner.with_missing(before, end)
+        if before.is_initial:
+            return end._replace(first=begin).tree
+        return start if end == before._replace(first=None) else end.tree
+
+    @planned_anew
     def reportLatestOffset(self) -> OffsetTree:
         """The high watermarks, and the last stable offsets of partitions with open transactions.
 
@@ -73,6 +99,7 @@ class StreamReader(UnlimitedStreamReader, SupportsTriggerAvailableNow):
         stable = tree_of(self._planner.stable_offsets_behind(high_watermarks))
         return tree_of(high_watermarks) | {LAST_STABLE.format(topic): stable[topic] for topic in stable}
 
+    @planned_anew
     def prepareForTriggerAvailableNow(self) -> None:
         """Remember the current ends. The query stops there, even if partitions grow or are added."""
         self._available_now = self._planner.latest()

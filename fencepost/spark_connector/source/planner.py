@@ -32,8 +32,6 @@ class Planner:
         self._cluster = cluster
         self._invisible: dict[TopicPartition, tuple[int, int]] = {}
         """Where a scan for visible records started, and the offset of the first one."""
-        self._ends: Offsets = {}
-        """What `latest` has found."""
 
     def partitions(self, *, may_be_missing: bool = False) -> list[TopicPartition]:
         """The subscribed partitions that exist now.
@@ -98,29 +96,63 @@ class Planner:
                     raise PlanError(self._beyond(tp, end, limits[tp]))
         return ends
 
-    def latest(self) -> Offsets:
+    def latest(self) -> Position:
         """The current ends: last stable offsets, or high watermarks for read_uncommitted.
 
-        For streams: partitions that no longer exist are left out. `ranges` reports them as data loss.
+        For streams: partitions that no longer exist are left out.
         """
-        self._ends = self._list(dict.fromkeys(self.partitions(may_be_missing=True), LATEST))
-        return self._ends
+        return self.position(self._list(dict.fromkeys(self.partitions(may_be_missing=True), LATEST)))
 
     def position(self, offsets: Offsets) -> Position:
         """These offsets, with the ids that their topics had when the planner last looked at its topics."""
         ids = self._cluster.topic_ids
         return Position(offsets, {topic: ids[topic].hex() for topic in {tp.topic for tp in offsets} & ids.keys()})
 
-    def begin(self, start: Position, topic_ids: Mapping[str, str]) -> Offsets:
-        """Where a micro-batch begins after `start`: a topic that has another id now is read from its first records."""
-        recreated = start.created_again(topic_ids)
+    def begin(self, start: Position, end: Position) -> Offsets:
+        """Where a micro-batch begins after `start`: a topic with another id in `end` is read from its first records.
+
+        A missing partition that is back goes on where it was.
+        """
+        recreated = start.created_again(end.topic_ids)
         again = [tp for tp in sorted(start.offsets) if tp.topic in recreated]
         for tp in again:
             read_to = f"after {tp} was read up to {start.offsets[tp]}"
             self._lost(f"topic {tp.topic} was deleted and created again {read_to}")
-        return {tp: offset for tp, offset in start.offsets.items() if tp not in again} | self._list(
-            dict.fromkeys(again, EARLIEST)
+        first = self._list({tp: EARLIEST for tp in again if tp in end.offsets})
+        known = {**start.missing, **start.offsets}
+        return (
+            {tp: known[tp] for tp in known if tp.topic not in recreated and tp not in start.missing}
+            | {tp: known[tp] for tp in start.missing if tp.topic not in recreated and tp in end.offsets}
+            | first
         )
+
+    def with_missing(self, start: Position, end: Position) -> Position:
+        """`end`, and how far partitions were read that are not there now.
+
+        They may come back: a broker may not know a topic for a moment, and a subscription may change. With a pattern
+        they are left out, because a query's topics may come and go without end. Raises DataLossError, before the end is
+        in Spark's checkpoint.
+        """
+        lost = {tp: offset for tp, offset in start.offsets.items() if tp not in end.offsets}
+        for tp in sorted(lost):
+            self._lost(f"{self._absent(tp)}; it was read up to offset {lost[tp]}")
+        if self._options.subscription.pattern is not None:
+            return end
+        recreated = start.created_again(end.topic_ids)
+        missing = {
+            tp: offset
+            for tp, offset in {**start.missing, **lost}.items()
+            if tp not in end.offsets and tp.topic not in recreated
+        }
+        topics = {tp.topic for tp in missing}
+        ids = {topic: topic_id for topic, topic_id in start.topic_ids.items() if topic in topics}
+        return end._replace(topic_ids={**ids, **end.topic_ids}, missing=missing)
+
+    def _absent(self, tp: TopicPartition) -> str:
+        wanted = self._options.subscription
+        if tp.topic in (wanted.topics or (tp.topic,)) and tp in (wanted.partitions or (tp,)):
+            return f"{tp} does not exist any more"
+        return f"the query does not subscribe to {tp} any more"
 
     def not_before(self, start: Mapping[TopicPartition, int], end: Offsets) -> Offsets:
         """`end`, with the position of partitions that were already read beyond their last stable offset.
@@ -183,21 +215,34 @@ class Planner:
                 self._invisible[tp] = (known[tp], scan.first_visible or known[tp])
         return scans
 
-    def ranges(self, begin: Offsets, end: Position) -> list[OffsetRange]:
+    def ranges(self, start: Position, end: Position) -> list[OffsetRange]:
         """The tasks of a micro-batch, divided by minPartitions and maxRecordsPerPartition.
 
         Spark may have planned it before a restart: since then topics may have been deleted, created again, or cut.
         Records that the logs no longer hold are data loss: an error, or with failOnDataLoss=false a warning.
+        Raises PlanError if the end is below the start because of open transactions.
         """
-        gone = self._gone(begin, end)
+        gone = self._gone(start, end)
         left = {tp: offset for tp, offset in end.offsets.items() if tp not in gone}
-        return self._tasks({tp: offset for tp, offset in begin.items() if tp not in gone}, left)
+        begin = self.begin(
+            start._replace(
+                offsets={tp: o for tp, o in start.offsets.items() if tp not in gone and tp not in end.missing}
+            ),
+            end,
+        )
+        back = sorted(tp for tp, to in self.not_before(begin, left).items() if to != left[tp])
+        if back:
+            raise PlanError(
+                f"{', '.join(map(str, back))}: the query has read beyond the last stable offset;"
+                " restart it when the open transactions have ended"
+            )
+        return self._tasks(begin, left)
 
-    def _gone(self, begin: Offsets, end: Position) -> set[TopicPartition]:
+    def _gone(self, start: Position, end: Position) -> set[TopicPartition]:
         """The partitions whose planned records are gone altogether."""
-        old = {
-            tp for tp, to in end.offsets.items() if to > self._ends.get(tp, _NO_OFFSET) and begin.get(tp) != to
-        }  # `latest` has seen the others a moment ago
+        moved = start.created_again(end.topic_ids)
+        known = {**start.missing, **start.offsets}
+        old = {tp for tp, to in end.offsets.items() if known.get(tp) != to or tp.topic in moved}
         if not old:
             return set()
         found = self._cluster.topics({tp.topic for tp in old})

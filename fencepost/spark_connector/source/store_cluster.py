@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import METADATA_TOPIC, IsolationLevel, TopicPartition
 from fencepost.spark_connector.network.cluster import OpenTransaction
-from fencepost.spark_connector.network.wire import BrokerError
+from fencepost.spark_connector.network.wire import PartitionGone
 from fencepost.spark_connector.offsets import EARLIEST, LATEST, Offsets
 from fencepost.spark_connector.source.ranges import OffsetRange, Stored
 from fencepost.spark_connector.source.store_settings import StoreSettings
@@ -115,7 +115,7 @@ class StoreCluster:
         return self.with_retries(attempt)
 
     def located(self, ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
-        """The ranges with what their tasks need to know. Raises BrokerError for a partition that does not exist."""
+        """The ranges with what their tasks need to know. Raises PartitionGone."""
         wanted = list(ranges)
 
         def attempt() -> list[OffsetRange]:
@@ -156,7 +156,7 @@ class StoreCluster:
     def _log(self, cut: Cut, tp: TopicPartition) -> int:
         log = cut.log_of(tp)
         if log is None:
-            raise BrokerError(f"partition {tp} does not exist", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            raise PartitionGone(f"partition {tp} does not exist", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return log
 
     def _list_offsets(self, times_ms: Mapping[TopicPartition, int], isolation: IsolationLevel) -> Offsets:

@@ -9,10 +9,11 @@ import pyspark
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from fencepost.spark_connector.network.cluster import Cluster
-from fencepost.spark_connector.offsets import LATEST, Offsets, Position, PositionTree
+from fencepost.spark_connector.offsets import LATEST, Position, PositionTree
 from fencepost.spark_connector.option_values import OptionError
 from fencepost.spark_connector.source.group import GroupPosition
 from fencepost.spark_connector.source.options import SourceOptions
+from fencepost.spark_connector.source.planned_anew import planned_anew
 from fencepost.spark_connector.source.planner import PlanError, Planner
 from fencepost.spark_connector.source.sources import open_source
 from fencepost.spark_connector.source.task import RangePartition, read_range
@@ -59,6 +60,7 @@ class UnlimitedStreamReader(QuickAckOnUnpickle, DataSourceStreamReader):
                 self._no_start, self._initial = error, {}
         return self._initial
 
+    @planned_anew
     def latestOffset(self) -> PositionTree:  # type: ignore[override]
         """The end of the next micro-batch: the last stable offset of this moment.
 
@@ -70,25 +72,15 @@ class UnlimitedStreamReader(QuickAckOnUnpickle, DataSourceStreamReader):
             self._reached = self.initialOffset()
         start, latest = Position.of(self._reached), self._planner.latest()
         is_latest = self._options.starting.mark == LATEST
-        if is_first and is_latest and start.offsets:
-            latest = start.offsets
-        end = self._planner.position(self._planner.not_before(self._begin(self._reached, latest), latest))
-        return end._replace(first=None if is_latest else start.first).tree
+        if is_first and is_latest and self._no_start is None:
+            latest = start._replace(first=None)
+        begin = self._planner.begin(start, latest)
+        ends = self._planner.not_before(begin, latest.offsets)
+        end = self._planner.with_missing(start, latest._replace(offsets=ends))
+        first = begin if self._reached == self._initial else start.first
+        return end._replace(first=None if is_latest else first).tree
 
-    def _begin(self, start: PositionTree, latest: Offsets) -> Offsets:
-        """Where the micro-batch that follows `start` begins."""
-        return self._planner.begin(Position.of(start), self._planner.position(latest).topic_ids)
-
-    def _end_after(self, start: PositionTree, offsets: Offsets) -> PositionTree:
-        """The end of a micro-batch that begins at `start`; `start` itself if there is nothing to read.
-
-        Spark runs a first micro-batch without records, too.
-        """
-        before, end = Position.of(start), self._planner.position(offsets)
-        if before.is_initial:
-            return end._replace(first=before.offsets).tree
-        return start if end == before._replace(first=None) else end.tree
-
+    @planned_anew
     def partitions(self, start: PositionTree, end: PositionTree) -> list[InputPartition]:
         """The tasks of one micro-batch.
 
@@ -98,16 +90,9 @@ class UnlimitedStreamReader(QuickAckOnUnpickle, DataSourceStreamReader):
         begin, stop = Position.of(start), Position.of(end)
         if start == self._initial:
             begin = self._first_begin(begin, stop)
-        first = self._planner.begin(begin, stop.topic_ids)
-        back = {tp for tp, to in self._planner.not_before(first, stop.offsets).items() if to != stop.offsets[tp]}
-        if back:
-            names = ", ".join(map(str, sorted(back)))
-            raise PlanError(
-                f"{names}: the query has read beyond the last stable offset;"
-                " restart it when the open transactions have ended"
-            )
+        work = self._planner.ranges(begin, stop)
         self._reached = end
-        return [RangePartition(work) for work in self._planner.ranges(first, stop)]
+        return [RangePartition(one) for one in work]
 
     def _first_begin(self, start: Position, end: Position) -> Position:
         """Where the first micro-batch begins, which may have been planned before a restart. Raises PlanError."""
@@ -115,7 +100,8 @@ class UnlimitedStreamReader(QuickAckOnUnpickle, DataSourceStreamReader):
             return Position(end.first)
         if self._no_start is not None:
             raise self._no_start
-        return Position({tp: min(offset, end.offsets[tp]) for tp, offset in start.offsets.items() if tp in end.offsets})
+        offsets = {tp: min(offset, end.offsets[tp]) for tp, offset in start.offsets.items() if tp in end.offsets}
+        return start._replace(offsets=offsets)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The records of one partition. Runs in a task."""

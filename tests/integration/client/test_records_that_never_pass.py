@@ -113,3 +113,21 @@ async def test_a_record_above_the_clients_own_limit_is_the_same_error(kafka: fen
         with pytest.raises(RecordRejectedError, match="max_request_size") as rejected:
             await producer.send(name, b"x" * 2000, key=b"k")
     assert (rejected.value.partition, rejected.value.records[0].key) == (None, b"k")
+
+
+async def test_what_comes_behind_a_refused_batch_fails_with_it(kafka: fencepost.Client, name: str) -> None:
+    """It waited for an epoch, which comes only after the abort: the end of the block took delivery.timeout.ms."""
+    await create(kafka, name, max_message_bytes="1000")
+    options = {"max_in_flight_requests_per_connection": 1, "batch_size": 700}
+    async with kafka.transactional_producer(name, **options) as producer:
+
+        async def refused() -> None:
+            async with producer.transaction() as txn:
+                await txn.send(name, b"x" * 2000)
+                await txn.send(name, b"behind" * 100)
+
+        with trio.fail_after(60), pytest.raises(RecordRejectedError, match="MESSAGE_TOO_LARGE"):
+            await refused()
+        async with producer.transaction() as after:
+            await after.send(name, b"next")
+    assert await read_all(kafka, name) == [b"next"]
