@@ -65,7 +65,7 @@ class Position(NamedTuple):
     @property
     def is_initial(self) -> bool:
         """Whether the first micro-batch begins here, or where it began before the query was started again."""
-        return self.first == self.offsets or not self.offsets
+        return self.first == self.offsets
 
     def created_again(self, later: Mapping[str, str]) -> set[str]:
         """The topics that have another id in `later`."""
