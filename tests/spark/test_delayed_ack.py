@@ -22,8 +22,9 @@ QUICKACK = getattr(socket, "TCP_QUICKACK", None)
 pytestmark = pytest.mark.skipif(QUICKACK is None, reason="this system has no TCP_QUICKACK")
 
 READ = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}
-WRITE = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t", "checkpointLocation": "/c"}
-ROWS = StructType().add("value", "binary")
+WRITE = {"kafka.bootstrap.servers": "127.0.0.1:1", "checkpointLocation": "/c"}
+"""Without a topic: a writer looks for one when it is pickled for the tasks."""
+ROWS = StructType().add("value", "binary").add("topic", "string")
 FUNCTIONS = {
     "batch reader": lambda: BatchReader(parse_options(READ, Mode.BATCH)),
     "stream reader": lambda: stream_reader(parse_options(READ, Mode.STREAM)),

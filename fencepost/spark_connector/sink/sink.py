@@ -48,7 +48,7 @@ class _Writer(QuickAckOnUnpickle):
         """Whether the topic is there and, with twoPhase, claimed: both once, before the first task."""
 
     def __getstate__(self) -> dict[str, Any]:
-        if not self._found:
+        if not self._found and (self._options.two_phase or self._options.topic is not None):
             with translate_client_errors(self._options), connect(self._options) as kafka:
                 if self._options.two_phase:
                     self._claim = sink_lanes.claim(kafka, self._options)
