@@ -49,10 +49,11 @@ class StreamReader(UnlimitedStreamReader, SupportsTriggerAvailableNow):
         """
         if self._no_start is not None and not start:
             raise self._no_start
+        before = Position.of(start)
         if self._position is not None:
             # Spark does not call `commit` for the last micro-batch of a query, but asks here for the one after it.
-            self._position.commit(Position.of(start).offsets)
-        before, latest = Position.of(start), self._latest()
+            self._position.commit(before.offsets)
+        latest = self._latest()
         begin = self._planner.begin(before, latest)
         end = self._planner.not_before(begin, latest.offsets)
         if isinstance(limit, ReadAllAvailable):
@@ -72,9 +73,7 @@ class StreamReader(UnlimitedStreamReader, SupportsTriggerAvailableNow):
             again = self._available_now.created_again(latest.topic_ids)
             bound = {tp: end for tp, end in self._available_now.offsets.items() if tp.topic not in again}
             ends = {tp: bound.get(tp, end) for tp, end in latest.offsets.items() if tp in self._available_now.offsets}
-            topics = {tp.topic for tp in ends}
-            ids = {topic: topic_id for topic, topic_id in latest.topic_ids.items() if topic in topics}
-            latest = self._available_now = Position(ends, ids)
+            latest = self._available_now = self._planner.position(ends)
         return latest
 
     def _end_after(self, start: PositionTree, begin: Offsets, end: Position) -> PositionTree:
