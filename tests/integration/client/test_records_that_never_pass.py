@@ -68,7 +68,7 @@ async def test_the_loop_of_readme_repeated_a_record_that_is_too_large_for_ever(
         TopicPartition(target, 0),
     )
     assert [record.value for record in error.records] == [b"x" * 2000]
-    lines = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING and "was aborted" in r.message]
+    lines = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING and "was aborted" in r.getMessage()]
     assert len(lines) == 1
     assert "The same records or offsets will fail again" in lines[0]
     async with kafka.admin() as admin:

@@ -90,7 +90,9 @@ async def test_a_consumer_skipped_the_first_records_of_a_topic_that_was_created_
         if opened is grouped:
             await consumer.commit()
             assert await consumer.committed(world.partition) == {world.partition: len(NEW)}
-    lines = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING and "created again" in r.message]
+    lines = [
+        r.getMessage() for r in caplog.records if r.levelno == logging.WARNING and "created again" in r.getMessage()
+    ]
     assert lines == [
         f"topic {world.topic!r} was deleted and created again. This consumer reads the new topic from its beginning;"
         " its positions in the old topic were 0: 5"

@@ -234,7 +234,7 @@ def test_damage_is_logged_where_a_consumer_resumes_and_a_proceeding_one_checks_n
     assert not caplog.records
     for _ in range(2):
         log.segments.read(16, 5 * SEGMENTS, 1 << 20, True)
-    assert [f"{path} is damaged at byte 0, offset 15" in record.message for record in caplog.records] == [True]
+    assert [f"{path} is damaged at byte 0, offset 15" in record.getMessage() for record in caplog.records] == [True]
     assert log.segments.read(15, 20, 1, True).size_bytes == len(hurt), "the batch is sent as it is"
     logs.close()
 
