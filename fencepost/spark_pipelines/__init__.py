@@ -1,4 +1,4 @@
-"""Ready-made Spark pipelines: exactly-once ETL between topics, export to Parquet, and an audit of both."""
+"""Ready-made Spark pipelines: exactly-once ETL between topics, export to Parquet and tables, and an audit of both."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,13 @@ if TYPE_CHECKING:
     from fencepost.spark_pipelines.session import need_spark as need_spark
     from fencepost.spark_pipelines.session import spark_session as spark_session
     from fencepost.spark_pipelines.shape import Shape as Shape
+    from fencepost.spark_pipelines.tables.compare import TableReport as TableReport
+    from fencepost.spark_pipelines.tables.compare import audit_table as audit_table
+    from fencepost.spark_pipelines.tables.delta import delta_table as delta_table
+    from fencepost.spark_pipelines.tables.iceberg import iceberg_table as iceberg_table
+    from fencepost.spark_pipelines.tables.spark import append_exactly_once as append_exactly_once
+    from fencepost.spark_pipelines.tables.spark import read_table as read_table
+    from fencepost.spark_pipelines.tables.table import Table as Table
 
 _PLACES = {
     "AuditReport": "auditing.findings",
@@ -25,13 +32,20 @@ _PLACES = {
     "PartitionReport": "auditing.findings",
     "PipelineError": "errors",
     "Shape": "shape",
+    "Table": "tables.table",
+    "TableReport": "tables.compare",
+    "append_exactly_once": "tables.spark",
     "audit": "auditing.run",
+    "audit_table": "tables.compare",
     "batches": "auditing.run",
+    "delta_table": "tables.delta",
     "etl": "etl_query",
     "export": "exporting",
+    "iceberg_table": "tables.iceberg",
     "manifests": "export_store",
     "need_spark": "session",
     "read_export": "exporting",
+    "read_table": "tables.spark",
     "spark_session": "session",
 }
 

@@ -91,8 +91,11 @@ class ExportStore:
         """Release the lock."""
         os.close(self._lock_fd)
 
-    def last(self) -> Manifest | None:
-        """The last published batch; None before the first. Raises PipelineError if the directory holds other files."""
+    def last(self, *of: Any) -> Manifest | None:
+        """The last published batch; None before the first. Raises PipelineError if the directory holds other files.
+
+        Its manifest names the records, so what the export is `of` is not needed.
+        """
         numbers = [int(found[1]) for child in self.target.iterdir() if (found := _BATCH.fullmatch(child.name))]
         if numbers:
             return read_manifest(self.target / batch_name(max(numbers)))
@@ -106,6 +109,32 @@ class ExportStore:
     def staging(self) -> Path:
         """The path for a new batch. The directory does not exist yet."""
         return self.target / f"{_STAGING}{uuid.uuid4().hex}"
+
+    def stage(self, frame: Any) -> Path:
+        """Let Spark write a DataFrame into a new directory. Raises PipelineError if it wrote on other machines."""
+        staging = self.staging()
+        frame.write.parquet(staging.as_uri())
+        if not (staging / "_SUCCESS").exists():
+            raise PipelineError(
+                f"Spark's executors do not write to this machine's {self.target}: mount it on all of them"
+            )
+        for extra in [*staging.glob(".*"), staging / "_SUCCESS"]:
+            extra.unlink()
+        return staging
+
+    def rows(self, staging: Path) -> int:
+        """The number of staged rows."""
+        from pyarrow import parquet
+
+        return sum(parquet.read_metadata(path).num_rows for path in staging.iterdir())
+
+    def sizes(self, staging: Path) -> dict[str, int]:
+        """The staged files' sizes in bytes, by name."""
+        return {path.name: path.stat().st_size for path in sorted(staging.iterdir())}
+
+    def discard(self, staging: Path) -> None:
+        """Delete a staged batch."""
+        shutil.rmtree(staging)
 
     def publish(self, staging: Path, manifest: Manifest) -> Path:
         """Publish the staged files and their position durably (fsync). Raises PipelineError, OSError."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
@@ -18,6 +17,8 @@ from fencepost.spark_pipelines.errors import PipelineError
 from fencepost.spark_pipelines.export_store import ExportStore, Manifest, next_ends
 from fencepost.spark_pipelines.progress import Advance, watching
 from fencepost.spark_pipelines.shape import Shape
+from fencepost.spark_pipelines.tables.table import Table
+from fencepost.spark_pipelines.tables.table_store import TableStore
 
 DEFAULT_BATCH_RECORDS = 1_000_000
 _POLL_SECONDS = 0.2
@@ -26,7 +27,7 @@ _POLL_SECONDS = 0.2
 def export(
     spark: Any,
     topics: Sequence[str],
-    target: Path | str,
+    target: Path | str | Table,
     *,
     kafka: Mapping[str, Any],
     shape: Shape | None = None,
@@ -37,8 +38,9 @@ def export(
     fail_on_data_loss: bool = True,
     advance: Advance | None = None,
 ) -> Iterator[Manifest]:
-    """Write the committed records that are not yet in `target` as Parquet; yields the manifest of each new batch.
+    """Write the committed records that are not yet in `target`; yields the manifest of each new batch.
 
+    `target` is a directory for Parquet files, or a table: `delta_table(...)` or `iceberg_table(...)`.
     A batch covers about `batch_records` offsets. With `follow_seconds` the export continues and looks for new records
     in this interval, until `stop` returns true. After a restart it continues after the last published batch. It needs
     the same topics and shape then. `kafka` holds Kafka's dotted names, at least "bootstrap.servers". A thread calls
@@ -51,7 +53,8 @@ def export(
     """
     if batch_records < 1:
         raise ValueError("batch_records must be at least 1")
-    store = ExportStore.open(target)
+    store: ExportStore | TableStore
+    store = ExportStore.open(target) if isinstance(target, str | Path) else TableStore(target)
     try:
         work = _Export(spark, store, topics, dict(kafka), shape or Shape(), headers, fail_on_data_loss)
         while not stop():
@@ -72,11 +75,35 @@ def read_export(spark: Any, target: Path | str) -> Any:
     return spark.read.parquet(Path(target).resolve().as_uri())
 
 
+def read_records(
+    spark: Any,
+    options: Mapping[str, str],
+    begin: Offsets,
+    end: Offsets,
+    *,
+    headers: bool = False,
+    fail_on_data_loss: bool = True,
+) -> Any:
+    """The committed records from `begin` to before `end` as a DataFrame; `options` are those of the connection."""
+    busy = [tp for tp in sorted(end) if begin[tp] < end[tp]] or sorted(end)[:1]
+    tree: dict[str, list[int]] = {}
+    for tp in busy:
+        tree.setdefault(tp.topic, []).append(tp.partition)
+    ranges = {
+        "assign": json.dumps(tree),
+        "startingOffsets": json.dumps(tree_of({tp: begin[tp] for tp in busy})),
+        "endingOffsets": json.dumps(tree_of({tp: end[tp] for tp in busy})),
+        "includeHeaders": str(headers).lower(),
+        "failOnDataLoss": str(fail_on_data_loss).lower(),
+    }
+    return spark.read.format("fencepost").options(**options).options(**ranges).load()
+
+
 class _Export:
     def __init__(
         self,
         spark: Any,
-        store: ExportStore,
+        store: ExportStore | TableStore,
         topics: Sequence[str],
         kafka: dict[str, Any],
         shape: Shape,
@@ -104,7 +131,7 @@ class _Export:
         self.more = False
         """Whether offsets are left for the next batch."""
         self._identity = _identity(kafka, self._topics)
-        self._last = store.last()
+        self._last = store.last(self._partitions(), self._what, *self._identity)
         if self._last is not None:
             self._check_unchanged(self._last)
 
@@ -115,22 +142,31 @@ class _Export:
         self.more = upto != end
         if all(upto[tp] == begin[tp] for tp in upto):
             return None
-        staging = self._store.staging()
-        frame = self._shape.applied(self._records(begin, upto))
-        frame.write.parquet(staging.as_uri())
-        files = _files(staging)
-        rows = _rows(staging, files)
+        records = read_records(
+            self._spark, self._options, begin, upto, headers=self._headers, fail_on_data_loss=self._fail_on_data_loss
+        )
+        staged: Any = self._store.stage(self._shape.applied(records))
+        rows = self._store.rows(staged)
         if rows == 0 and not self.more:
             # Only aborted records and markers. The next batch skips them again, together with the offsets that follow.
-            shutil.rmtree(staging)
+            self._store.discard(staged)
             return None
-        self._check_topics(staging)
+        self._check_topics(staged)
         cluster_id, topic_ids = self._identity
         number = 0 if self._last is None else self._last.batch + 1
+        files = self._store.sizes(staged)
         manifest = Manifest(number, tree_of(begin), tree_of(upto), rows, files, self._what, cluster_id, topic_ids)
-        self._store.publish(staging, manifest)
+        self._store.publish(staged, manifest)
         self._last = manifest
         return manifest
+
+    def _partitions(self) -> list[TopicPartition]:
+        cluster = Cluster(self._connection)
+        try:
+            found = self._same_topics(cluster)
+            return [TopicPartition(name, number) for name in self._topics for number in found[name]]
+        finally:
+            cluster.close()
 
     def _bounds(self) -> tuple[Offsets, Offsets]:
         """The start of the next batch, and the last stable offsets."""
@@ -165,31 +201,13 @@ class _Export:
                 raise _recreated(name, "under this export")
         return found
 
-    def _check_topics(self, staging: Path) -> None:
+    def _check_topics(self, staged: Any) -> None:
         """Delete the staged batch and raise PipelineError if a topic was created again while the batch was read."""
-        cluster = Cluster(self._connection)
         try:
-            self._same_topics(cluster)
+            self._partitions()
         except PipelineError:
-            shutil.rmtree(staging)
+            self._store.discard(staged)
             raise
-        finally:
-            cluster.close()
-
-    def _records(self, begin: Offsets, end: Offsets) -> Any:
-        busy = [tp for tp in sorted(end) if begin[tp] < end[tp]]
-        tree: dict[str, list[int]] = {}
-        for tp in busy:
-            tree.setdefault(tp.topic, []).append(tp.partition)
-        reader = self._spark.read.format("fencepost").options(**self._options)
-        options = {
-            "assign": json.dumps(tree),
-            "startingOffsets": json.dumps(tree_of({tp: begin[tp] for tp in busy})),
-            "endingOffsets": json.dumps(tree_of({tp: end[tp] for tp in busy})),
-            "includeHeaders": str(self._headers).lower(),
-            "failOnDataLoss": str(self._fail_on_data_loss).lower(),
-        }
-        return reader.options(**options).load()
 
     def _check_unchanged(self, last: Manifest) -> None:
         """Raise PipelineError if topics, shape, cluster or topic ids differ from the last batch's."""
@@ -238,23 +256,6 @@ def _identity(kafka: Mapping[str, Any], topics: Sequence[str]) -> tuple[str, dic
         return found
 
     return trio.run(describe)[0]
-
-
-def _files(staging: Path) -> dict[str, int]:
-    """Names and sizes of Spark's files. Raises PipelineError if the executors wrote on other machines."""
-    if not (staging / "_SUCCESS").exists():
-        raise PipelineError(
-            f"Spark's executors do not write to this machine's {staging.parent}: mount it on all of them"
-        )
-    for extra in [*staging.glob(".*"), staging / "_SUCCESS"]:
-        extra.unlink()
-    return {path.name: path.stat().st_size for path in sorted(staging.iterdir())}
-
-
-def _rows(staging: Path, files: Mapping[str, int]) -> int:
-    from pyarrow import parquet
-
-    return sum(parquet.read_metadata(staging / name).num_rows for name in files)
 
 
 def _wait(seconds: float, stop: Callable[[], bool]) -> None:

@@ -4,6 +4,7 @@ import os
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -83,6 +84,21 @@ def new_topic(bootstrap: str, name: str, partitions: int = 3) -> str:
     admin.create_topics([admin_module.NewTopic(name, partitions, 1)])[name].result(WAIT_SECONDS)
     until_led(admin, name, partitions)
     return name
+
+
+def create_again(bootstrap: str, topic: str) -> None:
+    """Delete it, and make another one of its name."""
+    admin = pytest.importorskip("confluent_kafka.admin").AdminClient({"bootstrap.servers": bootstrap})
+    admin.delete_topics([topic])[topic].result(WAIT_SECONDS)
+    until = time.monotonic() + WAIT_SECONDS
+    while True:  # a real Kafka deletes a moment later
+        try:
+            new_topic(bootstrap, topic)
+            break
+        except Exception as error:
+            if "EXISTS" not in str(error) or time.monotonic() > until:
+                raise
+            time.sleep(0.2)
 
 
 Write = tuple[int, bytes | None]

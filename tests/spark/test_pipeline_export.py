@@ -5,21 +5,19 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fencepost.protocol.topics import TopicPartition
-from fencepost.spark_pipelines import PipelineError, Shape, export, exporting, manifests
+from fencepost.spark_pipelines import PipelineError, Shape, export, manifests
 from fencepost.spark_pipelines.export_store import MANIFEST, ExportStore, next_ends
-from tests.spark.conftest import ROOT, WAIT_SECONDS, Transact, new_topic
+from tests.spark.conftest import ROOT, Transact, create_again, new_topic
 from tests.spark.export_manifests import manifest_of
 from tests.spark.killed import kill_when
 
 pytestmark = pytest.mark.timeout(900)
-DEADLINE_SECONDS = 240
 
 
 # The store, without Spark
@@ -188,21 +186,6 @@ def test_a_topic_that_was_created_again_is_not_mixed_into_the_old_ones_export(
         list(export(spark, [topic], tmp_path, kafka=kafka, shape=Shape(select="value, offset")))
 
 
-def create_again(bootstrap: str, topic: str) -> None:
-    """Delete it, and make another one of its name."""
-    admin = pytest.importorskip("confluent_kafka.admin").AdminClient({"bootstrap.servers": bootstrap})
-    admin.delete_topics([topic])[topic].result(WAIT_SECONDS)
-    until = time.monotonic() + DEADLINE_SECONDS
-    while True:  # a real Kafka deletes a moment later
-        try:
-            new_topic(bootstrap, topic)
-            break
-        except Exception as error:
-            if "EXISTS" not in str(error) or time.monotonic() > until:
-                raise
-            time.sleep(0.2)
-
-
 @pytest.mark.spark
 @pytest.mark.parametrize("when", ["between two batches", "while a batch is read"])
 def test_an_export_that_follows_stops_where_its_topic_is_created_again(
@@ -230,13 +213,13 @@ def test_an_export_that_follows_stops_where_its_topic_is_created_again(
     else:
         transact([(0, b"old too")])
 
-        def files_then_created_again(staging: Path) -> dict[str, int]:
-            found = files_of(staging)
+        def staged_then_created_again(self: ExportStore, frame: Any) -> Path:
+            staged = stage(self, frame)
             replace_it()
-            return found
+            return staged
 
-        files_of = exporting._files
-        monkeypatch.setattr(exporting, "_files", files_then_created_again)
+        stage = ExportStore.stage
+        monkeypatch.setattr(ExportStore, "stage", staged_then_created_again)
     with pytest.raises(PipelineError, match=f"topic {topic} was deleted and created again under this export"):
         next(batches)
     assert [one.rows for one in manifests(tmp_path)] == [2], "nothing of the new one is there"

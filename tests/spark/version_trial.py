@@ -12,6 +12,7 @@ os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 from pyspark.sql import SparkSession
 
+from fencepost.spark_pipelines import delta_table, iceberg_table
 from fencepost.sync import Client
 
 
@@ -100,6 +101,20 @@ class Trial:
         self.spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW v USING fencepost {options}").collect()
         return int(self.spark.sql("SELECT count(*) FROM v").collect()[0][0]) >= 100
 
+    def table(self, table: Any) -> bool:
+        """An export into a table, its audit, and an append for each batch, called twice."""
+        from fencepost.spark_pipelines import append_exactly_once, audit_table, export
+
+        kafka = {"bootstrap.servers": self.bootstrap}
+        for _ in range(2):
+            list(export(self.spark, ["in"], table, kafka=kafka, batch_records=50))
+        report = audit_table(self.spark, ["in"], table, kafka=kafka)
+        frame = self.spark.range(5).selectExpr("id AS offset", "cast(cast(id AS string) AS binary) AS value")
+        for _ in range(2):
+            append_exactly_once(frame, 0, table, writer_id="trial", query_id="trial")
+        after = audit_table(self.spark, ["in"], table, kafka=kafka)
+        return report.sound and report.rows >= 100 and (after.missing, after.extra) == (0, 5)
+
 
 def main() -> None:
     """Try everything."""
@@ -112,6 +127,16 @@ def main() -> None:
         lambda: trial.written(f"few-{trial.way}", maxRecordsPerTrigger="30"),
     )
     trial.tries("SQL: a temporary view", trial.view)
+    catalog = {
+        "type": "sql",
+        "uri": f"sqlite:///{trial.scratch}/{trial.way}.db",
+        "warehouse": f"file://{trial.scratch}",
+    }
+    trial.tries("table of Delta Lake", lambda: trial.table(delta_table(f"{trial.scratch}/delta-{trial.way}")))
+    trial.tries(
+        "table of Iceberg",
+        lambda: trial.table(iceberg_table(f"lake.{trial.way}", catalog="trial", properties=catalog)),
+    )
     print(json.dumps(trial.found), flush=True)
     trial.spark.stop()
 

@@ -24,6 +24,13 @@ from fencepost.cli.spark.options import (
     spark_options,
 )
 from fencepost.cli.spark.stores import store_errors, store_settings
+from fencepost.cli.spark.tables import (
+    AuditedTable,
+    TableOptions,
+    audited_table_options,
+    print_table_report,
+    written_table_options,
+)
 
 if TYPE_CHECKING:
     from fencepost.spark_pipelines.auditing.findings import AuditReport
@@ -33,11 +40,11 @@ EXIT_FAULTS = 1
 
 @click.group()
 def spark() -> None:
-    """Run exactly-once pipelines on Spark, and check topics for lost and duplicated records.
+    """Run exactly-once pipelines on Spark, and check topics and tables for lost and duplicated records.
 
     \b
       fencepost spark etl orders --to invoices ...   transform the records of one topic into another
-      fencepost spark export orders --into ./lake    write committed records as Parquet files
+      fencepost spark export orders --into ./lake    write committed records as Parquet files or into a table
       fencepost spark audit orders                   check that no record is lost or there twice
       fencepost spark compact prices --store ...     compact topics of a cluster without loading its brokers
 
@@ -72,6 +79,7 @@ def spark() -> None:
     help="Also write the report to this file, as HTML.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Write one JSON document instead of text.")
+@audited_table_options
 @broker_options
 @spark_options
 def audit_command(
@@ -82,6 +90,7 @@ def audit_command(
     local: bool,
     page: Path | None,
     as_json: bool,
+    audited_table: AuditedTable | None,
     bootstrap: str,
     start_spark: Callable[[str], Any],
 ) -> None:
@@ -111,16 +120,24 @@ def audit_command(
       fencepost spark audit --data ./data --html audit.html
       fencepost spark audit --data ./data --local --json | jq .faults
       fencepost spark audit --store postgresql://reader@db/fencepost --objects s3://bucket/prefix
+      fencepost spark audit orders --table ./lake/orders --format delta
     """
     from fencepost.spark_pipelines import audit
 
     if not as_json:
         need_rich()
-    where = _source_of(directories, store, objects, bootstrap)
+    if audited_table is not None:
+        if directories or store or objects or local or page:
+            raise click.UsageError("--table compares with a running broker: leave --data, --store, --local, --html out")
+        with report_errors(bootstrap), bar("comparing") as advance:
+            found = audited_table.report(topics, kafka_settings(bootstrap), start_spark, advance)
+        print_table_report(found, as_json)
+        sys.exit(0 if found.sound else EXIT_FAULTS)
+    source = _source_of(directories, store, objects, bootstrap)
     with report_errors(bootstrap), store_errors():
         session = None if local else start_spark("audit")
         with bar("auditing") as advance:
-            report = audit(topics, spark=session, advance=advance, **where)
+            report = audit(topics, spark=session, advance=advance, **source)
         _print_report(report, page, as_json)
     sys.exit(0 if report.sound else EXIT_FAULTS)
 
@@ -152,8 +169,13 @@ def _print_report(report: AuditReport, page: Path | None, as_json: bool) -> None
 @spark.command("export")
 @click.argument("topics", nargs=-1, required=True)
 @click.option(
-    "--into", "target", required=True, metavar="DIRECTORY", help="Create the batch=... directories in this directory."
+    "--into",
+    "target",
+    required=True,
+    metavar="PLACE",
+    help="Create the batch=... directories in this directory; or write into the table of this location or name.",
 )
+@written_table_options
 @click.option(
     "--batch-records",
     type=click.IntRange(min=1),
@@ -176,6 +198,7 @@ def _print_report(report: AuditReport, page: Path | None, as_json: bool) -> None
 def export_command(
     topics: tuple[str, ...],
     target: str,
+    table_options: TableOptions,
     batch_records: int,
     headers: bool,
     seconds: float | None,
@@ -187,11 +210,15 @@ def export_command(
     bootstrap: str,
     start_spark: Callable[[str], Any],
 ) -> None:
-    """Write committed records as Parquet, each exactly once.
+    """Write committed records as Parquet or into a table, each exactly once.
 
-    DIRECTORY gets a subdirectory for each batch, with its Parquet files and a _manifest.json that holds its first and
-    last offsets. One rename publishes both. Readers therefore see whole batches, and a killed export continues after
-    the last one. Read DIRECTORY with spark.read.parquet(DIRECTORY), DuckDB, pandas or any other reader of Parquet.
+    PLACE gets a subdirectory for each batch, with its Parquet files and a _manifest.json that holds its first and last
+    offsets. One rename publishes both. Readers therefore see whole batches, and a killed export continues after the
+    last one. Read PLACE with spark.read.parquet(PLACE), DuckDB, pandas or any other reader of Parquet.
+
+    With --format delta or iceberg each batch is one commit of the table, which holds the position, too. The table may
+    be in an object store, and others may read and write it meanwhile. Spark needs no package for it, but Python does:
+    deltalake or pyiceberg.
 
     Without --follow it ends after the records that were committed at its start. --where, --select, --sql and --function
     get the columns key, value, topic, partition, offset, timestamp, timestampType and, with --headers, headers.
@@ -201,18 +228,21 @@ def export_command(
       fencepost spark export orders --into ./lake/orders
       fencepost spark export orders --into ./lake/big --where "length(value) > 1000" --follow 30
       fencepost spark export orders --into ./lake/json --select "offset, from_json(cast(value as string), 'id INT').*"
+      fencepost spark export orders --into s3://lake/orders --format delta --follow 30
+      fencepost spark export orders --into shop.orders --format iceberg --partition-by "day(timestamp)"
     """
     from fencepost.spark_pipelines import export
 
     with report_errors(bootstrap):
         shape = shape_of(where, select, sql, function)
+        into = table_options.open(target)
         session = start_spark("export")
         rows = count = 0
         with bar("exporting") as advance:
             for manifest in export(
                 session,
                 topics,
-                target,
+                into,
                 kafka=kafka_settings(bootstrap),
                 shape=shape,
                 batch_records=batch_records,

@@ -1,0 +1,285 @@
+"""A Delta Lake table, by the library deltalake: Spark needs no jar for it.
+
+A mark is a `txn` action of Delta's log: it is committed with the files, stays in checkpoints, and two commits with one
+application id are in conflict.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fencepost.spark_pipelines.errors import PipelineError
+from fencepost.spark_pipelines.tables.table import (
+    Marks,
+    NewFile,
+    ReadTask,
+    Table,
+    WriteTask,
+    check_files_are_here,
+    check_seen,
+    in_utc,
+    is_local,
+    missing_library,
+    nullable,
+    raced,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from deltalake import DeltaTable
+
+_PARTITION_TYPES = ("string", "integer", "long", "short", "byte", "boolean", "date")
+_ATTEMPTS = 10
+
+
+def delta_table(
+    location: str | Path,
+    *,
+    storage_options: Mapping[str, str] | None = None,
+    partition_by: Sequence[str] = (),
+    merge_schema: bool = False,
+) -> Table:
+    """A Delta table in a directory or an object store, such as "s3://bucket/table".
+
+    `storage_options` are those of deltalake (AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID, ...), which it also takes from the
+    environment. A table that does not exist is created at the first write, divided by the columns of `partition_by`.
+    With `merge_schema` columns that the table does not have are added to it; without, they are refused. Raises
+    MissingPartError without deltalake.
+    """
+    try:
+        import deltalake  # noqa: F401
+    except ImportError as error:
+        raise missing_library("deltalake", error) from error
+    place = str(location)
+    if place.startswith("file://"):
+        place = place.removeprefix("file://")
+    if is_local(place):
+        place = os.path.abspath(place)
+    return _Delta(place, dict(storage_options or {}), tuple(partition_by), merge_schema)
+
+
+@dataclass(frozen=True)
+class _Place:
+    """The directory of the table, seen from a task."""
+
+    root: str
+    storage_options: Mapping[str, str]
+
+    def create(self, name: str) -> tuple[str, Any]:
+        if is_local(self.root):
+            return name, _Synced(os.path.join(self.root, name))
+        return name, self._files().open_output_stream(name)
+
+    def delete(self, path: str) -> None:
+        if is_local(self.root):
+            os.unlink(os.path.join(self.root, path))
+        else:
+            self._files().delete_file(path)
+
+    def open(self, path: str) -> Any:
+        """A file of the table, to read."""
+        if is_local(self.root):
+            return open(path if os.path.isabs(path) else os.path.join(self.root, path), "rb")
+        return self._files().open_input_file(path)
+
+    def _files(self) -> Any:
+        from deltalake.fs import DeltaStorageHandler
+        from pyarrow.fs import PyFileSystem
+
+        return PyFileSystem(DeltaStorageHandler(self.root, dict(self.storage_options)))
+
+
+class _Synced:
+    """A new local file that is on the disk when it is closed: the log must not name a file that a power cut takes."""
+
+    def __init__(self, path: str) -> None:
+        self._file = open(path, "xb")  # noqa: SIM115 - `close` closes it
+        self.write, self.flush, self.tell, self.closed = self._file.write, self._file.flush, self._file.tell, False
+
+    def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._file.close()
+
+
+@dataclass(frozen=True)
+class _ReadFile:
+    """Reads one file of the table: columns by name, and the partition values that the log holds."""
+
+    place: _Place
+    schema: pa.Schema
+
+    def __call__(self, item: tuple[str, dict[str, Any]]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+        from pyarrow import parquet
+
+        path, values = item
+        with self.place.open(path) as stream:
+            file = parquet.ParquetFile(stream)
+            there = set(file.schema_arrow.names)
+            for batch in file.iter_batches(columns=[name for name in self.schema.names if name in there]):
+                columns = [
+                    batch.column(one.name).cast(one.type)
+                    if one.name in there
+                    else pa.array([values.get(one.name)], one.type).take(pa.array([0] * batch.num_rows, pa.int64()))
+                    for one in self.schema
+                ]
+                yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+
+@dataclass(frozen=True)
+class _Delta:
+    name: str
+    _storage_options: dict[str, str]
+    _partition_by: tuple[str, ...]
+    _merge_schema: bool
+
+    def marks(self, names: Iterable[str]) -> dict[str, int]:
+        table = self._load()
+        if table is None:
+            return {}
+        found = {name: table.transaction_version(name) for name in names}
+        return {name: mark for name, mark in found.items() if mark is not None}
+
+    def write_task(self, schema: pa.Schema) -> WriteTask:
+        from deltalake import DeltaTable, Schema
+
+        from fencepost.spark_pipelines.tables.write_files import PartitionColumn, WriteFiles
+
+        try:
+            wanted = Schema.from_arrow(nullable(schema))
+        except Exception as error:  # deltalake raises a plain Exception here
+            reason = str(error).partition("\n")[0]
+            raise PipelineError(f"Delta Lake cannot hold these columns: {reason}") from error
+        table = self._load()
+        if table is None:
+            self._check_partitions(wanted, self._partition_by)
+            if is_local(self.name):
+                os.makedirs(self.name, exist_ok=True)
+            DeltaTable.create(
+                self.name,
+                wanted,
+                mode="ignore",
+                partition_by=list(self._partition_by),
+                storage_options=self._storage_options or None,
+            )
+            table = self._loaded()
+        self._check_columns(table, wanted)
+        divided_by = list(table.metadata().partition_columns)
+        if self._partition_by and list(self._partition_by) != divided_by:
+            raise PipelineError(
+                f"{self.name} is divided by {', '.join(divided_by) or 'no column'}, not by"
+                f" {', '.join(self._partition_by)}: leave partition_by out, or write another table"
+            )
+        partitions = tuple(PartitionColumn(column) for column in divided_by)
+        place = _Place(self.name, self._storage_options)
+        return WriteFiles(place, in_utc(schema), partitions, keep_partition_columns=False, stats=True)
+
+    def append(self, files: Sequence[NewFile], marks: Marks, seen: Marks) -> None:
+        import pyarrow as pa
+        from deltalake import CommitProperties, Transaction
+        from deltalake.exceptions import CommitFailedError
+        from deltalake.transaction import AddAction
+
+        if is_local(self.name):
+            check_files_are_here(self.name, files)
+        table = self._loaded()
+        check_seen(self.name, self.marks([*marks, *seen]), seen)
+        now = int(time.time() * 1000)
+        added: list[Any] = [AddAction(one.path, one.size, dict(one.partition), now, True, one.stats) for one in files]
+        properties = CommitProperties(
+            custom_metadata={"fencepost": dict(marks)},
+            max_commit_retries=_ATTEMPTS,
+            app_transactions=[Transaction(name, mark) for name, mark in marks.items()],
+        )
+        try:
+            table.create_write_transaction(added, "append", table.schema(), commit_properties=properties)
+        except CommitFailedError as error:
+            # A store may repeat a request whose answer was lost, and then this commit is in conflict with itself.
+            if files and files[0].path in pa.table(self._loaded().get_add_actions()).column("path").to_pylist():
+                return
+            check_seen(self.name, self.marks([*marks, *seen]), seen)
+            reason = str(error).partition("\n")[0]
+            raise raced(self.name, f"its log ({reason})") from error
+
+    def discard(self, files: Sequence[NewFile]) -> None:
+        place = _Place(self.name, self._storage_options)
+        for file in files:
+            with suppress(OSError):  # `vacuum` deletes what stays behind
+                place.delete(file.path)
+
+    def read_tasks(self) -> tuple[pa.Schema, list[Any], ReadTask]:
+        import pyarrow as pa
+
+        table = self._loaded()
+        protocol = table.protocol()
+        features = set(protocol.reader_features or ()) - {"timestampNtz"}
+        if protocol.min_reader_version > 3 or protocol.min_reader_version == 2 or features:
+            raise PipelineError(
+                f"{self.name} uses features of Delta Lake that are not read here"
+                f" ({', '.join(sorted(features)) or 'column mapping'}): read it with Delta's own Spark package"
+            )
+        schema = pa.schema(table.schema().to_arrow())
+        actions = pa.table(table.get_add_actions()).to_pylist()
+        items = [
+            (action["path"], dict(action.get("partition") or action.get("partition_values") or {}))
+            for action in actions
+        ]
+        return schema, items, _ReadFile(_Place(self.name, self._storage_options), schema)
+
+    def _load(self) -> DeltaTable | None:
+        from deltalake.exceptions import TableNotFoundError
+
+        try:
+            return self._loaded()
+        except TableNotFoundError:
+            return None
+
+    def _loaded(self) -> DeltaTable:
+        from deltalake import DeltaTable
+
+        return DeltaTable(self.name, storage_options=self._storage_options or None)
+
+    def _check_partitions(self, wanted: Any, columns: Sequence[str]) -> None:
+        types = {one.name: one.type for one in wanted.fields}
+        for column in columns:
+            if column not in types:
+                raise PipelineError(
+                    f"the rows have no column {column} to divide {self.name} by; they have {', '.join(types)}. For a"
+                    " part of a time select a column first, such as `date(timestamp) AS day`"
+                )
+            if getattr(types[column], "type", None) not in _PARTITION_TYPES:
+                raise PipelineError(
+                    f"a Delta table is not divided by column {column} here: its type is {types[column]}"
+                )
+
+    def _check_columns(self, table: DeltaTable, wanted: Any) -> None:
+        """Raise PipelineError if the table cannot hold the columns; add those that are missing if it may."""
+        there = {one.name: one for one in table.schema().fields}
+        for one in wanted.fields:
+            if one.name in there and one.type != there[one.name].type:
+                raise PipelineError(
+                    f"column {one.name} of {self.name} is {there[one.name].type}, but the rows have {one.type}:"
+                    " select it with a cast"
+                )
+        for name, one in there.items():
+            if not one.nullable and name not in {field.name for field in wanted.fields}:
+                raise PipelineError(f"{self.name} needs a value in column {name}, which the rows do not have")
+        new = [one for one in wanted.fields if one.name not in there]
+        if not new:
+            return
+        names = ", ".join(one.name for one in new)
+        if not self._merge_schema:
+            raise PipelineError(f"{self.name} has no column {names}: select other columns, or set merge_schema")
+        table.alter.add_columns(new)
+
+
+__all__ = ["delta_table"]

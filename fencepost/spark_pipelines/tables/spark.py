@@ -1,0 +1,116 @@
+"""Rows between DataFrames and tables: Spark's tasks write and read the files themselves, in Python."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from fencepost.spark_pipelines.errors import PipelineError
+from fencepost.spark_pipelines.tables.table import NewFile, Table, number_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_QUERY_ID = "sql.streaming.queryId"
+
+
+def stage(frame: Any, table: Table) -> list[NewFile]:
+    """Write a DataFrame's rows into files of the table, without a commit. Raises PipelineError and Spark's errors."""
+    from fencepost.spark_pipelines.tables.write_files import FILE_COLUMNS
+
+    schema = frame.limit(0).toArrow().schema  # no job: Spark plans a limit of 0 as no rows
+    work = table.write_task(schema)
+
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from work(batches)
+
+    rows = frame.mapInArrow(write, FILE_COLUMNS).collect()
+    return [NewFile(row.path, row.size, row.rows, row.partition or {}, row.stats) for row in rows]
+
+
+def read_table(spark: Any, table: Table) -> Any:
+    """The table's rows of this moment as a DataFrame. Spark needs no package of Delta Lake or Iceberg for it.
+
+    Raises PipelineError if the table uses a feature that is not read here.
+    """
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    schema, items, read = table.read_tasks()
+
+    def read_all(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for item in batch.column(0):
+                yield from read(pickle.loads(item.as_py()))
+
+    rows = [(pickle.dumps(item),) for item in items]
+    columns = from_arrow_schema(schema)
+    if not rows:
+        return spark.createDataFrame([], columns)
+    files = spark.createDataFrame(rows, "file binary").repartition(len(rows))
+    return files.mapInArrow(read_all, columns)
+
+
+def append_exactly_once(
+    frame: Any,
+    batch_id: int,
+    table: Table,
+    *,
+    writer_id: str,
+    query_id: str | None = None,
+    first_batch: int | None = None,
+) -> None:
+    """Append a DataFrame to a table once for each (query, batch), even if Spark calls `foreachBatch` again.
+
+    `writer_id` identifies this writer in the table. It must stay the same after a restart, and differ between the
+    writers of a table. The table keeps the number of the batch and the query in the commit that adds the rows, so a
+    lost checkpoint is noticed. `query_id` is by default Spark's id of the query, which belongs to its checkpoint; on
+    Spark Connect it is required. `first_batch` allows a query to begin with this batch although the table holds no
+    batch of it.
+
+    Raises ValueError if the query's id is unknown; PipelineError if it is unknown whether the table has the batch, and
+    if another writer with this id commits meanwhile.
+    """
+    query_id = query_id or _query_id(frame.sparkSession)
+    if not query_id:
+        raise ValueError(
+            "the query's id is unknown outside of foreachBatch and on Spark Connect: set query_id to a name that stays"
+            " the same as long as the query keeps its checkpoint"
+        )
+    batch, query = f"fencepost/writer/{writer_id}/batch", f"fencepost/writer/{writer_id}/query"
+    seen = table.marks([batch, query])
+    if _is_done(table.name, writer_id, seen.get(batch), seen.get(query) == number_of(query_id), batch_id, first_batch):
+        return
+    table.append(stage(frame, table), {batch: batch_id, query: number_of(query_id)}, seen)
+
+
+def _is_done(
+    table: str, writer: str, last: int | None, same_query: bool, batch_id: int, first_batch: int | None
+) -> bool:
+    """Whether the table has this batch. Raises PipelineError if that is unknown."""
+    if last is None:
+        if batch_id in (0, first_batch):
+            return False
+        raise PipelineError(
+            f"{table} has no batch of writer {writer!r}, although this is batch {batch_id}: the table was created"
+            " again, or the writer had another id. If its rows are not in the table, start once with"
+            f" first_batch={batch_id}"
+        )
+    if not same_query:
+        raise PipelineError(
+            f"{table} has batch {last} of writer {writer!r} from another query, and this is batch {batch_id}: its"
+            " checkpoint was deleted, or two queries share the writer_id. Restore the checkpoint, or give this query"
+            " another writer_id, which writes all its rows again"
+        )
+    if batch_id < last:
+        raise PipelineError(
+            f"{table} has batch {last} of writer {writer!r} already, and this is batch {batch_id}: the checkpoint is an"
+            " old copy. Restore the newer one"
+        )
+    return batch_id == last
+
+
+def _query_id(session: Any) -> str | None:
+    """The id of the query that runs in this thread. Spark Connect does not send it to the function of foreachBatch."""
+    context = getattr(session, "sparkContext", None)
+    return None if context is None else context.getLocalProperty(_QUERY_ID)

@@ -1,0 +1,122 @@
+"""What a pipeline needs of a table: marks, a writer for Spark's tasks, and one commit of files and marks."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from fencepost.spark_pipelines.errors import MissingPartError, PipelineError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+INSTALL_TABLES = "pip install '.[tables]' in a clone of fencepost"
+"""How to install the libraries of Delta Lake and Iceberg. Change this when fencepost is on a package index."""
+
+Marks = Mapping[str, int]
+"""Numbers that a table keeps by name: positions in topics, and the numbers of batches."""
+WriteTask = Callable[[Iterator["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
+"""Writes the rows of one task of Spark into files; yields rows that describe the files (`NewFile`)."""
+ReadTask = Callable[[Any], Iterator["pa.RecordBatch"]]
+
+
+@dataclass(frozen=True)
+class NewFile:
+    """A Parquet file that a task wrote and that the table does not hold yet."""
+
+    path: str
+    """As the table names it: relative to a Delta table, a full location for Iceberg."""
+    size: int
+    """In bytes."""
+    rows: int
+    partition: Mapping[str, str | None]
+    """The file's partition values by column, as Delta's log writes them; empty for Iceberg, which finds them itself."""
+    stats: str
+    """Delta's statistics of the columns, as JSON; empty for Iceberg."""
+
+
+class Table(Protocol):
+    """A table of Delta Lake or Iceberg. A commit adds files and sets marks, or does neither.
+
+    The methods raise PipelineError, and the errors of the table's library if its store or catalog fails.
+    """
+
+    @property
+    def name(self) -> str:
+        """For messages: the location, or the name in the catalog."""
+
+    def marks(self, names: Iterable[str]) -> dict[str, int]:
+        """The marks of these names that the table holds now; none if the table does not exist."""
+
+    def write_task(self, schema: pa.Schema) -> WriteTask:
+        """A writer for rows of this schema. Creates the table, or checks its columns, or adds missing columns."""
+
+    def append(self, files: Sequence[NewFile], marks: Marks, seen: Marks) -> None:
+        """Commit the files and the marks. `seen` is what `marks()` gave for all these names before.
+
+        Raises PipelineError, and commits nothing, if another writer changed one of these marks meanwhile.
+        """
+
+    def discard(self, files: Sequence[NewFile]) -> None:
+        """Delete files that were not committed."""
+
+    def read_tasks(self) -> tuple[pa.Schema, list[Any], ReadTask]:
+        """The table's rows now: their schema, one work item for each file, and the function that reads an item."""
+
+
+def number_of(text: str) -> int:
+    """A mark for a text that is compared only for equality: the first 63 bits of its SHA-256."""
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) >> 1
+
+
+def check_seen(table: str, now: Marks, seen: Marks) -> None:
+    """Raise PipelineError if the marks are not those that the batch was planned with."""
+    changed = [name for name in {*now, *seen} if now.get(name) != seen.get(name)]
+    if changed:
+        raise raced(table, min(changed))
+
+
+def raced(table: str, what: str) -> PipelineError:
+    """The error if two writers with one position commit at once."""
+    return PipelineError(
+        f"another writer changed {what} in {table} meanwhile, so this batch was not committed: stop one of the two"
+    )
+
+
+def nullable(fields: Iterable[pa.Field]) -> pa.Schema:
+    """The columns of a table for rows with these: Spark's columns of no null need not stay without null."""
+    import pyarrow as pa
+
+    return pa.schema([one.with_nullable(True) for one in fields])
+
+
+def in_utc(schema: pa.Schema) -> pa.Schema:
+    """The schema with timestamps in UTC: Spark's have the session's zone."""
+    import pyarrow as pa
+
+    def moved(one: pa.Field) -> pa.Field:
+        zoned = pa.types.is_timestamp(one.type) and one.type.tz is not None
+        return one.with_type(pa.timestamp(one.type.unit, "UTC")) if zoned else one
+
+    return pa.schema([moved(one) for one in schema])
+
+
+def is_local(location: str) -> bool:
+    """Whether this names a directory of a mounted file system."""
+    return "://" not in location
+
+
+def check_files_are_here(root: str, files: Sequence[NewFile]) -> None:
+    """Raise PipelineError if tasks wrote local files on another machine."""
+    for file in files:
+        path = os.path.join(root, file.path)
+        if not os.path.exists(path) or os.path.getsize(path) != file.size:
+            raise PipelineError(f"Spark's executors do not write to this machine's {root}: mount it on all of them")
+
+
+def missing_library(name: str, error: ImportError) -> MissingPartError:
+    """The error if the library of a table format is not installed."""
+    return MissingPartError(f"{name} cannot be imported ({error}). Install it with: {INSTALL_TABLES}")

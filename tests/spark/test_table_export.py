@@ -1,0 +1,215 @@
+"""Export into tables with a real Spark and broker, and the audit of a table against its topic."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from fencepost.cli.main import cli
+from fencepost.spark_pipelines import (
+    PipelineError,
+    Shape,
+    append_exactly_once,
+    audit_table,
+    export,
+    read_table,
+)
+from tests.spark.conftest import WAIT_SECONDS, Transact, create_again, new_topic
+from tests.spark.killed import kill_when
+from tests.spark.tables_kit import FORMATS, catalog_of, rows_in, table_in
+
+pytest.importorskip("deltalake")
+pytest.importorskip("pyiceberg")
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+both = pytest.mark.parametrize("table_format", FORMATS)
+
+
+def place_words(directory: Path, table_format: str) -> list[str]:
+    """The options of the command that name the table of `table_in`."""
+    if table_format == "delta":
+        return [str(directory / "lake.orders"), "--format", "delta"]
+    pairs = [word for name, value in catalog_of(directory).items() for word in ("--table-option", f"{name}={value}")]
+    return ["lake.orders", "--format", "iceberg", "--catalog", "tests", *pairs]
+
+
+def values_in(directory: Path, table_format: str) -> list[bytes]:
+    return sorted(row["value"] for row in rows_in(directory, table_format))
+
+
+@both
+def test_committed_records_are_in_the_table_once_and_the_audit_proves_it(
+    spark: Any, bootstrap: str, topic: str, transact: Transact, tmp_path: Path, table_format: str
+) -> None:
+    kafka = {"bootstrap.servers": bootstrap}
+    transact([(number % 3, b"%03d" % number) for number in range(90)])
+    transact([(number % 3, b"x") for number in range(9)], commit=False)
+    table = table_in(tmp_path, table_format)
+    first = list(export(spark, [topic], table, kafka=kafka, batch_records=50))
+    assert len(first) >= 2, "93 offsets and more in batches of 50"
+    assert [one.batch for one in first] == list(range(len(first)))
+    assert sum(one.rows for one in first) == 90
+    assert list(export(spark, [topic], table, kafka=kafka)) == [], "all of it is there"
+    transact([(1, b"more")])
+    (last,) = export(spark, [topic], table_in(tmp_path, table_format), kafka=kafka)
+    assert (last.rows, last.batch) == (1, len(first))
+    assert values_in(tmp_path, table_format) == sorted([b"%03d" % number for number in range(90)] + [b"more"])
+    frame = read_table(spark, table)
+    assert frame.select("topic", "partition", "offset").distinct().count() == frame.count() == 91
+
+    report = audit_table(spark, [topic], table, kafka=kafka)
+    assert (report.sound, report.rows, report.rows_in_table) == (True, 91, 91), report
+    with pytest.raises(PipelineError, match="was started with other topics, another shape or other headers"):
+        list(export(spark, [topic], table, kafka=kafka, shape=Shape(where="partition = 0")))
+    other = new_topic(bootstrap, f"{topic}-other")
+    with pytest.raises(PipelineError, match="was started with other topics"):
+        list(export(spark, [other], table, kafka=kafka))
+    create_again(bootstrap, topic)
+    with pytest.raises(PipelineError, match="was deleted and created again since the last export"):
+        list(export(spark, [topic], table, kafka=kafka))
+
+
+@both
+def test_the_audit_finds_lost_doubled_and_changed_rows(
+    spark: Any, bootstrap: str, topic: str, transact: Transact, tmp_path: Path, table_format: str
+) -> None:
+    """Negative controls: what the audit is to find is planted by the table's own library."""
+    kafka = {"bootstrap.servers": bootstrap}
+    transact([(0, b"%d" % number) for number in range(20)])
+    table = table_in(tmp_path, table_format)
+    list(export(spark, [topic], table, kafka=kafka))
+    if table_format == "delta":
+        from deltalake import DeltaTable, write_deltalake
+
+        plain = DeltaTable(tmp_path / "lake.orders")
+        rows = plain.to_pyarrow_dataset().to_table()
+        plain.delete("offset = 3")
+        write_deltalake(plain, rows.slice(5, 2), mode="append")
+    else:
+        from pyiceberg.catalog import load_catalog
+
+        iceberg = load_catalog("tests", **catalog_of(tmp_path)).load_table("lake.orders")
+        rows = iceberg.scan().to_arrow()
+        iceberg.delete("offset = 3")
+        iceberg.append(rows.slice(5, 2))
+    report = audit_table(spark, [topic], table, kafka=kafka)
+    assert (report.missing, report.extra, report.sound) == (1, 2, False)
+    assert any("'offset': 3" in one and "1 in the topics, 0 in the table" in one for one in report.examples)
+    words = ["spark", "audit", topic, "--table", *place_words(tmp_path, table_format), "--bootstrap", bootstrap]
+    run = CliRunner().invoke(cli, words)
+    assert run.exit_code == 1
+    assert "FAULTS: 1 rows are missing, 2 rows are too many" in run.output
+
+
+def test_the_audit_of_parquet_directories_leaves_out_what_retention_deleted(
+    spark: Any, bootstrap: str, topic: str, transact: Transact, tmp_path: Path
+) -> None:
+    from confluent_kafka import TopicPartition
+    from confluent_kafka.admin import AdminClient
+
+    kafka = {"bootstrap.servers": bootstrap}
+    transact([(0, b"%d" % number) for number in range(20)])
+    list(export(spark, [topic], tmp_path / "lake", kafka=kafka))
+    bare = tmp_path / "bare"
+    list(export(spark, [topic], bare, kafka=kafka, shape=Shape(select="value")))
+    admin = AdminClient(kafka)
+    for deleted in admin.delete_records([TopicPartition(topic, 0, 5)]).values():
+        deleted.result(WAIT_SECONDS)
+    report = audit_table(spark, [topic], tmp_path / "lake", kafka=kafka)
+    assert (report.sound, report.rows) == (True, 15)
+    with pytest.raises(PipelineError, match="has no columns topic, partition, offset to leave them out"):
+        audit_table(spark, [topic], bare, kafka=kafka, shape=Shape(select="value"))
+    (next(bare.glob("batch=*/*.parquet"))).unlink()
+    with pytest.raises(PipelineError, match="holds no export of"):
+        audit_table(spark, [new_topic(bootstrap, f"{topic}-2")], bare, kafka=kafka)
+
+
+@both
+def test_an_export_into_a_table_that_is_killed_and_started_again_has_every_record_once(
+    spark: Any, bootstrap: str, topic: str, transact: Transact, tmp_path: Path, table_format: str
+) -> None:
+    expected = [b"%04d" % number for number in range(300)]
+    for at in range(0, 300, 100):
+        transact([(number % 3, expected[number]) for number in range(at, at + 100)])
+        transact([(2, b"x")] * 5, commit=False)
+    words = ["spark", "export", topic, "--into", *place_words(tmp_path, table_format), "--batch-records", "30"]
+    table = table_in(tmp_path, table_format)
+    kill_when(
+        [*words, "--bootstrap", bootstrap, "--master", "local[1]"],
+        tmp_path / "log",
+        lambda: table.marks(["fencepost/export/batch"]),
+    )
+    kafka = {"bootstrap.servers": bootstrap}
+    list(export(spark, [topic], table, kafka=kafka))
+    assert values_in(tmp_path, table_format) == expected
+    assert audit_table(spark, [topic], table, kafka=kafka).sound
+
+
+def test_a_delta_table_by_days_is_written_by_the_command(
+    spark: Any, bootstrap: str, topic: str, transact: Transact, tmp_path: Path
+) -> None:
+    transact([(0, b"1"), (1, b"2")])
+    shape = ["--select", "cast(value AS string) AS value, offset, date(timestamp) AS day"]
+    words = ["spark", "export", topic, "--into", str(tmp_path / "t"), "--format", "delta", *shape]
+    run = CliRunner().invoke(cli, [*words, "--partition-by", "day", "--bootstrap", bootstrap])
+    assert run.exit_code == 0, run.output
+    assert "2 rows in 1 new batch" in run.output
+    from deltalake import DeltaTable
+
+    plain = DeltaTable(tmp_path / "t")
+    assert plain.metadata().partition_columns == ["day"]
+    today = dt.datetime.now(dt.UTC).date()
+    assert {row["day"] for row in plain.to_pyarrow_dataset().to_table().to_pylist()} <= {
+        today,
+        today - dt.timedelta(days=1),
+    }
+    audit = ["spark", "audit", topic, "--table", str(tmp_path / "t"), "--format", "delta", *shape, "--json"]
+    run = CliRunner().invoke(cli, [*audit, "--bootstrap", bootstrap])
+    assert run.exit_code == 0, run.output
+    assert json.loads(run.stdout)["rows"] == 2
+    for wrong in (["--format", "delta"], ["--where", "true"], ["--table", "x", "--catalog", "c"]):
+        assert CliRunner().invoke(cli, ["spark", "audit", topic, *wrong, "--bootstrap", bootstrap]).exit_code == 2
+
+
+@both
+def test_for_each_batch_appends_once_and_a_lost_checkpoint_is_noticed(
+    spark: Any, bootstrap: str, topic: str, transact: Transact, tmp_path: Path, table_format: str
+) -> None:
+    """A query fails after its commit, runs the batch again, and then starts with a new checkpoint."""
+    table = table_in(tmp_path, table_format)
+    fail_once = [True]
+
+    def into(frame: Any, batch_id: int) -> None:
+        append_exactly_once(frame.select("offset", "value"), batch_id, table, writer_id="orders")
+        if fail_once.pop() if fail_once else False:
+            raise RuntimeError("the user's function fails after the commit")
+
+    def run(checkpoint: str) -> None:
+        source = spark.readStream.format("fencepost").option("kafka.bootstrap.servers", bootstrap)
+        query = (
+            source.option("subscribe", topic)
+            .option("startingOffsets", "earliest")
+            .load()
+            .writeStream.foreachBatch(into)
+            .option("checkpointLocation", str(tmp_path / checkpoint))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination(300)
+
+    transact([(0, b"1"), (1, b"2")])
+    with pytest.raises(Exception, match="fails after the commit"):
+        run("first")
+    run("first")
+    transact([(2, b"3")])
+    run("first")
+    assert values_in(tmp_path, table_format) == [b"1", b"2", b"3"]
+    with pytest.raises(Exception, match="its checkpoint was deleted, or two queries share the writer_id"):
+        run("second")
+    assert values_in(tmp_path, table_format) == [b"1", b"2", b"3"]
+    with pytest.raises(ValueError, match="the query's id is unknown"):
+        append_exactly_once(spark.range(1), 0, table, writer_id="orders")
