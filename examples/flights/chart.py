@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from examples.flights.audit import Counts
+from examples.flights.comparison import FoundTable
 from examples.flights.dataset import CarrierMonth, Figure
 
 Story = Sequence[tuple[float, int]]
@@ -21,6 +22,7 @@ def draw(
     story: Story,
     kills: Mapping[str, float],
     by: str,
+    table: FoundTable | None = None,
 ) -> None:
     """Write the PNG."""
     import matplotlib
@@ -28,23 +30,31 @@ def draw(
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure = picture(figures, counts, story, kills, by)
+    figure = picture(figures, counts, story, kills, by, table)
     figure.savefig(path, dpi=130)
     plt.close(figure)
 
 
 def picture(
-    figures: Mapping[CarrierMonth, Figure], counts: Counts, story: Story, kills: Mapping[str, float], by: str
+    figures: Mapping[CarrierMonth, Figure],
+    counts: Counts,
+    story: Story,
+    kills: Mapping[str, float],
+    by: str,
+    table: FoundTable | None = None,
 ) -> Any:
-    """The matplotlib figure: the delays, the load over time, and what each isolation level shows."""
+    """The matplotlib figure: the delays, the load over time, what each isolation level shows, and the table."""
     import matplotlib.pyplot as plt
 
     plt.rcParams.update({"font.size": 9, "axes.edgecolor": PALE, "text.color": INK, "axes.labelcolor": INK})
     figure = plt.figure(figsize=(13, 7.5), layout="constrained")
-    grid = figure.add_gridspec(2, 2, width_ratios=(2.1, 1), height_ratios=(1, 1.35))
+    lines = 2 if table is None else 3
+    grid = figure.add_gridspec(lines, 2, width_ratios=(2.1, 1), height_ratios=(1, 1.35, 0.8)[:lines])
     _heat_map(figure, figure.add_subplot(grid[:, 0]), figures)
     _load(figure.add_subplot(grid[0, 1]), story, kills)
     _isolation(figure.add_subplot(grid[1, 1]), counts)
+    if table is not None:
+        _table(figure.add_subplot(grid[2, 1]), table)
     flights = sum(one.flights for one in figures.values())
     figure.suptitle(
         f"{flights:,} flights out of New York, 2013: through transactions, aborts and kills, read by {by}",
@@ -117,4 +127,18 @@ def _isolation(axes: Any, counts: Counts) -> None:
     labels[1].set_color(ACCENT)
     axes.margins(y=0.15)
     axes.set_title("Thousand records a consumer sees", loc="left", color=INK)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _table(axes: Any, table: FoundTable) -> None:
+    carriers = sorted(table.totals)
+    axes.bar(carriers, [table.totals[carrier].delay_minutes / 60_000 for carrier in carriers], color=INK, width=0.6)
+    axes.tick_params(axis="x", labelsize=7, length=0)
+    axes.axhline(0, color=PALE, linewidth=1)
+    same = "equal to the topic" if table.missing == table.extra == 0 else "DIFFERENT from the topic"
+    axes.set_title(
+        f"Thousand hours late, from the Delta table:\n{table.rows:,} rows in {table.commits} commits, {same}",
+        loc="left",
+        color=INK,
+    )
     axes.spines[["top", "right"]].set_visible(False)

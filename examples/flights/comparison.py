@@ -25,6 +25,16 @@ class Row(NamedTuple):
         return all(_same(one, other) for one, other in zip(self.expected, self.found, strict=True))
 
 
+class FoundTable(NamedTuple):
+    """The Delta table that the totals topic was exported into, and how it compares with the topic."""
+
+    rows: int
+    commits: int
+    missing: int
+    extra: int
+    totals: Mapping[str, CarrierTotal]
+
+
 def _same(one: float, other: float) -> bool:
     if math.isnan(one) or math.isnan(other):
         return math.isnan(one) and math.isnan(other)

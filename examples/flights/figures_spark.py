@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from examples.flights.dataset import FLIGHTS_TOPIC
 from examples.flights.events import tell
+from examples.flights.table import write_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -118,16 +119,19 @@ class Run:
 
 
 def main() -> None:
-    """Run the query until standard input has a line or ends, and tell the table."""
+    """Run the query until standard input has a line or ends, and tell the table; after the next one, write a table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--bootstrap", default="127.0.0.1:9092")
     parser.add_argument("--checkpoint", required=True)
+    parser.add_argument("--table", help="write the totals into a Delta table here when they are complete")
     options = parser.parse_args()
-    no_more_input = threading.Event()
+    no_more_input, totals_are_complete = threading.Event(), threading.Event()
 
     def listen() -> None:
         sys.stdin.readline()
         no_more_input.set()
+        sys.stdin.readline()
+        totals_are_complete.set()
 
     threading.Thread(target=listen, daemon=True).start()
     session = open_session()
@@ -135,6 +139,9 @@ def main() -> None:
     tell("figures-started", by=f"Spark {session.version}")
     table = run.until(no_more_input)
     tell("figures", rows=table)
+    if options.table is not None:
+        totals_are_complete.wait()
+        tell("table", **write_table(session, options.bootstrap, options.table))
     session.stop()
 
 

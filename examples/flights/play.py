@@ -9,7 +9,7 @@ import trio
 import fencepost
 from examples.flights import audit, chart, dataset
 from examples.flights.cluster import Cluster
-from examples.flights.comparison import Row, compare, figures_of_table
+from examples.flights.comparison import FoundTable, Row, compare, figures_of_table
 from examples.flights.dataset import CarrierTotal
 from examples.flights.processes import Broker, Process
 from examples.flights.screen import Screen
@@ -50,6 +50,7 @@ class Play:
         self.kills: dict[str, float] = {}
         self.found_figures: dict[Any, Any] = {}
         self.found_totals: dict[str, CarrierTotal] = {}
+        self.found_table: FoundTable | None = None
 
     async def run(self) -> bool:
         """Play it to the end; return whether everything is equal to the row."""
@@ -86,7 +87,7 @@ class Play:
             self._screen.bar("figures", "figures per carrier and month", self._flights)
             self._screen.bar("totals", "consume, transform, produce", self._flights)
             nursery.start_soon(figures.work, self._figures_event)
-            nursery.start_soon(totals.work, self._totals_event)
+            nursery.start_soon(self._total_up, totals, figures)
             await self._figures_ready.wait()  # so that it reads while others write and die
             async with trio.open_nursery() as loading:
                 loading.start_soon(self._kill_the_broker_once)
@@ -96,6 +97,12 @@ class Play:
             await figures.say("no more input")
             await totals.say("no more input")
 
+    async def _total_up(self, totals: Process, figures: Process) -> None:
+        """When the totals are complete, the process with Spark writes them into a table."""
+        await totals.work(self._totals_event)
+        if self._setting.with_spark:
+            await figures.say("the totals are complete")
+
     def _child(self, name: str, module: str, *arguments: str) -> Process:
         words = ["--bootstrap", self._broker.address, *arguments]
         return Process(name, module, words, self._setting.directory)
@@ -103,8 +110,8 @@ class Play:
     def _figures_process(self) -> Process:
         if not self._setting.with_spark:
             return self._child("figures", "examples.flights.figures_plain")
-        checkpoint = str(self._setting.directory / "checkpoint")
-        return self._child("figures", "examples.flights.figures_spark", "--checkpoint", checkpoint)
+        checkpoint, table = (str(self._setting.directory / name) for name in ("checkpoint", "totals-table"))
+        return self._child("figures", "examples.flights.figures_spark", "--checkpoint", checkpoint, "--table", table)
 
     async def _load(self, number: int, children: list[Process]) -> None:
         """One slice; the first loader dies in the middle of a transaction and gets a successor."""
@@ -178,6 +185,12 @@ class Play:
                 self._screen.tell(f"the query starts again from its checkpoint: {event['why']}")
             case "figures":
                 self.found_figures = figures_of_table(event["rows"])
+            case "table":
+                totals = {carrier: CarrierTotal(*total) for carrier, total in event["totals"].items()}
+                self.found_table = FoundTable(event["rows"], event["commits"], event["missing"], event["extra"], totals)
+                self._screen.tell(
+                    f"the totals are in a Delta table, too: {event['rows']:,} rows in {event['commits']} commits"
+                )
 
     def _totals_event(self, event: dict[str, Any]) -> None:
         match event["event"]:
@@ -197,7 +210,7 @@ class Play:
         self._screen.totals(totals)
         self._screen.counts(counts, self._flights)
         picture = self._setting.directory / "flights.png"
-        chart.draw(picture, self.found_figures, counts, self.story, self.kills, self._figures_by)
+        chart.draw(picture, self.found_figures, counts, self.story, self.kills, self._figures_by, self.found_table)
         self._screen.console.print(f"Chart: {picture}   Logs: {self._setting.directory / 'logs'}")
         faults = self._faults(figures, totals, counts)
         for fault in faults:
@@ -214,6 +227,7 @@ class Play:
         faults = [
             f"{row.key}: found {row.found}, expected {row.expected}" for row in (*figures, *totals) if not row.equal
         ]
+        faults += self._faults_of_table()
         if counts.read_committed != self._flights:
             faults.append(
                 f"read_committed shows {counts.read_committed:,} records, there are {self._flights:,} flights"
@@ -225,4 +239,17 @@ class Play:
             for name in ("producer killed", *self._broker.kills_wanted)
             if name not in self.kills
         ]
+        return faults
+
+    def _faults_of_table(self) -> list[str]:
+        table = self.found_table
+        if table is None:
+            return ["no table was written"] if self._setting.with_spark else []
+        faults = [
+            f"the table has {row.found} for {row.key}, expected {row.expected}"
+            for row in compare(dataset.expected_totals(), table.totals)
+            if not row.equal
+        ]
+        if table.missing or table.extra:
+            faults.append(f"{table.missing} rows are missing in the table, and {table.extra} are too many")
         return faults
