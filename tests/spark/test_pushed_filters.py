@@ -1,6 +1,6 @@
 """Filters that are pushed down change no row: random logs and filters, and what other connectors got wrong."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -39,7 +39,7 @@ A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b",
 SPAN_MS = 6
 
 
-def rows(broker: FakeBroker, pushed: list[Filter] | None = None, **options: str) -> list[Row]:
+def rows(broker: FakeBroker, pushed: Sequence[Filter] | None = None, **options: Any) -> list[Row]:
     """The rows of a query; with `pushed`, what Spark makes of them after a pushdown."""
     given = {"kafka.bootstrap.servers": str(broker.address), "subscribePattern": "[ab]", **options}
     if "subscribe" in given:
@@ -48,7 +48,7 @@ def rows(broker: FakeBroker, pushed: list[Filter] | None = None, **options: str)
         given["pushFilters"] = "true"
     source = FencepostDataSource(CaseInsensitiveDict(given))
     reader = source.reader(source.schema())
-    left = list(reader.pushFilters(pushed)) if pushed is not None else []
+    left = list(reader.pushFilters(list(pushed))) if pushed is not None else []
     return meeting([row for some in tasks(reader, reader.partitions()) for row in some], left)
 
 
@@ -145,7 +145,7 @@ def test_a_time_is_looked_up_and_the_query_starts_there(ordered: FakeBroker) -> 
 
 def test_options_still_bound_the_query_and_tasks_divide_what_is_left(ordered: FakeBroker) -> None:
     start, end = '{"a": {"0": 2, "1": 2}}', '{"a": {"0": 8, "1": 4}}'
-    wanted = [GreaterThanOrEqual(("offset",), 3)]
+    wanted: list[Filter] = [GreaterThanOrEqual(("offset",), 3)]
     options = {"subscribe": "a", "startingOffsets": start, "endingOffsets": end}
     assert places(rows(ordered, wanted, **options)) == [("a", 0, n) for n in range(3, 8)] + [("a", 1, 3)]
     given = {"kafka.bootstrap.servers": str(ordered.address), **options, "pushFilters": "TRUE", "minPartitions": "6"}
