@@ -1,11 +1,12 @@
 """Filters that a real Spark pushes down to the source, with its setting and without."""
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tests.spark.conftest import WAIT_SECONDS, new_producer
+from tests.spark.conftest import WAIT_SECONDS, new_producer, new_topic
 from tests.spark.sql_filters import BASE_MS, at
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
@@ -22,8 +23,9 @@ def pushing(spark: Any) -> Iterator[Any]:
 
 
 @pytest.fixture
-def written(bootstrap: str, topic: str) -> str:
+def written(bootstrap: str) -> str:
     """30 records, a millisecond apart, in turn in three partitions; the last one of each is an hour older."""
+    topic = new_topic(bootstrap, f"filters-{os.urandom(4).hex()}", retention_ms="-1")  # their times are years ago
     producer = new_producer(bootstrap)
     producer.begin_transaction()
     for number in range(30):
