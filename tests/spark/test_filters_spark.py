@@ -106,7 +106,7 @@ def test_a_stream_reads_all_with_the_option_and_the_setting(pushing: Any, bootst
 def test_spark_keeps_the_plan_of_the_last_filters_for_all_queries_of_one_load(
     pushing: Any, bootstrap: str, written: str
 ) -> None:
-    """A fault of Spark 4.3, for which the guide says: load() for each query. If this test fails, Spark has mended it."""
+    """A fault of Spark 4.3, for which the guide says: load() for each query. If this fails, Spark has mended it."""
     frame = load(pushing, bootstrap, written, pushFilters="true")
     assert frame.filter("partition = 1").count() == 10
     assert frame.count() == 10, "30 records are there"
