@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, MutableMapping
-from typing import Any
+from collections.abc import Iterable, Iterator, MutableMapping
+from typing import TYPE_CHECKING, Any
 
+import pyspark
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -33,6 +34,11 @@ from fencepost.spark_connector.source.stream import stream_reader
 from fencepost.spark_connector.source.task import RangePartition, read_range
 from fencepost.spark_connector.worker.delayed_ack import QuickAckOnUnpickle
 from fencepost.spark_connector.worker.reused_worker import WORKER
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import Filter
+
+    from fencepost.spark_connector.source.narrowing import Condition
 
 _HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 _TYPES: dict[str, DataType] = {
@@ -72,8 +78,9 @@ class FencepostDataSource(DataSource):
         return spark_schema(parse_options(self.options).columns)
 
     def reader(self, schema: StructType) -> BatchReader:
-        """The reader of a batch query."""
-        return BatchReader(self._options(schema, Mode.BATCH))
+        """The reader of a batch query. Raises OptionError for options that need a later version of Spark."""
+        options = self._options(schema, Mode.BATCH)
+        return FilteredReader(options) if options.push_filters else BatchReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """The reader of a streaming query. The driver keeps one reader until the query ends."""
@@ -105,6 +112,9 @@ class FencepostDataSource(DataSource):
 class BatchReader(QuickAckOnUnpickle, DataSourceReader):
     """Reads up to the last stable offsets of the moment when the query is planned."""
 
+    _conditions: tuple[Condition, ...] = ()
+    """Of the query's filters, as far as the plan uses them."""
+
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
 
@@ -112,10 +122,37 @@ class BatchReader(QuickAckOnUnpickle, DataSourceReader):
         """Fix the start and the end, and divide the ranges into tasks."""
         source = open_source(self._options)
         try:
-            return [RangePartition(work) for work in Planner(self._options, source).batch()]
+            return [RangePartition(work) for work in Planner(self._options, source, self._conditions).batch()]
         finally:
             source.close()
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The records of one partition. Runs in a task."""
         return read_range(self._options, partition)
+
+
+class FilteredReader(BatchReader):
+    """A `BatchReader` whose plan leaves out what the query's filters exclude.
+
+    It is a class of its own because Spark refuses a reader with `pushFilters` while its setting
+    `spark.sql.python.filterPushdown.enabled` is false, which is the default.
+    """
+
+    def __init__(self, options: SourceOptions) -> None:
+        """Raises OptionError if this Spark has no filters for Python sources."""
+        super().__init__(options)
+        try:
+            from fencepost.spark_connector.source.filters import pushed
+        except ImportError:
+            needs = "needs Spark 4.1 or newer, which can push filters to a Python source"
+            raise OptionError(f"option pushFilters {needs}; this is {pyspark.__version__}") from None
+        self._pushed = pushed
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Tasks get a copy only to call `read`. The conditions stay on the driver.
+        return {"_options": self._options}
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Use the filters on topic, partition, offset and timestamp. Returns those that Spark must evaluate."""
+        self._conditions, left = self._pushed(filters)
+        return left

@@ -76,12 +76,14 @@ def topic(bootstrap: str, request: pytest.FixtureRequest) -> str:
     return new_topic(bootstrap, f"spark-{os.urandom(4).hex()}")
 
 
-def new_topic(bootstrap: str, name: str, partitions: int = 3) -> str:
+def new_topic(bootstrap: str, name: str, partitions: int = 3, **config: str) -> str:
+    """A new topic; settings with _ for the dots."""
     admin_module = pytest.importorskip("confluent_kafka.admin")
     from tests.interop.confluent_steps import until_led
 
     admin = admin_module.AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([admin_module.NewTopic(name, partitions, 1)])[name].result(WAIT_SECONDS)
+    settings = {key.replace("_", "."): value for key, value in config.items()}
+    admin.create_topics([admin_module.NewTopic(name, partitions, 1, config=settings)])[name].result(WAIT_SECONDS)
     until_led(admin, name, partitions)
     return name
 

@@ -17,6 +17,7 @@ from fencepost.spark_connector.offsets import LATEST, OffsetTree, Position, tree
 from fencepost.spark_connector.source.limited_stream import StreamReader
 from fencepost.spark_connector.source.options import parse_options
 from tests.kit.waiting import until
+from tests.spark.sql_filters import meeting
 
 DEADLINE_SECONDS = 100
 
@@ -183,6 +184,13 @@ class Topic:
         source = self.source(**options)
         reader = source.reader(source.schema())
         return [row for rows in tasks(reader, reader.partitions()) for row in rows]
+
+    def filtered(self, filters: Sequence[Any], **options: str) -> list[Row]:
+        """The rows of a batch query whose filters are pushed down. Those that the reader leaves are evaluated here."""
+        source = self.source(pushFilters="true", **options)
+        reader: Any = source.reader(source.schema())
+        left = list(reader.pushFilters(list(filters)))
+        return meeting([row for rows in tasks(reader, reader.partitions()) for row in rows], left)
 
     def stream(self, **options: str) -> "Stream":
         return Stream(self, **{"startingOffsets": "earliest", **options})

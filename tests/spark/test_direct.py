@@ -295,3 +295,18 @@ def test_in_spark(cluster: ClusterProcesses, spark: Any) -> None:
     query = stream.writeStream.format("memory").queryName("direct").trigger(availableNow=True).start()
     assert query.awaitTermination(WAIT_SECONDS)
     assert sorted(int(bytes(row.value)) for row in spark.table("direct").collect()) == [*range(300)]
+
+
+def test_filters_in_spark(cluster: ClusterProcesses, spark: Any) -> None:
+    """They are pushed down to a plan of the stores."""
+    topic = World(cluster.start(1, **NO_MERGING).address).topic(3)
+    for number in range(30):
+        topic.commit([(number % 3, b"%d" % number)], timestamp=1_700_000_000_000 + number)
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    try:
+        reader = spark.read.format("fencepost").options(subscribe=topic.name, pushFilters="true", **direct(cluster))
+        frame = reader.load().filter("timestamp >= timestamp_millis(1700000000020) AND partition < 2")
+        assert frame.rdd.getNumPartitions() == 2
+        assert sorted(int(bytes(row.value)) for row in frame.collect()) == [21, 22, 24, 25, 27, 28]
+    finally:
+        spark.conf.unset("spark.sql.python.filterPushdown.enabled")

@@ -13,6 +13,10 @@ import pytest
 pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
+from hypothesis import given, settings
+from pyspark.sql.datasource import Filter
+
+from fencepost.protocol.topics import IsolationLevel
 from fencepost.spark_connector.source.planner import PlanError
 from fencepost.spark_connector.source.reader import DataLossError
 from tests.interop.conftest import started
@@ -22,6 +26,7 @@ from tests.kit.cluster_processes import ClusterProcesses
 from tests.kit.postgres_server import postgres_or_skip
 from tests.kit.waiting import until
 from tests.spark.source_world import DEADLINE_SECONDS, OpenTransaction, Seen, Topic, World, numbered, values, x
+from tests.spark.sql_filters import BASE_MS, filters, meeting
 
 confluent = pytest.importorskip("confluent_kafka")
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
@@ -347,3 +352,29 @@ def test_a_group_is_told_how_far_the_query_is(topic: Topic) -> None:
         assert [found.offset for found in asking.committed(where, DEADLINE_SECONDS)] == [2, 6]
     finally:
         asking.close()
+
+
+_TIMED, _SPAN_MS = "source-ab", 5
+
+
+@pytest.fixture(scope="module")
+def timed(world: World) -> Topic:
+    """Transactions whose times go back and forth, some aborted, and an open one."""
+    topic = world.topic(2, _TIMED)
+    chosen = random.Random(8)
+    for number in range(24):
+        records = [(chosen.randrange(2), chosen.choice((b"", b"x", b"y"))) for _ in range(chosen.randint(1, 3))]
+        begun = topic.open(records, timestamp=BASE_MS + chosen.randint(0, _SPAN_MS))
+        begun.abort() if number % 5 == 4 else begun.commit()
+    end = topic.settled().ends(IsolationLevel.READ_COMMITTED)[0]
+    topic.open([(0, b"x")], timestamp=BASE_MS)
+    topic.settled(p0=end)
+    return topic
+
+
+@settings(max_examples=40, deadline=None)
+@given(wanted=filters([_TIMED], 2, 40, _SPAN_MS))
+def test_filters_that_are_pushed_down_change_no_row(timed: Topic, wanted: list[Filter]) -> None:
+    assert timed.filtered(wanted) == meeting(timed.rows(), wanted)
+    uncommitted = {"kafka.isolation.level": "read_uncommitted", "maxRecordsPerPartition": "10"}
+    assert timed.filtered(wanted, **uncommitted) == meeting(timed.rows(**uncommitted), wanted)

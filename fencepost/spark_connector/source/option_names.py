@@ -27,6 +27,7 @@ SOURCE_NAMES = (
     "maxDecompressedBytes",
     "includeHeaders",
     "columns",
+    "pushFilters",
     "read",
     "store",
     "objects",

@@ -90,6 +90,7 @@ class SourceOptions:
     fetch_wait_ms: int = 500
     check_crcs: bool = True
     max_decompressed_bytes: int = DEFAULT_LIMIT_BYTES
+    push_filters: bool = False
 
 
 _DURATION = re.compile(r"(\d+)\s*(ms|s|m|min|h|d)?")
@@ -146,6 +147,8 @@ def parse_options(options: Mapping[str, str], mode: Mode | None = None) -> Sourc
         for name in ENDS:
             if name in given.values:
                 raise OptionError(f"option {name} is not allowed in a streaming query: a stream has no end")
+        if "pushFilters" in given.values:
+            log.warning("option pushFilters has no effect in a streaming query: Spark pushes no filters to it")
     if mode is Mode.BATCH:
         for name in ONLY_STREAM:
             if name in given.values:
@@ -177,6 +180,7 @@ def parse_options(options: Mapping[str, str], mode: Mode | None = None) -> Sourc
         fetch_bytes=given.one("kafka.max.partition.fetch.bytes", positive, 4 << 20),
         fetch_wait_ms=given.one("kafka.fetch.max.wait.ms", not_negative, 500),
         check_crcs=given.one("kafka.check.crcs", boolean, True),
+        push_filters=given.one("pushFilters", boolean, False),
     )
 
 

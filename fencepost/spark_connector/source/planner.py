@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
 from fencepost.spark_connector.offsets import EARLIEST, LATEST, Offsets, Position
 from fencepost.spark_connector.source.java_regex import java_pattern
+from fencepost.spark_connector.source.narrowing import Condition, admitted, earliest_ms, from_time, narrowed
 from fencepost.spark_connector.source.options import Bound, SourceOptions
 from fencepost.spark_connector.source.ranges import OffsetRange
 from fencepost.spark_connector.source.reader import DataLossError, FetchSettings
@@ -27,9 +28,11 @@ class PlanError(ValueError):
 class Planner:
     """Finds the offsets that the options mean. Raises PlanError, DataLossError and BrokerError."""
 
-    def __init__(self, options: SourceOptions, cluster: Source) -> None:
+    def __init__(self, options: SourceOptions, cluster: Source, conditions: Sequence[Condition] = ()) -> None:
+        """`conditions` are those of a batch query's filters: the plan leaves out what does not meet them."""
         self._options = options
         self._cluster = cluster
+        self._conditions = conditions
         self._invisible: dict[TopicPartition, tuple[int, int]] = {}
         """Where a scan for visible records started, and the offset of the first one."""
 
@@ -264,24 +267,31 @@ class Planner:
         for tp in start.keys() - end.keys():
             self._lost(f"{tp} does not exist any more; it was read up to offset {start[tp]}")
         known = self._with_new(start, end)
-        busy = [tp for tp in end if known[tp] != end[tp]]
-        first = self._list(dict.fromkeys(busy, EARLIEST))
+        planned = [OffsetRange(tp, known[tp], end[tp]) for tp in sorted(end) if known[tp] != end[tp]]
+        busy = narrowed(planned, self._conditions)  # first, so that nothing else is missed as data loss
+        first = self._list({found.tp: EARLIEST for found in busy})
         plan: list[OffsetRange] = []
-        for tp in sorted(busy):
-            begin = known[tp]
-            if begin > end[tp]:
-                self._lost(f"{tp} ends at offset {end[tp]}, but was read up to {begin}: was the topic created again?")
+        for tp, begin, stop, *_ in busy:
+            if begin > stop:
+                self._lost(f"{tp} ends at offset {stop}, but was read up to {begin}: was the topic created again?")
                 begin = first[tp]
             elif begin < first[tp]:
                 self._lost(f"{tp} begins at offset {first[tp]}: records from {begin} on were deleted")
                 begin = first[tp]
             counted_from, first_visible = self._invisible.pop(tp, (0, 0))
             if begin == counted_from:
-                begin = max(begin, min(first_visible, end[tp]))
-            if begin < end[tp]:
-                plan.append(OffsetRange(tp, begin, end[tp]))
-        pieces = split(plan, self._options.min_partitions, self._options.max_records_per_partition)
+                begin = max(begin, min(first_visible, stop))
+            if begin < stop:
+                plan.append(OffsetRange(tp, begin, stop))
+        pieces = split(self._from_time(plan), self._options.min_partitions, self._options.max_records_per_partition)
         return self._cluster.located(pieces)
+
+    def _from_time(self, plan: list[OffsetRange]) -> list[OffsetRange]:
+        time_ms = earliest_ms(self._conditions)
+        if time_ms is None:
+            return plan
+        # Aborted and open records count, too: the answer is the same or lower, and no last stable offset bounds it.
+        return from_time(plan, self._list({one.tp: time_ms for one in plan}, IsolationLevel.READ_UNCOMMITTED))
 
     def _with_new(self, start: Mapping[TopicPartition, int], end: Iterable[TopicPartition]) -> Offsets:
         """`start`, completed by new partitions. Those are read from their first record."""
@@ -297,17 +307,18 @@ class Planner:
 
     def _resolve(self, bound: Bound, what: str, *, must_exist: bool) -> Offsets:
         partitions = self.partitions()
+        wanted = admitted(partitions, self._conditions)
         if bound.mark is not None:
-            return self._list(dict.fromkeys(partitions, bound.mark))
+            return self._list(dict.fromkeys(wanted, bound.mark))
         if bound.timestamp_ms is not None:
-            return self._by_time(dict.fromkeys(partitions, bound.timestamp_ms), what, must_exist)
+            return self._by_time(dict.fromkeys(wanted, bound.timestamp_ms), what, must_exist)
         if bound.timestamps_ms is not None:
             self._check_complete(bound.timestamps_ms, partitions, f"{what}OffsetsByTimestamp")
-            return self._by_time(dict(bound.timestamps_ms), what, must_exist)
+            return self._by_time({tp: bound.timestamps_ms[tp] for tp in wanted}, what, must_exist)
         assert bound.offsets is not None, "a bound has one field"
         self._check_complete(bound.offsets, partitions, f"{what}Offsets")
-        marks = {tp: offset for tp, offset in bound.offsets.items() if offset < 0}
-        return {**bound.offsets, **self._list(marks)}
+        offsets = {tp: bound.offsets[tp] for tp in wanted}
+        return {**offsets, **self._list({tp: offset for tp, offset in offsets.items() if offset < 0})}
 
     def _check_complete(self, given: Mapping[TopicPartition, int], partitions: list[TopicPartition], name: str) -> None:
         missing, unknown = sorted(set(partitions) - given.keys()), sorted(given.keys() - set(partitions))
