@@ -14,7 +14,7 @@ import pytest
 import trio
 from click.testing import CliRunner, Result
 
-from fencepost import sync
+from fencepost import RetriableError, sync
 from fencepost.cli.backup import commands
 from fencepost.cli.main import cli
 from fencepost.client.admin import Admin
@@ -191,7 +191,9 @@ def test_ends_of_different_instants_are_found(tmp_path: Path, monkeypatch: pytes
 
     together = commands._ends
     monkeypatch.setattr(commands, "_ends", one_by_one)
-    with pytest.raises(AssertionError, match=r"committed offsets|is there twice|is missing"):
+    # A transaction whose markers were cut off, but not its beginning, stays open: its offsets cannot be read.
+    faults = r"committed offsets|is there twice|is missing|is part of an open transaction"
+    with pytest.raises((AssertionError, RetriableError), match=faults):
         restored_under_load(tmp_path, tmp_path, durability="os")
 
 
