@@ -39,7 +39,7 @@ cluster-demo: setup ## The same with three brokers over PostgreSQL and an object
 
 test: setup ## All tests, with other people's clients and Spark, in several processes (WORKERS=0: in one)
 	@sh tools/check_java.sh
-	$(PY) -m $(if $(ARGS),pytest $(ARGS),tests.second_look $(AT_ONCE))
+	$(PY) -m $(if $(ARGS),pytest $(ARGS),tests.second_look $(AT_ONCE) --durations=50)
 
 sim: setup ## Many simulated worlds: make sim SEEDS=20000 (a seed that goes wrong says how to see it again)
 	$(PY) -m tests.simulation --seeds $(SEEDS) $(ARGS)

@@ -14,6 +14,7 @@ from fencepost.spark_pipelines.tables.table import NewFile
 
 FORMATS = ("delta", "iceberg")
 SCHEMA = pa.schema([("number", pa.int64()), ("word", pa.string())])
+DAYS = pa.schema([("number", pa.int64()), ("at", pa.timestamp("us", tz="UTC")), ("word", pa.string())])
 
 
 def catalog_of(directory: Path) -> dict[str, str]:
