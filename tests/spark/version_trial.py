@@ -21,9 +21,11 @@ class Trial:
 
     def __init__(self, way: str, bootstrap: str, scratch: str) -> None:
         self.way, self.bootstrap, self.scratch = way, bootstrap, scratch
-        builder = (
-            SparkSession.builder.remote("local[2]") if way == "connect" else SparkSession.builder.master("local[2]")
-        )
+        builder: Any = SparkSession.builder
+        if way == "connect":
+            builder = builder.remote("local[2]")
+        elif way == "classic":
+            builder = builder.master("local[2]")  # else spark-submit names the master
         settings = {"ui.enabled": "false", "driver.host": "127.0.0.1", "driver.bindAddress": "127.0.0.1"}
         for name, value in settings.items():
             builder = builder.config(f"spark.{name}", value)

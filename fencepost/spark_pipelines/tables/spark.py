@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _QUERY_ID = "sql.streaming.queryId"
+_READ_TASKS_MAX = 200
 
 
 def stage(frame: Any, table: Table) -> list[NewFile]:
@@ -47,7 +48,7 @@ def read_table(spark: Any, table: Table) -> Any:
     columns = from_arrow_schema(schema)
     if not rows:
         return spark.createDataFrame([], columns)
-    files = spark.createDataFrame(rows, "file binary").repartition(len(rows))
+    files = spark.createDataFrame(rows, "file binary").repartition(min(len(rows), _READ_TASKS_MAX))
     return files.mapInArrow(read_all, columns)
 
 
