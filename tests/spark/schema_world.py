@@ -9,9 +9,9 @@ import fastavro
 import pyarrow as pa
 from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
 
-from fencepost.spark_connector.schemas.codecs import codec_of
 from fencepost.spark_connector.schemas.decoding import Decoder, Reading
 from fencepost.spark_connector.schemas.encoding import Encoder, Writing
+from fencepost.spark_connector.schemas.formats import codec_of
 from fencepost.spark_connector.schemas.registry import Registry, SchemaText
 from tests.kit.schema_registry import SchemaRegistry
 

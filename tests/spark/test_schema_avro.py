@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from pyspark.sql import types as t
 
 from fencepost.spark_connector.schemas import SchemaError, avro_schema_of
-from fencepost.spark_connector.schemas.codecs import codec_of
 from fencepost.spark_connector.schemas.encoding import Encoder, Writing
+from fencepost.spark_connector.schemas.formats import codec_of
 from fencepost.spark_connector.schemas.spark_types import spark_type
 from tests.spark.schema_world import avro_frame, avro_text, read_one, record, written_again
 

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fencepost.spark_connector.schemas import PoisonRecordError, SchemaError
-from fencepost.spark_connector.schemas.codecs import codec_of
 from fencepost.spark_connector.schemas.encoding import Encoder, Writing
+from fencepost.spark_connector.schemas.formats import codec_of
 from fencepost.spark_connector.schemas.registry import SchemaText
 from fencepost.spark_connector.schemas.spark_types import spark_type
 

@@ -45,7 +45,7 @@ def test_a_tombstone_is_no_poison_record(registry: SchemaRegistry) -> None:
 
 
 def test_avro_without_framing_is_not_read_as_nulls(registry: SchemaRegistry) -> None:
-    """datacontract/datacontract-cli 1344: five bytes were cut from records without framing, and all fields were null."""
+    """datacontract/datacontract-cli 1344: five bytes were cut from records without framing; all fields were null."""
     frame = avro_frame(ORDER, {"id": 1, "item": "a"}, register(registry, ORDER))
     ((value, reason),) = read(decoder(registry), frame[5:])
     assert value is None

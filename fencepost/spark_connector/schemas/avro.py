@@ -18,7 +18,7 @@ from fencepost.spark_connector.schemas.avro_schema import (
     kind_of,
     whole_schema,
 )
-from fencepost.spark_connector.schemas.codecs import Reader
+from fencepost.spark_connector.schemas.codec import Reader
 from fencepost.spark_connector.schemas.errors import PoisonRecordError, SchemaError
 from fencepost.spark_connector.schemas.framing import written_id
 from fencepost.spark_connector.schemas.registry import SchemaText

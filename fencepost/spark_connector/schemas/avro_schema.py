@@ -93,7 +93,7 @@ class _Whole:
         full = _full(node["name"], node.get("namespace", space))
         inner = full.rpartition(".")[0]
         self._defined.add(full)
-        made = {"type": "record" if kind == "error" else kind, "name": full}
+        made: dict[str, Any] = {"type": "record" if kind == "error" else kind, "name": full}
         if "aliases" in node:
             made["aliases"] = [_full(alias, inner) for alias in node["aliases"]]
         if kind == "enum":

@@ -6,8 +6,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from fencepost.spark_connector.schemas.codecs import codec_of
 from fencepost.spark_connector.schemas.errors import SchemaError
+from fencepost.spark_connector.schemas.formats import codec_of
 from fencepost.spark_connector.schemas.registry import SchemaText
 from fencepost.spark_connector.schemas.spark_types import check_fits
 

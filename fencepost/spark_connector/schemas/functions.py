@@ -5,11 +5,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from fencepost.spark_connector.schemas.codecs import codec_of
 from fencepost.spark_connector.schemas.decoding import ERROR_TYPE, KEEP, ON_ERROR, Reading, decode
 from fencepost.spark_connector.schemas.derive import avro_schema_of
 from fencepost.spark_connector.schemas.encoding import Writing, encoder_of
 from fencepost.spark_connector.schemas.errors import SchemaError
+from fencepost.spark_connector.schemas.formats import codec_of
 from fencepost.spark_connector.schemas.registry import AVRO, FORMATS, Registry, UnknownSchemaError
 from fencepost.spark_connector.schemas.row_values import python_of_arrow, python_of_rows
 from fencepost.spark_connector.schemas.spark_types import all_nullable, spark_type
@@ -134,6 +134,8 @@ def _with_id_of_headers(frames: Any, headers: Any, field: str) -> Any:
 def _reading_udf(reading: Reading, arrow: pa.DataType) -> Callable[[Any], Any]:
     from pyspark.sql import functions
 
+    made: Callable[[Any], Any]
+
     def from_registry(frames: pa.Array) -> pa.Array:
         return decode(reading, frames)
 
@@ -143,12 +145,16 @@ def _reading_udf(reading: Reading, arrow: pa.DataType) -> Callable[[Any], Any]:
         return python_of_arrow(row)[0]
 
     if hasattr(functions, "arrow_udf"):
-        return functions.arrow_udf(from_registry, spark_type(arrow))  # type: ignore[no-any-return]
-    return functions.udf(from_registry_row, spark_type(arrow))  # type: ignore[no-any-return]
+        made = functions.arrow_udf(from_registry, spark_type(arrow))
+    else:
+        made = functions.udf(from_registry_row, spark_type(arrow))
+    return made
 
 
 def _writing_udf(writing: Writing) -> Callable[[Any], Any]:
     from pyspark.sql import functions
+
+    made: Callable[[Any], Any]
 
     def to_registry(rows: pa.Array) -> pa.Array:
         return encoder_of(writing).encode(rows)
@@ -158,5 +164,7 @@ def _writing_udf(writing: Writing) -> Callable[[Any], Any]:
         return encoder.encode_values([python_of_rows(row, encoder.arrow_type)])[0]
 
     if hasattr(functions, "arrow_udf"):
-        return functions.arrow_udf(to_registry, "binary")  # type: ignore[no-any-return]
-    return functions.udf(to_registry_row, "binary")  # type: ignore[no-any-return]
+        made = functions.arrow_udf(to_registry, "binary")
+    else:
+        made = functions.udf(to_registry_row, "binary")
+    return made

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from fencepost.spark_connector.schemas.codecs import Reader
+from fencepost.spark_connector.schemas.codec import Reader
 from fencepost.spark_connector.schemas.errors import PoisonRecordError, SchemaError
 from fencepost.spark_connector.schemas.framing import written_id
 from fencepost.spark_connector.schemas.registry import SchemaText

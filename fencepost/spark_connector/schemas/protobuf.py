@@ -9,7 +9,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
-from fencepost.spark_connector.schemas.codecs import Reader
+from fencepost.spark_connector.schemas.codec import Reader
 from fencepost.spark_connector.schemas.errors import PoisonRecordError, SchemaError
 from fencepost.spark_connector.schemas.framing import read_indexes, written_id, written_indexes
 from fencepost.spark_connector.schemas.protobuf_fields import struct_of

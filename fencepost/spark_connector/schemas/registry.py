@@ -2,10 +2,12 @@
 
 import base64
 import binascii
+import pickle
 import threading
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -51,14 +53,12 @@ class Registry:
     @classmethod
     def of(cls, given: "str | Mapping[str, Any]") -> "Registry":
         """From a URL, or the settings of confluent-kafka's SchemaRegistryClient. Raises ValueError."""
-        from pyspark import cloudpickle
-
         settings = {"url": given} if isinstance(given, str) else dict(given)
         url = settings.get("url")
         if not isinstance(url, str):
             raise ValueError('registry has no "url". Give a URL, or a dict of SchemaRegistryClient settings')
         shown = ",".join(_without_user(one.strip()) for one in url.split(","))
-        return cls(shown, cloudpickle.dumps(sorted(settings.items())))
+        return cls(shown, _pickled(sorted(settings.items())))
 
     def latest(self, subject: str, version: int | None = None) -> SchemaText:
         """A version of the subject; without one, the newest. Raises RegistryError."""
@@ -129,7 +129,7 @@ class Registry:
                 continue
             subject, version = reference.subject, reference.version
             what = f"subject {subject}, version {version}"
-            found = self._ask(lambda client, s=subject, v=version: client.get_version(s, v, True, form), what)
+            found = self._ask(partial(_version_of, subject, version, form), what)
             self._collect(found.schema, kind, into)
             into[reference.name] = found.schema.schema_str
 
@@ -150,13 +150,24 @@ class Registry:
 
     def _client(self) -> Any:
         from confluent_kafka.schema_registry import SchemaRegistryClient
-        from pyspark import cloudpickle
 
         with _clients_lock:
             client = _clients.get(self._settings)
             if client is None:
-                client = _clients[self._settings] = SchemaRegistryClient(dict(cloudpickle.loads(self._settings)))
+                client = _clients[self._settings] = SchemaRegistryClient(dict(pickle.loads(self._settings)))
             return client
+
+
+def _pickled(settings: Any) -> bytes:
+    """With functions that stand in a notebook, which pickle alone cannot take."""
+    from pyspark import cloudpickle
+
+    dumps: Callable[[Any], bytes] = cloudpickle.dumps
+    return dumps(settings)
+
+
+def _version_of(subject: str, version: int, form: str | None, client: Any) -> Any:
+    return client.get_version(subject, version, True, form)  # with deleted ones: a schema may still refer to them
 
 
 def _without_user(url: str) -> str:

@@ -1,12 +1,11 @@
-"""The three formats behind one interface."""
+"""What each format does: reads records of one schema, and writes them."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol
 
 import pyarrow as pa
 
-from fencepost.spark_connector.schemas.errors import SchemaError
-from fencepost.spark_connector.schemas.registry import AVRO, JSON, SchemaText
+from fencepost.spark_connector.schemas.registry import SchemaText
 
 
 class Reader(Protocol):
@@ -33,23 +32,3 @@ class Codec(Protocol):
 
     def write(self, value: Any) -> bytes:
         """A record with its framing, from a row as Arrow gives it to Python."""
-
-
-def codec_of(schema: SchemaText, message: str | None) -> Codec:
-    """The codec of a schema. Raises SchemaError if it cannot be a Spark type, or has rules that would have to run."""
-    if schema.rules:
-        raise SchemaError(
-            "the schema has rules (encryption, migration or checks), which Spark does not run. "
-            "Use confluent-kafka's deserializer in a program of its own"
-        )
-    if schema.kind == AVRO:
-        from fencepost.spark_connector.schemas.avro import AvroCodec
-
-        return AvroCodec(schema, message)
-    if schema.kind == JSON:
-        from fencepost.spark_connector.schemas.json_schema import JsonCodec
-
-        return JsonCodec(schema, message)
-    from fencepost.spark_connector.schemas.protobuf import ProtobufCodec
-
-    return ProtobufCodec(schema, message)
