@@ -215,7 +215,7 @@ class ArrowTypes:
         if {"int", "long"} <= kinds or {"float", "double"} <= kinds:
             raise SchemaError(f"{path} is a union of {', '.join(sorted(kinds))}: two of them look alike in Python")
         members = [self.of(one, f"{path}.member{number}", above) for number, one in enumerate(kept)]
-        return pa.struct([pa.field(f"member{number}", kind) for number, kind in enumerate(members)])
+        return pa.struct([pa.field(f"member{number}", kind, True, OPTIONAL) for number, kind in enumerate(members)])
 
 
 def aligned(writer: Any, reader: Any) -> Any:

@@ -4,13 +4,15 @@ from typing import Any
 
 HEADER_PREFIX = "fencepost.error."
 """In front of the names of a dead letter's headers: reason, schema.id, topic, partition, offset."""
+_HEADERS = "array<struct<key:string,value:binary>>"
 
 
 def route_dead_letters(frame: Any, *, read: str, value: Any, topic: str, dead_letter_topic: str) -> Any:
     """One DataFrame for the sink, with columns key, value, topic and headers: a row for each row of `frame`.
 
     - frame: rows of the source (key, value, topic, partition, offset), with a column `read` that
-      `from_registry(..., on_error="keep")` made
+      `from_registry(..., on_error="keep")` made. If it has a column timestamp, records keep their times; if it has
+      headers, they keep these, too
     - value: the column to write for records that were read
     - topic: where they go. The others go to `dead_letter_topic`, with the bytes that they had, and with headers that
       name reason, schema id, topic, partition and offset
@@ -35,9 +37,13 @@ def route_dead_letters(frame: Any, *, read: str, value: Any, topic: str, dead_le
         )
     )
     known = F.filter(headers, lambda one: one["value"].isNotNull())
+    columns = frame.columns
+    own = F.col("headers") if "headers" in columns else F.lit(None).cast(_HEADERS)
+    dead = F.concat(F.coalesce(own, F.array().cast(_HEADERS)), known)
     return frame.select(
         F.col("key"),
         F.when(readable, value).otherwise(F.col("value")).alias("value"),
         F.when(readable, F.lit(topic)).otherwise(F.lit(dead_letter_topic)).alias("topic"),
-        F.when(~readable, known).alias("headers"),
+        F.when(readable, own).otherwise(dead).alias("headers"),
+        *([F.col("timestamp")] if "timestamp" in columns else []),
     )

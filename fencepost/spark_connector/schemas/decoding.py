@@ -16,6 +16,7 @@ from fencepost.spark_connector.schemas.registry import Registry, SchemaText, Unk
 FAIL, NULL, KEEP = ON_ERROR = ("fail", "null", "keep")
 ERROR_TYPE = pa.struct([pa.field("reason", pa.string()), pa.field("schema_id", pa.int64())])
 _ASK_AGAIN_SECONDS = 60.0
+_UNREADABLE_MAX = 10_000
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Decoder:
         self._codec = codec_of(reading.schema, reading.message)
         self._readers: dict[bytes, Reader] = {}
         self._unreadable: dict[bytes, tuple[str, float]] = {}
-        """By schema id: why it cannot be read, and until when nobody is asked again."""
+        """By schema id: why it cannot be read, and until when the registry is not asked again."""
 
     def decode(self, frames: Sequence[bytes | None]) -> pa.Array:
         """The rows of these records. Null records are null rows."""
@@ -107,6 +108,8 @@ class Decoder:
         except Exception as error:  # the formats' libraries have no common error for schemas that they cannot use
             expected = isinstance(error, UnknownSchemaError | SchemaError | PoisonRecordError)
             reason = str(error) if expected else f"{type(error).__name__}: {error}"
+            if len(self._unreadable) >= _UNREADABLE_MAX:
+                self._unreadable.clear()  # data that is no record at all may hold any id
             self._unreadable[found] = reason, time.monotonic() + _ASK_AGAIN_SECONDS
             raise PoisonRecordError(reason) from error
         self._readers[found] = reader
