@@ -169,6 +169,17 @@ def test_instants_and_unsigned_numbers_are_exact() -> None:
     }
 
 
+def test_messages_of_other_files_are_found_by_references() -> None:
+    line = descriptor_pb2.FileDescriptorProto(
+        name="any.proto", package="shop", syntax="proto3", message_type=[message("Line", scalar("sku", "string"))]
+    )
+    reference = ("line.proto", base64.b64encode(line.SerializeToString()).decode())
+    schema = proto(message("M", of("line", "shop.Line")), references=(reference,))
+    assert read(schema, b"\0\0\0\0\1\0\x0a\x03\x0a\x01a") == {"line": {"sku": "a"}}
+    with pytest.raises(SchemaError, match=r"has no message shop\.Line"):
+        codec_of(schema, "shop.Line")
+
+
 def test_another_version_is_read_by_the_numbers_of_fields() -> None:
     old = proto(message("M", scalar("id", "int32"), scalar("item", "string"), scalar("gone", "string")))
     new = proto(message("M", scalar("number", "int64"), scalar("item", "bytes"), scalar("added", "bool", number=9)))

@@ -74,7 +74,7 @@ def _file(schema: SchemaText) -> Any:
     from confluent_kafka.schema_registry.common.protobuf import _init_pool
 
     pool = descriptor_pool.DescriptorPool()
-    _init_pool(pool)  # what Google and Confluent define, which no schema refers to
+    _init_pool(pool)  # the files of Google and Confluent: registries keep no references to them
     for name, text in (*schema.references, ("default", schema.text)):
         file = descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(text))
         file.name = name
