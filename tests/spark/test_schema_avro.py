@@ -250,9 +250,9 @@ def test_bytes_are_the_same_after_a_row(data: st.DataObject) -> None:
     [
         (pa.array([{"id": 1}]), "value has no field item"),
         (pa.array([{"id": 1, "item": "a", "more": 1, "most": 2}]), "fields that its schema does not have: more, most"),
-        (pa.array([{"id": "1", "item": "a"}]), r"value\.id is string, but its schema needs int64\. Cast"),
+        (pa.array([{"id": "1", "item": "a"}]), r"value\.id is string, but its schema needs bigint\. Cast"),
         (pa.array([{"id": 1, "item": b"a"}]), r"value\.item is binary"),
-        (pa.array([1]), "value is int64, but its schema needs a struct"),
+        (pa.array([1]), "value is bigint, but its schema needs a struct"),
         (pa.array([{"id": None, "item": "a"}], pa.struct([("id", pa.int64()), ("item", pa.string())])), "on field id"),
     ],
 )

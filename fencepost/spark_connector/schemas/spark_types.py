@@ -11,6 +11,17 @@ OPTIONAL = {b"optional": b"1"}
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 LOCAL_TIMESTAMP = pa.timestamp("us")
 _DECIMAL_DIGITS_MAX = 38
+_SPARK_NAMES = {
+    "bool": "boolean",
+    "date32[day]": "date",
+    "int16": "smallint",
+    "int32": "int",
+    "int64": "bigint",
+    "int8": "tinyint",
+    "large_binary": "binary",
+    "large_string": "string",
+    "null": "void",
+}
 _WIDER = {
     "int64": ("int8", "int16", "int32"),
     "int32": ("int8", "int16"),
@@ -77,23 +88,36 @@ def spark_type(kind: pa.DataType) -> Any:
     raise SchemaError(f"Spark has no type for {kind}")
 
 
+def _spark_name(kind: pa.DataType) -> str:
+    """A type as Spark writes it, in short."""
+    if pa.types.is_timestamp(kind):
+        return "timestamp" if kind.tz else "timestamp_ntz"
+    if pa.types.is_decimal(kind):
+        return f"decimal({kind.precision},{kind.scale})"
+    for is_one, name in ((pa.types.is_struct, "struct"), (pa.types.is_list, "array"), (pa.types.is_map, "map")):
+        if is_one(kind):
+            return name
+    return _SPARK_NAMES.get(str(kind), str(kind))
+
+
 def check_fits(actual: pa.DataType, wanted: pa.DataType, path: str) -> None:
     """Raise SchemaError unless columns of the type `actual` can be written as `wanted`. Fields are found by name."""
     if pa.types.is_struct(wanted):
         if not pa.types.is_struct(actual):
-            raise SchemaError(f"{path} is {actual}, but its schema needs a struct")
+            raise SchemaError(f"{path} is {_spark_name(actual)}, but its schema needs a struct")
         _check_fields(actual, wanted, path)
     elif pa.types.is_list(wanted):
         if not (pa.types.is_list(actual) or pa.types.is_large_list(actual)):
-            raise SchemaError(f"{path} is {actual}, but its schema needs an array")
+            raise SchemaError(f"{path} is {_spark_name(actual)}, but its schema needs an array")
         check_fits(actual.value_type, wanted.value_type, f"{path}[]")
     elif pa.types.is_map(wanted):
         if not pa.types.is_map(actual):
-            raise SchemaError(f"{path} is {actual}, but its schema needs a map")
+            raise SchemaError(f"{path} is {_spark_name(actual)}, but its schema needs a map")
         for given, needed in zip(map_parts(actual), map_parts(wanted), strict=True):
             check_fits(given, needed, f"{path}{{}}")
     elif not _holds(wanted, actual):
-        raise SchemaError(f"{path} is {actual}, but its schema needs {wanted}. Cast the column")
+        needed = _spark_name(wanted)
+        raise SchemaError(f"{path} is {_spark_name(actual)}, but its schema needs {needed}. Cast the column")
 
 
 def _check_fields(actual: pa.DataType, wanted: pa.DataType, path: str) -> None:
