@@ -34,6 +34,11 @@ def test_a_row_is_what_arrow_gives() -> None:
     row = Row(at=NOON, local=NOON, m={"k": [Row(x=bytearray(b"1")), None]}, d=decimal.Decimal("1.25"))
     assert python_of_rows(row, KIND) == {**LOCAL, "at": NOON.astimezone(datetime.UTC), "m": {"k": [{"x": b"1"}, None]}}
     assert python_of_rows(None, KIND) is None
+    assert python_of_rows({"at": NOON, "m": {}, **LOCAL}, KIND) == {
+        "at": NOON.astimezone(datetime.UTC),
+        "m": {},
+        **LOCAL,
+    }
 
 
 def test_fields_must_fit() -> None:

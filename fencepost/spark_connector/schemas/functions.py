@@ -147,7 +147,7 @@ def _reading_udf(reading: Reading, arrow: pa.DataType) -> Callable[[Any], Any]:
     if hasattr(functions, "arrow_udf"):
         made = functions.arrow_udf(from_registry, spark_type(arrow))
     else:
-        made = functions.udf(from_registry_row, spark_type(arrow))
+        made = functions.udf(from_registry_row, spark_type(arrow), useArrow=False)
     return made
 
 
@@ -166,5 +166,5 @@ def _writing_udf(writing: Writing) -> Callable[[Any], Any]:
     if hasattr(functions, "arrow_udf"):
         made = functions.arrow_udf(to_registry, "binary")
     else:
-        made = functions.udf(to_registry_row, "binary")
+        made = functions.udf(to_registry_row, "binary", useArrow=False)
     return made

@@ -30,7 +30,7 @@ def python_of_rows(value: Any, kind: pa.DataType) -> Any:
     if value is None:
         return None
     if pa.types.is_struct(kind):
-        given = value.asDict()
+        given = value if isinstance(value, dict) else value.asDict()  # a dict comes from another UDF, without the JVM
         unknown = [name for name in given if kind.get_field_index(name) < 0]
         missing = [one.name for one in kind if one.name not in given and not (one.metadata or {}).get(b"optional")]
         if unknown or missing:
