@@ -31,7 +31,13 @@ def environment(version: str) -> Path:
         print(f"making an environment for Spark {version} (a few minutes)", flush=True)
         subprocess.run([sys.executable, "-m", "venv", "--clear", str(place)], check=True)
         project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-        wanted = [*project["dependencies"], *project["optional-dependencies"]["arrow"], f"pyspark[connect]=={version}"]
+        extras = project["optional-dependencies"]
+        wanted = [
+            *project["dependencies"],
+            *extras["arrow"],
+            *extras["schema-registry"],
+            f"pyspark[connect]=={version}",
+        ]
         subprocess.run([str(python), "-m", "pip", "install", "--quiet", *wanted], check=True)
         (place / "ready").touch()
     return python
