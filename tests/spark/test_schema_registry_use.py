@@ -1,5 +1,6 @@
 """When Spark's driver and workers ask the registry, what they do without an answer, and what poison records become."""
 
+import json
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -165,3 +166,16 @@ def test_a_schema_that_is_not_there_is_an_error_on_the_driver(registry: SchemaRe
         to_registry("row", registry=registry.url, subject=SUBJECT, schema='"long"')
     with pytest.raises(ValueError, match='registry has no "url"'):
         from_registry("value", registry={}, subject=SUBJECT)
+
+
+def test_schemas_with_rules_are_refused_as_readers_and_poison_as_writers(registry: SchemaRegistry) -> None:
+    """Else fields that are encrypted would be read as they are."""
+    register(registry, OLD)
+    rule = {"name": "secret", "kind": "TRANSFORM", "mode": "WRITEREAD", "type": "ENCRYPT"}
+    body = {"schema": json.dumps(NEW), "ruleSet": {"domainRules": [rule]}}
+    registry.answer("POST", "/subjects/ruled/versions", {}, body)
+    with pytest.raises(SchemaError, match="has rules"):
+        from_registry("value", registry=registry.url, subject="ruled")
+    ((value, reason),) = read(decoder(registry), avro_frame(NEW, {"id": 1, "item": "x"}, 2))
+    assert value is None
+    assert reason == "schema 2 has rules (such as encryption), which Spark does not run"
