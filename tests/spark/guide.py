@@ -5,7 +5,7 @@
 - a comment `<!-- run` ... `-->` on lines of its own is Python that readers do not see: it asserts what the last block
   did. It has `broker` ("HOST:PORT") and `output` (what the last command printed) besides the guide's own names
 
-127.0.0.1:9092 is the broker of the test, and /tmp a directory of its own.
+127.0.0.1:9092 is the broker of the test, 127.0.0.1:8081 its schema registry, and /tmp a directory of its own.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _PIECE = re.compile(r"^```(python|sh)\n(.*?)^```$|^<!-- run\n(.*?)^-->$", re.MULTILINE | re.DOTALL)
-ADDRESS, SCRATCH = "127.0.0.1:9092", "/tmp/"
+ADDRESS, REGISTRY, SCRATCH = "127.0.0.1:9092", "http://127.0.0.1:8081", "/tmp/"
 
 
 @dataclass(frozen=True)
@@ -57,9 +57,9 @@ def _commands(shown: str, line: int) -> Iterable[Piece]:
         whole = ""
 
 
-def placed(code: str, broker: str, scratch: Path) -> str:
+def placed(code: str, broker: str, scratch: Path, registry: str = REGISTRY) -> str:
     """The code as it is to be run here."""
-    return code.replace(ADDRESS, broker).replace(SCRATCH, f"{scratch}/")
+    return code.replace(ADDRESS, broker).replace(REGISTRY, registry).replace(SCRATCH, f"{scratch}/")
 
 
 def words_of(command: str) -> list[str]:

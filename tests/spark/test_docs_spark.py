@@ -1,4 +1,4 @@
-"""docs/spark.md, run from its first line to its last: one Spark, one broker, one namespace."""
+"""docs/spark.md, run from its first line to its last: one Spark, one broker, one registry, one namespace."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from fencepost.cli.main import cli
 from tests.architecture.project_files import ROOT
+from tests.kit.schema_registry import SchemaRegistry
 from tests.spark.guide import Piece, pieces_of, placed, words_of
 from tests.spark.killed import SLOW_WORKER
 
@@ -29,8 +30,8 @@ SHUFFLE = "spark.sql.shuffle.partitions"
 class Notebook:
     """What the pieces see, and how they are run."""
 
-    def __init__(self, broker: str, scratch: Path) -> None:
-        self._broker, self._scratch = broker, scratch
+    def __init__(self, broker: str, scratch: Path, registry: str) -> None:
+        self._broker, self._scratch, self._registry = broker, scratch, registry
         self.names: dict[str, Any] = {"__name__": "guide", "broker": broker, "output": ""}
 
     def run_all(self, pieces: list[Piece]) -> None:
@@ -53,7 +54,7 @@ class Notebook:
 
     def run(self, piece: Piece) -> None:
         """Errors name the line of the guide."""
-        code = placed(piece.code, self._broker, self._scratch)
+        code = placed(piece.code, self._broker, self._scratch, self._registry)
         if piece.kind == "command":
             self.names["output"] = self._command(words_of(code), piece)
             return
@@ -73,13 +74,13 @@ def test_the_guide_does_what_it_says(
     """Every python block, every `fencepost spark` and `fencepost topic` command, and the checks hidden between them."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    notebook = Notebook(bootstrap, tmp_path)
     shuffle_partitions = spark.conf.get(SHUFFLE)
     pieces = list(pieces_of(GUIDE))
     kinds = [piece.kind for piece in pieces]
     assert min(kinds.count("python"), kinds.count("hidden"), kinds.count("command")) >= 2
     try:
-        notebook.run_all(pieces)
+        with SchemaRegistry() as registry:
+            Notebook(bootstrap, tmp_path, registry.url).run_all(pieces)
         assert int(spark.conf.get(SHUFFLE)) <= 8, "Spark's default, 200, lets a reader wait for the first result"
     finally:
         spark.conf.set(SHUFFLE, shuffle_partitions)

@@ -10,10 +10,12 @@ from typing import Any
 
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
-from pyspark.sql import SparkSession
+from pyspark.sql import SparkSession, functions
 
+from fencepost.spark_connector.schemas import avro_schema_of, from_registry, to_registry
 from fencepost.spark_pipelines import delta_table, iceberg_table
 from fencepost.sync import Client
+from tests.kit.schema_registry import SchemaRegistry
 
 
 class Trial:
@@ -110,6 +112,22 @@ class Trial:
         finally:
             self.spark.conf.unset("spark.sql.python.filterPushdown.enabled")
 
+    def schemas(self) -> bool:
+        """Rows to Avro with a registry and back, and a record that is none."""
+        with SchemaRegistry() as registry:
+            rows = self.spark.sql(
+                "SELECT id, struct(id, timestamp_seconds(id) AS at, map('a', array(id, null)) AS m, "
+                "if(id = 1, null, struct(cast(id AS decimal(9, 2)) AS d)) AS s) AS row FROM range(7)"
+            )
+            named: dict[str, Any] = {"registry": registry.url, "subject": "rows"}
+            text = avro_schema_of(rows.schema["row"].dataType)
+            written = to_registry("row", schema=text, register=True, **named)
+            frames = rows.select("id", "row", functions.when(functions.col("id") != 5, written).alias("value"))
+            broken = frames.select("id", "row", functions.coalesce("value", functions.lit(b"x")).alias("value"))
+            read = broken.select("id", "row", from_registry("value", on_error="keep", **named).alias("read"))
+            found = read.select("id", "row", "read.*").orderBy("id").collect()
+        return all(row.value == (None if row.id == 5 else row.row) for row in found) and bool(found[5].error.reason)
+
     def view(self) -> bool:
         """SQL."""
         options = f"OPTIONS (`kafka.bootstrap.servers` '{self.bootstrap}', subscribe 'in')"
@@ -153,6 +171,7 @@ def main() -> None:
         "table of Iceberg",
         lambda: trial.table(iceberg_table(f"lake.{trial.way}", catalog="trial", properties=catalog)),
     )
+    trial.tries("`from_registry`, `to_registry`", trial.schemas)
     print(json.dumps(trial.found), flush=True)
     trial.spark.stop()
 

@@ -37,6 +37,7 @@ def environment(version: str) -> Path:
             *extras["arrow"],
             *extras["tables"],
             "sqlalchemy",
+            *extras["schema-registry"],
             f"pyspark[connect]=={version}",
         ]
         subprocess.run([str(python), "-m", "pip", "install", "--quiet", *wanted], check=True)
