@@ -210,15 +210,36 @@ def test_missing_columns_are_added_only_if_they_may(tmp_path: Path, table_format
     with pytest.raises(PipelineError, match="has no column price: select other columns, or set merge_schema"):
         staged(table, batch([2], wider))
     merging = table_in(tmp_path, table_format, merge_schema=True)
-    merging.append(staged(merging, batch([2], wider)), {"position": 2}, {"position": 1})
+    priced = pa.RecordBatch.from_pylist([{"number": 2, "word": "two", "price": 2.5}], wider)
+    merging.append(staged(merging, priced), {"position": 2}, {"position": 1})
     table.append(staged(table, batch([3])), {"position": 3}, {"position": 2})
-    assert [row["price"] for row in rows_in(tmp_path, table_format)] == [None] * 3
+    prices = {row["number"]: row["price"] for row in rows_in(tmp_path, table_format)}
+    assert prices == {1: None, 2: 2.5, 3: None}
     assert numbers_in(tmp_path, table_format) == [1, 2, 3]
     other = pa.schema([("number", pa.string()), ("word", pa.string())])
     with pytest.raises(PipelineError, match="number"):
         table.write_task(other)
     with pytest.raises(PipelineError, match="number"):
         merging.write_task(other)
+
+
+def test_rules_of_a_delta_table_that_files_could_break_are_refused(tmp_path: Path) -> None:
+    """Constraints, and names of columns that are not those in the files: readers would find wrong rows, or nulls."""
+    from deltalake import DeltaTable, Field, Schema
+
+    mapped = DeltaTable.create(tmp_path / "mapped", SCHEMA, configuration={"delta.columnMapping.mode": "name"})
+    checked = DeltaTable.create(tmp_path / "checked", SCHEMA)
+    checked.alter.add_constraint({"positive": "number > 0"})
+    for plain, rule in ((mapped, "columnMapping"), (checked, "constraints.positive")):
+        with pytest.raises(PipelineError, match=rule):
+            delta_table(plain.table_uri).write_task(SCHEMA)
+    fields = [Field("number", "long", nullable=False), Field("word", "string")]
+    table = delta_table(DeltaTable.create(tmp_path / "strict", Schema(fields)).table_uri)
+    table.append(staged(table, batch([1])), {"position": 1}, {})
+    with pytest.raises(ValueError, match="null"):
+        staged(table, pa.RecordBatch.from_pylist([{"number": None, "word": "x"}], SCHEMA))
+    with pytest.raises(PipelineError, match="needs a value in column number"):
+        table.write_task(pa.schema([("word", pa.string())]))
 
 
 def test_iceberg_partitions_by_parts_of_a_time_and_readers_skip_the_others(tmp_path: Path) -> None:

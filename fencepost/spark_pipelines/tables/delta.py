@@ -21,9 +21,9 @@ from fencepost.spark_pipelines.tables.table import (
     ReadTask,
     Table,
     WriteTask,
+    as_written,
     check_files_are_here,
     check_seen,
-    in_utc,
     is_local,
     missing_library,
     nullable,
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 _PARTITION_TYPES = ("string", "integer", "long", "short", "byte", "boolean", "date")
+_COLUMN_RULES = ("delta.generationExpression", "delta.identity", "delta.invariants")
 _ATTEMPTS = 10
 
 
@@ -172,7 +173,9 @@ class _Delta:
                 storage_options=self._storage_options or None,
             )
             table = self._loaded()
+        self._check_rules(table)
         self._check_columns(table, wanted)
+        required = {one.name for one in table.schema().fields if not one.nullable}
         divided_by = list(table.metadata().partition_columns)
         if self._partition_by and list(self._partition_by) != divided_by:
             raise PipelineError(
@@ -181,7 +184,7 @@ class _Delta:
             )
         partitions = tuple(PartitionColumn(column) for column in divided_by)
         place = _Place(self.name, self._storage_options)
-        return WriteFiles(place, in_utc(schema), partitions, keep_partition_columns=False, stats=True)
+        return WriteFiles(place, as_written(schema, required), partitions, keep_partition_columns=False, stats=True)
 
     def append(self, files: Sequence[NewFile], marks: Marks, seen: Marks) -> None:
         import pyarrow as pa
@@ -260,6 +263,20 @@ class _Delta:
                 raise PipelineError(
                     f"a Delta table is not divided by column {column} here: its type is {types[column]}"
                 )
+
+    def _check_rules(self, table: DeltaTable) -> None:
+        """Raise PipelineError if the table has rules for its rows or files that these files would break in silence."""
+        settings = table.metadata().configuration
+        rules = [name for name in settings if name.startswith("delta.constraints.")]
+        if settings.get("delta.columnMapping.mode", "none") != "none":
+            rules.append("delta.columnMapping.mode")
+        for field in table.schema().fields:
+            rules += [f"{name} of {field.name}" for name in field.metadata if name.startswith(_COLUMN_RULES)]
+        if rules:
+            raise PipelineError(
+                f"{self.name} has {', '.join(rules)}, which this export does not obey: write another table, or write"
+                " with Delta's own Spark package"
+            )
 
     def _check_columns(self, table: DeltaTable, wanted: Any) -> None:
         """Raise PipelineError if the table cannot hold the columns; add those that are missing if it may."""

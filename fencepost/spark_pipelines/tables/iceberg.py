@@ -22,9 +22,9 @@ from fencepost.spark_pipelines.tables.table import (
     ReadTask,
     Table,
     WriteTask,
+    as_written,
     check_files_are_here,
     check_seen,
-    in_utc,
     missing_library,
     nullable,
     raced,
@@ -132,7 +132,8 @@ class _Iceberg:
                 )
             partitions.append(PartitionColumn(source.name, transform if transform in _TIME_UNITS else None))
         place = _Place(f"{table.location().rstrip('/')}/data", dict(table.io.properties))
-        return WriteFiles(place, in_utc(schema), tuple(partitions))
+        required = {one.name for one in columns.fields if one.required}
+        return WriteFiles(place, as_written(schema, required), tuple(partitions))
 
     def append(self, files: Sequence[NewFile], marks: Marks, seen: Marks) -> None:
         from pyiceberg.exceptions import CommitFailedException

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -93,15 +93,19 @@ def nullable(fields: Iterable[pa.Field]) -> pa.Schema:
     return pa.schema([one.with_nullable(True) for one in fields])
 
 
-def in_utc(schema: pa.Schema) -> pa.Schema:
-    """The schema with timestamps in UTC: Spark's have the session's zone."""
+def as_written(rows: pa.Schema, required: Collection[str]) -> pa.Schema:
+    """The schema of the files: timestamps in UTC, as Spark's have the session's zone, and no null where none may be.
+
+    A task whose rows have nulls in a required column fails.
+    """
     import pyarrow as pa
 
-    def moved(one: pa.Field) -> pa.Field:
+    def written(one: pa.Field) -> pa.Field:
         zoned = pa.types.is_timestamp(one.type) and one.type.tz is not None
-        return one.with_type(pa.timestamp(one.type.unit, "UTC")) if zoned else one
+        one = one.with_type(pa.timestamp(one.type.unit, "UTC")) if zoned else one
+        return one.with_nullable(one.name not in required)
 
-    return pa.schema([moved(one) for one in schema])
+    return pa.schema([written(one) for one in rows])
 
 
 def is_local(location: str) -> bool:
