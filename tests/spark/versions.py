@@ -13,8 +13,10 @@ import subprocess
 import sys
 import tempfile
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 
+from fencepost.sync import Client
 from tests.architecture.project_files import ROOT
 from tests.kit.broker_process import BrokerProcess
 
@@ -38,6 +40,7 @@ def environment(version: str) -> Path:
             *extras["tables"],
             "sqlalchemy",
             *extras["schema-registry"],
+            "pyyaml",
             f"pyspark[connect]=={version}",
         ]
         subprocess.run([str(python), "-m", "pip", "install", "--quiet", *wanted], check=True)
@@ -49,17 +52,75 @@ def tried(version: str) -> dict[str, str]:
     """What `version_trial.py` finds in that environment: what was tried, and "yes" or the error."""
     python = environment(version)
     variables = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK", "SPARK"))}
-    variables["PYTHONPATH"] = str(ROOT)
+    variables |= {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": str(python)}
+    submit = [str(python.with_name("spark-submit")), "--master", "local-cluster[2,1,1024]"]
+    trial = [str(python), "-m", "tests.spark.version_trial"]
     found: dict[str, str] = {}
-    for way in ("classic", "connect"):
+    for way, words in (
+        ("classic", [*trial, "classic"]),
+        ("connect", [*trial, "connect"]),
+        ("local cluster", [*submit, "tests/spark/version_trial.py", "local-cluster"]),
+    ):
         with tempfile.TemporaryDirectory() as scratch, BrokerProcess(Path(scratch)) as broker:
-            words = [str(python), "-m", "tests.spark.version_trial", way, broker.address, scratch]
             run = subprocess.run(
-                words, cwd=ROOT, env=variables, stdout=subprocess.PIPE, text=True, timeout=_TRIAL_SECONDS, check=False
+                [*words, broker.address, scratch],
+                cwd=ROOT,
+                env=variables,
+                stdout=subprocess.PIPE,
+                text=True,
+                timeout=_TRIAL_SECONDS,
+                check=False,
             )
         lines = [line for line in run.stdout.splitlines() if line.startswith("{")]
         found |= json.loads(lines[-1]) if lines else {f"{way} starts": f"exit code {run.returncode}"}
+    command = python.with_name("spark-pipelines")
+    if command.exists():
+        with tempfile.TemporaryDirectory() as scratch, BrokerProcess(Path(scratch)) as broker:
+            found["Declarative Pipelines: a table and a sink"] = declared(
+                command, variables, Path(scratch), broker.address
+            )
     return found
+
+
+_DECLARATION = """
+from pyspark import pipelines as dp
+from pyspark.sql import SparkSession
+
+spark = SparkSession.active()
+KAFKA = {{"kafka.bootstrap.servers": "{bootstrap}"}}
+
+
+@dp.table(format="parquet")
+def orders():
+    return spark.readStream.format("fencepost").options(**KAFKA, subscribe="in", startingOffsets="earliest").load()
+
+
+dp.create_sink(name="copy", format="fencepost", options={{**KAFKA, "topic": "copy", "kafka.transactional.id": "copy"}})
+
+
+@dp.append_flow(target="copy", name="to_copy")
+def to_copy():
+    return spark.readStream.table("orders").select("value")
+"""
+
+
+def declared(command: Path, variables: Mapping[str, str], scratch: Path, bootstrap: str) -> str:
+    """A pipeline of `spark-pipelines`, run twice: "yes", or what went wrong."""
+    (scratch / "transformations").mkdir()
+    (scratch / "transformations" / "orders.py").write_text(_DECLARATION.format(bootstrap=bootstrap))
+    (scratch / "spark-pipeline.yml").write_text(
+        f"name: orders\nstorage: file://{scratch}/storage\nlibraries:\n  - glob:\n      include: transformations/**\n"
+    )
+    with Client(bootstrap) as kafka:
+        with kafka.transactional_producer("trial") as producer, producer.transaction() as txn:
+            txn.send_many("in", [(None, b"%d" % number) for number in range(100)])
+        for _ in range(2):
+            run = subprocess.run([str(command), "run"], cwd=scratch, env=variables, timeout=_TRIAL_SECONDS, check=False)
+            if run.returncode:
+                return f"exit code {run.returncode}"
+        with kafka.consumer("copy") as consumer:
+            count = sum(len(batch) for batch in consumer.read_to_end())
+    return "yes" if count == 100 else f"{count} records of 100"
 
 
 def main() -> int:
