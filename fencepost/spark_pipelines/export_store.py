@@ -73,7 +73,7 @@ class ExportStore:
         if "://" in str(target):
             raise PipelineError(
                 f"{target}: files and position are published by renaming a directory, which object stores cannot do."
-                " Export to a local or mounted directory, and copy finished batch=... directories from there"
+                " Export into a table there (--format delta, or `delta_table`), or to a local or mounted directory"
             )
         path = Path(target).resolve()
         path.mkdir(parents=True, exist_ok=True)
