@@ -119,21 +119,13 @@ class _Export:
         self._shape = shape
         self._headers = headers
         self._fail_on_data_loss = fail_on_data_loss
-        function = None if shape.function is None else getattr(shape.function, "__qualname__", "function")
-        self._what = {
-            "topics": self._topics,
-            "where": shape.where,
-            "select": shape.select,
-            "sql": shape.sql,
-            "function": function,
-            "headers": headers,
-        }
+        self._what = description_of(self._topics, shape, headers)
         self.more = False
         """Whether offsets are left for the next batch."""
-        self._identity = _identity(kafka, self._topics)
+        self._identity = identity_of(kafka, self._topics)
         self._last = store.last(self._partitions(), self._what, *self._identity)
         if self._last is not None:
-            self._check_unchanged(self._last)
+            check_unchanged(store.target, self._last, self._what, *self._identity)
 
     def batch(self, most: int) -> Manifest | None:
         """Read, stage and publish the next batch; None if no visible record is left now."""
@@ -147,7 +139,7 @@ class _Export:
         )
         staged: Any = self._store.stage(self._shape.applied(records))
         rows = self._store.rows(staged)
-        if rows == 0 and not self.more:
+        if rows == 0 and not self.more and not self._shape.filters:
             # Only aborted records and markers. The next batch skips them again, together with the offsets that follow.
             self._store.discard(staged)
             return None
@@ -209,31 +201,46 @@ class _Export:
             self._store.discard(staged)
             raise
 
-    def _check_unchanged(self, last: Manifest) -> None:
-        """Raise PipelineError if topics, shape, cluster or topic ids differ from the last batch's."""
-        differs = [name for name, value in self._what.items() if last.what.get(name) != value]
-        if differs:
-            name = differs[0]
-            raise PipelineError(
-                f"{self._store.target} was started with {name} = {last.what.get(name)!r}, but this export has"
-                f" {self._what[name]!r}: use the first value again, or export into another directory"
-            )
-        cluster_id, topic_ids = self._identity
-        if last.cluster_id != cluster_id:
-            raise PipelineError(
-                f"{self._store.target} was started with cluster {last.cluster_id}, but this is cluster {cluster_id}:"
-                " export into another directory"
-            )
-        for name, topic_id in topic_ids.items():
-            if last.topic_ids.get(name) not in (None, "", topic_id):
-                raise _recreated(name, "since the last export")
+
+def description_of(topics: Sequence[str], shape: Shape, headers: bool) -> dict[str, Any]:
+    """What an export takes of which topics. It continues only with the same."""
+    function = None if shape.function is None else getattr(shape.function, "__qualname__", "function")
+    return {
+        "topics": list(dict.fromkeys(topics)),
+        "where": shape.where,
+        "select": shape.select,
+        "sql": shape.sql,
+        "function": function,
+        "headers": headers,
+    }
+
+
+def check_unchanged(
+    target: Any, last: Manifest, what: Mapping[str, Any], cluster_id: str, topic_ids: Mapping[str, str]
+) -> None:
+    """Raise PipelineError if topics, shape, cluster or topic ids differ from the last batch's."""
+    differs = [name for name, value in what.items() if last.what.get(name) != value]
+    if differs:
+        name = differs[0]
+        raise PipelineError(
+            f"{target} was started with {name} = {last.what.get(name)!r}, but this export has {what[name]!r}: use the"
+            " first value again, or export into another directory"
+        )
+    if last.cluster_id != cluster_id:
+        raise PipelineError(
+            f"{target} was started with cluster {last.cluster_id}, but this is cluster {cluster_id}: export into"
+            " another directory"
+        )
+    for name, topic_id in topic_ids.items():
+        if last.topic_ids.get(name) not in (None, "", topic_id):
+            raise _recreated(name, "since the last export")
 
 
 def _recreated(topic: str, when: str) -> PipelineError:
     return PipelineError(f"topic {topic} was deleted and created again {when}: export into another directory")
 
 
-def _identity(kafka: Mapping[str, Any], topics: Sequence[str]) -> tuple[str, dict[str, str]]:
+def identity_of(kafka: Mapping[str, Any], topics: Sequence[str]) -> tuple[str, dict[str, str]]:
     """The cluster's id, and the topics' ids by name; "" if the broker is too old to have them."""
     import trio
 

@@ -36,6 +36,11 @@ class Shape:
             raise PipelineError("where cannot be combined with sql: write the condition in the SQL")
 
     @property
+    def filters(self) -> bool:
+        """Whether the shape may leave out records."""
+        return self.where is not None or self.sql is not None or self.function is not None
+
+    @property
     def changes_columns(self) -> bool:
         """Whether the shape is more than a filter."""
         return self.select is not None or self.sql is not None or self.function is not None

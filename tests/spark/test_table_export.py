@@ -213,3 +213,40 @@ def test_for_each_batch_appends_once_and_a_lost_checkpoint_is_noticed(
     assert values_in(tmp_path, table_format) == [b"1", b"2", b"3"]
     with pytest.raises(ValueError, match="the query's id is unknown"):
         append_exactly_once(spark.range(1), 0, table, writer_id="orders")
+
+
+@both
+def test_headers_nulls_and_strange_names_of_columns(
+    spark: Any, bootstrap: str, topic: str, tmp_path: Path, table_format: str
+) -> None:
+    """Lists of Iceberg were read as Arrow's large ones, and names with dots, or of the audit's own, ended a query."""
+    from confluent_kafka import Producer
+
+    kafka = {"bootstrap.servers": bootstrap}
+    producer = Producer(kafka)
+    producer.produce(topic, b"1", headers=[("a", b"x"), ("b", None)])
+    producer.produce(topic, None, key=b"k")
+    assert producer.flush(WAIT_SECONDS) == 0
+    select = "offset, key AS `a.b`, value AS side, headers AS one, partition AS other, topic AS `ü n`"
+    table, shape = table_in(tmp_path, table_format), Shape(select=select)
+    assert [one.rows for one in export(spark, [topic], table, kafka=kafka, shape=shape, headers=True)] == [2]
+    found = sorted(rows_in(tmp_path, table_format), key=lambda row: (row["side"] is None, row["offset"]))
+    assert [(row["a.b"], row["side"], row["ü n"]) for row in found] == [(None, b"1", topic), (b"k", None, topic)]
+    report = audit_table(spark, [topic], table, kafka=kafka, shape=shape, headers=True)
+    assert (report.sound, report.rows) == (True, 2), report
+    with pytest.raises(PipelineError, match="was started with other topics, another shape or other headers"):
+        audit_table(spark, [topic], table, kafka=kafka, shape=shape)
+
+
+def test_a_filter_without_hits_moves_the_position(
+    spark: Any, bootstrap: str, topic: str, transact: Transact, tmp_path: Path
+) -> None:
+    """Else retention of records that the filter had left out was taken for data loss."""
+    kafka, shape = {"bootstrap.servers": bootstrap}, Shape(where="length(value) > 10")
+    transact([(0, b"%d" % number) for number in range(20)])
+    table = table_in(tmp_path, "delta")
+    assert [one.rows for one in export(spark, [topic], table, kafka=kafka, shape=shape)] == [0]
+    assert list(export(spark, [topic], table, kafka=kafka, shape=shape)) == []
+    transact([(0, b"a long value")])
+    assert [one.rows for one in export(spark, [topic], table, kafka=kafka, shape=shape)] == [1]
+    assert audit_table(spark, [topic], table, kafka=kafka, shape=shape).sound

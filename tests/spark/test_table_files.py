@@ -68,7 +68,7 @@ def test_a_task_closes_large_files_and_deletes_its_files_after_an_error(
     files = staged(table, *[batch(range(n * 100, n * 100 + 100)) for n in range(30)])
     assert len(files) > 3, "three partitions"
     assert sum(file.rows for file in files) == 3000
-    table.append(files, {"position": 1}, {})
+    table.append(files, {"position": 1}, {"position": None})
 
     def breaks() -> Any:
         yield batch(range(10))

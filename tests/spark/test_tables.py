@@ -38,7 +38,7 @@ def test_files_and_marks_are_committed_together(tmp_path: Path, table_format: st
     assert table.marks(["position"]) == {}, "there is no table yet"
     files = staged(table, batch(range(10)), batch(range(10, 15)))
     assert rows_in(tmp_path, table_format) == [], "nothing before the commit"
-    table.append(files, {"position": 15, "other": 1}, {})
+    table.append(files, {"position": 15, "other": 1}, {"position": None})
     assert numbers_in(tmp_path, table_format) == list(range(15))
     assert table.marks(["position", "other", "no"]) == {"position": 15, "other": 1}
     table.append([], {"position": 20}, {"position": 15})
@@ -50,10 +50,10 @@ def test_files_and_marks_are_committed_together(tmp_path: Path, table_format: st
 def test_a_commit_after_a_change_of_its_marks_is_refused(tmp_path: Path, table_format: str) -> None:
     """A second job with the same name, or a job that was taken for dead: it planned from an older position."""
     table = table_in(tmp_path, table_format)
-    table.append(staged(table, batch(range(5))), {"position": 5}, {})
+    table.append(staged(table, batch(range(5))), {"position": 5}, {"position": None})
     late = staged(table, batch(range(5)))
     with pytest.raises(PipelineError, match=r"another writer changed position in .*lake\.orders meanwhile"):
-        table.append(late, {"position": 5}, {})
+        table.append(late, {"position": 5}, {"position": None})
     table.discard(late)
     assert numbers_in(tmp_path, table_format) == list(range(5))
     left = [path.name for path in tmp_path.rglob("part-*.parquet")]
@@ -64,7 +64,7 @@ def test_a_commit_after_a_change_of_its_marks_is_refused(tmp_path: Path, table_f
 def test_of_two_commits_at_once_with_one_mark_one_is_refused(tmp_path: Path, table_format: str) -> None:
     """Both see the same position, and commit in the same instant; with other marks both get in."""
     make = table_in(tmp_path, table_format)
-    make.append(staged(make, batch([-1])), {"position": 0}, {})
+    make.append(staged(make, batch([-1])), {"position": 0}, {"position": None})
     for turn in range(6):
         outcomes: list[str] = []
         barrier = threading.Barrier(2)
@@ -73,7 +73,7 @@ def test_of_two_commits_at_once_with_one_mark_one_is_refused(tmp_path: Path, tab
             table = table_in(tmp_path, table_format)
             same = turn % 2 == 0
             mark = "position" if same else f"of {who}"
-            seen = table.marks([mark])
+            seen = {mark: table.marks([mark]).get(mark)}
             files = staged(table, batch([turn * 10 + (0 if same else who)]))
             at.wait()
             try:
@@ -98,9 +98,8 @@ from tests.spark.tables_kit import batch, staged, table_in
 
 table = table_in(Path(sys.argv[1]), sys.argv[2])
 while True:
-    seen = table.marks(["position"])
-    begin = seen.get("position", 0)
-    table.append(staged(table, batch(range(begin, begin + 3))), {"position": begin + 3}, seen)
+    begin = table.marks(["position"]).get("position", 0)
+    table.append(staged(table, batch(range(begin, begin + 3))), {"position": begin + 3}, {"position": begin or None})
     print(begin + 3, flush=True)
 """
 
@@ -130,7 +129,7 @@ def test_marks_outlive_the_upkeep_of_the_table(tmp_path: Path, table_format: str
     """Compaction, checkpoints and the removal of old snapshots by others (delta-io/delta-rs#1431's kind)."""
     table = table_in(tmp_path, table_format)
     for number in range(12):
-        table.append(staged(table, batch([number])), {"position": number + 1}, table.marks(["position"]))
+        table.append(staged(table, batch([number])), {"position": number + 1}, {"position": number or None})
     if table_format == "delta":
         from deltalake import DeltaTable
 
@@ -156,7 +155,7 @@ def test_the_position_of_an_iceberg_table_goes_back_with_a_rollback(tmp_path: Pa
     """Else the rolled back rows would be missing for ever."""
     table = table_in(tmp_path, "iceberg")
     for number in range(3):
-        table.append(staged(table, batch([number])), {"position": number + 1}, table.marks(["position"]))
+        table.append(staged(table, batch([number])), {"position": number + 1}, {"position": number or None})
     from pyiceberg.catalog import load_catalog
 
     iceberg = load_catalog("tests", **catalog_of(tmp_path)).load_table("lake.orders")
@@ -172,7 +171,7 @@ def test_the_position_of_an_iceberg_table_goes_back_with_a_rollback(tmp_path: Pa
 @both
 def test_a_table_made_again_under_its_name_has_no_marks(tmp_path: Path, table_format: str) -> None:
     table = table_in(tmp_path, table_format)
-    table.append(staged(table, batch(range(3))), {"position": 3}, {})
+    table.append(staged(table, batch(range(3))), {"position": 3}, {"position": None})
     if table_format == "delta":
         os.rename(tmp_path / "lake.orders", tmp_path / "old")
     else:
@@ -181,14 +180,14 @@ def test_a_table_made_again_under_its_name_has_no_marks(tmp_path: Path, table_fo
         load_catalog("tests", **catalog_of(tmp_path)).drop_table("lake.orders")
     assert table.marks(["position"]) == {}
     files = staged(table, batch(range(3)))
-    table.append(files, {"position": 3}, {})
+    table.append(files, {"position": 3}, {"position": None})
     assert numbers_in(tmp_path, table_format) == [0, 1, 2]
 
 
 @both
 def test_a_commit_into_a_table_made_again_meanwhile_is_refused(tmp_path: Path, table_format: str) -> None:
     table = table_in(tmp_path, table_format)
-    table.append(staged(table, batch(range(3))), {"position": 3}, {})
+    table.append(staged(table, batch(range(3))), {"position": 3}, {"position": None})
     files = staged(table, batch(range(3, 6)))
     if table_format == "delta":
         os.rename(tmp_path / "lake.orders", tmp_path / "old")
@@ -205,7 +204,7 @@ def test_a_commit_into_a_table_made_again_meanwhile_is_refused(tmp_path: Path, t
 @both
 def test_missing_columns_are_added_only_if_they_may(tmp_path: Path, table_format: str) -> None:
     table = table_in(tmp_path, table_format)
-    table.append(staged(table, batch([1])), {"position": 1}, {})
+    table.append(staged(table, batch([1])), {"position": 1}, {"position": None})
     wider = SCHEMA.append(pa.field("price", pa.float64()))
     with pytest.raises(PipelineError, match="has no column price: select other columns, or set merge_schema"):
         staged(table, batch([2], wider))
@@ -235,7 +234,7 @@ def test_rules_of_a_delta_table_that_files_could_break_are_refused(tmp_path: Pat
             delta_table(plain.table_uri).write_task(SCHEMA)
     fields = [Field("number", "long", nullable=False), Field("word", "string")]
     table = delta_table(DeltaTable.create(tmp_path / "strict", Schema(fields)).table_uri)
-    table.append(staged(table, batch([1])), {"position": 1}, {})
+    table.append(staged(table, batch([1])), {"position": 1}, {"position": None})
     with pytest.raises(ValueError, match="null"):
         staged(table, pa.RecordBatch.from_pylist([{"number": None, "word": "x"}], SCHEMA))
     with pytest.raises(PipelineError, match="needs a value in column number"):
@@ -249,7 +248,7 @@ def test_iceberg_partitions_by_parts_of_a_time_and_readers_skip_the_others(tmp_p
         {"number": n, "at": None if n == 7 else start + dt.timedelta(hours=n), "word": None if n == 8 else f"w{n % 2}"}
         for n in range(30)
     ]
-    table.append(staged(table, pa.RecordBatch.from_pylist(rows, DAYS)), {"position": 30}, {})
+    table.append(staged(table, pa.RecordBatch.from_pylist(rows, DAYS)), {"position": 30}, {"position": None})
     assert sorted(rows_in(tmp_path, "iceberg"), key=lambda row: row["number"]) == rows
     from pyiceberg.catalog import load_catalog
 
@@ -263,7 +262,7 @@ def test_delta_partitions_by_columns_and_its_statistics_let_readers_skip_files(t
     table = table_in(tmp_path, "delta", partition_by=["word"])
     for begin in (0, 100):
         rows = batch(range(begin, begin + 9))
-        table.append(staged(table, rows), {"position": begin + 9}, table.marks(["position"]))
+        table.append(staged(table, rows), {"position": begin + 9}, {"position": begin - 91 if begin else None})
     from deltalake import DeltaTable
 
     plain = DeltaTable(tmp_path / "lake.orders")
@@ -287,7 +286,7 @@ def test_files_that_executors_wrote_elsewhere_are_refused(tmp_path: Path) -> Non
         for path in tmp_path.rglob("part-*.parquet"):
             path.unlink()
         with pytest.raises(PipelineError, match="mount it on all of them"):
-            table.append(files, {"position": 1}, {})
+            table.append(files, {"position": 1}, {"position": None})
 
 
 def test_what_cannot_be_a_table_is_refused_with_a_reason(tmp_path: Path) -> None:
@@ -308,7 +307,8 @@ def test_what_cannot_be_a_table_is_refused_with_a_reason(tmp_path: Path) -> None
         (None, False, 7, 7, False),
         (None, False, 7, None, "has no batch of writer"),
         (3, True, 4, None, False),
-        (3, True, 9, None, False),
+        (3, True, 9, None, "the batches between them are missing"),
+        (3, True, 9, 9, False),
         (3, True, 3, None, True),
         (3, True, 2, None, "is an old copy"),
         (3, False, 4, None, "its checkpoint was deleted"),
@@ -352,12 +352,12 @@ def test_tables_in_an_object_store(tmp_path: Path, table_format: str) -> None:
             }
             table = iceberg_table("lake.orders", catalog="tests", properties=properties)
         assert table.marks(["position"]) == {}
-        table.append(staged(table, batch(range(10))), {"position": 10}, {})
+        table.append(staged(table, batch(range(10))), {"position": 10}, {"position": None})
         late = staged(table, batch(range(10, 15)))
         table.append(staged(table, batch(range(10, 15))), {"position": 15}, {"position": 10})
         with pytest.raises(PipelineError, match="another writer changed position"):
             table.append(late, {"position": 15}, {"position": 10})
         table.discard(late)
-        _, items, read = table.read_tasks()
-        found = [row["number"] for item in items for part in read(item) for row in part.to_pylist()]
+        contents = table.contents()
+        found = [row["number"] for item in contents.items for part in contents.read(item) for row in part.to_pylist()]
         assert sorted(found) == list(range(15))

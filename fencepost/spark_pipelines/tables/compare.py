@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
 from fencepost.spark_connector.network.cluster import Cluster
@@ -15,15 +15,22 @@ from fencepost.spark_connector.offsets import EARLIEST, Offsets, OffsetTree, off
 from fencepost.spark_connector.source.options import parse_options
 from fencepost.spark_pipelines.errors import PipelineError
 from fencepost.spark_pipelines.export_store import manifests
-from fencepost.spark_pipelines.exporting import read_export, read_records
+from fencepost.spark_pipelines.exporting import (
+    check_unchanged,
+    description_of,
+    identity_of,
+    read_export,
+    read_records,
+)
 from fencepost.spark_pipelines.progress import Advance, watching
 from fencepost.spark_pipelines.shape import Shape
-from fencepost.spark_pipelines.tables.spark import read_table
+from fencepost.spark_pipelines.tables.spark import frame_of
 from fencepost.spark_pipelines.tables.table import Table
-from fencepost.spark_pipelines.tables.table_store import begin_mark, end_mark, positions
+from fencepost.spark_pipelines.tables.table_store import TableStore, begin_mark, end_mark, positions
 
 _EXAMPLES = 5
 _PLACE = ("topic", "partition", "offset")
+_SIDE, _ONE, _OTHER = "fencepost side", "fencepost in topics", "fencepost in table"
 
 
 @dataclass(frozen=True)
@@ -70,37 +77,60 @@ def audit_table(
     needs the columns topic, partition and offset. Raises PipelineError, BrokerError and Spark's errors.
     """
     options = {f"kafka.{name}": str(value) for name, value in kafka.items()}
+    shape = shape or Shape()
+    cluster_id, topic_ids = identity_of(kafka, topics)
     cluster = Cluster(parse_options({"subscribe": ",".join(topics), **options}).connection)
     try:
         found = cluster.topics(topics)
         partitions = [TopicPartition(name, number) for name in topics for number in found.get(name, ())]
-        begin, end = _exported(table, partitions)
-        kept = cluster.list_offsets(dict.fromkeys(end, EARLIEST), IsolationLevel.READ_COMMITTED)
+        what = description_of(topics, shape, headers)
+        exported = _exported(spark, table, partitions, what, cluster_id, topic_ids)
+        kept = cluster.list_offsets(dict.fromkeys(exported.end, EARLIEST), IsolationLevel.READ_COMMITTED)
     finally:
         cluster.close()
+    begin, end = exported.begin, exported.end
     start = {tp: min(end[tp], max(begin[tp], kept[tp])) for tp in end}
     deleted = {tp: start[tp] for tp in end if start[tp] > begin[tp]}
-    expected = (shape or Shape()).applied(read_records(spark, options, start, end, headers=headers))
+    expected = shape.applied(read_records(spark, options, start, end, headers=headers))
     with watching(spark, advance) if advance is not None else nullcontext():
-        there = read_export(spark, table) if isinstance(table, str | Path) else read_table(spark, table)
-        return _compared(table, expected, there, start, end, deleted)
+        return _compared(table, expected, exported.frame, start, end, deleted)
 
 
-def _exported(table: Table | Path | str, partitions: Sequence[TopicPartition]) -> tuple[Offsets, Offsets]:
-    """Where the export began and ended. Raises PipelineError if nothing was exported."""
+class _Exported(NamedTuple):
+    """The rows of an export at one moment, and where it began and ended then."""
+
+    begin: Offsets
+    end: Offsets
+    frame: Any
+
+
+def _exported(
+    spark: Any,
+    table: Table | Path | str,
+    partitions: Sequence[TopicPartition],
+    what: dict[str, Any],
+    cluster_id: str,
+    topic_ids: dict[str, str],
+) -> _Exported:
+    """Raises PipelineError if nothing was exported, or something else."""
     if isinstance(table, str | Path):
         batches = manifests(table)
+        if batches:
+            check_unchanged(table, batches[-1], what, cluster_id, topic_ids)
         begin: Offsets = {}
         for batch in reversed(batches):
             begin |= offsets_of(batch.begin)
         end = batches[-1].ends() if batches else {}
+        frame = read_export(spark, table).where(f"batch <= {batches[-1].batch}") if batches else None
     else:
-        marks = table.marks([name for tp in partitions for name in (begin_mark(tp), end_mark(tp))])
-        begin, end = positions(marks, partitions, begin_mark), positions(marks, partitions, end_mark)
+        TableStore(table).last(partitions, what, cluster_id, topic_ids)
+        contents = table.contents([name for tp in partitions for name in (begin_mark(tp), end_mark(tp))])
+        begin, end = (positions(contents.marks, partitions, name) for name in (begin_mark, end_mark))
+        frame = frame_of(spark, contents)
     end = {tp: offset for tp, offset in end.items() if tp in begin and tp in partitions}
     if not end:
         raise PipelineError(f"{_name(table)} holds no export of {', '.join({tp.topic for tp in partitions})}")
-    return begin, end
+    return _Exported(begin, end, frame)
 
 
 def _compared(
@@ -122,13 +152,13 @@ def _compared(
         for tp, first in deleted.items():
             gone |= (F.col("topic") == tp.topic) & (F.col("partition") == tp.partition) & (F.col("offset") < first)
         actual = actual.where(~gone)
-    sides = expected.select("*", F.lit(1).alias("side")).unionAll(actual.select("*", F.lit(-1).alias("side")))
-    one = F.sum(F.when(F.col("side") == 1, 1).otherwise(0))
-    other = F.sum(F.when(F.col("side") == -1, 1).otherwise(0))
-    counted = sides.groupBy(*[f"`{name}`" for name in expected.columns]).agg(one.alias("one"), other.alias("other"))
-    difference = F.col("one") - F.col("other")
+    sides = expected.select("*", F.lit(1).alias(_SIDE)).unionAll(actual.select("*", F.lit(-1).alias(_SIDE)))
+    one = F.sum(F.when(F.col(_SIDE) == 1, 1).otherwise(0))
+    other = F.sum(F.when(F.col(_SIDE) == -1, 1).otherwise(0))
+    counted = sides.groupBy(*[f"`{name}`" for name in expected.columns]).agg(one.alias(_ONE), other.alias(_OTHER))
+    difference = F.col(_ONE) - F.col(_OTHER)
     row = counted.agg(
-        F.sum("one"), F.sum("other"), F.sum(F.greatest(difference, F.lit(0))), F.sum(F.greatest(-difference, F.lit(0)))
+        F.sum(_ONE), F.sum(_OTHER), F.sum(F.greatest(difference, F.lit(0))), F.sum(F.greatest(-difference, F.lit(0)))
     ).first()
     rows, rows_there, missing, extra = (int(count or 0) for count in row)
     examples: list[str] = []
@@ -139,8 +169,8 @@ def _compared(
             else F.col(f"`{field.name}`")
             for field in expected.schema
         ]
-        found = counted.where(difference != 0).select(F.to_json(F.struct(*named)).alias("row"), "one", "other")
-        examples = [_example(row.row, row.one, row.other) for row in found.limit(_EXAMPLES).collect()]
+        found = counted.where(difference != 0).select(F.to_json(F.struct(*named)).alias("row"), _ONE, _OTHER)
+        examples = [_example(*row) for row in found.limit(_EXAMPLES).collect()]
     return TableReport(_name(table), tree_of(start), tree_of(end), rows, rows_there, missing, extra, examples)
 
 

@@ -13,21 +13,25 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from fencepost.spark_pipelines.errors import PipelineError
 from fencepost.spark_pipelines.tables.table import (
+    Contents,
     Marks,
     NewFile,
-    ReadTask,
+    SeenMarks,
     Table,
     WriteTask,
     as_written,
     check_files_are_here,
+    check_has,
     check_seen,
+    first_line,
     is_local,
     missing_library,
     nullable,
-    raced,
+    small_types,
 )
 
 if TYPE_CHECKING:
@@ -35,6 +39,8 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 _PARTITION_TYPES = ("string", "integer", "long", "short", "byte", "boolean", "date")
+_EXPIRY = "delta.setTransactionRetentionDuration"
+"""With it a clean-up forgets the marks, and an export would begin again."""
 _COLUMN_RULES = ("delta.generationExpression", "delta.identity", "delta.invariants")
 _ATTEMPTS = 10
 
@@ -59,7 +65,7 @@ def delta_table(
         raise missing_library("deltalake", error) from error
     place = str(location)
     if place.startswith("file://"):
-        place = place.removeprefix("file://")
+        place = unquote(place.removeprefix("file://"))
     if is_local(place):
         place = os.path.abspath(place)
     return _Delta(place, dict(storage_options or {}), tuple(partition_by), merge_schema)
@@ -123,7 +129,7 @@ class _ReadFile:
         from pyarrow import parquet
 
         path, values = item
-        with self.place.open(path) as stream:
+        with self.place.open(unquote(path)) as stream:
             file = parquet.ParquetFile(stream)
             there = set(file.schema_arrow.names)
             for batch in file.iter_batches(columns=[name for name in self.schema.names if name in there]):
@@ -136,19 +142,20 @@ class _ReadFile:
                 yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Delta:
     name: str
     _storage_options: dict[str, str]
     _partition_by: tuple[str, ...]
     _merge_schema: bool
+    _layout: str = ""
+    """Columns and partitions of the table for which files were written."""
 
     def marks(self, names: Iterable[str]) -> dict[str, int]:
         table = self._load()
         if table is None:
             return {}
-        found = {name: table.transaction_version(name) for name in names}
-        return {name: mark for name, mark in found.items() if mark is not None}
+        return _marks_of(table, names)
 
     def write_task(self, schema: pa.Schema) -> WriteTask:
         from deltalake import DeltaTable, Schema
@@ -182,11 +189,14 @@ class _Delta:
                 f"{self.name} is divided by {', '.join(divided_by) or 'no column'}, not by"
                 f" {', '.join(self._partition_by)}: leave partition_by out, or write another table"
             )
+        for column in divided_by:
+            check_has(self.name, schema, column)
+        self._layout = _layout_of(table)
         partitions = tuple(PartitionColumn(column) for column in divided_by)
         place = _Place(self.name, self._storage_options)
         return WriteFiles(place, as_written(schema, required), partitions, keep_partition_columns=False, stats=True)
 
-    def append(self, files: Sequence[NewFile], marks: Marks, seen: Marks) -> None:
+    def append(self, files: Sequence[NewFile], marks: Marks, seen: SeenMarks) -> None:
         import pyarrow as pa
         from deltalake import CommitProperties, Transaction
         from deltalake.exceptions import CommitFailedError
@@ -195,7 +205,9 @@ class _Delta:
         if is_local(self.name):
             check_files_are_here(self.name, files)
         table = self._loaded()
-        check_seen(self.name, self.marks([*marks, *seen]), seen)
+        check_seen(self.name, _marks_of(table, seen), seen)
+        if files and _layout_of(table) != self._layout:
+            raise PipelineError(f"the columns of {self.name} were changed while a batch was written: start again")
         now = int(time.time() * 1000)
         added: list[Any] = [AddAction(one.path, one.size, dict(one.partition), now, True, one.stats) for one in files]
         properties = CommitProperties(
@@ -207,11 +219,11 @@ class _Delta:
             table.create_write_transaction(added, "append", table.schema(), commit_properties=properties)
         except CommitFailedError as error:
             # A store may repeat a request whose answer was lost, and then this commit is in conflict with itself.
-            if files and files[0].path in pa.table(self._loaded().get_add_actions()).column("path").to_pylist():
+            table = self._loaded()
+            if files and files[0].path in pa.table(table.get_add_actions()).column("path").to_pylist():
                 return
-            check_seen(self.name, self.marks([*marks, *seen]), seen)
-            reason = str(error).partition("\n")[0]
-            raise raced(self.name, f"its log ({reason})") from error
+            check_seen(self.name, _marks_of(table, seen), seen)
+            raise PipelineError(f"the commit to {self.name} failed: {first_line(error)}") from error
 
     def discard(self, files: Sequence[NewFile]) -> None:
         place = _Place(self.name, self._storage_options)
@@ -219,7 +231,7 @@ class _Delta:
             with suppress(OSError):  # `vacuum` deletes what stays behind
                 place.delete(file.path)
 
-    def read_tasks(self) -> tuple[pa.Schema, list[Any], ReadTask]:
+    def contents(self, names: Iterable[str] = ()) -> Contents:
         import pyarrow as pa
 
         table = self._loaded()
@@ -230,13 +242,14 @@ class _Delta:
                 f"{self.name} uses features of Delta Lake that are not read here"
                 f" ({', '.join(sorted(features)) or 'column mapping'}): read it with Delta's own Spark package"
             )
-        schema = pa.schema(table.schema().to_arrow())
+        schema = small_types(pa.schema(table.schema().to_arrow()))
         actions = pa.table(table.get_add_actions()).to_pylist()
         items = [
             (action["path"], dict(action.get("partition") or action.get("partition_values") or {}))
             for action in actions
         ]
-        return schema, items, _ReadFile(_Place(self.name, self._storage_options), schema)
+        read = _ReadFile(_Place(self.name, self._storage_options), schema)
+        return Contents(_marks_of(table, names), schema, items, read)
 
     def _load(self) -> DeltaTable | None:
         from deltalake.exceptions import TableNotFoundError
@@ -248,8 +261,14 @@ class _Delta:
 
     def _loaded(self) -> DeltaTable:
         from deltalake import DeltaTable
+        from deltalake.exceptions import DeltaError, TableNotFoundError
 
-        return DeltaTable(self.name, storage_options=self._storage_options or None)
+        try:
+            return DeltaTable(self.name, storage_options=self._storage_options or None)
+        except TableNotFoundError:
+            raise
+        except (DeltaError, OSError) as error:
+            raise PipelineError(f"{self.name} cannot be opened as a Delta table: {first_line(error)}") from error
 
     def _check_partitions(self, wanted: Any, columns: Sequence[str]) -> None:
         types = {one.name: one.type for one in wanted.fields}
@@ -267,15 +286,15 @@ class _Delta:
     def _check_rules(self, table: DeltaTable) -> None:
         """Raise PipelineError if the table has rules for its rows or files that these files would break in silence."""
         settings = table.metadata().configuration
-        rules = [name for name in settings if name.startswith("delta.constraints.")]
+        rules = [name for name in settings if name.startswith("delta.constraints.") or name == _EXPIRY]
         if settings.get("delta.columnMapping.mode", "none") != "none":
             rules.append("delta.columnMapping.mode")
         for field in table.schema().fields:
             rules += [f"{name} of {field.name}" for name in field.metadata if name.startswith(_COLUMN_RULES)]
         if rules:
             raise PipelineError(
-                f"{self.name} has {', '.join(rules)}, which this export does not obey: write another table, or write"
-                " with Delta's own Spark package"
+                f"{self.name} has {', '.join(rules)}, which an export cannot obey: write another table, or write with"
+                " Delta's own Spark package"
             )
 
     def _check_columns(self, table: DeltaTable, wanted: Any) -> None:
@@ -297,6 +316,15 @@ class _Delta:
         if not self._merge_schema:
             raise PipelineError(f"{self.name} has no column {names}: select other columns, or set merge_schema")
         table.alter.add_columns(new)
+
+
+def _marks_of(table: DeltaTable, names: Iterable[str]) -> dict[str, int]:
+    found = {name: table.transaction_version(name) for name in names}
+    return {name: mark for name, mark in found.items() if mark is not None}
+
+
+def _layout_of(table: DeltaTable) -> str:
+    return f"{table.schema().to_json()} {table.metadata().partition_columns}"
 
 
 __all__ = ["delta_table"]

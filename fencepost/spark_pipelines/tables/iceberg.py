@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import re
+import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -17,17 +19,20 @@ from typing import TYPE_CHECKING, Any
 
 from fencepost.spark_pipelines.errors import PipelineError
 from fencepost.spark_pipelines.tables.table import (
+    Contents,
     Marks,
     NewFile,
-    ReadTask,
+    SeenMarks,
     Table,
     WriteTask,
     as_written,
     check_files_are_here,
+    check_has,
     check_seen,
+    first_line,
     missing_library,
     nullable,
-    raced,
+    small_types,
 )
 
 if TYPE_CHECKING:
@@ -36,7 +41,17 @@ if TYPE_CHECKING:
 MARKS = "fencepost.marks"
 """The property of snapshots and of the table: a JSON object of all marks."""
 _COMMIT = "fencepost.commit"
-_ATTEMPTS = 10
+_FIRST = 1
+"""The sequence number of a table's first snapshot. Tables of format version 1 have only 0."""
+_ATTEMPTS, _BACKOFF_S = 10, 0.01
+_PROMOTIONS = {
+    ("int8", "int32"),
+    ("int16", "int32"),
+    ("int8", "int64"),
+    ("int16", "int64"),
+    ("int32", "int64"),
+    ("float", "double"),
+}
 _TIME_UNITS = ("year", "month", "day", "hour")
 _FUNCTION = re.compile(r"(\w+)\((\w+)\)")
 
@@ -90,18 +105,17 @@ class _ReadFile:
     """Reads one file of the table as its own schema, without rows that were deleted."""
 
     metadata: Any
+    schema: pa.Schema
     io_properties: Mapping[str, str]
 
     def __call__(self, item: Any) -> Iterator[pa.RecordBatch]:
         from pyiceberg.expressions import AlwaysTrue
         from pyiceberg.io import load_file_io
-        from pyiceberg.io.pyarrow import ArrowScan, schema_to_pyarrow
+        from pyiceberg.io.pyarrow import ArrowScan
 
-        schema = self.metadata.schema()
         io = load_file_io(dict(self.io_properties), self.metadata.location)
-        arrow = schema_to_pyarrow(schema, include_field_ids=False)
-        for batch in ArrowScan(self.metadata, io, schema, AlwaysTrue()).to_record_batches([item]):
-            yield batch.cast(arrow)
+        for batch in ArrowScan(self.metadata, io, self.metadata.schema(), AlwaysTrue()).to_record_batches([item]):
+            yield batch.cast(self.schema)
 
 
 @dataclass(frozen=True)
@@ -125,6 +139,9 @@ class _Iceberg:
         partitions = []
         for one in spec.fields:
             transform, source = str(one.transform), columns.find_field(one.source_id)
+            check_has(self.name, schema, source.name)
+            if str(source.field_type) in ("float", "double"):
+                raise PipelineError(f"{self.name} is divided by {source.name}, a {source.field_type}: NaN has no place")
             if transform != "identity" and transform not in _TIME_UNITS:
                 raise PipelineError(
                     f"{self.name} is divided by {transform} of {source.name}: pyiceberg cannot tell a file's partition"
@@ -135,32 +152,46 @@ class _Iceberg:
         required = {one.name for one in columns.fields if one.required}
         return WriteFiles(place, as_written(schema, required), tuple(partitions))
 
-    def append(self, files: Sequence[NewFile], marks: Marks, seen: Marks) -> None:
+    def append(self, files: Sequence[NewFile], marks: Marks, seen: SeenMarks) -> None:
         from pyiceberg.exceptions import CommitFailedException
+        from pyiceberg.table.update import AssertTableUUID
 
-        error: Exception | None = None
         commit_id = uuid.uuid4().hex
-        for _ in range(_ATTEMPTS):
+        for attempt in range(_ATTEMPTS):
             table = self._loaded()
-            if error is not None and any(_summary(one).get(_COMMIT) == commit_id for one in table.snapshots()):
+            if attempt and _has_commit(table, commit_id):
                 return  # the commit was done, and only its answer was lost
-            check_seen(self.name, self.marks([*marks, *seen]), seen)
+            known = _marks_of(table)
+            check_seen(self.name, known, seen)
             if table.location().startswith(("/", "file:")):
                 check_files_are_here("/", [_local(file) for file in files])
-            # pyiceberg repeats a commit after a conflict without asking what the other writer committed.
-            once = {**table.metadata.properties, "commit.retry.num-retries": "0"}
-            table.metadata = table.metadata.model_copy(update={"properties": once})
-            text = json.dumps({**_marks_of(table), **marks}, sort_keys=True)
+            merged = {**known, **marks}
+            kept = {"sequence": table.metadata.last_sequence_number + 1, "marks": merged}
+            commit = table.transaction()
+            self._add(commit, files, {MARKS: json.dumps(merged, sort_keys=True), _COMMIT: commit_id})
+            commit.set_properties({MARKS: json.dumps(kept, sort_keys=True)})
+            # Not `commit_transaction`: after a conflict it commits again without a look at the marks. And without
+            # repetitions it deletes the manifests of a commit that was done, if only the answer was lost.
+            requirements = (*commit._requirements, AssertTableUUID(uuid=table.metadata.table_uuid))
             try:
-                with table.transaction() as commit:
-                    commit.add_files(
-                        [one.path for one in files], {MARKS: text, _COMMIT: commit_id}, check_duplicate_files=False
-                    )
-                    commit.set_properties({MARKS: text})
+                table.catalog.commit_table(table, requirements, commit._updates)
                 return
-            except CommitFailedException as failed:
-                error = failed
-        raise raced(self.name, f"its snapshots at each of {_ATTEMPTS} attempts ({error})") from error
+            except CommitFailedException:
+                time.sleep(random.random() * _BACKOFF_S * 2**attempt)
+        if not _has_commit(self._loaded(), commit_id):
+            raise PipelineError(
+                f"others committed to {self.name} at each of {_ATTEMPTS} attempts, so this batch was not committed: try"
+                " again"
+            )
+
+    def _add(self, commit: Any, files: Sequence[NewFile], summary: dict[str, str]) -> None:
+        try:
+            commit.add_files([one.path for one in files], summary, check_duplicate_files=False)
+        except OverflowError as error:
+            raise PipelineError(
+                f"{self.name} cannot hold a timestamp of the rows, because pyiceberg reads times up to the year 9999"
+                f" ({error}): leave these rows out, or write a Delta table"
+            ) from error
 
     def discard(self, files: Sequence[NewFile]) -> None:
         table = self._loaded()
@@ -168,20 +199,34 @@ class _Iceberg:
             with suppress(OSError):  # Iceberg's removal of orphan files deletes what stays behind
                 table.io.delete(file.path)
 
-    def read_tasks(self) -> tuple[pa.Schema, list[Any], ReadTask]:
+    def contents(self, names: Iterable[str] = ()) -> Contents:
         from pyiceberg.io.pyarrow import schema_to_pyarrow
 
         table = self._loaded()
-        schema = schema_to_pyarrow(table.schema(), include_field_ids=False)
-        return schema, list(table.scan().plan_files()), _ReadFile(table.metadata, dict(table.io.properties))
+        known = _marks_of(table)
+        schema = small_types(schema_to_pyarrow(table.schema(), include_field_ids=False))
+        read = _ReadFile(table.metadata, schema, dict(table.io.properties))
+        marks = {name: known[name] for name in names if name in known}
+        return Contents(marks, schema, list(table.scan().plan_files()), read)
 
     def _catalog(self) -> Any:
         from pyiceberg.catalog import load_catalog
 
-        return load_catalog(self._catalog_name, **self._properties)
+        try:
+            return load_catalog(self._catalog_name, **self._properties)
+        except Exception as error:  # each kind of catalog has errors of its own
+            raise PipelineError(f"catalog {self._catalog_name} cannot be opened: {first_line(error)}") from error
 
     def _loaded(self) -> Any:
-        return self._catalog().load_table(self.name)
+        from pyiceberg.exceptions import NoSuchTableError
+
+        catalog = self._catalog()
+        try:
+            return catalog.load_table(self.name)
+        except NoSuchTableError:
+            raise
+        except Exception as error:  # each kind of catalog has errors of its own
+            raise PipelineError(f"{self.name} cannot be loaded from its catalog: {first_line(error)}") from error
 
     def _load(self) -> Any | None:
         from pyiceberg.exceptions import NoSuchTableError
@@ -192,7 +237,7 @@ class _Iceberg:
             return None
 
     def _create(self, schema: pa.Schema) -> Any:
-        from pyiceberg.exceptions import TableAlreadyExistsError
+        from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
 
         for wanted in self._partition_by:
             found = _FUNCTION.fullmatch(wanted)
@@ -210,7 +255,7 @@ class _Iceberg:
             ):
                 for wanted in self._partition_by:
                     spec.add_field(*_partition_field(wanted))
-        except TableAlreadyExistsError:
+        except (TableAlreadyExistsError, CommitFailedException):
             pass  # another writer was quicker
         return self._loaded()
 
@@ -228,6 +273,7 @@ class _Iceberg:
         lacking = [one.name for one in there.values() if not one.nullable and one.name not in schema.names]
         if lacking:
             raise PipelineError(f"{self.name} needs a value in column {lacking[0]}, which the rows do not have")
+        self._check_names(table, schema)
         new = [one for one in schema if one.name not in there]
         if not new:
             return table
@@ -238,15 +284,49 @@ class _Iceberg:
             update.union_by_name(nullable(new))
         return self._loaded()
 
+    def _check_names(self, table: Any, schema: pa.Schema) -> None:
+        """Raise PipelineError if a column's name belonged to another column before.
+
+        Files of an export name their columns and have no ids, so rows of then would get the values of the new column.
+        """
+        now = {one.name: one.field_id for one in table.schema().fields}
+        for old in table.schemas().values():
+            for one in old.fields:
+                known = one.name in now or one.name in schema.names
+                if known and now.get(one.name) != one.field_id:
+                    raise PipelineError(
+                        f"{self.name} had another column {one.name} before, which was renamed or dropped: its rows"
+                        " would get the values of the new one. Take another name for the column"
+                    )
+
 
 def _marks_of(table: Any) -> dict[str, int]:
-    """The marks of the newest snapshot that has any; else those of the table's property."""
-    snapshot = table.current_snapshot()
+    """The marks of the newest snapshot that has any; else those of the table's property.
+
+    The property counts only where the snapshots with marks may have been removed. Raises PipelineError if they were
+    rolled back, and removed, and nothing tells which rows are left.
+    """
+    snapshot = oldest = table.current_snapshot()
     while snapshot is not None:
         if text := _summary(snapshot).get(MARKS):
             return dict(json.loads(text))
-        snapshot = None if snapshot.parent_snapshot_id is None else table.snapshot_by_id(snapshot.parent_snapshot_id)
-    return dict(json.loads(table.properties.get(MARKS, "{}")))
+        oldest, parent = snapshot, snapshot.parent_snapshot_id
+        snapshot = None if parent is None else table.snapshot_by_id(parent)
+    if oldest is None or MARKS not in table.properties:
+        return {}
+    kept = json.loads(table.properties[MARKS])
+    if kept["sequence"] < oldest.sequence_number or oldest.sequence_number == 0:
+        return dict(kept["marks"])
+    if oldest.sequence_number == _FIRST:
+        return {}  # no snapshot was removed: those with marks were rolled back
+    raise PipelineError(
+        f"{'.'.join(table.name())} was rolled back behind the last commit of fencepost, and old snapshots were removed:"
+        " nothing tells which rows it holds. Write another table"
+    )
+
+
+def _has_commit(table: Any, commit_id: str) -> bool:
+    return any(_summary(one).get(_COMMIT) == commit_id for one in table.snapshots())
 
 
 def _summary(snapshot: Any) -> Mapping[str, str]:
@@ -270,7 +350,7 @@ def _partition_field(text: str) -> tuple[str, Any, str]:
 def _fits(rows: pa.DataType, table: pa.DataType) -> bool:
     """Whether a file with values of the first type can be read as the second one, by Iceberg's promotions."""
     one, other = (re.sub(r"large_| not null|(?<=tz=)[^\]]+", "", str(kind)) for kind in (rows, table))
-    return one == other or (one, other) in (("int32", "int64"), ("float", "double"))
+    return one == other or (one, other) in _PROMOTIONS
 
 
 def _local(file: NewFile) -> NewFile:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from fencepost.spark_pipelines.errors import PipelineError
-from fencepost.spark_pipelines.tables.table import NewFile, Table, number_of
+from fencepost.spark_pipelines.tables.table import Contents, NewFile, Table, number_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -21,12 +21,13 @@ def stage(frame: Any, table: Table) -> list[NewFile]:
     from fencepost.spark_pipelines.tables.write_files import FILE_COLUMNS
 
     schema = frame.limit(0).toArrow().schema  # no job: Spark plans a limit of 0 as no rows
-    work = table.write_task(schema)
+    work, names = table.write_task(schema), schema.names
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from work(batches)
+        yield from work(batch.rename_columns(names) for batch in batches)
 
-    rows = frame.mapInArrow(write, FILE_COLUMNS).collect()
+    plain = frame.toDF(*(f"column{number}" for number in range(len(names))))  # mapInArrow takes no names with dots
+    rows = plain.mapInArrow(write, FILE_COLUMNS).collect()
     return [NewFile(row.path, row.size, row.rows, row.partition or {}, row.stats) for row in rows]
 
 
@@ -35,17 +36,22 @@ def read_table(spark: Any, table: Table) -> Any:
 
     Raises PipelineError if the table uses a feature that is not read here.
     """
+    return frame_of(spark, table.contents())
+
+
+def frame_of(spark: Any, contents: Contents) -> Any:
+    """The rows of one version of a table as a DataFrame."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    schema, items, read = table.read_tasks()
+    read = contents.read
 
     def read_all(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for item in batch.column(0):
                 yield from read(pickle.loads(item.as_py()))
 
-    rows = [(pickle.dumps(item),) for item in items]
-    columns = from_arrow_schema(schema)
+    rows = [(pickle.dumps(item),) for item in contents.items]
+    columns = from_arrow_schema(contents.schema)
     if not rows:
         return spark.createDataFrame([], columns)
     files = spark.createDataFrame(rows, "file binary").repartition(min(len(rows), _READ_TASKS_MAX))
@@ -82,7 +88,8 @@ def append_exactly_once(
     seen = table.marks([batch, query])
     if _is_done(table.name, writer_id, seen.get(batch), seen.get(query) == number_of(query_id), batch_id, first_batch):
         return
-    table.append(stage(frame, table), {batch: batch_id, query: number_of(query_id)}, seen)
+    depends_on = {name: seen.get(name) for name in (batch, query)}
+    table.append(stage(frame, table), {batch: batch_id, query: number_of(query_id)}, depends_on)
 
 
 def _is_done(
@@ -107,6 +114,12 @@ def _is_done(
         raise PipelineError(
             f"{table} has batch {last} of writer {writer!r} already, and this is batch {batch_id}: the checkpoint is an"
             " old copy. Restore the newer one"
+        )
+    if batch_id > last + 1 and batch_id != first_batch:
+        raise PipelineError(
+            f"{table} has batch {last} of writer {writer!r}, and this is batch {batch_id}: the batches between them are"
+            " missing. Was the table rolled back, or restored from a backup? To go on without them, start once with"
+            f" first_batch={batch_id}"
         )
     return batch_id == last
 

@@ -6,7 +6,7 @@ import hashlib
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from fencepost.spark_pipelines.errors import MissingPartError, PipelineError
 
@@ -18,6 +18,8 @@ INSTALL_TABLES = "pip install '.[tables]' in a clone of fencepost"
 
 Marks = Mapping[str, int]
 """Numbers that a table keeps by name: positions in topics, and the numbers of batches."""
+SeenMarks = Mapping[str, int | None]
+"""Marks that a commit depends on, as they were before; None: there was none."""
 WriteTask = Callable[[Iterator["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
 """Writes the rows of one task of Spark into files; yields rows that describe the files (`NewFile`)."""
 ReadTask = Callable[[Any], Iterator["pa.RecordBatch"]]
@@ -38,6 +40,17 @@ class NewFile:
     """Delta's statistics of the columns, as JSON; empty for Iceberg."""
 
 
+class Contents(NamedTuple):
+    """A table at one version."""
+
+    marks: dict[str, int]
+    schema: pa.Schema
+    items: list[Any]
+    """One for each file."""
+    read: ReadTask
+    """Reads an item, in Spark's tasks."""
+
+
 class Table(Protocol):
     """A table of Delta Lake or Iceberg. A commit adds files and sets marks, or does neither.
 
@@ -54,17 +67,17 @@ class Table(Protocol):
     def write_task(self, schema: pa.Schema) -> WriteTask:
         """A writer for rows of this schema. Creates the table, or checks its columns, or adds missing columns."""
 
-    def append(self, files: Sequence[NewFile], marks: Marks, seen: Marks) -> None:
-        """Commit the files and the marks. `seen` is what `marks()` gave for all these names before.
+    def append(self, files: Sequence[NewFile], marks: Marks, seen: SeenMarks) -> None:
+        """Commit the files and the marks, if the marks of `seen` are still what they were.
 
-        Raises PipelineError, and commits nothing, if another writer changed one of these marks meanwhile.
+        Raises PipelineError, and commits nothing, if another writer changed one of them meanwhile.
         """
 
     def discard(self, files: Sequence[NewFile]) -> None:
         """Delete files that were not committed."""
 
-    def read_tasks(self) -> tuple[pa.Schema, list[Any], ReadTask]:
-        """The table's rows now: their schema, one work item for each file, and the function that reads an item."""
+    def contents(self, names: Iterable[str] = ()) -> Contents:
+        """The rows of this moment, and the marks of these names at the same moment."""
 
 
 def number_of(text: str) -> int:
@@ -72,11 +85,45 @@ def number_of(text: str) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) >> 1
 
 
-def check_seen(table: str, now: Marks, seen: Marks) -> None:
+def check_seen(table: str, now: Marks, seen: SeenMarks) -> None:
     """Raise PipelineError if the marks are not those that the batch was planned with."""
-    changed = [name for name in {*now, *seen} if now.get(name) != seen.get(name)]
-    if changed:
-        raise raced(table, min(changed))
+    for name, mark in seen.items():
+        if now.get(name) != mark:
+            raise raced(table, name)
+
+
+def check_has(table: str, rows: pa.Schema, column: str) -> None:
+    """Raise PipelineError if the rows lack a column by which the table is divided."""
+    if column not in rows.names:
+        raise PipelineError(f"{table} is divided by {column}, but the rows have only {', '.join(rows.names)}")
+
+
+def first_line(error: BaseException) -> str:
+    """The text of a library's error without its stack traces."""
+    return str(error).strip().partition("\n")[0] or type(error).__name__
+
+
+def small_types(schema: pa.Schema) -> pa.Schema:
+    """The schema with the types that Spark has: Arrow's large ones hold the same values."""
+    import pyarrow as pa
+
+    def field(one: pa.Field) -> pa.Field:
+        return one.with_type(small(one.type))
+
+    def small(kind: pa.DataType) -> pa.DataType:
+        if pa.types.is_large_string(kind):
+            return pa.string()
+        if pa.types.is_large_binary(kind):
+            return pa.binary()
+        if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+            return pa.list_(field(kind.value_field))
+        if pa.types.is_map(kind):
+            return pa.map_(field(kind.key_field), field(kind.item_field))
+        if pa.types.is_struct(kind):
+            return pa.struct([field(one) for one in kind])
+        return kind
+
+    return pa.schema([field(one) for one in schema])
 
 
 def raced(table: str, what: str) -> PipelineError:

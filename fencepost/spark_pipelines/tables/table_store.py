@@ -88,7 +88,7 @@ class TableStore:
         begin = {begin_mark(tp): offset for tp, offset in offsets_of(manifest.begin).items()}
         marks |= {name: offset for name, offset in begin.items() if name not in self._seen}
         try:
-            self._table.append(staged, marks, {name: self._seen[name] for name in marks if name in self._seen})
+            self._table.append(staged, marks, {_BATCH: self._seen.get(_BATCH)})
         except PipelineError:
             self.discard(staged)
             raise

@@ -30,6 +30,8 @@ FILE_BYTES = 256 << 20
 """A file is closed when it holds about this size of rows, before encoding and compression."""
 OPEN_BYTES_MAX = 2 * FILE_BYTES
 """If the open files of a task hold more, the largest is closed: they are in memory until then."""
+OPEN_FILES_MAX = 200
+"""If the rows of a task fall into more partitions at once, the largest file is closed."""
 _ROW = "fencepost row"
 _STATS_TEXT_MAX = 32
 
@@ -124,7 +126,7 @@ class _Files:
             self._open_bytes += rows.nbytes
             if file.size >= FILE_BYTES:
                 self._finish(key)
-            elif self._open_bytes > OPEN_BYTES_MAX:
+            elif self._open_bytes > OPEN_BYTES_MAX or len(self._open) > OPEN_FILES_MAX:
                 self._finish(max(self._open, key=lambda one: self._open[one].size))
 
     def close(self) -> list[NewFile]:
@@ -171,8 +173,20 @@ class _Files:
         if not self._to.keep_partition_columns:
             pairs = zip(self._to.partitions, file.values, strict=True)
             partition = {one.source: partition_text(value) for one, value in pairs}
+        else:
+            check_bounds(file.collected[0], self._to.partitions)
         stats = _stats(file.collected[0]) if self._to.stats else ""
         self._closed.append(NewFile(file.path, size, file.rows, partition, stats))
+
+
+def check_bounds(metadata: Any, partitions: Sequence[PartitionColumn]) -> None:
+    """Raise ValueError if the file's partition cannot be told from the bounds of its columns, as pyiceberg does it."""
+    names = {metadata.schema.column(index).path: index for index in range(metadata.num_columns)}
+    for one in partitions:
+        for group in range(metadata.num_row_groups):
+            found = metadata.row_group(group).column(names[one.source]).statistics
+            if found is None or not (found.has_min_max or found.null_count == metadata.row_group(group).num_rows):
+                raise ValueError(f"a value of {one.source} is too large for the table's partitions")
 
 
 def partition_text(value: Any) -> str | None:
@@ -204,7 +218,10 @@ def _stats(metadata: Any) -> str:
         bounded = [chunk for chunk in chunks if chunk.has_min_max]
         if any(not chunk.has_min_max and chunk.num_values for chunk in chunks) or not bounded:
             continue
-        bounds = _bounds(min(chunk.min for chunk in bounded), max(chunk.max for chunk in bounded))
+        try:
+            bounds = _bounds(min(chunk.min for chunk in bounded), max(chunk.max for chunk in bounded))
+        except OverflowError:
+            continue  # Python has no time beyond the year 9999; a column without bounds is always read
         if bounds is not None:
             low[name], high[name] = bounds
     found = {"numRecords": metadata.num_rows, "minValues": low, "maxValues": high, "nullCount": nulls}
@@ -230,4 +247,4 @@ def _bounds(low: Any, high: Any) -> tuple[Any, Any] | None:
 def _milliseconds(at: datetime) -> str:
     if at.tzinfo is None:
         return at.isoformat(timespec="milliseconds")
-    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{at.microsecond // 1000:03d}Z"
+    return at.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
