@@ -91,11 +91,8 @@ class ExportStore:
         """Release the lock."""
         os.close(self._lock_fd)
 
-    def last(self, *of: Any) -> Manifest | None:
-        """The last published batch; None before the first. Raises PipelineError if the directory holds other files.
-
-        Its manifest names the records, so what the export is `of` is not needed.
-        """
+    def last(self) -> Manifest | None:
+        """The last published batch; None before the first. Raises PipelineError if the directory holds other files."""
         numbers = [int(found[1]) for child in self.target.iterdir() if (found := _BATCH.fullmatch(child.name))]
         if numbers:
             return read_manifest(self.target / batch_name(max(numbers)))

@@ -22,6 +22,7 @@ from fencepost.spark_pipelines.tables.table_store import TableStore
 
 DEFAULT_BATCH_RECORDS = 1_000_000
 _POLL_SECONDS = 0.2
+_START_AGAIN = "Export into another directory or table"
 
 
 def export(
@@ -123,9 +124,7 @@ class _Export:
         self.more = False
         """Whether offsets are left for the next batch."""
         self._identity = identity_of(kafka, self._topics)
-        self._last = store.last(self._partitions(), self._what, *self._identity)
-        if self._last is not None:
-            check_unchanged(store.target, self._last, self._what, *self._identity)
+        self._last = self._last_batch()
 
     def batch(self, most: int) -> Manifest | None:
         """Read, stage and publish the next batch; None if no visible record is left now."""
@@ -152,6 +151,15 @@ class _Export:
         self._last = manifest
         return manifest
 
+    def _last_batch(self) -> Manifest | None:
+        """The last published batch. Raises PipelineError if it is one of other records."""
+        if isinstance(self._store, TableStore):
+            return self._store.last(self._partitions(), self._what, *self._identity)
+        last = self._store.last()
+        if last is not None:
+            check_unchanged(self._store.target, last, self._what, *self._identity)
+        return last
+
     def _partitions(self) -> list[TopicPartition]:
         cluster = Cluster(self._connection)
         try:
@@ -177,7 +185,7 @@ class _Export:
         if beyond:
             raise PipelineError(
                 f"{beyond[0]} was exported up to offset {begin[beyond[0]]}, but ends at {end[beyond[0]]}:"
-                " the topic was created again, or the broker lost records. Export into another directory"
+                f" the topic was created again, or the broker lost records. {_START_AGAIN}"
             )
         return begin, end
 
@@ -224,12 +232,11 @@ def check_unchanged(
         name = differs[0]
         raise PipelineError(
             f"{target} was started with {name} = {last.what.get(name)!r}, but this export has {what[name]!r}: use the"
-            " first value again, or export into another directory"
+            f" first value again. {_START_AGAIN} otherwise"
         )
     if last.cluster_id != cluster_id:
         raise PipelineError(
-            f"{target} was started with cluster {last.cluster_id}, but this is cluster {cluster_id}: export into"
-            " another directory"
+            f"{target} was started with cluster {last.cluster_id}, but this is cluster {cluster_id}. {_START_AGAIN}"
         )
     for name, topic_id in topic_ids.items():
         if last.topic_ids.get(name) not in (None, "", topic_id):
@@ -237,7 +244,7 @@ def check_unchanged(
 
 
 def _recreated(topic: str, when: str) -> PipelineError:
-    return PipelineError(f"topic {topic} was deleted and created again {when}: export into another directory")
+    return PipelineError(f"topic {topic} was deleted and created again {when}. {_START_AGAIN}")
 
 
 def identity_of(kafka: Mapping[str, Any], topics: Sequence[str]) -> tuple[str, dict[str, str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import threading
 from pathlib import Path
 from typing import Any
@@ -123,6 +124,31 @@ def test_a_delta_table_that_forgets_marks_is_refused(tmp_path: Path) -> None:
     DeltaTable.create(tmp_path / "lake.orders", SCHEMA, configuration=forgets)
     with pytest.raises(PipelineError, match="setTransactionRetentionDuration"):
         staged(table_in(tmp_path, "delta"), batch([1]))
+
+
+@pytest.mark.parametrize("feature", ["identityColumns", "rowTracking", "appendOnly"])
+def test_a_feature_of_delta_that_the_library_cannot_write_is_refused_before_the_files(
+    tmp_path: Path, feature: str
+) -> None:
+    """deltalake refuses it at the commit. appendOnly is one that it can write."""
+    from deltalake import DeltaTable
+
+    schema = pa.schema([("a", pa.int64())])
+    DeltaTable.create(str(tmp_path), schema)
+    log = tmp_path / "_delta_log" / f"{0:020}.json"
+    actions = [json.loads(line) for line in log.read_text().splitlines()]
+    for action in actions:
+        if "protocol" in action:
+            action["protocol"] = {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": [feature]}
+    log.write_text("".join(f"{json.dumps(action)}\n" for action in actions))
+    table = delta_table(tmp_path)
+    if feature == "appendOnly":
+        table.write_task(schema)
+        table.append([], {"mark": 1}, {})
+        assert table.marks(["mark"]) == {"mark": 1}
+    else:
+        with pytest.raises(PipelineError, match=feature):
+            table.write_task(schema)
 
 
 def test_partition_values_that_iceberg_cannot_be_told_are_refused(tmp_path: Path) -> None:

@@ -20,18 +20,21 @@ def write_exactly_once(
 
     Raises ValueError if the query's id is unknown. Errors of the sink are raised as Spark's PythonException.
     """
-    if query_id is None:
-        query_id = _query_id(df.sparkSession)
-    if not query_id:
-        raise ValueError(
-            "the query's id is unknown outside of foreachBatch and on Spark Connect: set query_id to a name that stays"
-            " the same as long as the query keeps its checkpoint"
-        )
+    query_id = query_id or query_id_of(df)
     writer = df.write.format("fencepost").mode("append").options(**options)
     writer.options(**{"kafka.transactional.id": transactional_id, "queryId": query_id, "batchId": str(batch_id)}).save()
 
 
-def _query_id(session: Any) -> str | None:
-    """The id of the query that runs in this thread. Spark Connect does not send it to the function of foreachBatch."""
-    context = getattr(session, "sparkContext", None)
-    return None if context is None else context.getLocalProperty(_QUERY_ID)
+def query_id_of(frame: Any) -> str:
+    """The id of the query that runs in this thread. Spark Connect does not send it to the function of foreachBatch.
+
+    Raises ValueError if there is none.
+    """
+    context = getattr(frame.sparkSession, "sparkContext", None)
+    found: str | None = None if context is None else context.getLocalProperty(_QUERY_ID)
+    if not found:
+        raise ValueError(
+            "the query's id is unknown outside of foreachBatch and on Spark Connect: set query_id to a name that stays"
+            " the same as long as the query keeps its checkpoint"
+        )
+    return found

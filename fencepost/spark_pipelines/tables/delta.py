@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from operator import eq
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -24,6 +25,7 @@ from fencepost.spark_pipelines.tables.table import (
     Table,
     WriteTask,
     as_written,
+    check_columns,
     check_files_are_here,
     check_has,
     check_seen,
@@ -41,6 +43,18 @@ if TYPE_CHECKING:
 _PARTITION_TYPES = ("string", "integer", "long", "short", "byte", "boolean", "date")
 _EXPIRY = "delta.setTransactionRetentionDuration"
 """With it a clean-up forgets the marks, and an export would begin again."""
+_WRITTEN_FEATURES = {
+    "appendOnly",
+    "changeDataFeed",
+    "checkConstraints",
+    "columnMapping",
+    "deletionVectors",
+    "generatedColumns",
+    "invariants",
+    "timestampNtz",
+    "v2Checkpoint",
+}
+"""The features with which deltalake commits files; others it refuses only at the commit, after all files are written."""
 _COLUMN_RULES = ("delta.generationExpression", "delta.identity", "delta.invariants")
 _ATTEMPTS = 10
 
@@ -165,8 +179,7 @@ class _Delta:
         try:
             wanted = Schema.from_arrow(nullable(schema))
         except Exception as error:  # deltalake raises a plain Exception here
-            reason = str(error).partition("\n")[0]
-            raise PipelineError(f"Delta Lake cannot hold these columns: {reason}") from error
+            raise PipelineError(f"Delta Lake cannot hold these columns: {first_line(error)}") from error
         table = self._load()
         if table is None:
             self._check_partitions(wanted, self._partition_by)
@@ -287,6 +300,7 @@ class _Delta:
         """Raise PipelineError if the table has rules for its rows or files that these files would break in silence."""
         settings = table.metadata().configuration
         rules = [name for name in settings if name.startswith("delta.constraints.") or name == _EXPIRY]
+        rules += sorted(set(table.protocol().writer_features or ()) - _WRITTEN_FEATURES)
         if settings.get("delta.columnMapping.mode", "none") != "none":
             rules.append("delta.columnMapping.mode")
         for field in table.schema().fields:
@@ -299,23 +313,13 @@ class _Delta:
 
     def _check_columns(self, table: DeltaTable, wanted: Any) -> None:
         """Raise PipelineError if the table cannot hold the columns; add those that are missing if it may."""
-        there = {one.name: one for one in table.schema().fields}
-        for one in wanted.fields:
-            if one.name in there and one.type != there[one.name].type:
-                raise PipelineError(
-                    f"column {one.name} of {self.name} is {there[one.name].type}, but the rows have {one.type}:"
-                    " select it with a cast"
-                )
-        for name, one in there.items():
-            if not one.nullable and name not in {field.name for field in wanted.fields}:
-                raise PipelineError(f"{self.name} needs a value in column {name}, which the rows do not have")
-        new = [one for one in wanted.fields if one.name not in there]
-        if not new:
-            return
-        names = ", ".join(one.name for one in new)
-        if not self._merge_schema:
-            raise PipelineError(f"{self.name} has no column {names}: select other columns, or set merge_schema")
-        table.alter.add_columns(new)
+        import pyarrow as pa
+
+        there = small_types(pa.schema(table.schema().to_arrow()))
+        new = check_columns(self.name, small_types(pa.schema(wanted.to_arrow())), there, eq, may_add=self._merge_schema)
+        if new:
+            names = {one.name for one in new}
+            table.alter.add_columns([one for one in wanted.fields if one.name in names])
 
 
 def _marks_of(table: DeltaTable, names: Iterable[str]) -> dict[str, int]:

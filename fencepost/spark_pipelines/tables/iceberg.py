@@ -1,7 +1,7 @@
 """An Apache Iceberg table, by the library pyiceberg: Spark needs no jar for it.
 
-The marks are in the summary of each snapshot that the pipelines commit, so they go back if somebody rolls the table
-back; and in a property of the table, where they stay when old snapshots are removed.
+The marks are in the summary of each snapshot that the pipelines commit, so a rollback of the table takes them back; and
+in a property of the table, where they stay when old snapshots are removed.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from fencepost.spark_pipelines.tables.table import (
     Table,
     WriteTask,
     as_written,
+    check_columns,
     check_files_are_here,
     check_has,
     check_seen,
@@ -263,23 +264,11 @@ class _Iceberg:
         """The table with all columns of the rows. Raises PipelineError if it may not or cannot get them."""
         from pyiceberg.io.pyarrow import schema_to_pyarrow
 
-        there = {one.name: one for one in schema_to_pyarrow(table.schema(), include_field_ids=False)}
-        for one in schema:
-            if one.name in there and not _fits(one.type, there[one.name].type):
-                raise PipelineError(
-                    f"column {one.name} of {self.name} is {there[one.name].type}, but the rows have {one.type}: select"
-                    " it with a cast"
-                )
-        lacking = [one.name for one in there.values() if not one.nullable and one.name not in schema.names]
-        if lacking:
-            raise PipelineError(f"{self.name} needs a value in column {lacking[0]}, which the rows do not have")
+        there = schema_to_pyarrow(table.schema(), include_field_ids=False)
         self._check_names(table, schema)
-        new = [one for one in schema if one.name not in there]
+        new = check_columns(self.name, schema, there, _fits, may_add=self._merge_schema)
         if not new:
             return table
-        if not self._merge_schema:
-            names = ", ".join(one.name for one in new)
-            raise PipelineError(f"{self.name} has no column {names}: select other columns, or set merge_schema")
         with table.update_schema() as update:
             update.union_by_name(nullable(new))
         return self._loaded()

@@ -6,13 +6,13 @@ import pickle
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from fencepost.spark_connector.sink.function import query_id_of
 from fencepost.spark_pipelines.errors import PipelineError
 from fencepost.spark_pipelines.tables.table import Contents, NewFile, Table, number_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_QUERY_ID = "sql.streaming.queryId"
 _READ_TASKS_MAX = 200
 
 
@@ -78,12 +78,7 @@ def append_exactly_once(
     Raises ValueError if the query's id is unknown; PipelineError if it is unknown whether the table has the batch, and
     if another writer with this id commits meanwhile.
     """
-    query_id = query_id or _query_id(frame.sparkSession)
-    if not query_id:
-        raise ValueError(
-            "the query's id is unknown outside of foreachBatch and on Spark Connect: set query_id to a name that stays"
-            " the same as long as the query keeps its checkpoint"
-        )
+    query_id = query_id or query_id_of(frame)
     batch, query = f"fencepost/writer/{writer_id}/batch", f"fencepost/writer/{writer_id}/query"
     seen = table.marks([batch, query])
     if _is_done(table.name, writer_id, seen.get(batch), seen.get(query) == number_of(query_id), batch_id, first_batch):
@@ -122,9 +117,3 @@ def _is_done(
             f" first_batch={batch_id}"
         )
     return batch_id == last
-
-
-def _query_id(session: Any) -> str | None:
-    """The id of the query that runs in this thread. Spark Connect does not send it to the function of foreachBatch."""
-    context = getattr(session, "sparkContext", None)
-    return None if context is None else context.getLocalProperty(_QUERY_ID)

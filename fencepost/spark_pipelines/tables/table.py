@@ -89,7 +89,10 @@ def check_seen(table: str, now: Marks, seen: SeenMarks) -> None:
     """Raise PipelineError if the marks are not those that the batch was planned with."""
     for name, mark in seen.items():
         if now.get(name) != mark:
-            raise raced(table, name)
+            raise PipelineError(
+                f"another writer changed {name} in {table} meanwhile, so this batch was not committed: stop one of the"
+                " two"
+            )
 
 
 def check_has(table: str, rows: pa.Schema, column: str) -> None:
@@ -126,11 +129,28 @@ def small_types(schema: pa.Schema) -> pa.Schema:
     return pa.schema([field(one) for one in schema])
 
 
-def raced(table: str, what: str) -> PipelineError:
-    """The error if two writers with one position commit at once."""
-    return PipelineError(
-        f"another writer changed {what} in {table} meanwhile, so this batch was not committed: stop one of the two"
-    )
+def check_columns(
+    table: str, rows: pa.Schema, there: pa.Schema, fits: Callable[[pa.DataType, pa.DataType], bool], *, may_add: bool
+) -> list[pa.Field]:
+    """The columns of the rows that must be added to the table.
+
+    Raises PipelineError if the table cannot hold the rows: a column has a type that does not fit, a column that needs
+    a value is not among them, or the table lacks one and may not get it.
+    """
+    for one in rows:
+        if one.name in there.names and not fits(one.type, there.field(one.name).type):
+            raise PipelineError(
+                f"column {one.name} of {table} is {there.field(one.name).type}, but the rows have {one.type}: select it"
+                " with a cast"
+            )
+    for one in there:
+        if not one.nullable and one.name not in rows.names:
+            raise PipelineError(f"{table} needs a value in column {one.name}, which the rows do not have")
+    new = [one for one in rows if one.name not in there.names]
+    if new and not may_add:
+        names = ", ".join(one.name for one in new)
+        raise PipelineError(f"{table} has no column {names}: select other columns, or set merge_schema")
+    return new
 
 
 def nullable(fields: Iterable[pa.Field]) -> pa.Schema:
