@@ -54,7 +54,7 @@ _WRITTEN_FEATURES = {
     "timestampNtz",
     "v2Checkpoint",
 }
-"""The features with which deltalake commits files; others it refuses only at the commit, after all files are written."""
+"""The features with which deltalake commits files; it refuses others only at the commit, with all files written."""
 _COLUMN_RULES = ("delta.generationExpression", "delta.identity", "delta.invariants")
 _ATTEMPTS = 10
 
