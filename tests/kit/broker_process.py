@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Self
 
 from fencepost.testing.reserved_port import reserve_port
+from tests.kit.forked_server import POSSIBLE, ForkedServer
 from tests.kit.stores import ON_CLUSTER, new_stores
 
 READY_TIMEOUT_SECONDS = 100.0
@@ -57,7 +58,7 @@ class BrokerProcess:
         self.facts: dict[str, str] = {}
         """The key=value pairs of the ready line."""
         self.log_path = work_dir / "broker.log"
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | ForkedServer | None = None
         self._shared: list[str] = []
 
     @property
@@ -84,19 +85,12 @@ class BrokerProcess:
 
     def command(self) -> list[str]:
         """The command line of the next start."""
+        return [*self.launcher, sys.executable, "-m", "fencepost", *self.words()]
+
+    def words(self) -> list[str]:
+        """The arguments of the next start."""
         settings = [part for name, value in self.settings.items() for part in ("--set", f"{name}={value}")]
-        listen = ["--listen", f"{self.host}:{self.port}"]
-        return [
-            *self.launcher,
-            sys.executable,
-            "-m",
-            "fencepost",
-            "serve",
-            *self.stores(),
-            *listen,
-            *settings,
-            *self.arguments,
-        ]
+        return ["serve", *self.stores(), "--listen", f"{self.host}:{self.port}", *settings, *self.arguments]
 
     def stores(self) -> list[str]:
         """The options that say where the logs are."""
@@ -113,13 +107,16 @@ class BrokerProcess:
         self.port = self.port or reserve_port(self, self.host)
         inherited = {name: value for name, value in os.environ.items() if name not in FOR_TESTS}
         with self.log_path.open("ab") as log:
-            self._process = subprocess.Popen(
-                self.command(),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                env={**inherited, "PYTHONUNBUFFERED": "1", **self.environment},
-            )
+            if POSSIBLE and not self.launcher and not self.environment:
+                self._process = ForkedServer(self.words(), inherited, log.fileno())
+            else:
+                self._process = subprocess.Popen(
+                    self.command(),
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    env={**inherited, "PYTHONUNBUFFERED": "1", **self.environment},
+                )
         self._read_ready_line()
         return self
 
