@@ -55,8 +55,7 @@ format: setup ## Let ruff write the code's form
 	$(BIN)/ruff format $(wildcard $(SOURCES))
 	$(BIN)/ruff check --fix $(wildcard $(SOURCES))
 
-stubs: setup ## Write the type stubs and lists of the API anew after a change of a message or of the client
-	$(PY) -m tests.architecture.message_stubs
+stubs: setup ## Write the type stub and lists of the API anew after a change of the client
 	$(PY) -m tests.architecture.sync_stub
 	$(PY) -m tests.architecture.public_names
 	$(PY) -m tests.architecture.public_api

@@ -1,33 +1,16 @@
-"""Declarations of the metadata log's records: as those of messages, but their values are immutable tuples.
+"""Declarations of the metadata log's records: in the words of messages, but their values are immutable named tuples.
 
-The constructor requires a field that is declared by a plain type. A field that is declared as a Field is optional,
-unless a required one follows it.
+A field without a default is required by the constructor, whatever versions have it.
 """
 
-from collections import namedtuple
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, TypeVar
 
-from construct import Renamed
+from fencepost.protocol.fields import Field, field
+from fencepost.protocol.schema import MessageValue, StructType, Value
 
-from fencepost.protocol.schema import Field, Message, StructType, Value, declare
-
-
-class MetadataValue(tuple[Any, ...]):
-    """A record, or a struct in one; it equals only values of its own class, not every tuple with the same items."""
-
-    __slots__ = ()
-    wire: ClassVar[StructType]
-    """The declaration for the codecs."""
-    unknown_tags: ClassVar[None] = None
-
-    def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and tuple.__eq__(self, other)
-
-    def __ne__(self, other: object) -> bool:
-        return not self == other
-
-    __hash__ = tuple.__hash__
+T = TypeVar("T", bound=tuple[Any, ...])
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,31 +29,53 @@ FORM_OF: dict[type[Any], Form] = {}
 _MADE: dict[type[Any], type[Any]] = {}
 
 
-def Part(name: str, *fields: Renamed) -> type[Any]:
+def part(made: type[T]) -> type[T]:
     """Declare a struct that is a field of records."""
-    return _made(declare(Value, name, fields), fields)
+    _declare(made, Value)
+    return made
 
 
-def Record(number: int, name: str, *fields: Renamed, versions: tuple[int, int] = (0, 0), written: int = 0) -> type[Any]:
+def record(number: int, *, versions: tuple[int, int] = (0, 0), written: int = 0) -> Callable[[type[T]], type[T]]:
     """Declare a record type: its number, the versions to read, and the version to write."""
-    message = Message(name, versions, 0, *fields)
-    made = _made(message, fields)
-    FORMS[number] = FORM_OF[made] = Form(number, made, message, written)
-    return made
+
+    def declare(made: type[T]) -> type[T]:
+        message = _declare(made, MessageValue, versions=versions, flexible=0)
+        FORMS[number] = FORM_OF[made] = Form(number, made, message, written)
+        return made
+
+    return declare
 
 
-def _made(wire: StructType, fields: tuple[Renamed, ...]) -> type[Any]:
-    """The class of the values of `wire`."""
-    defaults: list[Any] = []
-    for renamed in reversed(fields):
-        if not isinstance(renamed.subcon, Field):
-            break
-        default = renamed.subcon.default
-        defaults.insert(0, () if default is list else default)
-    names = namedtuple(wire.__name__, list(wire.fields), defaults=defaults)  # type: ignore[misc]
-    space = {"__slots__": (), "__module__": "fencepost.protocol.metadata_record_types", "wire": wire}
-    made = _MADE[wire] = type(wire.__name__, (MetadataValue, names), space)
-    return made
+def _declare(made: Any, base: type[Value], **facts: Any) -> StructType:
+    """Make the declaration for the codecs from a named tuple's fields, and the tuple a record's.
+
+    Equal are only values of one class, not any tuples with the same items.
+    """
+    annotations, defaults = made.__annotations__, made._field_defaults
+    given = {name: defaults.get(name, _required(annotation)) for name, annotation in annotations.items()}
+    wire = StructType(made.__name__, (base,), {"__annotations__": annotations, **given}, **facts)
+    for name in defaults:
+        default: Any = wire.fields[name].default
+        defaults[name] = () if default is list else default
+    made.__new__.__defaults__ = tuple(defaults.values())
+    made.wire, made.unknown_tags = wire, None
+    made.__eq__, made.__ne__, made.__hash__ = _equal, _unequal, tuple.__hash__
+    _MADE[wire] = made
+    return wire
+
+
+def _required(annotation: Any) -> Any:
+    """The facts about a field without a default: `Annotated[Bool, since(2)]`."""
+    metadata = getattr(annotation, "__metadata__", ())
+    return next((fact for fact in metadata if isinstance(fact, Field)), field())
+
+
+def _equal(one: tuple[Any, ...], other: object) -> bool:
+    return type(one) is type(other) and tuple.__eq__(one, other)
+
+
+def _unequal(one: tuple[Any, ...], other: object) -> bool:
+    return not _equal(one, other)
 
 
 def kept(value: Any) -> Any:

@@ -2,41 +2,65 @@
 
 from collections.abc import Iterator
 from io import BytesIO
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, Self, TypeVar, dataclass_transform
 
-from construct import Construct, ConstructError, Renamed
+from construct import ConstructError
 
-from fencepost.protocol.api_keys import SERVED, ApiKey, Versions
-from fencepost.protocol.primitives import (
-    ArrayOf,
+from fencepost.protocol.api_keys import SERVED, ApiKey
+from fencepost.protocol.fields import (
+    NO_VERSION,
+    UNSET,
     Bool,
+    Buffer,
+    Bytes,
+    Field,
     Float64,
     Int8,
     Int16,
     Int32,
     Int64,
+    Records,
+    String,
+    Uint16,
+    Uint32,
+    Uuid,
+    field,
+    since,
+    until,
+)
+from fencepost.protocol.primitives import (
+    ArrayOf,
     KnownTag,
     LengthPrefixed,
     NullableStruct,
     TaggedFields,
-    Uint16,
-    Uint32,
-    Uuid,
     VersionedStruct,
 )
 
 if TYPE_CHECKING:
     from fencepost.protocol.compiler import DecodeFunction, EncodeFunction
 
-__all__ = ["Bool", "Float64", "Int8", "Int16", "Int32", "Int64", "Uint16", "Uint32", "Uuid"]
-"""The names of `primitives` that declarations use; public names defined in this module need no entry."""
-
-String = LengthPrefixed("string")
-Bytes = LengthPrefixed("bytes")
-Records = LengthPrefixed("records", nullable=True)
-NO_VERSION = 1 << 15
-"""Above every version: for a field that is never null, or a message that is never flexible."""
-UNSET: Any = object()
+__all__ = [
+    "NO_VERSION",
+    "Bool",
+    "Buffer",
+    "Bytes",
+    "Field",
+    "Float64",
+    "Int8",
+    "Int16",
+    "Int32",
+    "Int64",
+    "Records",
+    "String",
+    "Uint16",
+    "Uint32",
+    "Uuid",
+    "field",
+    "since",
+    "until",
+]
+"""The names of `fields`: a module of declarations imports from here only. Names defined here need no entry."""
 
 
 class DecodeError(ValueError):
@@ -62,90 +86,44 @@ EXPLAINED_BYTES_MAX = 4 << 10
 """The longest request whose wrong field is searched: the search takes about 10 ms."""
 
 
-def Array(element: Any) -> ArrayOf:
-    """An array of `element`, in the encoding of the message's version."""
-    return ArrayOf(element)
-
-
-class Field(Construct):
-    """A type with the versions that have it, and its default; `nullable` is the first version in which it may be null.
-
-    `tag`: the field is a tagged one from version `tagged_since` on (KIP-482).
-    """
-
-    def __init__(
-        self,
-        subcon: Any,
-        since: int = 0,
-        until: int = NO_VERSION,
-        *,
-        default: Any = UNSET,
-        nullable: int = NO_VERSION,
-        tag: int | None = None,
-        tagged_since: int | None = None,
-    ) -> None:
-        super().__init__()
-        self.subcon = subcon
-        self.since, self.until, self.nullable = since, until, nullable
-        self.tag = tag
-        self.tagged_since = since if tagged_since is None else tagged_since
-        self.default = default_of(self) if default is UNSET else default
-
-    def exists(self, version: int) -> bool:
-        return self.since <= version <= self.until
-
-    def is_tagged(self, version: int) -> bool:
-        return self.tag is not None and version >= self.tagged_since
-
-
-def default_of(field: Field) -> Any:
-    """Kafka's default if the declaration has none: zero, empty, or null for a tagged struct that is absent."""
-    kind = field.subcon
-    if isinstance(kind, StructType):
-        return None if field.tag is not None or field.nullable < NO_VERSION else kind
-    if isinstance(kind, ArrayOf):
-        return list
-    if isinstance(kind, LengthPrefixed):
-        return {"string": "", "bytes": b"", "records": None}[kind.kind]
-    return {Uuid: bytes(16), Bool: False, Float64: 0.0}.get(kind, 0)
-
-
-def Since(version: int, subcon: Any, **more: Any) -> Field:
-    """A field that exists from `version` on."""
-    return Field(subcon, since=version, **more)
-
-
-def Until(version: int, subcon: Any, **more: Any) -> Field:
-    """A field that exists up to `version`."""
-    return Field(subcon, until=version, **more)
-
-
 class StructType(type):
     """The type of a declaration: a class whose instances are the values of one struct, for all its versions."""
 
     fields: dict[str, Field]
 
-    def __rtruediv__(cls, name: str) -> Renamed:
-        """`"name" / Declaration`: a field with one such struct."""
-        return Renamed(Field(cls), name)
+    def __new__(mcls, name: str, bases: tuple[type, ...], space: dict[str, Any], **facts: Any) -> "StructType":
+        if "__slots__" not in space:  # the bases below have slots of their own and declare no field
+            fields = declared_fields(name, bases[0], space)
+            names = tuple(fields)
+            space |= {"__slots__": names, "_fields": names, "fields": fields, "__init__": constructor(name, fields)}
+        return super().__new__(mcls, name, bases, space, **facts)
+
+    @property
+    def wire(cls) -> "StructType":
+        """The declaration for the codecs: the class itself. Those of metadata records are other classes."""
+        return cls
 
     def at(cls, version: int, flexible: bool) -> VersionedStruct:
         """This struct as a plain construct tree of one version."""
         plain: list[tuple[str, Any]] = []
         tagged: list[KnownTag] = []
-        for name, field in cls.fields.items():
-            if not field.exists(version):
+        for name, facts in cls.fields.items():
+            if not facts.exists(version):
                 continue
-            subcon = specialise(field.subcon, version, flexible, field.nullable <= version, field.is_tagged(version))
-            if field.is_tagged(version):
-                tagged.append(KnownTag(field.tag or 0, name, subcon, field.default))
+            subcon = specialise(facts.subcon, version, flexible, facts.nullable <= version, facts.is_tagged(version))
+            if facts.is_tagged(version):
+                tagged.append(KnownTag(facts.tag or 0, name, subcon, facts.default))
             else:
                 plain.append((name, subcon))
         return VersionedStruct(cls, plain, TaggedFields(tagged) if flexible else None)
 
 
+@dataclass_transform(kw_only_default=True, eq_default=False)
 class Value(metaclass=StructType):
-    """A value of a struct. Its fields are slots, and keyword arguments of its constructor with Kafka's defaults."""
+    """A value of a struct. Its fields are slots, and keyword arguments of its constructor with Kafka's defaults.
+
+    A subclass declares a struct for all its versions: its annotations are the fields, in the order on the wire.
+    """
 
     __slots__ = ("unknown_tags",)
     _fields: ClassVar[tuple[str, ...]] = ()
@@ -178,9 +156,6 @@ def specialise(kind: Any, version: int, flexible: bool, nullable: bool = False, 
     return kind
 
 
-Buffer = bytes | bytearray | memoryview
-
-
 class MessageValue(Value):
     """A request, a response or a stored record body: a struct with its range of versions."""
 
@@ -189,6 +164,13 @@ class MessageValue(Value):
     flexible_since: ClassVar[int]
     _decoders: "ClassVar[dict[int, DecodeFunction]]"
     _encoders: "ClassVar[dict[int, EncodeFunction]]"
+
+    def __init_subclass__(cls, *, versions: tuple[int, int] | None = None, flexible: int | None = None) -> None:
+        """`class X(MessageValue, versions=(0, 1), flexible=1)`: its versions, and the first flexible one (KIP-482)."""
+        super().__init_subclass__()
+        if versions is not None:
+            cls.versions, cls.flexible_since = versions, NO_VERSION if flexible is None else flexible
+            cls._decoders, cls._encoders = {}, {}
 
     @classmethod
     def is_flexible(cls, version: int) -> bool:
@@ -287,9 +269,9 @@ class MessageValue(Value):
 
     @classmethod
     def _encode_error(cls, value: Any, version: int, cause: Exception) -> EncodeError:
-        for path, field, given in walk(cls, value, version):
+        for path, facts, given in walk(cls, value, version):
             try:
-                specialise(field.subcon, version, cls.is_flexible(version), field.nullable <= version).build(given)
+                specialise(facts.subcon, version, cls.is_flexible(version), facts.nullable <= version).build(given)
             except Exception as error:  # noqa: BLE001 - any failure identifies the field
                 return EncodeError(f"{cls.__name__} v{version}, {path} = {given!r:.80}: {error}")
         return EncodeError(f"{cls.__name__} v{version}: {cause}")
@@ -297,13 +279,13 @@ class MessageValue(Value):
 
 def walk(struct: StructType, value: Any, version: int, path: str = "") -> Iterator[tuple[str, Field, Any]]:
     """Every leaf field of `value` in `version`, with its path."""
-    for name, field in struct.fields.items():
-        if not field.exists(version):
+    for name, facts in struct.fields.items():
+        if not facts.exists(version):
             continue
-        given, kind, here = getattr(value, name, None), field.subcon, f"{path}.{name}".lstrip(".")
+        given, kind, here = getattr(value, name, None), facts.subcon, f"{path}.{name}".lstrip(".")
         inner = kind.subcon if isinstance(kind, ArrayOf) else kind
         if not isinstance(inner, StructType):
-            yield here, field, given
+            yield here, facts, given
         elif inner is not kind and isinstance(given, list | tuple):
             for position, element in enumerate(given):
                 yield from walk(inner, element, version, f"{here}[{position}]")
@@ -311,84 +293,64 @@ def walk(struct: StructType, value: Any, version: int, path: str = "") -> Iterat
             yield from walk(inner, given, version, here)
 
 
-class ResponseValue(MessageValue):
-    """The answer to a request of one API."""
+class ApiValue(MessageValue):
+    """A request or a response of one API, which has the versions in api_keys.py."""
 
     __slots__ = ()
     api_key: ClassVar[ApiKey]
+
+    def __init_subclass__(cls, *, api: ApiKey | None = None) -> None:
+        if api is None:
+            super().__init_subclass__()
+            return
+        super().__init_subclass__(versions=SERVED[api].declared, flexible=SERVED[api].flexible_since)
+        cls.api_key = api
+
+
+class ResponseValue(ApiValue):
+    """The answer to a request of one API."""
+
+    __slots__ = ()
 
 
 R = TypeVar("R", bound=ResponseValue, covariant=True)
 
 
-class RequestValue(MessageValue, Generic[R]):
+class RequestValue(ApiValue, Generic[R]):
     """A request of one API, whose response is an R."""
 
     __slots__ = ()
-    api_key: ClassVar[ApiKey]
 
 
-if TYPE_CHECKING:
-
-    class LooseValue(MessageValue):
-        """A declaration without a stub, for a type checker: its fields are unknown."""
-
-        def __init__(self, **fields: Any) -> None: ...
-        def __getattr__(self, name: str) -> Any: ...
-
-
-def Struct(name: str, *fields: Renamed) -> "type[LooseValue]":
-    """Declare a struct that is a field of messages."""
-    return declare(Value, name, fields)
-
-
-def Message(name: str, versions: tuple[int, int], flexible: int | None, *fields: Renamed) -> "type[LooseValue]":
-    """Declare a message: its versions, and the first flexible one (KIP-482)."""
-    return _message(MessageValue, name, Versions(versions, flexible), fields)
+def declared_fields(struct: str, base: type, space: dict[str, Any]) -> dict[str, Field]:
+    """The fields that a class body declares; their defaults leave its namespace, where slots will stand."""
+    fields: dict[str, Field] = {}
+    for name, annotation in annotations_in(space).items():
+        if hasattr(base, name):
+            raise TypeError(f"{struct}.{name} would hide what every declaration has by that name")
+        if name not in space:
+            raise TypeError(f"{struct}.{name} has no default: a type checker would require it of every caller")
+        given = space.pop(name)
+        facts = given if isinstance(given, Field) else field(default=given)
+        fields[name] = facts.annotated(annotation)
+    return fields
 
 
-def Request(key: ApiKey, *fields: Renamed) -> "type[LooseValue]":
-    """Declare the request of an API, with the versions in api_keys.py."""
-    return _of_api(key, "Request", RequestValue, fields)
-
-
-def Response(key: ApiKey, *fields: Renamed) -> "type[LooseValue]":
-    """Declare the response of an API, with the versions in api_keys.py."""
-    return _of_api(key, "Response", ResponseValue, fields)
-
-
-def _of_api(key: ApiKey, role: str, base: type[MessageValue], fields: tuple[Renamed, ...]) -> "type[LooseValue]":
-    return _message(base, key.api_name + role, SERVED[key], fields, api_key=key)
-
-
-def _message(base: type[Value], name: str, versions: Versions, fields: Any, **own: Any) -> "type[LooseValue]":
-    since = NO_VERSION if versions.flexible_since is None else versions.flexible_since
-    own |= {"versions": versions.declared, "flexible_since": since, "_decoders": {}, "_encoders": {}}
-    return declare(base, name, fields, **own)
-
-
-def declare(base: type[Value], name: str, fields: tuple[Renamed, ...], **facts: Any) -> "type[LooseValue]":
-    """The class of one struct's values, with one slot per field.
-
-    A type checker does not see classes made at run time: the stubs beside the message modules are its types.
-    """
-    declared: dict[str, Field] = {}
-    for renamed in fields:
-        if hasattr(base, renamed.name):
-            raise TypeError(f"{name}.{renamed.name} would hide what every declaration has by that name")
-        declared[renamed.name] = renamed.subcon if isinstance(renamed.subcon, Field) else Field(renamed.subcon)
-    names = tuple(declared)
-    space = {"__slots__": names, "_fields": names, "fields": declared, "__init__": constructor(name, declared)}
-    return StructType(name, (base,), space | facts)  # type: ignore[return-value]
+def annotations_in(space: dict[str, Any]) -> dict[str, Any]:
+    """The annotations of a class body. From Python 3.14 on it has a function that makes them (PEP 649)."""
+    make = space.get("__annotate_func__")
+    values = 1  # annotationlib.Format.VALUE
+    found: dict[str, Any] = make(values) if make else space.get("__annotations__", {})
+    return found
 
 
 def constructor(struct: str, fields: dict[str, Field]) -> Any:
     """An `__init__` with keyword arguments and Kafka's defaults, as if written by hand."""
     scope: dict[str, Any] = {"U": UNSET}
     arguments, body = ["self"], ["self.unknown_tags = None"]
-    for name, field in fields.items():
-        scope[f"d_{name}"] = field.default
-        is_made = callable(field.default)
+    for name, facts in fields.items():
+        scope[f"d_{name}"] = facts.default
+        is_made = callable(facts.default)
         arguments.append(f"{name}=U" if is_made else f"{name}=d_{name}")
         body.append(f"self.{name} = " + (f"d_{name}() if {name} is U else {name}" if is_made else name))
     if len(arguments) > 1:

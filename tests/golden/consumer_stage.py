@@ -136,11 +136,11 @@ class Stage:
     def classic_join(self, step: str, group: str, member: str, **fields: Any) -> Any:
         """JoinGroup v9 with an embedded subscription v1."""
         owned = [
-            embedded._Topic(topic=f"{name}-{self.run}", partitions=list(partitions))
+            embedded.TopicPartition(topic=f"{name}-{self.run}", partitions=list(partitions))
             for name, partitions in fields.pop("owned", {}).items()
         ]
-        wanted = embedded._Subscription(topics=[f"t-{self.run}"], owned_partitions=owned)
-        data = b"\0\1" + embedded._Subscription.encode(wanted, 1)
+        wanted = embedded.ConsumerProtocolSubscription(topics=[f"t-{self.run}"], owned_partitions=owned)
+        data = b"\0\1" + embedded.ConsumerProtocolSubscription.encode(wanted, 1)
         protocols = [
             message(JOIN, "JoinGroupRequestProtocol", name=name, metadata=data)
             for name in fields.pop("protocols", ("range", "roundrobin"))
@@ -165,8 +165,10 @@ class Stage:
         """SyncGroup v5; `given`: partitions of t that a leader hands to itself."""
         assignments = []
         if given:
-            topic = embedded._Topic(topic=f"t-{self.run}", partitions=list(given))
-            data = b"\0\1" + embedded._Assignment.encode(embedded._Assignment(assigned_partitions=[topic]), 1)
+            topic = embedded.TopicPartition(topic=f"t-{self.run}", partitions=list(given))
+            data = b"\0\1" + embedded.ConsumerProtocolAssignment.encode(
+                embedded.ConsumerProtocolAssignment(assigned_partitions=[topic]), 1
+            )
             assignments = [message(SYNC, "SyncGroupRequestAssignment", member_id=member, assignment=data)]
         request = message(
             SYNC,

@@ -209,11 +209,11 @@ class World:
             member.reads.clear()
             return
         owned = [
-            embedded._Topic(topic=topic_id.rstrip(b"\0").decode(), partitions=list(partitions))
+            embedded.TopicPartition(topic=topic_id.rstrip(b"\0").decode(), partitions=list(partitions))
             for topic_id, partitions in member.reported()
         ]
-        data = embedded._Subscription(topics=list(member.topics), owned_partitions=owned)
-        wanted = b"\0\1" + embedded._Subscription.encode(data, 1)
+        data = embedded.ConsumerProtocolSubscription(topics=list(member.topics), owned_partitions=owned)
+        wanted = b"\0\1" + embedded.ConsumerProtocolSubscription.encode(data, 1)
         reply: JoinReply = run(
             self.service.classic.join(
                 Join(

@@ -1,4 +1,4 @@
-"""What mypy and pyright say to programs that use the client, the examples among them.
+"""What mypy and pyright say to programs that use the client, the examples among them, and to one that uses messages.
 
 A line of a program that ends with `# refused` is wrong. Both checkers must report it, and no other line.
 """

@@ -1,6 +1,6 @@
 """Records of `__transaction_state`, byte for byte as Kafka writes them, so that its tools can read them (row T14)."""
 
-from typing import TYPE_CHECKING, assert_never
+from typing import assert_never
 
 from fencepost.coordinator.ports import KeyValue
 from fencepost.coordinator.txn.state import (
@@ -20,11 +20,8 @@ from fencepost.coordinator.txn.state import (
     TxnRecord,
     TxnState,
 )
-from fencepost.protocol.schema import Array, DecodeError, Int8, Int16, Int32, Int64, Message, Since, String, Struct
+from fencepost.protocol.schema import DecodeError, Int8, Int16, Int32, Int64, MessageValue, String, Value, since
 from fencepost.protocol.topics import TopicPartition
-
-if TYPE_CHECKING:
-    from fencepost.protocol.schema import LooseValue
 
 KEY_VERSION = 0
 LAST_EPOCH_TAG = 1000
@@ -34,27 +31,30 @@ Kafka keeps it in memory only, and fences a producer whose InitProducerId is ret
 above Kafka's own (0 to 3); Kafka's readers skip unknown tags.
 """
 
-TransactionLogKey = Message("TransactionLogKey", (0, 0), None, "transactional_id" / String)
 
-PartitionsSchema = Struct("PartitionsSchema", "topic" / String, "partition_ids" / Array(Int32))
+class TransactionLogKey(MessageValue, versions=(0, 0)):
+    transactional_id: String = ""
 
-TransactionLogValue = Message(
-    "TransactionLogValue",
-    (0, 1),
-    1,
-    "producer_id" / Int64,
-    "previous_producer_id" / Since(1, Int64, tag=0, default=NO_PRODUCER_ID),
-    "next_producer_id" / Since(1, Int64, tag=1, default=NO_PRODUCER_ID),
-    "producer_epoch" / Int16,
-    "transaction_timeout_ms" / Int32,
-    "transaction_status" / Int8,
-    "transaction_partitions" / Since(0, Array(PartitionsSchema), nullable=0),
-    "transaction_last_update_timestamp_ms" / Int64,
-    "transaction_start_timestamp_ms" / Int64,
-    "client_transaction_version" / Since(1, Int16, tag=2),
-    "next_producer_epoch" / Since(1, Int16, tag=3, default=NO_EPOCH),
-    "last_producer_epoch" / Since(1, Int16, tag=LAST_EPOCH_TAG, default=NO_EPOCH),
-)
+
+class PartitionsSchema(Value):
+    topic: String = ""
+    partition_ids: list[Int32] = []
+
+
+class TransactionLogValue(MessageValue, versions=(0, 1), flexible=1):
+    producer_id: Int64 = 0
+    previous_producer_id: Int64 = since(1, default=NO_PRODUCER_ID, tag=0)
+    next_producer_id: Int64 = since(1, default=NO_PRODUCER_ID, tag=1)
+    producer_epoch: Int16 = 0
+    transaction_timeout_ms: Int32 = 0
+    transaction_status: Int8 = 0
+    transaction_partitions: list[PartitionsSchema] | None = []
+    transaction_last_update_timestamp_ms: Int64 = 0
+    transaction_start_timestamp_ms: Int64 = 0
+    client_transaction_version: Int16 = since(1, tag=2)
+    next_producer_epoch: Int16 = since(1, default=NO_EPOCH, tag=3)
+    last_producer_epoch: Int16 = since(1, default=NO_EPOCH, tag=LAST_EPOCH_TAG)
+
 
 _VERSIONS = (b"\0\0", b"\0\1")
 """The prefix of a key or a value: its version."""
@@ -81,9 +81,9 @@ def encode(record: TxnRecord, server_version: int) -> KeyValue:
     return encoded_key, _VERSIONS[version] + TransactionLogValue.encode(value, version)
 
 
-def _value(state: Known) -> "LooseValue":
+def _value(state: Known) -> TransactionLogValue:
     """The fields of a value. The partitions of Empty are null, those of the others an array, perhaps empty."""
-    partitions: list[LooseValue] | None = []
+    partitions: list[PartitionsSchema] | None = []
     started_ms, following = -1, (NO_PRODUCER_ID, NO_EPOCH)
     match state:
         case Empty():
@@ -112,9 +112,9 @@ def _value(state: Known) -> "LooseValue":
     )
 
 
-def _by_topic(partitions: frozenset[TopicPartition]) -> "list[LooseValue]":
+def _by_topic(partitions: frozenset[TopicPartition]) -> list[PartitionsSchema]:
     """The partitions by topic, sorted so that equal states have equal bytes. Kafka's order is that of a hash map."""
-    topics: dict[str, LooseValue] = {}
+    topics: dict[str, PartitionsSchema] = {}
     for topic, partition in sorted(partitions):
         if topic not in topics:
             topics[topic] = PartitionsSchema(topic=topic)
@@ -132,7 +132,7 @@ def decode(key: bytes | None, value: bytes | None) -> TxnRecord | None:
     if int.from_bytes(key[:2], "big", signed=True) != KEY_VERSION:
         return None
     try:
-        transactional_id: str = TransactionLogKey.decode(key, KEY_VERSION, 2).transactional_id
+        transactional_id = TransactionLogKey.decode(key, KEY_VERSION, 2).transactional_id
         if value is None:
             return TxnRecord(transactional_id, DEAD)
         version = int.from_bytes(value[:2], "big", signed=True)
@@ -145,8 +145,8 @@ def decode(key: bytes | None, value: bytes | None) -> TxnRecord | None:
         raise UnreadableRecord(f"key {key!r} of __transaction_state: {error}") from error
 
 
-def _state(value: "LooseValue") -> TxnState:
-    status: int = value.transaction_status
+def _state(value: TransactionLogValue) -> TxnState:
+    status = value.transaction_status
     phase = PHASES[status] if 0 <= status < len(PHASES) else Dead
     producer = Producer(value.producer_id, value.producer_epoch, value.previous_producer_id, value.last_producer_epoch)
     timeout_ms, client_version = value.transaction_timeout_ms, value.client_transaction_version

@@ -6,83 +6,74 @@ v3 brings batch format 2 and the transactional id, v8 per-record errors (KIP-467
 
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.schema import (
-    Array,
     Int16,
     Int32,
     Int64,
     Records,
-    Request,
-    Response,
-    Since,
+    RequestValue,
+    ResponseValue,
     String,
-    Struct,
-    Until,
     Uuid,
+    Value,
+    field,
+    since,
+    until,
 )
 
-PartitionProduceData = Struct(
-    "PartitionProduceData",
-    "index" / Int32,
-    "records" / Records,
-)
 
-TopicProduceData = Struct(
-    "TopicProduceData",
-    "name" / Until(12, String),
-    "topic_id" / Since(13, Uuid),
-    "partition_data" / Array(PartitionProduceData),
-)
+class PartitionProduceData(Value):
+    index: Int32 = 0
+    records: Records = field(default=None)
 
-ProduceRequest = Request(
-    ApiKey.PRODUCE,
-    "transactional_id" / Since(3, String, default=None, nullable=3),
-    "acks" / Int16,
-    "timeout_ms" / Int32,
-    "topic_data" / Array(TopicProduceData),
-)
 
-BatchIndexAndErrorMessage = Struct(
-    "BatchIndexAndErrorMessage",
-    "batch_index" / Since(8, Int32),
-    "batch_index_error_message" / Since(8, String, default=None, nullable=8),
-)
+class TopicProduceData(Value):
+    name: String = until(12)
+    topic_id: Uuid = since(13)
+    partition_data: list[PartitionProduceData] = []
 
-LeaderIdAndEpoch = Struct(
-    "LeaderIdAndEpoch",
-    "leader_id" / Since(10, Int32, default=-1),
-    "leader_epoch" / Since(10, Int32, default=-1),
-)
 
-PartitionProduceResponse = Struct(
-    "PartitionProduceResponse",
-    "index" / Int32,
-    "error_code" / Int16,
-    "base_offset" / Int64,
-    "log_append_time_ms" / Since(2, Int64, default=-1),
-    "log_start_offset" / Since(5, Int64, default=-1),
-    "record_errors" / Since(8, Array(BatchIndexAndErrorMessage)),
-    "error_message" / Since(8, String, default=None, nullable=8),
-    "current_leader" / Since(10, LeaderIdAndEpoch, tag=0),
-)
+class ProduceRequest(RequestValue["ProduceResponse"], api=ApiKey.PRODUCE):
+    transactional_id: String | None = since(3, default=None)
+    acks: Int16 = 0
+    timeout_ms: Int32 = 0
+    topic_data: list[TopicProduceData] = []
 
-TopicProduceResponse = Struct(
-    "TopicProduceResponse",
-    "name" / Until(12, String),
-    "topic_id" / Since(13, Uuid),
-    "partition_responses" / Array(PartitionProduceResponse),
-)
 
-NodeEndpoint = Struct(
-    "NodeEndpoint",
-    "node_id" / Since(10, Int32),
-    "host" / Since(10, String),
-    "port" / Since(10, Int32),
-    "rack" / Since(10, String, default=None, nullable=10),
-)
+class BatchIndexAndErrorMessage(Value):
+    batch_index: Int32 = since(8)
+    batch_index_error_message: String | None = since(8, default=None)
 
-ProduceResponse = Response(
-    ApiKey.PRODUCE,
-    "responses" / Array(TopicProduceResponse),
-    "throttle_time_ms" / Since(1, Int32),
-    "node_endpoints" / Since(10, Array(NodeEndpoint), tag=0),
-)
+
+class LeaderIdAndEpoch(Value):
+    leader_id: Int32 = since(10, default=-1)
+    leader_epoch: Int32 = since(10, default=-1)
+
+
+class PartitionProduceResponse(Value):
+    index: Int32 = 0
+    error_code: Int16 = 0
+    base_offset: Int64 = 0
+    log_append_time_ms: Int64 = since(2, default=-1)
+    log_start_offset: Int64 = since(5, default=-1)
+    record_errors: list[BatchIndexAndErrorMessage] = since(8)
+    error_message: String | None = since(8, default=None)
+    current_leader: LeaderIdAndEpoch | None = since(10, tag=0)
+
+
+class TopicProduceResponse(Value):
+    name: String = until(12)
+    topic_id: Uuid = since(13)
+    partition_responses: list[PartitionProduceResponse] = []
+
+
+class NodeEndpoint(Value):
+    node_id: Int32 = since(10)
+    host: String = since(10)
+    port: Int32 = since(10)
+    rack: String | None = since(10, default=None)
+
+
+class ProduceResponse(ResponseValue, api=ApiKey.PRODUCE):
+    responses: list[TopicProduceResponse] = []
+    throttle_time_ms: Int32 = since(1)
+    node_endpoints: list[NodeEndpoint] = since(10, tag=0)

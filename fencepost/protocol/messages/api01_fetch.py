@@ -6,129 +6,115 @@ divergence, v13 topic ids (KIP-516), v15 the replica state (KIP-903), v16 node e
 
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.schema import (
-    Array,
-    Field,
     Int8,
     Int16,
     Int32,
     Int64,
     Records,
-    Request,
-    Response,
-    Since,
+    RequestValue,
+    ResponseValue,
     String,
-    Struct,
-    Until,
     Uuid,
+    Value,
+    field,
+    since,
+    until,
 )
 
-ReplicaState = Struct(
-    "ReplicaState",
-    "replica_id" / Since(15, Int32, default=-1),
-    "replica_epoch" / Since(15, Int64, default=-1),
-)
 
-FetchPartition = Struct(
-    "FetchPartition",
-    "partition" / Int32,
-    "current_leader_epoch" / Since(9, Int32, default=-1),
-    "fetch_offset" / Int64,
-    "last_fetched_epoch" / Since(12, Int32, default=-1),
-    "log_start_offset" / Since(5, Int64, default=-1),
-    "partition_max_bytes" / Int32,
-    "replica_directory_id" / Since(17, Uuid, tag=0),
-    "high_watermark" / Since(18, Int64, default=9223372036854775807, tag=1),
-)
+class ReplicaState(Value):
+    replica_id: Int32 = since(15, default=-1)
+    replica_epoch: Int64 = since(15, default=-1)
 
-FetchTopic = Struct(
-    "FetchTopic",
-    "topic" / Until(12, String),
-    "topic_id" / Since(13, Uuid),
-    "partitions" / Array(FetchPartition),
-)
 
-ForgottenTopic = Struct(
-    "ForgottenTopic",
-    "topic" / Field(String, 7, 12),
-    "topic_id" / Since(13, Uuid),
-    "partitions" / Since(7, Array(Int32)),
-)
+class FetchPartition(Value):
+    partition: Int32 = 0
+    current_leader_epoch: Int32 = since(9, default=-1)
+    fetch_offset: Int64 = 0
+    last_fetched_epoch: Int32 = since(12, default=-1)
+    log_start_offset: Int64 = since(5, default=-1)
+    partition_max_bytes: Int32 = 0
+    replica_directory_id: Uuid = since(17, tag=0)
+    high_watermark: Int64 = since(18, default=9223372036854775807, tag=1)
 
-FetchRequest = Request(
-    ApiKey.FETCH,
-    "cluster_id" / Since(12, String, default=None, nullable=12, tag=0),
-    "replica_id" / Until(14, Int32, default=-1),
-    "replica_state" / Since(15, ReplicaState, tag=1),
-    "max_wait_ms" / Int32,
-    "min_bytes" / Int32,
-    "max_bytes" / Since(3, Int32, default=2147483647),
-    "isolation_level" / Since(4, Int8),
-    "session_id" / Since(7, Int32),
-    "session_epoch" / Since(7, Int32, default=-1),
-    "topics" / Array(FetchTopic),
-    "forgotten_topics_data" / Since(7, Array(ForgottenTopic)),
-    "rack_id" / Since(11, String),
-)
 
-EpochEndOffset = Struct(
-    "EpochEndOffset",
-    "epoch" / Since(12, Int32, default=-1),
-    "end_offset" / Since(12, Int64, default=-1),
-)
+class FetchTopic(Value):
+    topic: String = until(12)
+    topic_id: Uuid = since(13)
+    partitions: list[FetchPartition] = []
 
-LeaderIdAndEpoch = Struct(
-    "LeaderIdAndEpoch",
-    "leader_id" / Since(12, Int32, default=-1),
-    "leader_epoch" / Since(12, Int32, default=-1),
-)
 
-SnapshotId = Struct(
-    "SnapshotId",
-    "end_offset" / Field(Int64, default=-1),
-    "epoch" / Field(Int32, default=-1),
-)
+class ForgottenTopic(Value):
+    topic: String = since(7, until=12)
+    topic_id: Uuid = since(13)
+    partitions: list[Int32] = since(7)
 
-AbortedTransaction = Struct(
-    "AbortedTransaction",
-    "producer_id" / Since(4, Int64),
-    "first_offset" / Since(4, Int64),
-)
 
-PartitionData = Struct(
-    "PartitionData",
-    "partition_index" / Int32,
-    "error_code" / Int16,
-    "high_watermark" / Int64,
-    "last_stable_offset" / Since(4, Int64, default=-1),
-    "log_start_offset" / Since(5, Int64, default=-1),
-    "diverging_epoch" / Since(12, EpochEndOffset, tag=0),
-    "current_leader" / Since(12, LeaderIdAndEpoch, tag=1),
-    "snapshot_id" / Since(12, SnapshotId, tag=2),
-    "aborted_transactions" / Since(4, Array(AbortedTransaction), nullable=4),
-    "preferred_read_replica" / Since(11, Int32, default=-1),
-    "records" / Records,
-)
+class FetchRequest(RequestValue["FetchResponse"], api=ApiKey.FETCH):
+    cluster_id: String | None = since(12, default=None, tag=0)
+    replica_id: Int32 = until(14, default=-1)
+    replica_state: ReplicaState | None = since(15, tag=1)
+    max_wait_ms: Int32 = 0
+    min_bytes: Int32 = 0
+    max_bytes: Int32 = since(3, default=2147483647)
+    isolation_level: Int8 = since(4)
+    session_id: Int32 = since(7)
+    session_epoch: Int32 = since(7, default=-1)
+    topics: list[FetchTopic] = []
+    forgotten_topics_data: list[ForgottenTopic] = since(7)
+    rack_id: String = since(11)
 
-FetchableTopicResponse = Struct(
-    "FetchableTopicResponse",
-    "topic" / Until(12, String),
-    "topic_id" / Since(13, Uuid),
-    "partitions" / Array(PartitionData),
-)
 
-NodeEndpoint = Struct(
-    "NodeEndpoint",
-    "node_id" / Since(16, Int32),
-    "host" / Since(16, String),
-    "port" / Since(16, Int32),
-    "rack" / Since(16, String, default=None, nullable=16),
-)
+class EpochEndOffset(Value):
+    epoch: Int32 = since(12, default=-1)
+    end_offset: Int64 = since(12, default=-1)
 
-FetchResponse = Response(
-    ApiKey.FETCH,
-    "throttle_time_ms" / Since(1, Int32),
-    "error_code" / Since(7, Int16),
-    "session_id" / Since(7, Int32),
-    "responses" / Array(FetchableTopicResponse),
-    "node_endpoints" / Since(16, Array(NodeEndpoint), tag=0),
-)
+
+class LeaderIdAndEpoch(Value):
+    leader_id: Int32 = since(12, default=-1)
+    leader_epoch: Int32 = since(12, default=-1)
+
+
+class SnapshotId(Value):
+    end_offset: Int64 = -1
+    epoch: Int32 = -1
+
+
+class AbortedTransaction(Value):
+    producer_id: Int64 = since(4)
+    first_offset: Int64 = since(4)
+
+
+class PartitionData(Value):
+    partition_index: Int32 = 0
+    error_code: Int16 = 0
+    high_watermark: Int64 = 0
+    last_stable_offset: Int64 = since(4, default=-1)
+    log_start_offset: Int64 = since(5, default=-1)
+    diverging_epoch: EpochEndOffset | None = since(12, tag=0)
+    current_leader: LeaderIdAndEpoch | None = since(12, tag=1)
+    snapshot_id: SnapshotId | None = since(12, tag=2)
+    aborted_transactions: list[AbortedTransaction] | None = since(4, default=[])
+    preferred_read_replica: Int32 = since(11, default=-1)
+    records: Records = field(default=None)
+
+
+class FetchableTopicResponse(Value):
+    topic: String = until(12)
+    topic_id: Uuid = since(13)
+    partitions: list[PartitionData] = []
+
+
+class NodeEndpoint(Value):
+    node_id: Int32 = since(16)
+    host: String = since(16)
+    port: Int32 = since(16)
+    rack: String | None = since(16, default=None)
+
+
+class FetchResponse(ResponseValue, api=ApiKey.FETCH):
+    throttle_time_ms: Int32 = since(1)
+    error_code: Int16 = since(7)
+    session_id: Int32 = since(7)
+    responses: list[FetchableTopicResponse] = []
+    node_endpoints: list[NodeEndpoint] = since(16, tag=0)

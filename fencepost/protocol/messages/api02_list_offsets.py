@@ -5,48 +5,53 @@ v7 the maximum timestamp (KIP-734), v8 and v9 the local and tiered ends, v10 a t
 """
 
 from fencepost.protocol.api_keys import ApiKey
-from fencepost.protocol.schema import Array, Int8, Int16, Int32, Int64, Request, Response, Since, String, Struct, Until
-
-ListOffsetsPartition = Struct(
-    "ListOffsetsPartition",
-    "partition_index" / Int32,
-    "current_leader_epoch" / Since(4, Int32, default=-1),
-    "timestamp" / Int64,
-    "max_num_offsets" / Until(0, Int32, default=1),
+from fencepost.protocol.schema import (
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    RequestValue,
+    ResponseValue,
+    String,
+    Value,
+    since,
+    until,
 )
 
-ListOffsetsTopic = Struct(
-    "ListOffsetsTopic",
-    "name" / String,
-    "partitions" / Array(ListOffsetsPartition),
-)
 
-ListOffsetsRequest = Request(
-    ApiKey.LIST_OFFSETS,
-    "replica_id" / Int32,
-    "isolation_level" / Since(2, Int8),
-    "topics" / Array(ListOffsetsTopic),
-    "timeout_ms" / Since(10, Int32),
-)
+class ListOffsetsPartition(Value):
+    partition_index: Int32 = 0
+    current_leader_epoch: Int32 = since(4, default=-1)
+    timestamp: Int64 = 0
+    max_num_offsets: Int32 = until(0, default=1)
 
-ListOffsetsPartitionResponse = Struct(
-    "ListOffsetsPartitionResponse",
-    "partition_index" / Int32,
-    "error_code" / Int16,
-    "old_style_offsets" / Until(0, Array(Int64)),
-    "timestamp" / Since(1, Int64, default=-1),
-    "offset" / Since(1, Int64, default=-1),
-    "leader_epoch" / Since(4, Int32, default=-1),
-)
 
-ListOffsetsTopicResponse = Struct(
-    "ListOffsetsTopicResponse",
-    "name" / String,
-    "partitions" / Array(ListOffsetsPartitionResponse),
-)
+class ListOffsetsTopic(Value):
+    name: String = ""
+    partitions: list[ListOffsetsPartition] = []
 
-ListOffsetsResponse = Response(
-    ApiKey.LIST_OFFSETS,
-    "throttle_time_ms" / Since(2, Int32),
-    "topics" / Array(ListOffsetsTopicResponse),
-)
+
+class ListOffsetsRequest(RequestValue["ListOffsetsResponse"], api=ApiKey.LIST_OFFSETS):
+    replica_id: Int32 = 0
+    isolation_level: Int8 = since(2)
+    topics: list[ListOffsetsTopic] = []
+    timeout_ms: Int32 = since(10)
+
+
+class ListOffsetsPartitionResponse(Value):
+    partition_index: Int32 = 0
+    error_code: Int16 = 0
+    old_style_offsets: list[Int64] = until(0)
+    timestamp: Int64 = since(1, default=-1)
+    offset: Int64 = since(1, default=-1)
+    leader_epoch: Int32 = since(4, default=-1)
+
+
+class ListOffsetsTopicResponse(Value):
+    name: String = ""
+    partitions: list[ListOffsetsPartitionResponse] = []
+
+
+class ListOffsetsResponse(ResponseValue, api=ApiKey.LIST_OFFSETS):
+    throttle_time_ms: Int32 = since(2)
+    topics: list[ListOffsetsTopicResponse] = []

@@ -6,61 +6,53 @@ v9 member epochs (KIP-848), v10 topic ids.
 
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.schema import (
-    Array,
-    Field,
     Int16,
     Int32,
     Int64,
-    Request,
-    Response,
-    Since,
+    RequestValue,
+    ResponseValue,
     String,
-    Struct,
-    Until,
     Uuid,
+    Value,
+    since,
+    until,
 )
 
-OffsetCommitRequestPartition = Struct(
-    "OffsetCommitRequestPartition",
-    "partition_index" / Int32,
-    "committed_offset" / Int64,
-    "committed_leader_epoch" / Since(6, Int32, default=-1),
-    "commit_timestamp" / Field(Int64, 1, 1, default=-1),
-    "committed_metadata" / Field(String, nullable=0),
-)
 
-OffsetCommitRequestTopic = Struct(
-    "OffsetCommitRequestTopic",
-    "name" / Until(9, String),
-    "topic_id" / Since(10, Uuid),
-    "partitions" / Array(OffsetCommitRequestPartition),
-)
+class OffsetCommitRequestPartition(Value):
+    partition_index: Int32 = 0
+    committed_offset: Int64 = 0
+    committed_leader_epoch: Int32 = since(6, default=-1)
+    commit_timestamp: Int64 = since(1, until=1, default=-1)
+    committed_metadata: String | None = ""
 
-OffsetCommitRequest = Request(
-    ApiKey.OFFSET_COMMIT,
-    "group_id" / String,
-    "generation_id_or_member_epoch" / Since(1, Int32, default=-1),
-    "member_id" / Since(1, String),
-    "group_instance_id" / Since(7, String, default=None, nullable=7),
-    "retention_time_ms" / Field(Int64, 2, 4, default=-1),
-    "topics" / Array(OffsetCommitRequestTopic),
-)
 
-OffsetCommitResponsePartition = Struct(
-    "OffsetCommitResponsePartition",
-    "partition_index" / Int32,
-    "error_code" / Int16,
-)
+class OffsetCommitRequestTopic(Value):
+    name: String = until(9)
+    topic_id: Uuid = since(10)
+    partitions: list[OffsetCommitRequestPartition] = []
 
-OffsetCommitResponseTopic = Struct(
-    "OffsetCommitResponseTopic",
-    "name" / Until(9, String),
-    "topic_id" / Since(10, Uuid),
-    "partitions" / Array(OffsetCommitResponsePartition),
-)
 
-OffsetCommitResponse = Response(
-    ApiKey.OFFSET_COMMIT,
-    "throttle_time_ms" / Since(3, Int32),
-    "topics" / Array(OffsetCommitResponseTopic),
-)
+class OffsetCommitRequest(RequestValue["OffsetCommitResponse"], api=ApiKey.OFFSET_COMMIT):
+    group_id: String = ""
+    generation_id_or_member_epoch: Int32 = since(1, default=-1)
+    member_id: String = since(1)
+    group_instance_id: String | None = since(7, default=None)
+    retention_time_ms: Int64 = since(2, until=4, default=-1)
+    topics: list[OffsetCommitRequestTopic] = []
+
+
+class OffsetCommitResponsePartition(Value):
+    partition_index: Int32 = 0
+    error_code: Int16 = 0
+
+
+class OffsetCommitResponseTopic(Value):
+    name: String = until(9)
+    topic_id: Uuid = since(10)
+    partitions: list[OffsetCommitResponsePartition] = []
+
+
+class OffsetCommitResponse(ResponseValue, api=ApiKey.OFFSET_COMMIT):
+    throttle_time_ms: Int32 = since(3)
+    topics: list[OffsetCommitResponseTopic] = []

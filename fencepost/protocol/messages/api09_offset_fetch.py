@@ -6,92 +6,80 @@ v2 may ask for all topics, v7 brings requireStable (KIP-447), v8 many groups at 
 
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.schema import (
-    Array,
     Bool,
-    Field,
     Int16,
     Int32,
     Int64,
-    Request,
-    Response,
-    Since,
+    RequestValue,
+    ResponseValue,
     String,
-    Struct,
-    Until,
     Uuid,
+    Value,
+    since,
+    until,
 )
 
-OffsetFetchRequestTopic = Struct(
-    "OffsetFetchRequestTopic",
-    "name" / Until(7, String),
-    "partition_indexes" / Until(7, Array(Int32)),
-)
 
-OffsetFetchRequestTopics = Struct(
-    "OffsetFetchRequestTopics",
-    "name" / Field(String, 8, 9),
-    "topic_id" / Since(10, Uuid),
-    "partition_indexes" / Since(8, Array(Int32)),
-)
+class OffsetFetchRequestTopic(Value):
+    name: String = until(7)
+    partition_indexes: list[Int32] = until(7)
 
-OffsetFetchRequestGroup = Struct(
-    "OffsetFetchRequestGroup",
-    "group_id" / Since(8, String),
-    "member_id" / Since(9, String, default=None, nullable=9),
-    "member_epoch" / Since(9, Int32, default=-1),
-    "topics" / Since(8, Array(OffsetFetchRequestTopics), nullable=8),
-)
 
-OffsetFetchRequest = Request(
-    ApiKey.OFFSET_FETCH,
-    "group_id" / Until(7, String),
-    "topics" / Until(7, Array(OffsetFetchRequestTopic), nullable=2),
-    "groups" / Since(8, Array(OffsetFetchRequestGroup)),
-    "require_stable" / Since(7, Bool),
-)
+class OffsetFetchRequestTopics(Value):
+    name: String = since(8, until=9)
+    topic_id: Uuid = since(10)
+    partition_indexes: list[Int32] = since(8)
 
-OffsetFetchResponsePartition = Struct(
-    "OffsetFetchResponsePartition",
-    "partition_index" / Until(7, Int32),
-    "committed_offset" / Until(7, Int64),
-    "committed_leader_epoch" / Field(Int32, 5, 7, default=-1),
-    "metadata" / Until(7, String, nullable=0),
-    "error_code" / Until(7, Int16),
-)
 
-OffsetFetchResponseTopic = Struct(
-    "OffsetFetchResponseTopic",
-    "name" / Until(7, String),
-    "partitions" / Until(7, Array(OffsetFetchResponsePartition)),
-)
+class OffsetFetchRequestGroup(Value):
+    group_id: String = since(8)
+    member_id: String | None = since(9, default=None)
+    member_epoch: Int32 = since(9, default=-1)
+    topics: list[OffsetFetchRequestTopics] | None = since(8, default=[])
 
-OffsetFetchResponsePartitions = Struct(
-    "OffsetFetchResponsePartitions",
-    "partition_index" / Since(8, Int32),
-    "committed_offset" / Since(8, Int64),
-    "committed_leader_epoch" / Since(8, Int32, default=-1),
-    "metadata" / Since(8, String, nullable=8),
-    "error_code" / Since(8, Int16),
-)
 
-OffsetFetchResponseTopics = Struct(
-    "OffsetFetchResponseTopics",
-    "name" / Field(String, 8, 9),
-    "topic_id" / Since(10, Uuid),
-    "partitions" / Since(8, Array(OffsetFetchResponsePartitions)),
-)
+class OffsetFetchRequest(RequestValue["OffsetFetchResponse"], api=ApiKey.OFFSET_FETCH):
+    group_id: String = until(7)
+    topics: list[OffsetFetchRequestTopic] | None = until(7, default=[], nullable=2)
+    groups: list[OffsetFetchRequestGroup] = since(8)
+    require_stable: Bool = since(7)
 
-OffsetFetchResponseGroup = Struct(
-    "OffsetFetchResponseGroup",
-    "group_id" / Since(8, String),
-    "topics" / Since(8, Array(OffsetFetchResponseTopics)),
-    "error_code" / Since(8, Int16),
-)
 
-OffsetFetchResponse = Response(
-    ApiKey.OFFSET_FETCH,
-    "throttle_time_ms" / Since(3, Int32),
-    "topics" / Until(7, Array(OffsetFetchResponseTopic)),
-    "error_code" / Field(Int16, 2, 7),
-    "groups" / Since(8, Array(OffsetFetchResponseGroup)),
-)
+class OffsetFetchResponsePartition(Value):
+    partition_index: Int32 = until(7)
+    committed_offset: Int64 = until(7)
+    committed_leader_epoch: Int32 = since(5, until=7, default=-1)
+    metadata: String | None = until(7, default="")
+    error_code: Int16 = until(7)
+
+
+class OffsetFetchResponseTopic(Value):
+    name: String = until(7)
+    partitions: list[OffsetFetchResponsePartition] = until(7)
+
+
+class OffsetFetchResponsePartitions(Value):
+    partition_index: Int32 = since(8)
+    committed_offset: Int64 = since(8)
+    committed_leader_epoch: Int32 = since(8, default=-1)
+    metadata: String | None = since(8, default="")
+    error_code: Int16 = since(8)
+
+
+class OffsetFetchResponseTopics(Value):
+    name: String = since(8, until=9)
+    topic_id: Uuid = since(10)
+    partitions: list[OffsetFetchResponsePartitions] = since(8)
+
+
+class OffsetFetchResponseGroup(Value):
+    group_id: String = since(8)
+    topics: list[OffsetFetchResponseTopics] = since(8)
+    error_code: Int16 = since(8)
+
+
+class OffsetFetchResponse(ResponseValue, api=ApiKey.OFFSET_FETCH):
+    throttle_time_ms: Int32 = since(3)
+    topics: list[OffsetFetchResponseTopic] = until(7)
+    error_code: Int16 = since(2, until=7)
+    groups: list[OffsetFetchResponseGroup] = since(8)

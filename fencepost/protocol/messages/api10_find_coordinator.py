@@ -4,32 +4,29 @@ v1 brings transactional ids (KIP-98), v4 many keys at once (KIP-699).
 """
 
 from fencepost.protocol.api_keys import ApiKey
-from fencepost.protocol.schema import Array, Field, Int8, Int16, Int32, Request, Response, Since, String, Struct, Until
+from fencepost.protocol.schema import Int8, Int16, Int32, RequestValue, ResponseValue, String, Value, since, until
 
-FindCoordinatorRequest = Request(
-    ApiKey.FIND_COORDINATOR,
-    "key" / Until(3, String),
-    "key_type" / Since(1, Int8),
-    "coordinator_keys" / Since(4, Array(String)),
-)
 
-Coordinator = Struct(
-    "Coordinator",
-    "key" / Since(4, String),
-    "node_id" / Since(4, Int32),
-    "host" / Since(4, String),
-    "port" / Since(4, Int32),
-    "error_code" / Since(4, Int16),
-    "error_message" / Since(4, String, nullable=4),
-)
+class FindCoordinatorRequest(RequestValue["FindCoordinatorResponse"], api=ApiKey.FIND_COORDINATOR):
+    key: String = until(3)
+    key_type: Int8 = since(1)
+    coordinator_keys: list[String] = since(4)
 
-FindCoordinatorResponse = Response(
-    ApiKey.FIND_COORDINATOR,
-    "throttle_time_ms" / Since(1, Int32),
-    "error_code" / Until(3, Int16),
-    "error_message" / Field(String, 1, 3, nullable=1),
-    "node_id" / Until(3, Int32),
-    "host" / Until(3, String),
-    "port" / Until(3, Int32),
-    "coordinators" / Since(4, Array(Coordinator)),
-)
+
+class Coordinator(Value):
+    key: String = since(4)
+    node_id: Int32 = since(4)
+    host: String = since(4)
+    port: Int32 = since(4)
+    error_code: Int16 = since(4)
+    error_message: String | None = since(4, default="")
+
+
+class FindCoordinatorResponse(ResponseValue, api=ApiKey.FIND_COORDINATOR):
+    throttle_time_ms: Int32 = since(1)
+    error_code: Int16 = until(3)
+    error_message: String | None = since(1, until=3, default="")
+    node_id: Int32 = until(3)
+    host: String = until(3)
+    port: Int32 = until(3)
+    coordinators: list[Coordinator] = since(4)

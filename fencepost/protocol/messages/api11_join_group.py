@@ -5,42 +5,49 @@ v8 a reason (KIP-800), v9 an assignment the leader may skip (KIP-814).
 """
 
 from fencepost.protocol.api_keys import ApiKey
-from fencepost.protocol.schema import Array, Bool, Bytes, Field, Int16, Int32, Request, Response, Since, String, Struct
-
-JoinGroupRequestProtocol = Struct(
-    "JoinGroupRequestProtocol",
-    "name" / String,
-    "metadata" / Bytes,
+from fencepost.protocol.schema import (
+    Bool,
+    Bytes,
+    Int16,
+    Int32,
+    RequestValue,
+    ResponseValue,
+    String,
+    Value,
+    field,
+    since,
 )
 
-JoinGroupRequest = Request(
-    ApiKey.JOIN_GROUP,
-    "group_id" / String,
-    "session_timeout_ms" / Int32,
-    "rebalance_timeout_ms" / Since(1, Int32, default=-1),
-    "member_id" / String,
-    "group_instance_id" / Since(5, String, default=None, nullable=5),
-    "protocol_type" / String,
-    "protocols" / Array(JoinGroupRequestProtocol),
-    "reason" / Since(8, String, default=None, nullable=8),
-)
 
-JoinGroupResponseMember = Struct(
-    "JoinGroupResponseMember",
-    "member_id" / String,
-    "group_instance_id" / Since(5, String, default=None, nullable=5),
-    "metadata" / Bytes,
-)
+class JoinGroupRequestProtocol(Value):
+    name: String = ""
+    metadata: Bytes = b""
 
-JoinGroupResponse = Response(
-    ApiKey.JOIN_GROUP,
-    "throttle_time_ms" / Since(2, Int32),
-    "error_code" / Int16,
-    "generation_id" / Field(Int32, default=-1),
-    "protocol_type" / Since(7, String, default=None, nullable=7),
-    "protocol_name" / Field(String, nullable=7),
-    "leader" / String,
-    "skip_assignment" / Since(9, Bool),
-    "member_id" / String,
-    "members" / Array(JoinGroupResponseMember),
-)
+
+class JoinGroupRequest(RequestValue["JoinGroupResponse"], api=ApiKey.JOIN_GROUP):
+    group_id: String = ""
+    session_timeout_ms: Int32 = 0
+    rebalance_timeout_ms: Int32 = since(1, default=-1)
+    member_id: String = ""
+    group_instance_id: String | None = since(5, default=None)
+    protocol_type: String = ""
+    protocols: list[JoinGroupRequestProtocol] = []
+    reason: String | None = since(8, default=None)
+
+
+class JoinGroupResponseMember(Value):
+    member_id: String = ""
+    group_instance_id: String | None = since(5, default=None)
+    metadata: Bytes = b""
+
+
+class JoinGroupResponse(ResponseValue, api=ApiKey.JOIN_GROUP):
+    throttle_time_ms: Int32 = since(2)
+    error_code: Int16 = 0
+    generation_id: Int32 = -1
+    protocol_type: String | None = since(7, default=None)
+    protocol_name: String | None = field(default="", nullable=7)
+    leader: String = ""
+    skip_assignment: Bool = since(9)
+    member_id: String = ""
+    members: list[JoinGroupResponseMember] = []

@@ -4,18 +4,16 @@ v3 brings static members (KIP-345).
 """
 
 from fencepost.protocol.api_keys import ApiKey
-from fencepost.protocol.schema import Int16, Int32, Request, Response, Since, String
+from fencepost.protocol.schema import Int16, Int32, RequestValue, ResponseValue, String, since
 
-HeartbeatRequest = Request(
-    ApiKey.HEARTBEAT,
-    "group_id" / String,
-    "generation_id" / Int32,
-    "member_id" / String,
-    "group_instance_id" / Since(3, String, default=None, nullable=3),
-)
 
-HeartbeatResponse = Response(
-    ApiKey.HEARTBEAT,
-    "throttle_time_ms" / Since(1, Int32),
-    "error_code" / Int16,
-)
+class HeartbeatRequest(RequestValue["HeartbeatResponse"], api=ApiKey.HEARTBEAT):
+    group_id: String = ""
+    generation_id: Int32 = 0
+    member_id: String = ""
+    group_instance_id: String | None = since(3, default=None)
+
+
+class HeartbeatResponse(ResponseValue, api=ApiKey.HEARTBEAT):
+    throttle_time_ms: Int32 = since(1)
+    error_code: Int16 = 0

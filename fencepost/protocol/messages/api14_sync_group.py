@@ -4,30 +4,27 @@ v3 brings static members (KIP-345), v5 protocol type and name (KIP-559).
 """
 
 from fencepost.protocol.api_keys import ApiKey
-from fencepost.protocol.schema import Array, Bytes, Int16, Int32, Request, Response, Since, String, Struct
+from fencepost.protocol.schema import Bytes, Int16, Int32, RequestValue, ResponseValue, String, Value, since
 
-SyncGroupRequestAssignment = Struct(
-    "SyncGroupRequestAssignment",
-    "member_id" / String,
-    "assignment" / Bytes,
-)
 
-SyncGroupRequest = Request(
-    ApiKey.SYNC_GROUP,
-    "group_id" / String,
-    "generation_id" / Int32,
-    "member_id" / String,
-    "group_instance_id" / Since(3, String, default=None, nullable=3),
-    "protocol_type" / Since(5, String, default=None, nullable=5),
-    "protocol_name" / Since(5, String, default=None, nullable=5),
-    "assignments" / Array(SyncGroupRequestAssignment),
-)
+class SyncGroupRequestAssignment(Value):
+    member_id: String = ""
+    assignment: Bytes = b""
 
-SyncGroupResponse = Response(
-    ApiKey.SYNC_GROUP,
-    "throttle_time_ms" / Since(1, Int32),
-    "error_code" / Int16,
-    "protocol_type" / Since(5, String, default=None, nullable=5),
-    "protocol_name" / Since(5, String, default=None, nullable=5),
-    "assignment" / Bytes,
-)
+
+class SyncGroupRequest(RequestValue["SyncGroupResponse"], api=ApiKey.SYNC_GROUP):
+    group_id: String = ""
+    generation_id: Int32 = 0
+    member_id: String = ""
+    group_instance_id: String | None = since(3, default=None)
+    protocol_type: String | None = since(5, default=None)
+    protocol_name: String | None = since(5, default=None)
+    assignments: list[SyncGroupRequestAssignment] = []
+
+
+class SyncGroupResponse(ResponseValue, api=ApiKey.SYNC_GROUP):
+    throttle_time_ms: Int32 = since(1)
+    error_code: Int16 = 0
+    protocol_type: String | None = since(5, default=None)
+    protocol_name: String | None = since(5, default=None)
+    assignment: Bytes = b""

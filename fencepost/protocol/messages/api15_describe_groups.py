@@ -4,38 +4,34 @@ v3 brings authorized operations, v4 static members, v6 an error message and GROU
 """
 
 from fencepost.protocol.api_keys import ApiKey
-from fencepost.protocol.schema import Array, Bool, Bytes, Int16, Int32, Request, Response, Since, String, Struct
+from fencepost.protocol.schema import Bool, Bytes, Int16, Int32, RequestValue, ResponseValue, String, Value, since
 
-DescribeGroupsRequest = Request(
-    ApiKey.DESCRIBE_GROUPS,
-    "groups" / Array(String),
-    "include_authorized_operations" / Since(3, Bool),
-)
 
-DescribedGroupMember = Struct(
-    "DescribedGroupMember",
-    "member_id" / String,
-    "group_instance_id" / Since(4, String, default=None, nullable=4),
-    "client_id" / String,
-    "client_host" / String,
-    "member_metadata" / Bytes,
-    "member_assignment" / Bytes,
-)
+class DescribeGroupsRequest(RequestValue["DescribeGroupsResponse"], api=ApiKey.DESCRIBE_GROUPS):
+    groups: list[String] = []
+    include_authorized_operations: Bool = since(3)
 
-DescribedGroup = Struct(
-    "DescribedGroup",
-    "error_code" / Int16,
-    "error_message" / Since(6, String, default=None, nullable=6),
-    "group_id" / String,
-    "group_state" / String,
-    "protocol_type" / String,
-    "protocol_data" / String,
-    "members" / Array(DescribedGroupMember),
-    "authorized_operations" / Since(3, Int32, default=-2147483648),
-)
 
-DescribeGroupsResponse = Response(
-    ApiKey.DESCRIBE_GROUPS,
-    "throttle_time_ms" / Since(1, Int32),
-    "groups" / Array(DescribedGroup),
-)
+class DescribedGroupMember(Value):
+    member_id: String = ""
+    group_instance_id: String | None = since(4, default=None)
+    client_id: String = ""
+    client_host: String = ""
+    member_metadata: Bytes = b""
+    member_assignment: Bytes = b""
+
+
+class DescribedGroup(Value):
+    error_code: Int16 = 0
+    error_message: String | None = since(6, default=None)
+    group_id: String = ""
+    group_state: String = ""
+    protocol_type: String = ""
+    protocol_data: String = ""
+    members: list[DescribedGroupMember] = []
+    authorized_operations: Int32 = since(3, default=-2147483648)
+
+
+class DescribeGroupsResponse(ResponseValue, api=ApiKey.DESCRIBE_GROUPS):
+    throttle_time_ms: Int32 = since(1)
+    groups: list[DescribedGroup] = []

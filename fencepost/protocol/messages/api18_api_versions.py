@@ -5,42 +5,37 @@ A version the broker does not know is answered in v0, and the header of every an
 """
 
 from fencepost.protocol.api_keys import ApiKey
-from fencepost.protocol.schema import Array, Bool, Int16, Int32, Int64, Request, Response, Since, String, Struct
+from fencepost.protocol.schema import Bool, Int16, Int32, Int64, RequestValue, ResponseValue, String, Value, since
 
-ApiVersionsRequest = Request(
-    ApiKey.API_VERSIONS,
-    "client_software_name" / Since(3, String),
-    "client_software_version" / Since(3, String),
-)
 
-ApiVersion = Struct(
-    "ApiVersion",
-    "api_key" / Int16,
-    "min_version" / Int16,
-    "max_version" / Int16,
-)
+class ApiVersionsRequest(RequestValue["ApiVersionsResponse"], api=ApiKey.API_VERSIONS):
+    client_software_name: String = since(3)
+    client_software_version: String = since(3)
 
-SupportedFeatureKey = Struct(
-    "SupportedFeatureKey",
-    "name" / Since(3, String),
-    "min_version" / Since(3, Int16),
-    "max_version" / Since(3, Int16),
-)
 
-FinalizedFeatureKey = Struct(
-    "FinalizedFeatureKey",
-    "name" / Since(3, String),
-    "max_version_level" / Since(3, Int16),
-    "min_version_level" / Since(3, Int16),
-)
+class ApiVersion(Value):
+    api_key: Int16 = 0
+    min_version: Int16 = 0
+    max_version: Int16 = 0
 
-ApiVersionsResponse = Response(
-    ApiKey.API_VERSIONS,
-    "error_code" / Int16,
-    "api_keys" / Array(ApiVersion),
-    "throttle_time_ms" / Since(1, Int32),
-    "supported_features" / Since(3, Array(SupportedFeatureKey), tag=0),
-    "finalized_features_epoch" / Since(3, Int64, default=-1, tag=1),
-    "finalized_features" / Since(3, Array(FinalizedFeatureKey), tag=2),
-    "zk_migration_ready" / Since(3, Bool, tag=3),
-)
+
+class SupportedFeatureKey(Value):
+    name: String = since(3)
+    min_version: Int16 = since(3)
+    max_version: Int16 = since(3)
+
+
+class FinalizedFeatureKey(Value):
+    name: String = since(3)
+    max_version_level: Int16 = since(3)
+    min_version_level: Int16 = since(3)
+
+
+class ApiVersionsResponse(ResponseValue, api=ApiKey.API_VERSIONS):
+    error_code: Int16 = 0
+    api_keys: list[ApiVersion] = []
+    throttle_time_ms: Int32 = since(1)
+    supported_features: list[SupportedFeatureKey] = since(3, tag=0)
+    finalized_features_epoch: Int64 = since(3, default=-1, tag=1)
+    finalized_features: list[FinalizedFeatureKey] = since(3, tag=2)
+    zk_migration_ready: Bool = since(3, tag=3)

@@ -5,139 +5,111 @@ fencepost's (docs/decisions/0034-a-plan-at-once.md): a plan in a request that na
 """
 
 from fencepost.protocol.api_keys import ApiKey
-from fencepost.protocol.schema import (
-    Array,
-    Bool,
-    Field,
-    Int8,
-    Int16,
-    Int32,
-    Request,
-    Response,
-    Since,
-    String,
-    Struct,
-    Uuid,
-)
+from fencepost.protocol.schema import Bool, Int8, Int16, Int32, RequestValue, ResponseValue, String, Uuid, Value, since
 
-CreatableReplicaAssignment = Struct(
-    "CreatableReplicaAssignment",
-    "partition_index" / Int32,
-    "broker_ids" / Array(Int32),
-)
 
-CreatableTopicConfig = Struct(
-    "CreatableTopicConfig",
-    "name" / String,
-    "value" / Field(String, nullable=0),
-)
+class CreatableReplicaAssignment(Value):
+    partition_index: Int32 = 0
+    broker_ids: list[Int32] = []
 
-CreatableTopic = Struct(
-    "CreatableTopic",
-    "name" / String,
-    "num_partitions" / Int32,
-    "replication_factor" / Int16,
-    "assignments" / Array(CreatableReplicaAssignment),
-    "configs" / Array(CreatableTopicConfig),
-)
 
-PlannedSetting = Struct(
-    "PlannedSetting",
-    "name" / String,
-    "value" / Field(String, nullable=0),
-)
+class CreatableTopicConfig(Value):
+    name: String = ""
+    value: String | None = ""
 
-PlannedTopic = Struct(
-    "PlannedTopic",
-    "name" / String,
-    "partitions" / Field(Int32, default=-1),
-    "replication_factor" / Field(Int16, default=-1),
-    "absent" / Bool,
-    "settings" / Array(PlannedSetting),
-)
 
-PlannedResource = Struct(
-    "PlannedResource",
-    "resource_type" / Int8,
-    "resource_name" / String,
-    "settings" / Array(PlannedSetting),
-)
+class CreatableTopic(Value):
+    name: String = ""
+    num_partitions: Int32 = 0
+    replication_factor: Int16 = 0
+    assignments: list[CreatableReplicaAssignment] = []
+    configs: list[CreatableTopicConfig] = []
 
-PlannedAcl = Struct(
-    "PlannedAcl",
-    "resource_type" / Int8,
-    "resource_name" / String,
-    "pattern_type" / Int8,
-    "principal" / String,
-    "host" / String,
-    "operation" / Int8,
-    "permission_type" / Int8,
-    "absent" / Bool,
-)
 
-Plan = Struct(
-    "Plan",
-    "topics" / Array(PlannedTopic),
-    "resources" / Array(PlannedResource),
-    "acls" / Array(PlannedAcl),
-)
+class PlannedSetting(Value):
+    name: String = ""
+    value: String | None = ""
 
-CreateTopicsRequest = Request(
-    ApiKey.CREATE_TOPICS,
-    "topics" / Array(CreatableTopic),
-    "timeout_ms" / Field(Int32, default=60000),
-    "validate_only" / Since(1, Bool),
-    "plan" / Since(5, Plan, tag=1000),
-)
 
-CreatableTopicConfigs = Struct(
-    "CreatableTopicConfigs",
-    "name" / Since(5, String),
-    "value" / Since(5, String, nullable=5),
-    "read_only" / Since(5, Bool),
-    "config_source" / Since(5, Int8, default=-1),
-    "is_sensitive" / Since(5, Bool),
-)
+class PlannedTopic(Value):
+    name: String = ""
+    partitions: Int32 = -1
+    replication_factor: Int16 = -1
+    absent: Bool = False
+    settings: list[PlannedSetting] = []
 
-CreatableTopicResult = Struct(
-    "CreatableTopicResult",
-    "name" / String,
-    "topic_id" / Since(7, Uuid),
-    "error_code" / Int16,
-    "error_message" / Since(1, String, nullable=0),
-    "topic_config_error_code" / Since(5, Int16, tag=0),
-    "num_partitions" / Since(5, Int32, default=-1),
-    "replication_factor" / Since(5, Int16, default=-1),
-    "configs" / Since(5, Array(CreatableTopicConfigs), nullable=5),
-)
 
-PlanChange = Struct(
-    "PlanChange",
-    "action" / String,
-    "kind" / String,
-    "name" / String,
-    "setting" / String,
-    "before" / Field(String, nullable=0),
-    "after" / Field(String, nullable=0),
-)
+class PlannedResource(Value):
+    resource_type: Int8 = 0
+    resource_name: String = ""
+    settings: list[PlannedSetting] = []
 
-PlanProblem = Struct(
-    "PlanProblem",
-    "kind" / String,
-    "name" / String,
-    "error_code" / Int16,
-    "error_message" / Field(String, nullable=0),
-)
 
-PlanOutcome = Struct(
-    "PlanOutcome",
-    "changes" / Array(PlanChange),
-    "problems" / Array(PlanProblem),
-)
+class PlannedAcl(Value):
+    resource_type: Int8 = 0
+    resource_name: String = ""
+    pattern_type: Int8 = 0
+    principal: String = ""
+    host: String = ""
+    operation: Int8 = 0
+    permission_type: Int8 = 0
+    absent: Bool = False
 
-CreateTopicsResponse = Response(
-    ApiKey.CREATE_TOPICS,
-    "throttle_time_ms" / Since(2, Int32),
-    "topics" / Array(CreatableTopicResult),
-    "plan" / Since(5, PlanOutcome, tag=1000),
-)
+
+class Plan(Value):
+    topics: list[PlannedTopic] = []
+    resources: list[PlannedResource] = []
+    acls: list[PlannedAcl] = []
+
+
+class CreateTopicsRequest(RequestValue["CreateTopicsResponse"], api=ApiKey.CREATE_TOPICS):
+    topics: list[CreatableTopic] = []
+    timeout_ms: Int32 = 60000
+    validate_only: Bool = since(1)
+    plan: Plan | None = since(5, tag=1000)
+
+
+class CreatableTopicConfigs(Value):
+    name: String = since(5)
+    value: String | None = since(5, default="")
+    read_only: Bool = since(5)
+    config_source: Int8 = since(5, default=-1)
+    is_sensitive: Bool = since(5)
+
+
+class CreatableTopicResult(Value):
+    name: String = ""
+    topic_id: Uuid = since(7)
+    error_code: Int16 = 0
+    error_message: String | None = since(1, default="")
+    topic_config_error_code: Int16 = since(5, tag=0)
+    num_partitions: Int32 = since(5, default=-1)
+    replication_factor: Int16 = since(5, default=-1)
+    configs: list[CreatableTopicConfigs] | None = since(5, default=[])
+
+
+class PlanChange(Value):
+    action: String = ""
+    kind: String = ""
+    name: String = ""
+    setting: String = ""
+    before: String | None = ""
+    after: String | None = ""
+
+
+class PlanProblem(Value):
+    kind: String = ""
+    name: String = ""
+    error_code: Int16 = 0
+    error_message: String | None = ""
+
+
+class PlanOutcome(Value):
+    changes: list[PlanChange] = []
+    problems: list[PlanProblem] = []
+
+
+class CreateTopicsResponse(ResponseValue, api=ApiKey.CREATE_TOPICS):
+    throttle_time_ms: Int32 = since(2)
+    topics: list[CreatableTopicResult] = []
+    plan: PlanOutcome | None = since(5, tag=1000)

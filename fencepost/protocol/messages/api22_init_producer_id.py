@@ -5,24 +5,22 @@ brings two-phase commit (KIP-939) and may still change.
 """
 
 from fencepost.protocol.api_keys import ApiKey
-from fencepost.protocol.schema import Bool, Field, Int16, Int32, Int64, Request, Response, Since, String
+from fencepost.protocol.schema import Bool, Int16, Int32, Int64, RequestValue, ResponseValue, String, since
 
-InitProducerIdRequest = Request(
-    ApiKey.INIT_PRODUCER_ID,
-    "transactional_id" / Field(String, nullable=0),
-    "transaction_timeout_ms" / Int32,
-    "producer_id" / Since(3, Int64, default=-1),
-    "producer_epoch" / Since(3, Int16, default=-1),
-    "enable2_pc" / Since(6, Bool),
-    "keep_prepared_txn" / Since(6, Bool),
-)
 
-InitProducerIdResponse = Response(
-    ApiKey.INIT_PRODUCER_ID,
-    "throttle_time_ms" / Int32,
-    "error_code" / Int16,
-    "producer_id" / Field(Int64, default=-1),
-    "producer_epoch" / Int16,
-    "ongoing_txn_producer_id" / Since(6, Int64, default=-1),
-    "ongoing_txn_producer_epoch" / Since(6, Int16, default=-1),
-)
+class InitProducerIdRequest(RequestValue["InitProducerIdResponse"], api=ApiKey.INIT_PRODUCER_ID):
+    transactional_id: String | None = ""
+    transaction_timeout_ms: Int32 = 0
+    producer_id: Int64 = since(3, default=-1)
+    producer_epoch: Int16 = since(3, default=-1)
+    enable2_pc: Bool = since(6)
+    keep_prepared_txn: Bool = since(6)
+
+
+class InitProducerIdResponse(ResponseValue, api=ApiKey.INIT_PRODUCER_ID):
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    producer_id: Int64 = -1
+    producer_epoch: Int16 = 0
+    ongoing_txn_producer_id: Int64 = since(6, default=-1)
+    ongoing_txn_producer_epoch: Int16 = since(6, default=-1)

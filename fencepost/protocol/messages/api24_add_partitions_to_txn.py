@@ -4,54 +4,58 @@ v0-3 come from clients, one transaction each; v4 and v5 from brokers, many at on
 """
 
 from fencepost.protocol.api_keys import ApiKey
-from fencepost.protocol.schema import Array, Bool, Int16, Int32, Int64, Request, Response, Since, String, Struct, Until
-
-AddPartitionsToTxnTopic = Struct(
-    "AddPartitionsToTxnTopic",
-    "name" / String,
-    "partitions" / Array(Int32),
+from fencepost.protocol.schema import (
+    Bool,
+    Int16,
+    Int32,
+    Int64,
+    RequestValue,
+    ResponseValue,
+    String,
+    Value,
+    since,
+    until,
 )
 
-AddPartitionsToTxnTransaction = Struct(
-    "AddPartitionsToTxnTransaction",
-    "transactional_id" / Since(4, String),
-    "producer_id" / Since(4, Int64),
-    "producer_epoch" / Since(4, Int16),
-    "verify_only" / Since(4, Bool),
-    "topics" / Since(4, Array(AddPartitionsToTxnTopic)),
-)
 
-AddPartitionsToTxnRequest = Request(
-    ApiKey.ADD_PARTITIONS_TO_TXN,
-    "transactions" / Since(4, Array(AddPartitionsToTxnTransaction)),
-    "v3_and_below_transactional_id" / Until(3, String),
-    "v3_and_below_producer_id" / Until(3, Int64),
-    "v3_and_below_producer_epoch" / Until(3, Int16),
-    "v3_and_below_topics" / Until(3, Array(AddPartitionsToTxnTopic)),
-)
+class AddPartitionsToTxnTopic(Value):
+    name: String = ""
+    partitions: list[Int32] = []
 
-AddPartitionsToTxnPartitionResult = Struct(
-    "AddPartitionsToTxnPartitionResult",
-    "partition_index" / Int32,
-    "partition_error_code" / Int16,
-)
 
-AddPartitionsToTxnTopicResult = Struct(
-    "AddPartitionsToTxnTopicResult",
-    "name" / String,
-    "results_by_partition" / Array(AddPartitionsToTxnPartitionResult),
-)
+class AddPartitionsToTxnTransaction(Value):
+    transactional_id: String = since(4)
+    producer_id: Int64 = since(4)
+    producer_epoch: Int16 = since(4)
+    verify_only: Bool = since(4)
+    topics: list[AddPartitionsToTxnTopic] = since(4)
 
-AddPartitionsToTxnResult = Struct(
-    "AddPartitionsToTxnResult",
-    "transactional_id" / Since(4, String),
-    "topic_results" / Since(4, Array(AddPartitionsToTxnTopicResult)),
-)
 
-AddPartitionsToTxnResponse = Response(
-    ApiKey.ADD_PARTITIONS_TO_TXN,
-    "throttle_time_ms" / Int32,
-    "error_code" / Since(4, Int16),
-    "results_by_transaction" / Since(4, Array(AddPartitionsToTxnResult)),
-    "results_by_topic_v3_and_below" / Until(3, Array(AddPartitionsToTxnTopicResult)),
-)
+class AddPartitionsToTxnRequest(RequestValue["AddPartitionsToTxnResponse"], api=ApiKey.ADD_PARTITIONS_TO_TXN):
+    transactions: list[AddPartitionsToTxnTransaction] = since(4)
+    v3_and_below_transactional_id: String = until(3)
+    v3_and_below_producer_id: Int64 = until(3)
+    v3_and_below_producer_epoch: Int16 = until(3)
+    v3_and_below_topics: list[AddPartitionsToTxnTopic] = until(3)
+
+
+class AddPartitionsToTxnPartitionResult(Value):
+    partition_index: Int32 = 0
+    partition_error_code: Int16 = 0
+
+
+class AddPartitionsToTxnTopicResult(Value):
+    name: String = ""
+    results_by_partition: list[AddPartitionsToTxnPartitionResult] = []
+
+
+class AddPartitionsToTxnResult(Value):
+    transactional_id: String = since(4)
+    topic_results: list[AddPartitionsToTxnTopicResult] = since(4)
+
+
+class AddPartitionsToTxnResponse(ResponseValue, api=ApiKey.ADD_PARTITIONS_TO_TXN):
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = since(4)
+    results_by_transaction: list[AddPartitionsToTxnResult] = since(4)
+    results_by_topic_v3_and_below: list[AddPartitionsToTxnTopicResult] = until(3)

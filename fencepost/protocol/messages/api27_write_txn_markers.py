@@ -5,49 +5,42 @@ v2 has the marker's transaction version (KIP-1228). Tag 1000 of a marker is fenc
 """
 
 from fencepost.protocol.api_keys import ApiKey
-from fencepost.protocol.schema import Array, Bool, Int8, Int16, Int32, Int64, Request, Response, Since, String, Struct
+from fencepost.protocol.schema import Bool, Int8, Int16, Int32, Int64, RequestValue, ResponseValue, String, Value, since
 
-WritableTxnMarkerTopic = Struct(
-    "WritableTxnMarkerTopic",
-    "name" / String,
-    "partition_indexes" / Array(Int32),
-)
 
-WritableTxnMarker = Struct(
-    "WritableTxnMarker",
-    "producer_id" / Int64,
-    "producer_epoch" / Int16,
-    "transaction_result" / Bool,
-    "topics" / Array(WritableTxnMarkerTopic),
-    "coordinator_epoch" / Int32,
-    "transaction_version" / Since(2, Int8),
-    "only_hanging" / Since(1, Bool, tag=1000),
-)
+class WritableTxnMarkerTopic(Value):
+    name: String = ""
+    partition_indexes: list[Int32] = []
 
-WriteTxnMarkersRequest = Request(
-    ApiKey.WRITE_TXN_MARKERS,
-    "markers" / Array(WritableTxnMarker),
-)
 
-WritableTxnMarkerPartitionResult = Struct(
-    "WritableTxnMarkerPartitionResult",
-    "partition_index" / Int32,
-    "error_code" / Int16,
-)
+class WritableTxnMarker(Value):
+    producer_id: Int64 = 0
+    producer_epoch: Int16 = 0
+    transaction_result: Bool = False
+    topics: list[WritableTxnMarkerTopic] = []
+    coordinator_epoch: Int32 = 0
+    transaction_version: Int8 = since(2)
+    only_hanging: Bool = since(1, tag=1000)
 
-WritableTxnMarkerTopicResult = Struct(
-    "WritableTxnMarkerTopicResult",
-    "name" / String,
-    "partitions" / Array(WritableTxnMarkerPartitionResult),
-)
 
-WritableTxnMarkerResult = Struct(
-    "WritableTxnMarkerResult",
-    "producer_id" / Int64,
-    "topics" / Array(WritableTxnMarkerTopicResult),
-)
+class WriteTxnMarkersRequest(RequestValue["WriteTxnMarkersResponse"], api=ApiKey.WRITE_TXN_MARKERS):
+    markers: list[WritableTxnMarker] = []
 
-WriteTxnMarkersResponse = Response(
-    ApiKey.WRITE_TXN_MARKERS,
-    "markers" / Array(WritableTxnMarkerResult),
-)
+
+class WritableTxnMarkerPartitionResult(Value):
+    partition_index: Int32 = 0
+    error_code: Int16 = 0
+
+
+class WritableTxnMarkerTopicResult(Value):
+    name: String = ""
+    partitions: list[WritableTxnMarkerPartitionResult] = []
+
+
+class WritableTxnMarkerResult(Value):
+    producer_id: Int64 = 0
+    topics: list[WritableTxnMarkerTopicResult] = []
+
+
+class WriteTxnMarkersResponse(ResponseValue, api=ApiKey.WRITE_TXN_MARKERS):
+    markers: list[WritableTxnMarkerResult] = []

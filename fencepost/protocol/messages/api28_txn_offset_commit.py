@@ -6,62 +6,54 @@ v3 brings member, generation and instance (KIP-447). From v5 the broker adds the
 
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.schema import (
-    Array,
-    Field,
     Int16,
     Int32,
     Int64,
-    Request,
-    Response,
-    Since,
+    RequestValue,
+    ResponseValue,
     String,
-    Struct,
-    Until,
     Uuid,
+    Value,
+    since,
+    until,
 )
 
-TxnOffsetCommitRequestPartition = Struct(
-    "TxnOffsetCommitRequestPartition",
-    "partition_index" / Int32,
-    "committed_offset" / Int64,
-    "committed_leader_epoch" / Since(2, Int32, default=-1),
-    "committed_metadata" / Field(String, nullable=0),
-)
 
-TxnOffsetCommitRequestTopic = Struct(
-    "TxnOffsetCommitRequestTopic",
-    "name" / Until(5, String),
-    "topic_id" / Since(6, Uuid),
-    "partitions" / Array(TxnOffsetCommitRequestPartition),
-)
+class TxnOffsetCommitRequestPartition(Value):
+    partition_index: Int32 = 0
+    committed_offset: Int64 = 0
+    committed_leader_epoch: Int32 = since(2, default=-1)
+    committed_metadata: String | None = ""
 
-TxnOffsetCommitRequest = Request(
-    ApiKey.TXN_OFFSET_COMMIT,
-    "transactional_id" / String,
-    "group_id" / String,
-    "producer_id" / Int64,
-    "producer_epoch" / Int16,
-    "generation_id_or_member_epoch" / Since(3, Int32, default=-1),
-    "member_id" / Since(3, String),
-    "group_instance_id" / Since(3, String, default=None, nullable=3),
-    "topics" / Array(TxnOffsetCommitRequestTopic),
-)
 
-TxnOffsetCommitResponsePartition = Struct(
-    "TxnOffsetCommitResponsePartition",
-    "partition_index" / Int32,
-    "error_code" / Int16,
-)
+class TxnOffsetCommitRequestTopic(Value):
+    name: String = until(5)
+    topic_id: Uuid = since(6)
+    partitions: list[TxnOffsetCommitRequestPartition] = []
 
-TxnOffsetCommitResponseTopic = Struct(
-    "TxnOffsetCommitResponseTopic",
-    "name" / Until(5, String),
-    "topic_id" / Since(6, Uuid),
-    "partitions" / Array(TxnOffsetCommitResponsePartition),
-)
 
-TxnOffsetCommitResponse = Response(
-    ApiKey.TXN_OFFSET_COMMIT,
-    "throttle_time_ms" / Int32,
-    "topics" / Array(TxnOffsetCommitResponseTopic),
-)
+class TxnOffsetCommitRequest(RequestValue["TxnOffsetCommitResponse"], api=ApiKey.TXN_OFFSET_COMMIT):
+    transactional_id: String = ""
+    group_id: String = ""
+    producer_id: Int64 = 0
+    producer_epoch: Int16 = 0
+    generation_id_or_member_epoch: Int32 = since(3, default=-1)
+    member_id: String = since(3)
+    group_instance_id: String | None = since(3, default=None)
+    topics: list[TxnOffsetCommitRequestTopic] = []
+
+
+class TxnOffsetCommitResponsePartition(Value):
+    partition_index: Int32 = 0
+    error_code: Int16 = 0
+
+
+class TxnOffsetCommitResponseTopic(Value):
+    name: String = until(5)
+    topic_id: Uuid = since(6)
+    partitions: list[TxnOffsetCommitResponsePartition] = []
+
+
+class TxnOffsetCommitResponse(ResponseValue, api=ApiKey.TXN_OFFSET_COMMIT):
+    throttle_time_ms: Int32 = 0
+    topics: list[TxnOffsetCommitResponseTopic] = []

@@ -4,32 +4,28 @@ v1 brings resource patterns (KIP-290).
 """
 
 from fencepost.protocol.api_keys import ApiKey
-from fencepost.protocol.schema import Array, Field, Int8, Int16, Int32, Request, Response, String, Struct
+from fencepost.protocol.schema import Int8, Int16, Int32, RequestValue, ResponseValue, String, Value
 
-AclCreation = Struct(
-    "AclCreation",
-    "resource_type" / Int8,
-    "resource_name" / String,
-    "resource_pattern_type" / Field(Int8, default=3),
-    "principal" / String,
-    "host" / String,
-    "operation" / Int8,
-    "permission_type" / Int8,
-)
 
-CreateAclsRequest = Request(
-    ApiKey.CREATE_ACLS,
-    "creations" / Array(AclCreation),
-)
+class AclCreation(Value):
+    resource_type: Int8 = 0
+    resource_name: String = ""
+    resource_pattern_type: Int8 = 3
+    principal: String = ""
+    host: String = ""
+    operation: Int8 = 0
+    permission_type: Int8 = 0
 
-AclCreationResult = Struct(
-    "AclCreationResult",
-    "error_code" / Int16,
-    "error_message" / Field(String, nullable=0),
-)
 
-CreateAclsResponse = Response(
-    ApiKey.CREATE_ACLS,
-    "throttle_time_ms" / Int32,
-    "results" / Array(AclCreationResult),
-)
+class CreateAclsRequest(RequestValue["CreateAclsResponse"], api=ApiKey.CREATE_ACLS):
+    creations: list[AclCreation] = []
+
+
+class AclCreationResult(Value):
+    error_code: Int16 = 0
+    error_message: String | None = ""
+
+
+class CreateAclsResponse(ResponseValue, api=ApiKey.CREATE_ACLS):
+    throttle_time_ms: Int32 = 0
+    results: list[AclCreationResult] = []

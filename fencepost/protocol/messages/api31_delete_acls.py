@@ -4,46 +4,41 @@ v1 brings resource patterns (KIP-290).
 """
 
 from fencepost.protocol.api_keys import ApiKey
-from fencepost.protocol.schema import Array, Field, Int8, Int16, Int32, Request, Response, String, Struct
+from fencepost.protocol.schema import Int8, Int16, Int32, RequestValue, ResponseValue, String, Value
 
-DeleteAclsFilter = Struct(
-    "DeleteAclsFilter",
-    "resource_type_filter" / Int8,
-    "resource_name_filter" / Field(String, nullable=0),
-    "pattern_type_filter" / Field(Int8, default=3),
-    "principal_filter" / Field(String, nullable=0),
-    "host_filter" / Field(String, nullable=0),
-    "operation" / Int8,
-    "permission_type" / Int8,
-)
 
-DeleteAclsRequest = Request(
-    ApiKey.DELETE_ACLS,
-    "filters" / Array(DeleteAclsFilter),
-)
+class DeleteAclsFilter(Value):
+    resource_type_filter: Int8 = 0
+    resource_name_filter: String | None = ""
+    pattern_type_filter: Int8 = 3
+    principal_filter: String | None = ""
+    host_filter: String | None = ""
+    operation: Int8 = 0
+    permission_type: Int8 = 0
 
-DeleteAclsMatchingAcl = Struct(
-    "DeleteAclsMatchingAcl",
-    "error_code" / Int16,
-    "error_message" / Field(String, nullable=0),
-    "resource_type" / Int8,
-    "resource_name" / String,
-    "pattern_type" / Field(Int8, default=3),
-    "principal" / String,
-    "host" / String,
-    "operation" / Int8,
-    "permission_type" / Int8,
-)
 
-DeleteAclsFilterResult = Struct(
-    "DeleteAclsFilterResult",
-    "error_code" / Int16,
-    "error_message" / Field(String, nullable=0),
-    "matching_acls" / Array(DeleteAclsMatchingAcl),
-)
+class DeleteAclsRequest(RequestValue["DeleteAclsResponse"], api=ApiKey.DELETE_ACLS):
+    filters: list[DeleteAclsFilter] = []
 
-DeleteAclsResponse = Response(
-    ApiKey.DELETE_ACLS,
-    "throttle_time_ms" / Int32,
-    "filter_results" / Array(DeleteAclsFilterResult),
-)
+
+class DeleteAclsMatchingAcl(Value):
+    error_code: Int16 = 0
+    error_message: String | None = ""
+    resource_type: Int8 = 0
+    resource_name: String = ""
+    pattern_type: Int8 = 3
+    principal: String = ""
+    host: String = ""
+    operation: Int8 = 0
+    permission_type: Int8 = 0
+
+
+class DeleteAclsFilterResult(Value):
+    error_code: Int16 = 0
+    error_message: String | None = ""
+    matching_acls: list[DeleteAclsMatchingAcl] = []
+
+
+class DeleteAclsResponse(ResponseValue, api=ApiKey.DELETE_ACLS):
+    throttle_time_ms: Int32 = 0
+    filter_results: list[DeleteAclsFilterResult] = []

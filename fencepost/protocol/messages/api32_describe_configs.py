@@ -4,66 +4,47 @@ v1 brings synonyms, v3 types and documentation (KIP-569).
 """
 
 from fencepost.protocol.api_keys import ApiKey
-from fencepost.protocol.schema import (
-    Array,
-    Bool,
-    Field,
-    Int8,
-    Int16,
-    Int32,
-    Request,
-    Response,
-    Since,
-    String,
-    Struct,
-    Until,
-)
+from fencepost.protocol.schema import Bool, Int8, Int16, Int32, RequestValue, ResponseValue, String, Value, since, until
 
-DescribeConfigsResource = Struct(
-    "DescribeConfigsResource",
-    "resource_type" / Int8,
-    "resource_name" / String,
-    "configuration_keys" / Field(Array(String), nullable=0),
-)
 
-DescribeConfigsRequest = Request(
-    ApiKey.DESCRIBE_CONFIGS,
-    "resources" / Array(DescribeConfigsResource),
-    "include_synonyms" / Since(1, Bool),
-    "include_documentation" / Since(3, Bool),
-)
+class DescribeConfigsResource(Value):
+    resource_type: Int8 = 0
+    resource_name: String = ""
+    configuration_keys: list[String] | None = []
 
-DescribeConfigsSynonym = Struct(
-    "DescribeConfigsSynonym",
-    "name" / Since(1, String),
-    "value" / Since(1, String, nullable=0),
-    "source" / Since(1, Int8),
-)
 
-DescribeConfigsResourceResult = Struct(
-    "DescribeConfigsResourceResult",
-    "name" / String,
-    "value" / Field(String, nullable=0),
-    "read_only" / Bool,
-    "is_default" / Until(0, Bool),
-    "config_source" / Since(1, Int8, default=-1),
-    "is_sensitive" / Bool,
-    "synonyms" / Since(1, Array(DescribeConfigsSynonym)),
-    "config_type" / Since(3, Int8),
-    "documentation" / Since(3, String, nullable=0),
-)
+class DescribeConfigsRequest(RequestValue["DescribeConfigsResponse"], api=ApiKey.DESCRIBE_CONFIGS):
+    resources: list[DescribeConfigsResource] = []
+    include_synonyms: Bool = since(1)
+    include_documentation: Bool = since(3)
 
-DescribeConfigsResult = Struct(
-    "DescribeConfigsResult",
-    "error_code" / Int16,
-    "error_message" / Field(String, nullable=0),
-    "resource_type" / Int8,
-    "resource_name" / String,
-    "configs" / Array(DescribeConfigsResourceResult),
-)
 
-DescribeConfigsResponse = Response(
-    ApiKey.DESCRIBE_CONFIGS,
-    "throttle_time_ms" / Int32,
-    "results" / Array(DescribeConfigsResult),
-)
+class DescribeConfigsSynonym(Value):
+    name: String = since(1)
+    value: String | None = since(1, default="")
+    source: Int8 = since(1)
+
+
+class DescribeConfigsResourceResult(Value):
+    name: String = ""
+    value: String | None = ""
+    read_only: Bool = False
+    is_default: Bool = until(0)
+    config_source: Int8 = since(1, default=-1)
+    is_sensitive: Bool = False
+    synonyms: list[DescribeConfigsSynonym] = since(1)
+    config_type: Int8 = since(3)
+    documentation: String | None = since(3, default="")
+
+
+class DescribeConfigsResult(Value):
+    error_code: Int16 = 0
+    error_message: String | None = ""
+    resource_type: Int8 = 0
+    resource_name: String = ""
+    configs: list[DescribeConfigsResourceResult] = []
+
+
+class DescribeConfigsResponse(ResponseValue, api=ApiKey.DESCRIBE_CONFIGS):
+    throttle_time_ms: Int32 = 0
+    results: list[DescribeConfigsResult] = []

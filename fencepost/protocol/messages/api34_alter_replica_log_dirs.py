@@ -1,39 +1,33 @@
 """AlterReplicaLogDirs (34): move replicas between the directories of a broker (KIP-113)."""
 
 from fencepost.protocol.api_keys import ApiKey
-from fencepost.protocol.schema import Array, Int16, Int32, Request, Response, String, Struct
+from fencepost.protocol.schema import Int16, Int32, RequestValue, ResponseValue, String, Value
 
-AlterReplicaLogDirTopic = Struct(
-    "AlterReplicaLogDirTopic",
-    "name" / String,
-    "partitions" / Array(Int32),
-)
 
-AlterReplicaLogDir = Struct(
-    "AlterReplicaLogDir",
-    "path" / String,
-    "topics" / Array(AlterReplicaLogDirTopic),
-)
+class AlterReplicaLogDirTopic(Value):
+    name: String = ""
+    partitions: list[Int32] = []
 
-AlterReplicaLogDirsRequest = Request(
-    ApiKey.ALTER_REPLICA_LOG_DIRS,
-    "dirs" / Array(AlterReplicaLogDir),
-)
 
-AlterReplicaLogDirPartitionResult = Struct(
-    "AlterReplicaLogDirPartitionResult",
-    "partition_index" / Int32,
-    "error_code" / Int16,
-)
+class AlterReplicaLogDir(Value):
+    path: String = ""
+    topics: list[AlterReplicaLogDirTopic] = []
 
-AlterReplicaLogDirTopicResult = Struct(
-    "AlterReplicaLogDirTopicResult",
-    "topic_name" / String,
-    "partitions" / Array(AlterReplicaLogDirPartitionResult),
-)
 
-AlterReplicaLogDirsResponse = Response(
-    ApiKey.ALTER_REPLICA_LOG_DIRS,
-    "throttle_time_ms" / Int32,
-    "results" / Array(AlterReplicaLogDirTopicResult),
-)
+class AlterReplicaLogDirsRequest(RequestValue["AlterReplicaLogDirsResponse"], api=ApiKey.ALTER_REPLICA_LOG_DIRS):
+    dirs: list[AlterReplicaLogDir] = []
+
+
+class AlterReplicaLogDirPartitionResult(Value):
+    partition_index: Int32 = 0
+    error_code: Int16 = 0
+
+
+class AlterReplicaLogDirTopicResult(Value):
+    topic_name: String = ""
+    partitions: list[AlterReplicaLogDirPartitionResult] = []
+
+
+class AlterReplicaLogDirsResponse(ResponseValue, api=ApiKey.ALTER_REPLICA_LOG_DIRS):
+    throttle_time_ms: Int32 = 0
+    results: list[AlterReplicaLogDirTopicResult] = []

@@ -4,46 +4,40 @@ v3 brings an error for the whole answer, v4 sizes of the volumes (KIP-827), v5 c
 """
 
 from fencepost.protocol.api_keys import ApiKey
-from fencepost.protocol.schema import Array, Bool, Field, Int16, Int32, Int64, Request, Response, Since, String, Struct
+from fencepost.protocol.schema import Bool, Int16, Int32, Int64, RequestValue, ResponseValue, String, Value, since
 
-DescribableLogDirTopic = Struct(
-    "DescribableLogDirTopic",
-    "topic" / String,
-    "partitions" / Array(Int32),
-)
 
-DescribeLogDirsRequest = Request(
-    ApiKey.DESCRIBE_LOG_DIRS,
-    "topics" / Field(Array(DescribableLogDirTopic), nullable=0),
-)
+class DescribableLogDirTopic(Value):
+    topic: String = ""
+    partitions: list[Int32] = []
 
-DescribeLogDirsPartition = Struct(
-    "DescribeLogDirsPartition",
-    "partition_index" / Int32,
-    "partition_size" / Int64,
-    "offset_lag" / Int64,
-    "is_future_key" / Bool,
-)
 
-DescribeLogDirsTopic = Struct(
-    "DescribeLogDirsTopic",
-    "name" / String,
-    "partitions" / Array(DescribeLogDirsPartition),
-)
+class DescribeLogDirsRequest(RequestValue["DescribeLogDirsResponse"], api=ApiKey.DESCRIBE_LOG_DIRS):
+    topics: list[DescribableLogDirTopic] | None = []
 
-DescribeLogDirsResult = Struct(
-    "DescribeLogDirsResult",
-    "error_code" / Int16,
-    "log_dir" / String,
-    "topics" / Array(DescribeLogDirsTopic),
-    "total_bytes" / Since(4, Int64, default=-1),
-    "usable_bytes" / Since(4, Int64, default=-1),
-    "is_cordoned" / Since(5, Bool),
-)
 
-DescribeLogDirsResponse = Response(
-    ApiKey.DESCRIBE_LOG_DIRS,
-    "throttle_time_ms" / Int32,
-    "error_code" / Since(3, Int16),
-    "results" / Array(DescribeLogDirsResult),
-)
+class DescribeLogDirsPartition(Value):
+    partition_index: Int32 = 0
+    partition_size: Int64 = 0
+    offset_lag: Int64 = 0
+    is_future_key: Bool = False
+
+
+class DescribeLogDirsTopic(Value):
+    name: String = ""
+    partitions: list[DescribeLogDirsPartition] = []
+
+
+class DescribeLogDirsResult(Value):
+    error_code: Int16 = 0
+    log_dir: String = ""
+    topics: list[DescribeLogDirsTopic] = []
+    total_bytes: Int64 = since(4, default=-1)
+    usable_bytes: Int64 = since(4, default=-1)
+    is_cordoned: Bool = since(5)
+
+
+class DescribeLogDirsResponse(ResponseValue, api=ApiKey.DESCRIBE_LOG_DIRS):
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = since(3)
+    results: list[DescribeLogDirsResult] = []

@@ -1,36 +1,31 @@
 """CreatePartitions (37): grow topics."""
 
 from fencepost.protocol.api_keys import ApiKey
-from fencepost.protocol.schema import Array, Bool, Field, Int16, Int32, Request, Response, String, Struct
+from fencepost.protocol.schema import Bool, Int16, Int32, RequestValue, ResponseValue, String, Value
 
-CreatePartitionsAssignment = Struct(
-    "CreatePartitionsAssignment",
-    "broker_ids" / Array(Int32),
-)
 
-CreatePartitionsTopic = Struct(
-    "CreatePartitionsTopic",
-    "name" / String,
-    "count" / Int32,
-    "assignments" / Field(Array(CreatePartitionsAssignment), nullable=0),
-)
+class CreatePartitionsAssignment(Value):
+    broker_ids: list[Int32] = []
 
-CreatePartitionsRequest = Request(
-    ApiKey.CREATE_PARTITIONS,
-    "topics" / Array(CreatePartitionsTopic),
-    "timeout_ms" / Int32,
-    "validate_only" / Bool,
-)
 
-CreatePartitionsTopicResult = Struct(
-    "CreatePartitionsTopicResult",
-    "name" / String,
-    "error_code" / Int16,
-    "error_message" / Field(String, default=None, nullable=0),
-)
+class CreatePartitionsTopic(Value):
+    name: String = ""
+    count: Int32 = 0
+    assignments: list[CreatePartitionsAssignment] | None = []
 
-CreatePartitionsResponse = Response(
-    ApiKey.CREATE_PARTITIONS,
-    "throttle_time_ms" / Int32,
-    "results" / Array(CreatePartitionsTopicResult),
-)
+
+class CreatePartitionsRequest(RequestValue["CreatePartitionsResponse"], api=ApiKey.CREATE_PARTITIONS):
+    topics: list[CreatePartitionsTopic] = []
+    timeout_ms: Int32 = 0
+    validate_only: Bool = False
+
+
+class CreatePartitionsTopicResult(Value):
+    name: String = ""
+    error_code: Int16 = 0
+    error_message: String | None = None
+
+
+class CreatePartitionsResponse(ResponseValue, api=ApiKey.CREATE_PARTITIONS):
+    throttle_time_ms: Int32 = 0
+    results: list[CreatePartitionsTopicResult] = []

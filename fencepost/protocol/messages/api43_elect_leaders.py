@@ -4,37 +4,32 @@ v1 brings the kind of election (KIP-460).
 """
 
 from fencepost.protocol.api_keys import ApiKey
-from fencepost.protocol.schema import Array, Field, Int8, Int16, Int32, Request, Response, Since, String, Struct
+from fencepost.protocol.schema import Int8, Int16, Int32, RequestValue, ResponseValue, String, Value, since
 
-TopicPartitions = Struct(
-    "TopicPartitions",
-    "topic" / String,
-    "partitions" / Array(Int32),
-)
 
-ElectLeadersRequest = Request(
-    ApiKey.ELECT_LEADERS,
-    "election_type" / Since(1, Int8),
-    "topic_partitions" / Field(Array(TopicPartitions), nullable=0),
-    "timeout_ms" / Field(Int32, default=60000),
-)
+class TopicPartitions(Value):
+    topic: String = ""
+    partitions: list[Int32] = []
 
-PartitionResult = Struct(
-    "PartitionResult",
-    "partition_id" / Int32,
-    "error_code" / Int16,
-    "error_message" / Field(String, nullable=0),
-)
 
-ReplicaElectionResult = Struct(
-    "ReplicaElectionResult",
-    "topic" / String,
-    "partition_result" / Array(PartitionResult),
-)
+class ElectLeadersRequest(RequestValue["ElectLeadersResponse"], api=ApiKey.ELECT_LEADERS):
+    election_type: Int8 = since(1)
+    topic_partitions: list[TopicPartitions] | None = []
+    timeout_ms: Int32 = 60000
 
-ElectLeadersResponse = Response(
-    ApiKey.ELECT_LEADERS,
-    "throttle_time_ms" / Int32,
-    "error_code" / Since(1, Int16),
-    "replica_election_results" / Array(ReplicaElectionResult),
-)
+
+class PartitionResult(Value):
+    partition_id: Int32 = 0
+    error_code: Int16 = 0
+    error_message: String | None = ""
+
+
+class ReplicaElectionResult(Value):
+    topic: String = ""
+    partition_result: list[PartitionResult] = []
+
+
+class ElectLeadersResponse(ResponseValue, api=ApiKey.ELECT_LEADERS):
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = since(1)
+    replica_election_results: list[ReplicaElectionResult] = []

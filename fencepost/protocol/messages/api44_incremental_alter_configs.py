@@ -1,38 +1,35 @@
 """IncrementalAlterConfigs (44): set, delete, append to or subtract from single settings (KIP-339)."""
 
 from fencepost.protocol.api_keys import ApiKey
-from fencepost.protocol.schema import Array, Bool, Field, Int8, Int16, Int32, Request, Response, String, Struct
+from fencepost.protocol.schema import Bool, Int8, Int16, Int32, RequestValue, ResponseValue, String, Value
 
-AlterableConfig = Struct(
-    "AlterableConfig",
-    "name" / String,
-    "config_operation" / Int8,
-    "value" / Field(String, nullable=0),
-)
 
-AlterConfigsResource = Struct(
-    "AlterConfigsResource",
-    "resource_type" / Int8,
-    "resource_name" / String,
-    "configs" / Array(AlterableConfig),
-)
+class AlterableConfig(Value):
+    name: String = ""
+    config_operation: Int8 = 0
+    value: String | None = ""
 
-IncrementalAlterConfigsRequest = Request(
-    ApiKey.INCREMENTAL_ALTER_CONFIGS,
-    "resources" / Array(AlterConfigsResource),
-    "validate_only" / Bool,
-)
 
-AlterConfigsResourceResponse = Struct(
-    "AlterConfigsResourceResponse",
-    "error_code" / Int16,
-    "error_message" / Field(String, nullable=0),
-    "resource_type" / Int8,
-    "resource_name" / String,
-)
+class AlterConfigsResource(Value):
+    resource_type: Int8 = 0
+    resource_name: String = ""
+    configs: list[AlterableConfig] = []
 
-IncrementalAlterConfigsResponse = Response(
-    ApiKey.INCREMENTAL_ALTER_CONFIGS,
-    "throttle_time_ms" / Int32,
-    "responses" / Array(AlterConfigsResourceResponse),
-)
+
+class IncrementalAlterConfigsRequest(
+    RequestValue["IncrementalAlterConfigsResponse"], api=ApiKey.INCREMENTAL_ALTER_CONFIGS
+):
+    resources: list[AlterConfigsResource] = []
+    validate_only: Bool = False
+
+
+class AlterConfigsResourceResponse(Value):
+    error_code: Int16 = 0
+    error_message: String | None = ""
+    resource_type: Int8 = 0
+    resource_name: String = ""
+
+
+class IncrementalAlterConfigsResponse(ResponseValue, api=ApiKey.INCREMENTAL_ALTER_CONFIGS):
+    throttle_time_ms: Int32 = 0
+    responses: list[AlterConfigsResourceResponse] = []

@@ -4,45 +4,41 @@ v1 lets the client forbid a change of the replication factor (KIP-860).
 """
 
 from fencepost.protocol.api_keys import ApiKey
-from fencepost.protocol.schema import Array, Bool, Field, Int16, Int32, Request, Response, Since, String, Struct
+from fencepost.protocol.schema import Bool, Int16, Int32, RequestValue, ResponseValue, String, Value, since
 
-ReassignablePartition = Struct(
-    "ReassignablePartition",
-    "partition_index" / Int32,
-    "replicas" / Field(Array(Int32), default=None, nullable=0),
-)
 
-ReassignableTopic = Struct(
-    "ReassignableTopic",
-    "name" / String,
-    "partitions" / Array(ReassignablePartition),
-)
+class ReassignablePartition(Value):
+    partition_index: Int32 = 0
+    replicas: list[Int32] | None = None
 
-AlterPartitionReassignmentsRequest = Request(
-    ApiKey.ALTER_PARTITION_REASSIGNMENTS,
-    "timeout_ms" / Field(Int32, default=60000),
-    "allow_replication_factor_change" / Since(1, Bool, default=True),
-    "topics" / Array(ReassignableTopic),
-)
 
-ReassignablePartitionResponse = Struct(
-    "ReassignablePartitionResponse",
-    "partition_index" / Int32,
-    "error_code" / Int16,
-    "error_message" / Field(String, nullable=0),
-)
+class ReassignableTopic(Value):
+    name: String = ""
+    partitions: list[ReassignablePartition] = []
 
-ReassignableTopicResponse = Struct(
-    "ReassignableTopicResponse",
-    "name" / String,
-    "partitions" / Array(ReassignablePartitionResponse),
-)
 
-AlterPartitionReassignmentsResponse = Response(
-    ApiKey.ALTER_PARTITION_REASSIGNMENTS,
-    "throttle_time_ms" / Int32,
-    "allow_replication_factor_change" / Since(1, Bool, default=True),
-    "error_code" / Int16,
-    "error_message" / Field(String, nullable=0),
-    "responses" / Array(ReassignableTopicResponse),
-)
+class AlterPartitionReassignmentsRequest(
+    RequestValue["AlterPartitionReassignmentsResponse"], api=ApiKey.ALTER_PARTITION_REASSIGNMENTS
+):
+    timeout_ms: Int32 = 60000
+    allow_replication_factor_change: Bool = since(1, default=True)
+    topics: list[ReassignableTopic] = []
+
+
+class ReassignablePartitionResponse(Value):
+    partition_index: Int32 = 0
+    error_code: Int16 = 0
+    error_message: String | None = ""
+
+
+class ReassignableTopicResponse(Value):
+    name: String = ""
+    partitions: list[ReassignablePartitionResponse] = []
+
+
+class AlterPartitionReassignmentsResponse(ResponseValue, api=ApiKey.ALTER_PARTITION_REASSIGNMENTS):
+    throttle_time_ms: Int32 = 0
+    allow_replication_factor_change: Bool = since(1, default=True)
+    error_code: Int16 = 0
+    error_message: String | None = ""
+    responses: list[ReassignableTopicResponse] = []

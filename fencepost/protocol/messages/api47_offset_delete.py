@@ -1,40 +1,34 @@
 """OffsetDelete (47): delete some of a group's offsets (KIP-496)."""
 
 from fencepost.protocol.api_keys import ApiKey
-from fencepost.protocol.schema import Array, Int16, Int32, Request, Response, String, Struct
+from fencepost.protocol.schema import Int16, Int32, RequestValue, ResponseValue, String, Value
 
-OffsetDeleteRequestPartition = Struct(
-    "OffsetDeleteRequestPartition",
-    "partition_index" / Int32,
-)
 
-OffsetDeleteRequestTopic = Struct(
-    "OffsetDeleteRequestTopic",
-    "name" / String,
-    "partitions" / Array(OffsetDeleteRequestPartition),
-)
+class OffsetDeleteRequestPartition(Value):
+    partition_index: Int32 = 0
 
-OffsetDeleteRequest = Request(
-    ApiKey.OFFSET_DELETE,
-    "group_id" / String,
-    "topics" / Array(OffsetDeleteRequestTopic),
-)
 
-OffsetDeleteResponsePartition = Struct(
-    "OffsetDeleteResponsePartition",
-    "partition_index" / Int32,
-    "error_code" / Int16,
-)
+class OffsetDeleteRequestTopic(Value):
+    name: String = ""
+    partitions: list[OffsetDeleteRequestPartition] = []
 
-OffsetDeleteResponseTopic = Struct(
-    "OffsetDeleteResponseTopic",
-    "name" / String,
-    "partitions" / Array(OffsetDeleteResponsePartition),
-)
 
-OffsetDeleteResponse = Response(
-    ApiKey.OFFSET_DELETE,
-    "error_code" / Int16,
-    "throttle_time_ms" / Int32,
-    "topics" / Array(OffsetDeleteResponseTopic),
-)
+class OffsetDeleteRequest(RequestValue["OffsetDeleteResponse"], api=ApiKey.OFFSET_DELETE):
+    group_id: String = ""
+    topics: list[OffsetDeleteRequestTopic] = []
+
+
+class OffsetDeleteResponsePartition(Value):
+    partition_index: Int32 = 0
+    error_code: Int16 = 0
+
+
+class OffsetDeleteResponseTopic(Value):
+    name: String = ""
+    partitions: list[OffsetDeleteResponsePartition] = []
+
+
+class OffsetDeleteResponse(ResponseValue, api=ApiKey.OFFSET_DELETE):
+    error_code: Int16 = 0
+    throttle_time_ms: Int32 = 0
+    topics: list[OffsetDeleteResponseTopic] = []

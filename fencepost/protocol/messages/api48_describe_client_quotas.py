@@ -1,43 +1,37 @@
 """DescribeClientQuotas (48): quotas of users, client ids and addresses (KIP-546)."""
 
 from fencepost.protocol.api_keys import ApiKey
-from fencepost.protocol.schema import Array, Bool, Field, Float64, Int8, Int16, Int32, Request, Response, String, Struct
+from fencepost.protocol.schema import Bool, Float64, Int8, Int16, Int32, RequestValue, ResponseValue, String, Value
 
-ComponentData = Struct(
-    "ComponentData",
-    "entity_type" / String,
-    "match_type" / Int8,
-    "match" / Field(String, nullable=0),
-)
 
-DescribeClientQuotasRequest = Request(
-    ApiKey.DESCRIBE_CLIENT_QUOTAS,
-    "components" / Array(ComponentData),
-    "strict" / Bool,
-)
+class ComponentData(Value):
+    entity_type: String = ""
+    match_type: Int8 = 0
+    match: String | None = ""
 
-EntityData = Struct(
-    "EntityData",
-    "entity_type" / String,
-    "entity_name" / Field(String, nullable=0),
-)
 
-ValueData = Struct(
-    "ValueData",
-    "key" / String,
-    "value" / Float64,
-)
+class DescribeClientQuotasRequest(RequestValue["DescribeClientQuotasResponse"], api=ApiKey.DESCRIBE_CLIENT_QUOTAS):
+    components: list[ComponentData] = []
+    strict: Bool = False
 
-EntryData = Struct(
-    "EntryData",
-    "entity" / Array(EntityData),
-    "values" / Array(ValueData),
-)
 
-DescribeClientQuotasResponse = Response(
-    ApiKey.DESCRIBE_CLIENT_QUOTAS,
-    "throttle_time_ms" / Int32,
-    "error_code" / Int16,
-    "error_message" / Field(String, nullable=0),
-    "entries" / Field(Array(EntryData), nullable=0),
-)
+class EntityData(Value):
+    entity_type: String = ""
+    entity_name: String | None = ""
+
+
+class ValueData(Value):
+    key: String = ""
+    value: Float64 = 0.0
+
+
+class EntryData(Value):
+    entity: list[EntityData] = []
+    values: list[ValueData] = []
+
+
+class DescribeClientQuotasResponse(ResponseValue, api=ApiKey.DESCRIBE_CLIENT_QUOTAS):
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    error_message: String | None = ""
+    entries: list[EntryData] | None = []

@@ -1,42 +1,36 @@
 """AlterClientQuotas (49): set and remove quotas of users, client ids and addresses (KIP-546)."""
 
 from fencepost.protocol.api_keys import ApiKey
-from fencepost.protocol.schema import Array, Bool, Field, Float64, Int16, Int32, Request, Response, String, Struct
+from fencepost.protocol.schema import Bool, Float64, Int16, Int32, RequestValue, ResponseValue, String, Value
 
-EntityData = Struct(
-    "EntityData",
-    "entity_type" / String,
-    "entity_name" / Field(String, nullable=0),
-)
 
-OpData = Struct(
-    "OpData",
-    "key" / String,
-    "value" / Float64,
-    "remove" / Bool,
-)
+class EntityData(Value):
+    entity_type: String = ""
+    entity_name: String | None = ""
 
-EntryData = Struct(
-    "EntryData",
-    "entity" / Array(EntityData),
-    "ops" / Array(OpData),
-)
 
-AlterClientQuotasRequest = Request(
-    ApiKey.ALTER_CLIENT_QUOTAS,
-    "entries" / Array(EntryData),
-    "validate_only" / Bool,
-)
+class OpData(Value):
+    key: String = ""
+    value: Float64 = 0.0
+    remove: Bool = False
 
-EntryDataResponse = Struct(
-    "EntryDataResponse",
-    "error_code" / Int16,
-    "error_message" / Field(String, nullable=0),
-    "entity" / Array(EntityData),
-)
 
-AlterClientQuotasResponse = Response(
-    ApiKey.ALTER_CLIENT_QUOTAS,
-    "throttle_time_ms" / Int32,
-    "entries" / Array(EntryDataResponse),
-)
+class EntryData(Value):
+    entity: list[EntityData] = []
+    ops: list[OpData] = []
+
+
+class AlterClientQuotasRequest(RequestValue["AlterClientQuotasResponse"], api=ApiKey.ALTER_CLIENT_QUOTAS):
+    entries: list[EntryData] = []
+    validate_only: Bool = False
+
+
+class EntryDataResponse(Value):
+    error_code: Int16 = 0
+    error_message: String | None = ""
+    entity: list[EntityData] = []
+
+
+class AlterClientQuotasResponse(ResponseValue, api=ApiKey.ALTER_CLIENT_QUOTAS):
+    throttle_time_ms: Int32 = 0
+    entries: list[EntryDataResponse] = []

@@ -1,36 +1,33 @@
 """DescribeUserScramCredentials (50): which SCRAM mechanisms users have credentials for (KIP-554)."""
 
 from fencepost.protocol.api_keys import ApiKey
-from fencepost.protocol.schema import Array, Field, Int8, Int16, Int32, Request, Response, String, Struct
+from fencepost.protocol.schema import Int8, Int16, Int32, RequestValue, ResponseValue, String, Value
 
-UserName = Struct(
-    "UserName",
-    "name" / String,
-)
 
-DescribeUserScramCredentialsRequest = Request(
-    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
-    "users" / Field(Array(UserName), nullable=0),
-)
+class UserName(Value):
+    name: String = ""
 
-CredentialInfo = Struct(
-    "CredentialInfo",
-    "mechanism" / Int8,
-    "iterations" / Int32,
-)
 
-DescribeUserScramCredentialsResult = Struct(
-    "DescribeUserScramCredentialsResult",
-    "user" / String,
-    "error_code" / Int16,
-    "error_message" / Field(String, nullable=0),
-    "credential_infos" / Array(CredentialInfo),
-)
+class DescribeUserScramCredentialsRequest(
+    RequestValue["DescribeUserScramCredentialsResponse"], api=ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS
+):
+    users: list[UserName] | None = []
 
-DescribeUserScramCredentialsResponse = Response(
-    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
-    "throttle_time_ms" / Int32,
-    "error_code" / Int16,
-    "error_message" / Field(String, nullable=0),
-    "results" / Array(DescribeUserScramCredentialsResult),
-)
+
+class CredentialInfo(Value):
+    mechanism: Int8 = 0
+    iterations: Int32 = 0
+
+
+class DescribeUserScramCredentialsResult(Value):
+    user: String = ""
+    error_code: Int16 = 0
+    error_message: String | None = ""
+    credential_infos: list[CredentialInfo] = []
+
+
+class DescribeUserScramCredentialsResponse(ResponseValue, api=ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS):
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    error_message: String | None = ""
+    results: list[DescribeUserScramCredentialsResult] = []

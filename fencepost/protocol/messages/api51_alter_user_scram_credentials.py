@@ -1,38 +1,35 @@
 """AlterUserScramCredentials (51): set and remove SCRAM credentials of users (KIP-554)."""
 
 from fencepost.protocol.api_keys import ApiKey
-from fencepost.protocol.schema import Array, Bytes, Field, Int8, Int16, Int32, Request, Response, String, Struct
+from fencepost.protocol.schema import Bytes, Int8, Int16, Int32, RequestValue, ResponseValue, String, Value
 
-ScramCredentialDeletion = Struct(
-    "ScramCredentialDeletion",
-    "name" / String,
-    "mechanism" / Int8,
-)
 
-ScramCredentialUpsertion = Struct(
-    "ScramCredentialUpsertion",
-    "name" / String,
-    "mechanism" / Int8,
-    "iterations" / Int32,
-    "salt" / Bytes,
-    "salted_password" / Bytes,
-)
+class ScramCredentialDeletion(Value):
+    name: String = ""
+    mechanism: Int8 = 0
 
-AlterUserScramCredentialsRequest = Request(
-    ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
-    "deletions" / Array(ScramCredentialDeletion),
-    "upsertions" / Array(ScramCredentialUpsertion),
-)
 
-AlterUserScramCredentialsResult = Struct(
-    "AlterUserScramCredentialsResult",
-    "user" / String,
-    "error_code" / Int16,
-    "error_message" / Field(String, nullable=0),
-)
+class ScramCredentialUpsertion(Value):
+    name: String = ""
+    mechanism: Int8 = 0
+    iterations: Int32 = 0
+    salt: Bytes = b""
+    salted_password: Bytes = b""
 
-AlterUserScramCredentialsResponse = Response(
-    ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
-    "throttle_time_ms" / Int32,
-    "results" / Array(AlterUserScramCredentialsResult),
-)
+
+class AlterUserScramCredentialsRequest(
+    RequestValue["AlterUserScramCredentialsResponse"], api=ApiKey.ALTER_USER_SCRAM_CREDENTIALS
+):
+    deletions: list[ScramCredentialDeletion] = []
+    upsertions: list[ScramCredentialUpsertion] = []
+
+
+class AlterUserScramCredentialsResult(Value):
+    user: String = ""
+    error_code: Int16 = 0
+    error_message: String | None = ""
+
+
+class AlterUserScramCredentialsResponse(ResponseValue, api=ApiKey.ALTER_USER_SCRAM_CREDENTIALS):
+    throttle_time_ms: Int32 = 0
+    results: list[AlterUserScramCredentialsResult] = []

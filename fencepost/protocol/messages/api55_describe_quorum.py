@@ -4,68 +4,70 @@ v1 brings when each replica fetched and was caught up (KIP-836), v2 directory id
 """
 
 from fencepost.protocol.api_keys import ApiKey
-from fencepost.protocol.schema import Array, Int16, Int32, Int64, Request, Response, Since, String, Struct, Uint16, Uuid
-
-PartitionData = Struct(
-    "PartitionData",
-    "partition_index" / Int32,
+from fencepost.protocol.schema import (
+    Int16,
+    Int32,
+    Int64,
+    RequestValue,
+    ResponseValue,
+    String,
+    Uint16,
+    Uuid,
+    Value,
+    since,
 )
 
-TopicData = Struct(
-    "TopicData",
-    "topic_name" / String,
-    "partitions" / Array(PartitionData),
-)
 
-DescribeQuorumRequest = Request(
-    ApiKey.DESCRIBE_QUORUM,
-    "topics" / Array(TopicData),
-)
+class PartitionData(Value):
+    partition_index: Int32 = 0
 
-ReplicaState = Struct(
-    "ReplicaState",
-    "replica_id" / Int32,
-    "replica_directory_id" / Since(2, Uuid),
-    "log_end_offset" / Int64,
-    "last_fetch_timestamp" / Since(1, Int64, default=-1),
-    "last_caught_up_timestamp" / Since(1, Int64, default=-1),
-)
 
-PartitionDataResponse = Struct(
-    "PartitionDataResponse",
-    "partition_index" / Int32,
-    "error_code" / Int16,
-    "error_message" / Since(2, String, nullable=2),
-    "leader_id" / Int32,
-    "leader_epoch" / Int32,
-    "high_watermark" / Int64,
-    "current_voters" / Array(ReplicaState),
-    "observers" / Array(ReplicaState),
-)
+class TopicData(Value):
+    topic_name: String = ""
+    partitions: list[PartitionData] = []
 
-TopicDataResponse = Struct(
-    "TopicDataResponse",
-    "topic_name" / String,
-    "partitions" / Array(PartitionDataResponse),
-)
 
-Listener = Struct(
-    "Listener",
-    "name" / Since(2, String),
-    "host" / Since(2, String),
-    "port" / Since(2, Uint16),
-)
+class DescribeQuorumRequest(RequestValue["DescribeQuorumResponse"], api=ApiKey.DESCRIBE_QUORUM):
+    topics: list[TopicData] = []
 
-Node = Struct(
-    "Node",
-    "node_id" / Since(2, Int32),
-    "listeners" / Since(2, Array(Listener)),
-)
 
-DescribeQuorumResponse = Response(
-    ApiKey.DESCRIBE_QUORUM,
-    "error_code" / Int16,
-    "error_message" / Since(2, String, nullable=2),
-    "topics" / Array(TopicDataResponse),
-    "nodes" / Since(2, Array(Node)),
-)
+class ReplicaState(Value):
+    replica_id: Int32 = 0
+    replica_directory_id: Uuid = since(2)
+    log_end_offset: Int64 = 0
+    last_fetch_timestamp: Int64 = since(1, default=-1)
+    last_caught_up_timestamp: Int64 = since(1, default=-1)
+
+
+class PartitionDataResponse(Value):
+    partition_index: Int32 = 0
+    error_code: Int16 = 0
+    error_message: String | None = since(2, default="")
+    leader_id: Int32 = 0
+    leader_epoch: Int32 = 0
+    high_watermark: Int64 = 0
+    current_voters: list[ReplicaState] = []
+    observers: list[ReplicaState] = []
+
+
+class TopicDataResponse(Value):
+    topic_name: String = ""
+    partitions: list[PartitionDataResponse] = []
+
+
+class Listener(Value):
+    name: String = since(2)
+    host: String = since(2)
+    port: Uint16 = since(2)
+
+
+class Node(Value):
+    node_id: Int32 = since(2)
+    listeners: list[Listener] = since(2)
+
+
+class DescribeQuorumResponse(ResponseValue, api=ApiKey.DESCRIBE_QUORUM):
+    error_code: Int16 = 0
+    error_message: String | None = since(2, default="")
+    topics: list[TopicDataResponse] = []
+    nodes: list[Node] = since(2)

@@ -1,27 +1,23 @@
 """Envelope (58): another broker sends a client's request to the broker that can carry it out (KIP-590)."""
 
 from fencepost.protocol.api_keys import ApiKey
-from fencepost.protocol.schema import Bool, Bytes, Field, Int16, Message, Request, Response, String
+from fencepost.protocol.schema import Bool, Bytes, Int16, MessageValue, RequestValue, ResponseValue, String
 
-EnvelopeRequest = Request(
-    ApiKey.ENVELOPE,
-    "request_data" / Bytes,
-    "request_principal" / Field(Bytes, nullable=0),
-    "client_host_address" / Bytes,
-)
 
-EnvelopeResponse = Response(
-    ApiKey.ENVELOPE,
-    "response_data" / Field(Bytes, default=None, nullable=0),
-    "error_code" / Int16,
-)
+class EnvelopeRequest(RequestValue["EnvelopeResponse"], api=ApiKey.ENVELOPE):
+    request_data: Bytes = b""
+    request_principal: Bytes | None = b""
+    client_host_address: Bytes = b""
 
-DefaultPrincipalData = Message(
-    "DefaultPrincipalData",
-    (0, 0),
-    0,
-    "type" / String,
-    "name" / String,
-    "token_authenticated" / Bool,
-)
-"""What `request_principal` holds, after its version (int16)."""
+
+class EnvelopeResponse(ResponseValue, api=ApiKey.ENVELOPE):
+    response_data: Bytes | None = None
+    error_code: Int16 = 0
+
+
+class DefaultPrincipalData(MessageValue, versions=(0, 0), flexible=0):
+    """What `request_principal` holds, after its version (int16)."""
+
+    type: String = ""
+    name: String = ""
+    token_authenticated: Bool = False

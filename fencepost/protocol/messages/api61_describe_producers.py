@@ -1,45 +1,39 @@
 """DescribeProducers (61): the active producers of a partition and their open transactions (KIP-664)."""
 
 from fencepost.protocol.api_keys import ApiKey
-from fencepost.protocol.schema import Array, Field, Int16, Int32, Int64, Request, Response, String, Struct
+from fencepost.protocol.schema import Int16, Int32, Int64, RequestValue, ResponseValue, String, Value
 
-TopicRequest = Struct(
-    "TopicRequest",
-    "name" / String,
-    "partition_indexes" / Array(Int32),
-)
 
-DescribeProducersRequest = Request(
-    ApiKey.DESCRIBE_PRODUCERS,
-    "topics" / Array(TopicRequest),
-)
+class TopicRequest(Value):
+    name: String = ""
+    partition_indexes: list[Int32] = []
 
-ProducerState = Struct(
-    "ProducerState",
-    "producer_id" / Int64,
-    "producer_epoch" / Int32,
-    "last_sequence" / Field(Int32, default=-1),
-    "last_timestamp" / Field(Int64, default=-1),
-    "coordinator_epoch" / Int32,
-    "current_txn_start_offset" / Field(Int64, default=-1),
-)
 
-PartitionResponse = Struct(
-    "PartitionResponse",
-    "partition_index" / Int32,
-    "error_code" / Int16,
-    "error_message" / Field(String, default=None, nullable=0),
-    "active_producers" / Array(ProducerState),
-)
+class DescribeProducersRequest(RequestValue["DescribeProducersResponse"], api=ApiKey.DESCRIBE_PRODUCERS):
+    topics: list[TopicRequest] = []
 
-TopicResponse = Struct(
-    "TopicResponse",
-    "name" / String,
-    "partitions" / Array(PartitionResponse),
-)
 
-DescribeProducersResponse = Response(
-    ApiKey.DESCRIBE_PRODUCERS,
-    "throttle_time_ms" / Int32,
-    "topics" / Array(TopicResponse),
-)
+class ProducerState(Value):
+    producer_id: Int64 = 0
+    producer_epoch: Int32 = 0
+    last_sequence: Int32 = -1
+    last_timestamp: Int64 = -1
+    coordinator_epoch: Int32 = 0
+    current_txn_start_offset: Int64 = -1
+
+
+class PartitionResponse(Value):
+    partition_index: Int32 = 0
+    error_code: Int16 = 0
+    error_message: String | None = None
+    active_producers: list[ProducerState] = []
+
+
+class TopicResponse(Value):
+    name: String = ""
+    partitions: list[PartitionResponse] = []
+
+
+class DescribeProducersResponse(ResponseValue, api=ApiKey.DESCRIBE_PRODUCERS):
+    throttle_time_ms: Int32 = 0
+    topics: list[TopicResponse] = []

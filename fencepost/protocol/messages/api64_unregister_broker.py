@@ -1,16 +1,14 @@
 """UnregisterBroker (64): remove a broker that will not return (KIP-866)."""
 
 from fencepost.protocol.api_keys import ApiKey
-from fencepost.protocol.schema import Field, Int16, Int32, Request, Response, String
+from fencepost.protocol.schema import Int16, Int32, RequestValue, ResponseValue, String
 
-UnregisterBrokerRequest = Request(
-    ApiKey.UNREGISTER_BROKER,
-    "broker_id" / Int32,
-)
 
-UnregisterBrokerResponse = Response(
-    ApiKey.UNREGISTER_BROKER,
-    "throttle_time_ms" / Int32,
-    "error_code" / Int16,
-    "error_message" / Field(String, nullable=0),
-)
+class UnregisterBrokerRequest(RequestValue["UnregisterBrokerResponse"], api=ApiKey.UNREGISTER_BROKER):
+    broker_id: Int32 = 0
+
+
+class UnregisterBrokerResponse(ResponseValue, api=ApiKey.UNREGISTER_BROKER):
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    error_message: String | None = ""

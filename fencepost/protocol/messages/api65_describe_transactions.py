@@ -4,56 +4,50 @@ Tag 1000 of the request and of each state is fencepost's (docs/decisions/0016-ta
 """
 
 from fencepost.protocol.api_keys import ApiKey
-from fencepost.protocol.schema import Array, Bool, Int16, Int32, Int64, Request, Response, Since, String, Struct
+from fencepost.protocol.schema import Bool, Int16, Int32, Int64, RequestValue, ResponseValue, String, Value, field
 
-DescribeTransactionsRequest = Request(
-    ApiKey.DESCRIBE_TRANSACTIONS,
-    "transactional_ids" / Array(String),
-    "explain" / Since(0, Bool, tag=1000),
-)
 
-TopicData = Struct(
-    "TopicData",
-    "topic" / String,
-    "partitions" / Array(Int32),
-)
+class DescribeTransactionsRequest(RequestValue["DescribeTransactionsResponse"], api=ApiKey.DESCRIBE_TRANSACTIONS):
+    transactional_ids: list[String] = []
+    explain: Bool = field(tag=1000)
 
-HistoryEvent = Struct(
-    "HistoryEvent",
-    "time_ms" / Int64,
-    "last_time_ms" / Int64,
-    "times" / Int32,
-    "reason" / String,
-    "error_code" / Int16,
-    "client_id" / String,
-    "client_host" / String,
-    "text" / String,
-)
 
-TransactionHistory = Struct(
-    "TransactionHistory",
-    "owner_client_id" / String,
-    "owner_host" / String,
-    "writer_client_id" / String,
-    "writer_host" / String,
-    "lines" / Array(HistoryEvent),
-)
+class TopicData(Value):
+    topic: String = ""
+    partitions: list[Int32] = []
 
-TransactionState = Struct(
-    "TransactionState",
-    "error_code" / Int16,
-    "transactional_id" / String,
-    "transaction_state" / String,
-    "transaction_timeout_ms" / Int32,
-    "transaction_start_time_ms" / Int64,
-    "producer_id" / Int64,
-    "producer_epoch" / Int16,
-    "topics" / Array(TopicData),
-    "history" / Since(0, TransactionHistory, tag=1000),
-)
 
-DescribeTransactionsResponse = Response(
-    ApiKey.DESCRIBE_TRANSACTIONS,
-    "throttle_time_ms" / Int32,
-    "transaction_states" / Array(TransactionState),
-)
+class HistoryEvent(Value):
+    time_ms: Int64 = 0
+    last_time_ms: Int64 = 0
+    times: Int32 = 0
+    reason: String = ""
+    error_code: Int16 = 0
+    client_id: String = ""
+    client_host: String = ""
+    text: String = ""
+
+
+class TransactionHistory(Value):
+    owner_client_id: String = ""
+    owner_host: String = ""
+    writer_client_id: String = ""
+    writer_host: String = ""
+    lines: list[HistoryEvent] = []
+
+
+class TransactionState(Value):
+    error_code: Int16 = 0
+    transactional_id: String = ""
+    transaction_state: String = ""
+    transaction_timeout_ms: Int32 = 0
+    transaction_start_time_ms: Int64 = 0
+    producer_id: Int64 = 0
+    producer_epoch: Int16 = 0
+    topics: list[TopicData] = []
+    history: TransactionHistory | None = field(tag=1000)
+
+
+class DescribeTransactionsResponse(ResponseValue, api=ApiKey.DESCRIBE_TRANSACTIONS):
+    throttle_time_ms: Int32 = 0
+    transaction_states: list[TransactionState] = []

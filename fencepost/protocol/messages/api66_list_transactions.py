@@ -4,27 +4,24 @@ v1 filters by duration (KIP-994), v2 by a pattern of the id (KIP-1152).
 """
 
 from fencepost.protocol.api_keys import ApiKey
-from fencepost.protocol.schema import Array, Int16, Int32, Int64, Request, Response, Since, String, Struct
+from fencepost.protocol.schema import Int16, Int32, Int64, RequestValue, ResponseValue, String, Value, since
 
-ListTransactionsRequest = Request(
-    ApiKey.LIST_TRANSACTIONS,
-    "state_filters" / Array(String),
-    "producer_id_filters" / Array(Int64),
-    "duration_filter" / Since(1, Int64, default=-1),
-    "transactional_id_pattern" / Since(2, String, default=None, nullable=2),
-)
 
-TransactionState = Struct(
-    "TransactionState",
-    "transactional_id" / String,
-    "producer_id" / Int64,
-    "transaction_state" / String,
-)
+class ListTransactionsRequest(RequestValue["ListTransactionsResponse"], api=ApiKey.LIST_TRANSACTIONS):
+    state_filters: list[String] = []
+    producer_id_filters: list[Int64] = []
+    duration_filter: Int64 = since(1, default=-1)
+    transactional_id_pattern: String | None = since(2, default=None)
 
-ListTransactionsResponse = Response(
-    ApiKey.LIST_TRANSACTIONS,
-    "throttle_time_ms" / Int32,
-    "error_code" / Int16,
-    "unknown_state_filters" / Array(String),
-    "transaction_states" / Array(TransactionState),
-)
+
+class TransactionState(Value):
+    transactional_id: String = ""
+    producer_id: Int64 = 0
+    transaction_state: String = ""
+
+
+class ListTransactionsResponse(ResponseValue, api=ApiKey.LIST_TRANSACTIONS):
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    unknown_state_filters: list[String] = []
+    transaction_states: list[TransactionState] = []

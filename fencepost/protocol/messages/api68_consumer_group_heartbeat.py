@@ -4,40 +4,38 @@ v1 brings subscriptions by regular expression, and member ids that the client ch
 """
 
 from fencepost.protocol.api_keys import ApiKey
-from fencepost.protocol.schema import Array, Field, Int16, Int32, Request, Response, Since, String, Struct, Uuid
+from fencepost.protocol.schema import Int16, Int32, RequestValue, ResponseValue, String, Uuid, Value, since
 
-TopicPartitions = Struct(
-    "TopicPartitions",
-    "topic_id" / Uuid,
-    "partitions" / Array(Int32),
-)
 
-ConsumerGroupHeartbeatRequest = Request(
-    ApiKey.CONSUMER_GROUP_HEARTBEAT,
-    "group_id" / String,
-    "member_id" / String,
-    "member_epoch" / Int32,
-    "instance_id" / Field(String, default=None, nullable=0),
-    "rack_id" / Field(String, default=None, nullable=0),
-    "rebalance_timeout_ms" / Field(Int32, default=-1),
-    "subscribed_topic_names" / Field(Array(String), default=None, nullable=0),
-    "subscribed_topic_regex" / Since(1, String, default=None, nullable=1),
-    "server_assignor" / Field(String, default=None, nullable=0),
-    "topic_partitions" / Field(Array(TopicPartitions), default=None, nullable=0),
-)
+class TopicPartitions(Value):
+    topic_id: Uuid = bytes(16)
+    partitions: list[Int32] = []
 
-Assignment = Struct(
-    "Assignment",
-    "topic_partitions" / Array(TopicPartitions),
-)
 
-ConsumerGroupHeartbeatResponse = Response(
-    ApiKey.CONSUMER_GROUP_HEARTBEAT,
-    "throttle_time_ms" / Int32,
-    "error_code" / Int16,
-    "error_message" / Field(String, default=None, nullable=0),
-    "member_id" / Field(String, default=None, nullable=0),
-    "member_epoch" / Int32,
-    "heartbeat_interval_ms" / Int32,
-    "assignment" / Field(Assignment, default=None, nullable=0),
-)
+class ConsumerGroupHeartbeatRequest(
+    RequestValue["ConsumerGroupHeartbeatResponse"], api=ApiKey.CONSUMER_GROUP_HEARTBEAT
+):
+    group_id: String = ""
+    member_id: String = ""
+    member_epoch: Int32 = 0
+    instance_id: String | None = None
+    rack_id: String | None = None
+    rebalance_timeout_ms: Int32 = -1
+    subscribed_topic_names: list[String] | None = None
+    subscribed_topic_regex: String | None = since(1, default=None)
+    server_assignor: String | None = None
+    topic_partitions: list[TopicPartitions] | None = None
+
+
+class Assignment(Value):
+    topic_partitions: list[TopicPartitions] = []
+
+
+class ConsumerGroupHeartbeatResponse(ResponseValue, api=ApiKey.CONSUMER_GROUP_HEARTBEAT):
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    error_message: String | None = None
+    member_id: String | None = None
+    member_epoch: Int32 = 0
+    heartbeat_interval_ms: Int32 = 0
+    assignment: Assignment | None = None

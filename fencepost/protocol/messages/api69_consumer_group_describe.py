@@ -5,68 +5,61 @@ v1 has the protocol of each member (KIP-1099).
 
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.schema import (
-    Array,
     Bool,
-    Field,
     Int8,
     Int16,
     Int32,
-    Request,
-    Response,
-    Since,
+    RequestValue,
+    ResponseValue,
     String,
-    Struct,
     Uuid,
+    Value,
+    field,
+    since,
 )
 
-ConsumerGroupDescribeRequest = Request(
-    ApiKey.CONSUMER_GROUP_DESCRIBE,
-    "group_ids" / Array(String),
-    "include_authorized_operations" / Bool,
-)
 
-TopicPartitions = Struct(
-    "TopicPartitions",
-    "topic_id" / Uuid,
-    "topic_name" / String,
-    "partitions" / Array(Int32),
-)
+class ConsumerGroupDescribeRequest(RequestValue["ConsumerGroupDescribeResponse"], api=ApiKey.CONSUMER_GROUP_DESCRIBE):
+    group_ids: list[String] = []
+    include_authorized_operations: Bool = False
 
-Assignment = Struct(
-    "Assignment",
-    "topic_partitions" / Array(TopicPartitions),
-)
 
-Member = Struct(
-    "Member",
-    "member_id" / String,
-    "instance_id" / Field(String, default=None, nullable=0),
-    "rack_id" / Field(String, default=None, nullable=0),
-    "member_epoch" / Int32,
-    "client_id" / String,
-    "client_host" / String,
-    "subscribed_topic_names" / Array(String),
-    "subscribed_topic_regex" / Field(String, default=None, nullable=0),
-    "assignment" / Assignment,
-    "target_assignment" / Assignment,
-    "member_type" / Since(1, Int8, default=-1),
-)
+class TopicPartitions(Value):
+    topic_id: Uuid = bytes(16)
+    topic_name: String = ""
+    partitions: list[Int32] = []
 
-DescribedGroup = Struct(
-    "DescribedGroup",
-    "error_code" / Int16,
-    "error_message" / Field(String, default=None, nullable=0),
-    "group_id" / String,
-    "group_state" / String,
-    "group_epoch" / Int32,
-    "assignment_epoch" / Int32,
-    "assignor_name" / String,
-    "members" / Array(Member),
-    "authorized_operations" / Field(Int32, default=-2147483648),
-)
 
-ConsumerGroupDescribeResponse = Response(
-    ApiKey.CONSUMER_GROUP_DESCRIBE,
-    "throttle_time_ms" / Int32,
-    "groups" / Array(DescribedGroup),
-)
+class Assignment(Value):
+    topic_partitions: list[TopicPartitions] = []
+
+
+class Member(Value):
+    member_id: String = ""
+    instance_id: String | None = None
+    rack_id: String | None = None
+    member_epoch: Int32 = 0
+    client_id: String = ""
+    client_host: String = ""
+    subscribed_topic_names: list[String] = []
+    subscribed_topic_regex: String | None = None
+    assignment: Assignment = field()
+    target_assignment: Assignment = field()
+    member_type: Int8 = since(1, default=-1)
+
+
+class DescribedGroup(Value):
+    error_code: Int16 = 0
+    error_message: String | None = None
+    group_id: String = ""
+    group_state: String = ""
+    group_epoch: Int32 = 0
+    assignment_epoch: Int32 = 0
+    assignor_name: String = ""
+    members: list[Member] = []
+    authorized_operations: Int32 = -2147483648
+
+
+class ConsumerGroupDescribeResponse(ResponseValue, api=ApiKey.CONSUMER_GROUP_DESCRIBE):
+    throttle_time_ms: Int32 = 0
+    groups: list[DescribedGroup] = []

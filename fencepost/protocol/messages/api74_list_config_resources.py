@@ -4,22 +4,19 @@ v1 lists all kinds, v0 client metrics only (KIP-1142).
 """
 
 from fencepost.protocol.api_keys import ApiKey
-from fencepost.protocol.schema import Array, Int8, Int16, Int32, Request, Response, Since, String, Struct
+from fencepost.protocol.schema import Int8, Int16, Int32, RequestValue, ResponseValue, String, Value, since
 
-ListConfigResourcesRequest = Request(
-    ApiKey.LIST_CONFIG_RESOURCES,
-    "resource_types" / Since(1, Array(Int8)),
-)
 
-ConfigResource = Struct(
-    "ConfigResource",
-    "resource_name" / String,
-    "resource_type" / Since(1, Int8, default=16),
-)
+class ListConfigResourcesRequest(RequestValue["ListConfigResourcesResponse"], api=ApiKey.LIST_CONFIG_RESOURCES):
+    resource_types: list[Int8] = since(1)
 
-ListConfigResourcesResponse = Response(
-    ApiKey.LIST_CONFIG_RESOURCES,
-    "throttle_time_ms" / Int32,
-    "error_code" / Int16,
-    "config_resources" / Array(ConfigResource),
-)
+
+class ConfigResource(Value):
+    resource_name: String = ""
+    resource_type: Int8 = since(1, default=16)
+
+
+class ListConfigResourcesResponse(ResponseValue, api=ApiKey.LIST_CONFIG_RESOURCES):
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    config_resources: list[ConfigResource] = []

@@ -9,29 +9,28 @@ from typing import NamedTuple
 from fencepost.coordinator.group.consumer.member import Assignment
 from fencepost.coordinator.group.consumer.reconcile import Reported
 from fencepost.coordinator.metadata.image import MetadataImage
-from fencepost.protocol.schema import Array, Bytes, DecodeError, Field, Int32, Message, Since, String, Struct
+from fencepost.protocol.schema import Bytes, DecodeError, Int32, MessageValue, String, Value, since
 
 PROTOCOL_TYPE = "consumer"
 _NEWEST = 3
 
-_Topic = Struct("TopicPartition", "topic" / String, "partitions" / Array(Int32))
-_Subscription = Message(
-    "ConsumerProtocolSubscription",
-    (0, _NEWEST),
-    None,
-    "topics" / Array(String),
-    "user_data" / Field(Bytes, default=None, nullable=0),
-    "owned_partitions" / Since(1, Array(_Topic)),
-    "generation_id" / Since(2, Int32, default=-1),
-    "rack_id" / Since(3, String, default=None, nullable=3),
-)
-_Assignment = Message(
-    "ConsumerProtocolAssignment",
-    (0, _NEWEST),
-    None,
-    "assigned_partitions" / Array(_Topic),
-    "user_data" / Field(Bytes, default=None, nullable=0),
-)
+
+class TopicPartition(Value):
+    topic: String = ""
+    partitions: list[Int32] = []
+
+
+class ConsumerProtocolSubscription(MessageValue, versions=(0, _NEWEST)):
+    topics: list[String] = []
+    user_data: Bytes | None = None
+    owned_partitions: list[TopicPartition] = since(1)
+    generation_id: Int32 = since(2, default=-1)
+    rack_id: String | None = since(3, default=None)
+
+
+class ConsumerProtocolAssignment(MessageValue, versions=(0, _NEWEST)):
+    assigned_partitions: list[TopicPartition] = []
+    user_data: Bytes | None = None
 
 
 class Malformed(ValueError):
@@ -67,7 +66,7 @@ def read_subscription(data: bytes) -> Subscription:
     """A member's subscription. Raises Malformed."""
     version = version_of(data)
     try:
-        read, _ = _Subscription.decode_prefix(data, version, 2)
+        read, _ = ConsumerProtocolSubscription.decode_prefix(data, version, 2)
     except DecodeError as error:
         raise Malformed(str(error)) from error
     owned = tuple((topic.topic, tuple(topic.partitions)) for topic in read.owned_partitions)
@@ -80,7 +79,7 @@ def read_assignment(data: bytes) -> NamedAssignment:
         return NamedAssignment({}, b"")
     version = version_of(data)
     try:
-        read, _ = _Assignment.decode_prefix(data, version, 2)
+        read, _ = ConsumerProtocolAssignment.decode_prefix(data, version, 2)
     except DecodeError as error:
         raise Malformed(str(error)) from error
     partitions = {topic.topic: frozenset(topic.partitions) for topic in read.assigned_partitions}
@@ -90,11 +89,12 @@ def read_assignment(data: bytes) -> NamedAssignment:
 def write_assignment(assignment: Assignment, image: MetadataImage, version: int) -> bytes:
     """An assignment for a classic member, in its version; deleted topics are left out."""
     topics = [
-        _Topic(topic=image.topics_by_id[topic_id].name, partitions=sorted(partitions))
+        TopicPartition(topic=image.topics_by_id[topic_id].name, partitions=sorted(partitions))
         for topic_id, partitions in assignment.items()
         if topic_id in image.topics_by_id
     ]
-    return version.to_bytes(2, "big") + _Assignment.encode(_Assignment(assigned_partitions=topics), version)
+    value = ConsumerProtocolAssignment(assigned_partitions=topics)
+    return version.to_bytes(2, "big") + value.encode(value, version)
 
 
 def by_id(partitions: Mapping[str, frozenset[int]], image: MetadataImage) -> Assignment:

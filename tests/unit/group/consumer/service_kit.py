@@ -16,16 +16,16 @@ CONFIG = GroupConfig(group_consumer_session_timeout_ms=10_000)
 
 def subscription(*topics: str, owned: tuple[int, ...] = (), generation: int = -1) -> bytes:
     """What a classic consumer says in its Join, in version 2."""
-    has = [embedded._Topic(topic="t", partitions=list(owned))] if owned else []
-    said = embedded._Subscription(topics=list(topics), owned_partitions=has, generation_id=generation)
-    return b"\0\2" + embedded._Subscription.encode(said, 2)
+    has = [embedded.TopicPartition(topic="t", partitions=list(owned))] if owned else []
+    said = embedded.ConsumerProtocolSubscription(topics=list(topics), owned_partitions=has, generation_id=generation)
+    return b"\0\2" + embedded.ConsumerProtocolSubscription.encode(said, 2)
 
 
 def given(*partitions: int, user_data: bytes | None = None) -> bytes:
     """What a classic leader hands out."""
-    topics = [embedded._Topic(topic="t", partitions=list(partitions))]
-    return b"\0\1" + embedded._Assignment.encode(
-        embedded._Assignment(assigned_partitions=topics, user_data=user_data), 1
+    topics = [embedded.TopicPartition(topic="t", partitions=list(partitions))]
+    return b"\0\1" + embedded.ConsumerProtocolAssignment.encode(
+        embedded.ConsumerProtocolAssignment(assigned_partitions=topics, user_data=user_data), 1
     )
 
 
