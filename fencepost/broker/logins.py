@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from fencepost.broker.config.sasl_settings import UNSECURED, jaas_of
+from fencepost.broker.config.checks import UNSECURED
+from fencepost.broker.config.sasl_settings import jaas_of
 from fencepost.broker.first_user import create_first_user
 from fencepost.broker.security.sasl.exchange import FENCEPOST_CLUSTER, OAUTHBEARER, PLAIN, Exchange
 from fencepost.broker.security.sasl.oauthbearer import OAuthExchange, Validator

@@ -1,19 +1,14 @@
 """The broker's configuration: Kafka's names, read from defaults, a file, the environment and the command line."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from fencepost.broker.config.access_settings import AccessSettings, check_access
-from fencepost.broker.config.cluster_settings import ClusterSettings
-from fencepost.broker.config.console_settings import ConsoleSettings
-from fencepost.broker.config.consumer_groups import ConsumerGroupSettings, group_bounds, problem
-from fencepost.broker.config.fields import ConfigError, Setting, Update, Value, format_value, nearest, settings_of
-from fencepost.broker.config.limit_settings import LimitSettings
-from fencepost.broker.config.listener_settings import base_of, may_be_secret, names_for
+from fencepost.broker.config.fields import ConfigError, Setting, Update, Value, format_value, nearest
+from fencepost.broker.config.listener_settings import READ_COMMITTED_FILTER, base_of, may_be_secret, names_for
 from fencepost.broker.config.listeners import (
     ClientListener,
     client_listeners,
@@ -21,35 +16,19 @@ from fencepost.broker.config.listeners import (
     unknown_listener,
     without_controllers,
 )
-from fencepost.broker.config.metadata_settings import MetadataSettings
-from fencepost.broker.config.sasl_settings import SaslSettings, check_sasl
-from fencepost.broker.config.settings import CoordinatorSettings, LogSettings, NodeSettings
+from fencepost.broker.config.sasl_settings import check_sasl
+from fencepost.broker.config.settings import SETTINGS, Settings
 from fencepost.broker.config.sources import Given, from_assignments, from_environment, from_file
-from fencepost.broker.config.tls_settings import TlsListenerSettings, certificate_problem
+from fencepost.broker.config.tls_settings import certificate_problem
 
-if TYPE_CHECKING:
-    from fencepost.coordinator.group.config import GroupConfig
-
-__all__ = ["SETTINGS", "BrokerConfig", "ConfigError", "dynamic_problem", "group_config", "load_config", "setting_of"]
+__all__ = ["SETTINGS", "BrokerConfig", "ConfigError", "dynamic_problem", "load_config", "setting_of"]
 
 ALIASES = {"broker.id": "node.id", "log.dir": "log.dirs"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class BrokerConfig(
-    ClusterSettings,
-    ConsoleSettings,
-    LimitSettings,
-    LogSettings,
-    MetadataSettings,
-    CoordinatorSettings,
-    ConsumerGroupSettings,
-    NodeSettings,
-    AccessSettings,
-    SaslSettings,
-    TlsListenerSettings,
-):
-    """All settings of one broker, validated; attributes are Kafka's names with underscores for dots.
+class BrokerConfig(Settings):
+    """All settings of one broker, validated; an attribute for each row of the table.
 
     `given` holds the settings that were set (name -> text), `of_listeners` those of single listeners (full name ->
     value), `without_effect` the names of Kafka's settings that were set and have no effect here, `controller_listeners`
@@ -90,6 +69,18 @@ class BrokerConfig(
                 return self.of_listeners[full_name]
         return self.value(name)
 
+    def read_committed_filter_for(self, listener: str, client_id: str | None) -> str | None:
+        """Who leaves aborted records out of all fetches of a client on a listener; None: what each topic says.
+
+        A client of `read.committed.filter.client.ids` comes first, then `listener.name.NAME.read.committed.filter`.
+        """
+        if self.read_committed_filter_client_ids and client_id in self.read_committed_filter_client_ids:
+            return "broker"
+        if not self.of_listeners:
+            return None
+        found = self.of_listeners.get(names_for(listener, READ_COMMITTED_FILTER)[0])
+        return None if found is None else str(found)
+
     def text(self, name: str) -> str | None:
         """Like `value`, in Kafka's spelling."""
         return format_value(self.value(name))
@@ -104,10 +95,6 @@ class BrokerConfig(
             name.lower(): found.parse(given[name]) for name in given if (found := _of_one_listener(name)) is not None
         }
         return dataclasses.replace(self, **values, of_listeners={**self.of_listeners, **own})
-
-
-SETTINGS: Mapping[str, Setting] = MappingProxyType(settings_of(BrokerConfig))
-"""Every setting of the broker by its name."""
 
 
 def _of_one_listener(name: str) -> Setting | None:
@@ -202,11 +189,29 @@ def _check_together(values: Mapping[str, Value]) -> None:
 
     if get("group.min.session.timeout.ms") > get("group.max.session.timeout.ms"):
         raise ConfigError("group.min.session.timeout.ms must not be larger than group.max.session.timeout.ms")
-    if (wrong := problem(get)) is not None:
+    if (wrong := _consumer_groups_problem(get)) is not None:
         raise ConfigError(wrong)
-    check_access(values)
+    useless = [name for name in ("super.users", "allow.everyone.if.no.acl.found") if get(name)]
+    if useless and not get("authorizer.class.name"):
+        raise ConfigError(f"{useless[0]} has no effect without authorizer.class.name; set that to standard")
     if (wrong := listeners_problem(get, lambda name: values.get(name) is not None)) is not None:
         raise ConfigError(wrong)
+    if bool(get("first.user")) != bool(get("first.password")):
+        raise ConfigError("first.user and first.password belong together: set both or none")
+
+
+def _consumer_groups_problem(get: Callable[[str], Any]) -> str | None:
+    for name in ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms"):
+        chosen, low, high = f"group.consumer.{name}", f"group.consumer.min.{name}", f"group.consumer.max.{name}"
+        if get(high) < get(low):
+            return f"{high} must be greater than or equal to {low}"
+        if get(chosen) < get(low):
+            return f"{chosen} must be greater than or equal to {low}"
+        if get(chosen) > get(high):
+            return f"{chosen} must be less than or equal to {high}"
+    if get("group.consumer.heartbeat.interval.ms") >= get("group.consumer.session.timeout.ms"):
+        return "group.consumer.heartbeat.interval.ms must be less than group.consumer.session.timeout.ms"
+    return None
 
 
 def dynamic_problem(name: str, text: str | None, *, for_all: bool = False) -> str | None:
@@ -230,13 +235,3 @@ def dynamic_problem(name: str, text: str | None, *, for_all: bool = False) -> st
         except ValueError as error:
             return f"Invalid value {text} for configuration {name}: {error}"
     return None
-
-
-def group_config(config: BrokerConfig) -> "GroupConfig":
-    """The group coordinator's settings, under the same names."""
-    from fencepost.coordinator.group.config import GroupConfig
-
-    own = {one.name for one in dataclasses.fields(GroupConfig)} - {"group_consumer_bounds"}
-    share: dict[str, Any] = {name: getattr(config, name) for name in own}
-    share["group_consumer_migration_policy"] = config.group_consumer_migration_policy.lower()
-    return GroupConfig(**share, group_consumer_bounds=group_bounds(config))

@@ -2,14 +2,22 @@
 
 import re
 
-from fencepost.broker.config.fields import ConfigError, nearest, settings_of
-from fencepost.broker.config.sasl_settings import OF_MECHANISM, SaslSettings
-from fencepost.broker.config.tls_settings import TlsListenerSettings
+from fencepost.broker.config.fields import ConfigError, nearest
+from fencepost.broker.config.settings import SETTINGS
 from fencepost.broker.security.sasl.exchange import MECHANISMS
 
 PREFIX = "listener.name."
 READ_COMMITTED_FILTER = "read.committed.filter"
-OF_LISTENER = frozenset({*settings_of(SaslSettings), *settings_of(TlsListenerSettings), READ_COMMITTED_FILTER})
+OF_MECHANISM = ("sasl.jaas.config", "sasl.server.callback.handler.class", "connections.max.reauth.ms")
+"""The settings that a mechanism of a listener may have for itself."""
+OF_LISTENER = frozenset(
+    {
+        *(name for name in SETTINGS if name.startswith(("sasl.", "ssl."))),
+        *OF_MECHANISM,
+        "connection.failed.authentication.delay.ms",
+        READ_COMMITTED_FILTER,
+    }
+)
 """The settings that a listener may have for itself."""
 _FORM = re.compile(r"listener\.name\.(?P<listener>[^.]+)\.(?P<rest>.+)", re.IGNORECASE)
 _SECRET = re.compile(r"password|jaas|secret|key", re.IGNORECASE)

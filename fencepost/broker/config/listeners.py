@@ -1,8 +1,8 @@
 """Listeners in Kafka's spelling: `NAME://host:port`, their security protocols and their advertised addresses."""
 
 import re
-from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple, Protocol
 
 from fencepost.broker.config.sources import Given
 from fencepost.broker.security.security_protocol import SecurityProtocol
@@ -38,6 +38,20 @@ class ClientListener(NamedTuple):
     port: int
     advertised: Listener | None
     """The address that clients of this listener use; None: the address that they connected to."""
+
+
+class ListenerValues(Protocol):
+    """The settings of listeners; `BrokerConfig` is one."""
+
+    @property
+    def client_listeners(self) -> tuple[ClientListener, ...]: ...
+
+    @property
+    def of_listeners(self) -> Mapping[str, Any]:
+        """The values that are set for one listener alone, by their full names."""
+
+    def of_listener(self, listener: str, name: str, mechanism: str | None = None) -> Any:
+        """The value of a setting for a listener, or for a SASL mechanism on it: its own, or that of all listeners."""
 
 
 def parse_listener(text: str) -> Listener:
@@ -77,15 +91,6 @@ def security_protocol_map(text: str | None) -> dict[str, SecurityProtocol]:
             raise ValueError(f"{name} has two protocols")
         found[name] = SecurityProtocol[protocol]
     return found
-
-
-def protocol_map_problem(text: str) -> str | None:
-    """What is wrong with `listener.security.protocol.map`, or None."""
-    try:
-        security_protocol_map(text)
-    except ValueError as error:
-        return str(error)
-    return None
 
 
 def client_listeners(
