@@ -61,8 +61,8 @@ from fencepost.broker.transactions.markers import Markers
 from fencepost.coordinator.group.service import GroupService
 from fencepost.coordinator.metadata.delta import AclsChanged, Change, PartitionsAdded, TopicCreated, TopicDeleted
 from fencepost.coordinator.metadata.image import GROUP_VERSION
-from fencepost.coordinator.metadata.registration import Registration
 from fencepost.coordinator.metadata.service import MetadataService
+from fencepost.coordinator.metadata.start_records import Registration
 from fencepost.coordinator.ports import Clock, LogWriteFailed
 from fencepost.coordinator.txn.service import TransactionService
 from fencepost.protocol.errors import ErrorCode
