@@ -1,6 +1,7 @@
 """The broker's configuration: Kafka's names, read from defaults, a file, the environment and the command line."""
 
 import dataclasses
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,8 +9,8 @@ from types import MappingProxyType
 from typing import Any
 
 from fencepost.broker.config.fields import ConfigError, Setting, Update, Value, format_value, nearest
-from fencepost.broker.config.listener_settings import READ_COMMITTED_FILTER, base_of, may_be_secret, names_for
 from fencepost.broker.config.listeners import (
+    LISTENER_PREFIX,
     ClientListener,
     client_listeners,
     listeners_problem,
@@ -20,10 +21,53 @@ from fencepost.broker.config.sasl_settings import check_sasl
 from fencepost.broker.config.settings import SETTINGS, Settings
 from fencepost.broker.config.sources import Given, from_assignments, from_environment, from_file
 from fencepost.broker.config.tls_settings import certificate_problem
+from fencepost.broker.security.sasl.exchange import MECHANISMS
 
 __all__ = ["SETTINGS", "BrokerConfig", "ConfigError", "dynamic_problem", "load_config", "setting_of"]
 
 ALIASES = {"broker.id": "node.id", "log.dir": "log.dirs"}
+READ_COMMITTED_FILTER = "read.committed.filter"
+OF_MECHANISM = ("sasl.jaas.config", "sasl.server.callback.handler.class", "connections.max.reauth.ms")
+"""The settings that a mechanism of a listener may have for itself."""
+OF_LISTENER = frozenset(
+    {
+        *(name for name in SETTINGS if name.startswith(("sasl.", "ssl."))),
+        *OF_MECHANISM,
+        "connection.failed.authentication.delay.ms",
+        READ_COMMITTED_FILTER,
+    }
+)
+"""The settings that a listener may have for itself."""
+_FORM = re.compile(r"listener\.name\.(?P<listener>[^.]+)\.(?P<rest>.+)", re.IGNORECASE)
+_SECRET = re.compile(r"password|jaas|secret|key", re.IGNORECASE)
+
+
+def _base_of(name: str) -> str | None:
+    """The setting that a listener's name stands for; None for another name. Raises ConfigError for an unknown one."""
+    if not name.lower().startswith(LISTENER_PREFIX):
+        return None
+    found = _FORM.fullmatch(name)
+    rest = found["rest"].lower() if found else ""
+    if rest in OF_LISTENER:
+        return rest
+    for mechanism in MECHANISMS:
+        base = rest.removeprefix(f"{mechanism.lower()}.")
+        if base != rest and base in OF_MECHANISM:
+            return base
+    near = nearest(rest, OF_LISTENER)
+    raise ConfigError(f"unknown setting of a listener {name}" + (f"; the nearest known one is {near}" if near else ""))
+
+
+def _names_for(listener: str, name: str, mechanism: str | None = None) -> list[str]:
+    """The full names that set `name` for a listener, in lower case, the most specific first."""
+    prefix = f"{LISTENER_PREFIX}{listener.lower()}."
+    of_mechanism = [f"{prefix}{mechanism.lower()}.{name}"] if mechanism is not None else []
+    return [*of_mechanism, prefix + name]
+
+
+def _may_be_secret(name: str) -> bool:
+    """Whether the value of an unknown setting must not be shown."""
+    return _SECRET.search(name) is not None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +108,7 @@ class BrokerConfig(Settings):
 
     def of_listener(self, listener: str, name: str, mechanism: str | None = None) -> Any:
         """The value of a setting for one listener, or for a SASL mechanism on it: the most specific one."""
-        for full_name in names_for(listener, name, mechanism):
+        for full_name in _names_for(listener, name, mechanism):
             if full_name in self.of_listeners:
                 return self.of_listeners[full_name]
         return self.value(name)
@@ -78,7 +122,7 @@ class BrokerConfig(Settings):
             return "broker"
         if not self.of_listeners:
             return None
-        found = self.of_listeners.get(names_for(listener, READ_COMMITTED_FILTER)[0])
+        found = self.of_listeners.get(_names_for(listener, READ_COMMITTED_FILTER)[0])
         return None if found is None else str(found)
 
     def text(self, name: str) -> str | None:
@@ -100,7 +144,7 @@ class BrokerConfig(Settings):
 def _of_one_listener(name: str) -> Setting | None:
     """The setting of a name with a listener's prefix; None without a prefix, or for an unknown setting."""
     try:
-        base = base_of(name)
+        base = _base_of(name)
     except ConfigError:
         return None
     return None if base is None else SETTINGS[base]
@@ -135,7 +179,7 @@ def load_config(
     entries, controller_listeners = without_controllers(sources)
     for entry in entries:
         name = ALIASES.get(entry.name, entry.name)
-        if (base := base_of(name)) is not None:
+        if (base := _base_of(name)) is not None:
             of_listeners[name.lower()] = check_setting({name: SETTINGS[base]}, entry)
         elif name not in SETTINGS and is_without_effect(name):
             without_effect[name] = None
@@ -173,7 +217,7 @@ def check_setting(known: Mapping[str, Setting], entry: Given) -> Value:
     if setting is None:
         near = nearest(entry.name, known)
         hint = f"; the nearest known one is {near} ({known[near].expected})" if near else ""
-        shown = "..." if may_be_secret(entry.name) else repr(entry.raw)
+        shown = "..." if _may_be_secret(entry.name) else repr(entry.raw)
         raise ConfigError(f"unknown setting {entry.name} = {shown} from {entry.origin}{hint}")
     try:
         return setting.parse(entry.raw)

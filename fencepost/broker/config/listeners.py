@@ -8,7 +8,7 @@ from fencepost.broker.config.sources import Given
 from fencepost.broker.security.security_protocol import SecurityProtocol
 
 PORT_MAX = 65_535
-_PREFIX = "listener.name."
+LISTENER_PREFIX = "listener.name."
 _FORM = re.compile(
     r"(?P<name>[\w-]+)://(\[(?P<ipv6>[0-9A-Fa-f:.%\w]+)\]|(?P<host>[^\s:/@?#\[\]]*)):(?P<port>[0-9]{1,5})"
 )
@@ -156,7 +156,7 @@ def without_controllers(entries: Iterable[Given]) -> tuple[list[Given], tuple[st
     kept: list[Given] = []
     left_out: dict[str, None] = {}
     for one in entries:
-        if one.name.lower().startswith(_PREFIX) and _listener_of(one.name) in map(str.upper, names):
+        if one.name.lower().startswith(LISTENER_PREFIX) and _listener_of(one.name) in map(str.upper, names):
             continue
         parts = _parts(one.raw) if one.name in ("listeners", "advertised.listeners") else []
         controllers = [part for part in parts if part.partition("://")[0] in names]
@@ -169,7 +169,7 @@ def without_controllers(entries: Iterable[Given]) -> tuple[list[Given], tuple[st
 
 
 def _listener_of(name: str) -> str:
-    return name[len(_PREFIX) :].partition(".")[0].upper()
+    return name[len(LISTENER_PREFIX) :].partition(".")[0].upper()
 
 
 def unknown_listener(settings: Iterable[str], listeners: tuple[str, ...]) -> str | None:

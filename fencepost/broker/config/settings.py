@@ -127,7 +127,7 @@ class Settings:
         doc="Whether clients on other machines may send WriteTxnMarkers, and AddPartitionsToTxn from v4 on, while"
             " no authorizer is set. With an authorizer its ACLs decide.")
 
-    # SASL, for all listeners or for one (listener.name.NAME.SETTING; listener_settings.py), and the first user.
+    # SASL, for all listeners or for one (listener.name.NAME.SETTING), and the first user.
     sasl_enabled_mechanisms: tuple[str, ...] = setting(LIST, (), choices=MECHANISMS,
         doc="The mechanisms by which clients log in (Kafka: GSSAPI, which this broker does not have).")
     sasl_jaas_config: str | None = setting(PASSWORD, None, check=checks.parsed_by(parse_jaas),
