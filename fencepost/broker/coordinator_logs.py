@@ -117,7 +117,6 @@ class PartitionCoordinatorLog:
         return LogTicket(self._commit, info)
 
     def foreign(self, rows: Sequence[Bytes], refused: bool) -> None:
-        """See `LogFollower`."""
         if self.listener is None:
             return
         if refused:
@@ -128,7 +127,6 @@ class PartitionCoordinatorLog:
                 self.listener.absorb(batch.replayed)
 
     def disowned(self) -> None:
-        """See `LogFollower`."""
         if self.listener is not None:
             self.listener.fenced()
 
@@ -184,7 +182,6 @@ class _Arrival:
         self.event = trio.Event()
 
     def wake(self) -> None:
-        """See `Watcher`."""
         self.event.set()
 
 

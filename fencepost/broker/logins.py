@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from fencepost.broker.config.sasl_settings import UNSECURED, jaas_of
-from fencepost.broker.first_user import create_first_user
+from fencepost.broker.config.checks import UNSECURED
+from fencepost.broker.config.sasl_settings import jaas_of
+from fencepost.broker.security.audit import audit
 from fencepost.broker.security.sasl.exchange import FENCEPOST_CLUSTER, OAUTHBEARER, PLAIN, Exchange
 from fencepost.broker.security.sasl.oauthbearer import OAuthExchange, Validator
 from fencepost.broker.security.sasl.plain import PlainExchange, PlainUsers
@@ -16,7 +17,9 @@ from fencepost.broker.security.sasl.scram import Credential, Form, ScramCredenti
 from fencepost.broker.security.sasl.session import Mechanism, SaslSession
 from fencepost.broker.security.sasl.unsecured import UnsecuredValidator
 from fencepost.coordinator.metadata.image import ScramUser
-from fencepost.protocol.scram import MECHANISM_NUMBERS
+from fencepost.coordinator.metadata.user_controller import CredentialUpsertion
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.scram import ITERATIONS, MECHANISM_NUMBERS, SALT_BYTES, salted_password
 
 if TYPE_CHECKING:
     from fencepost.broker.config.broker_config import BrokerConfig
@@ -57,7 +60,7 @@ class Logins:
 
     async def start(self, nursery: trio.Nursery) -> None:
         """Create the first user if it is time to, and begin to read the keys of token issuers."""
-        await create_first_user(self._config, self._metadata)
+        await _create_first_user(self._config, self._metadata)
         self._warn_of_missing_users()
         for keys in self._keys.values():
             nursery.start_soon(keys.run)
@@ -136,3 +139,22 @@ class Logins:
         validator = SignedValidator(expected, self._clock.now_ms, keys.want)
         keys.give_to(validator.use_keys)
         return validator
+
+
+async def _create_first_user(config: "BrokerConfig", metadata: "MetadataService") -> None:
+    """Create the user of `first.user` if there is no SCRAM user yet, for both mechanisms."""
+    name, password = config.first_user, config.first_password
+    if name is None or password is None:
+        return
+    if metadata.image.scram:
+        logger.info("first.user has no effect: there are users already, whose passwords stay")
+        return
+    for mechanism, number in MECHANISM_NUMBERS.items():
+        salt = secrets.token_bytes(SALT_BYTES)
+        salted = salted_password(mechanism, password.encode(), salt, ITERATIONS)
+        outcomes = await metadata.alter_credentials([], [CredentialUpsertion(name, number, ITERATIONS, salt, salted)])
+        if outcomes[name].code is not ErrorCode.NONE:
+            logger.error("cannot create the first user user=%r cause=%s", name, outcomes[name].message)
+            return
+        audit.info("USER_CHANGED by=first.user user=%r mechanism=%s iterations=%d", name, mechanism, ITERATIONS)
+    logger.info("created the first user user=%r", name)

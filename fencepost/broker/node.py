@@ -15,12 +15,13 @@ from fencepost.broker.clock import SystemClock
 from fencepost.broker.cluster import following
 from fencepost.broker.cluster.remote_producer_ids import ClusterProducerIds
 from fencepost.broker.cluster.remote_transactions import RemoteTransactions
-from fencepost.broker.config.access_settings import make_authorizer
-from fencepost.broker.config.broker_config import BrokerConfig, group_config
+from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.config.topic_rules import (
     TopicRules,
     cleaner_settings,
     cluster_facts,
+    group_config,
+    make_authorizer,
     metadata_log_config,
     quota_windows,
     txn_config,
@@ -60,8 +61,8 @@ from fencepost.broker.transactions.markers import Markers
 from fencepost.coordinator.group.service import GroupService
 from fencepost.coordinator.metadata.delta import AclsChanged, Change, PartitionsAdded, TopicCreated, TopicDeleted
 from fencepost.coordinator.metadata.image import GROUP_VERSION
-from fencepost.coordinator.metadata.registration import Registration
 from fencepost.coordinator.metadata.service import MetadataService
+from fencepost.coordinator.metadata.start_records import Registration
 from fencepost.coordinator.ports import Clock, LogWriteFailed
 from fencepost.coordinator.txn.service import TransactionService
 from fencepost.protocol.errors import ErrorCode

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Protocol
 import trio
 
 from fencepost.broker.log.housekeeping import housekeep
-from fencepost.broker.log.upkeep_failures import RETENTION
+from fencepost.broker.log.upkeep_failures import RETENTION, UpkeepFailures
 from fencepost.broker.ports import HasClock, HasConfig, HasLogs, HasUpkeepThreads
-from fencepost.broker.ticker import every
 
 if TYPE_CHECKING:
     from fencepost.broker.transactions.hanging import HangingCheck
@@ -34,3 +33,15 @@ def begin(node: _Broker, services: trio.Nursery, take_snapshot: Callable[[], Awa
     services.start_soon(repeat, "the metadata snapshot", SNAPSHOT_CHECK_SECONDS, take_snapshot)
     hanging_seconds = config.transaction_hanging_check_interval_ms / 1000
     services.start_soon(repeat, "the check for hanging transactions", hanging_seconds, node.hanging.look)
+
+
+async def every(
+    upkeep: UpkeepFailures, work: str, interval_seconds: float, duty: Callable[[], Awaitable[None] | None]
+) -> None:
+    """Call `duty` every `interval_seconds`, until cancelled. Its failures are those of `work`."""
+    while True:
+        await trio.sleep(interval_seconds)
+        with upkeep.guard(work):
+            outcome = duty()
+            if outcome is not None:
+                await outcome

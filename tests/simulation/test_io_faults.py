@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from fencepost.broker.log.durability.flusher import Durability
-from fencepost.broker.log.storage import disk_file, file_sync, staged
+from fencepost.broker.log.storage import disk_file, staged
 from tests.kit.disk_faults import Fault
 from tests.kit.disk_nodes import Change, NameChange, Write, nothing
 from tests.simulation.checks import check, check_readers
@@ -35,7 +35,7 @@ def test_fail_at_every_call_where_all_goes_in_pieces(kind: str, step: int, monke
     """As large batches and large flushes do (decision 44), here with batches of the usual size and tiny pieces."""
     monkeypatch.setattr(disk_file, "PIECE_BYTES", 50)
     monkeypatch.setattr(staged, "PIECE_BYTES", 50)
-    monkeypatch.setattr(file_sync, "LARGE_BYTES", 60)
+    monkeypatch.setattr(disk_file, "LARGE_BYTES", 60)
     assert sum(1 for _ in every_case(kind, "fsync", every(step))) > 5
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from fencepost.broker.config.access_settings import make_authorizer
 from fencepost.broker.config.broker_config import ConfigError, load_config
+from fencepost.broker.config.topic_rules import make_authorizer
 from fencepost.broker.security.principal import Principal
 from fencepost.coordinator.metadata.image import EMPTY_IMAGE
 from fencepost.protocol.admin_enums import AclOperation, AclResourceType

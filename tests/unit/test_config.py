@@ -1,6 +1,7 @@
 """Settings: where they come from, which source wins, and what a refusal says."""
 
 from pathlib import Path
+from typing import Literal, get_origin, get_type_hints
 
 import pytest
 
@@ -9,13 +10,13 @@ from fencepost.broker.config.broker_config import (
     BrokerConfig,
     ConfigError,
     dynamic_problem,
-    group_config,
     load_config,
 )
 from fencepost.broker.config.fields import Kind, Update
 from fencepost.broker.config.listeners import ClientListener, Listener, parse_listener
+from fencepost.broker.config.settings import Settings
 from fencepost.broker.config.topic_config import NO_DYNAMIC, Dynamic
-from fencepost.broker.config.topic_rules import cleaner_settings, log_config
+from fencepost.broker.config.topic_rules import cleaner_settings, group_config, log_config
 from fencepost.broker.config.without_effect import WITHOUT_EFFECT
 from fencepost.broker.security.security_protocol import SecurityProtocol
 
@@ -37,6 +38,17 @@ def test_every_default_fits_its_own_declaration() -> None:
     for setting in SETTINGS.values():
         assert setting.parse(setting.default) == setting.default, setting.name
         assert setting.doc.endswith("."), setting.name
+
+
+def test_the_type_of_an_attribute_is_that_of_its_setting() -> None:
+    """Mypy takes the annotation, a given value is parsed by the row's type, and None is allowed by the default."""
+    types = {Kind.BOOLEAN: bool, Kind.DOUBLE: float, Kind.LIST: tuple[str, ...]}
+    types |= dict.fromkeys((Kind.STRING, Kind.CLASS, Kind.PASSWORD), str)
+    types |= dict.fromkeys((Kind.INT, Kind.SHORT, Kind.LONG), int)
+    for attribute, annotation in get_type_hints(Settings).items():
+        setting = SETTINGS[attribute.replace("_", ".")]
+        expected = Literal[setting.choices] if get_origin(annotation) is Literal else types[setting.kind]
+        assert annotation == (expected | None if setting.default is None else expected), attribute
 
 
 def test_kafkas_names_are_the_attributes_with_dots() -> None:
@@ -89,6 +101,11 @@ def test_what_is_not_right_is_refused_and_says_what_would_be(assignment: str, ex
 
 def test_settings_of_security_are_refused_and_never_silently_ignored() -> None:
     assert "unknown setting principal.builder.class" in refusal(assignments=["principal.builder.class=x"])
+
+
+@pytest.mark.parametrize("name", ["first.user", "node.id"])
+def test_a_setting_of_the_whole_broker_is_none_of_a_listener(name: str) -> None:
+    assert "unknown setting of a listener" in refusal(assignments=[f"listener.name.plaintext.{name}=x"])
 
 
 def test_later_sources_win(tmp_path: Path) -> None:

@@ -85,7 +85,6 @@ class Bucket:
             raise self._unavailable(error, "put", name) from error
 
     def read(self, name: str, position: int, size: int) -> bytes:
-        """As the port says."""
         try:
             return bytes(obstore.get_range(self._store, name, start=position, length=size))
         except FileNotFoundError as error:
@@ -98,7 +97,6 @@ class Bucket:
             raise self._unavailable(error, "get", name) from error
 
     def remove(self, names: Sequence[str]) -> None:
-        """As the port says."""
         try:
             obstore.delete(self._store, list(names))
         except FileNotFoundError as error:  # Google and Azure say so; what comes after it in the list may be there
@@ -110,7 +108,6 @@ class Bucket:
             raise self._unavailable(error, "delete", names[0]) from error
 
     def names(self) -> Iterator[str]:
-        """As the port says."""
         try:
             for page in obstore.list(self._store):
                 yield from (str(found["path"]) for found in page)

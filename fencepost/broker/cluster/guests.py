@@ -73,7 +73,6 @@ class GuestLog:
     # As a participant of rounds
 
     def cut(self) -> Cut | None:
-        """See `Participant`."""
         if not self._batches:
             return None
         self._cut_count = len(self._batches)
@@ -81,7 +80,6 @@ class GuestLog:
         return Cut(self, self.log_id, None, False, batches, headers, EPOCH_OF_SLOT, self._new_log)
 
     def committed(self, row: Row, foreign: Sequence[Foreign]) -> None:
-        """See `Participant`."""
         count, self._cut_count = self._cut_count, 0
         del self._batches[:count], self._headers[:count]
         self.high_watermark += count

@@ -273,7 +273,6 @@ class Membership:
         return None if peer is None else route_to(self._config, peer)
 
     def now(self) -> float:
-        """See `confirm`."""
         return self.writer.now()
 
     def look_at(self, log: PartitionLog) -> None:

@@ -55,7 +55,6 @@ class SharedDirectory:
             raise _unavailable(error, "write", path) from error
 
     def read(self, name: str, position: int, size: int) -> bytes:
-        """As the port says."""
         path = self._root / name
         parts = []
         try:
@@ -73,7 +72,6 @@ class SharedDirectory:
         return b"".join(parts)
 
     def remove(self, names: Sequence[str]) -> None:
-        """As the port says."""
         for name in names:
             for path in (self._root / name, self._root / f"{name}{UNFINISHED}"):
                 try:
@@ -82,7 +80,6 @@ class SharedDirectory:
                     raise _unavailable(error, "delete", path) from error
 
     def names(self) -> Iterator[str]:
-        """As the port says."""
         try:
             for folder in sorted(path for path in self._root.iterdir() if path.is_dir()):
                 found = {file.name.removesuffix(UNFINISHED) for file in folder.iterdir()}

@@ -134,7 +134,6 @@ class SharedLog:
         self._rounds.deliver()
 
     def cut(self) -> Cut | None:
-        """See `Participant`."""
         if not self._batches or self._held:
             return None
         self._cut_count = len(self._batches)
@@ -150,7 +149,6 @@ class SharedLog:
         )
 
     def committed(self, row: Row, foreign: Sequence[Foreign]) -> None:
-        """See `Participant`."""
         count, self._cut_count = self._cut_count, 0
         if self._listener is None or not count:
             return  # closed meanwhile
@@ -171,7 +169,6 @@ class SharedLog:
             self._rounds.enlist(self)
 
     def refused(self, foreign: Sequence[Foreign]) -> None:
-        """See `Participant`."""
         self._cut_count = 0
         if self._listener is not None:
             self._replay(foreign)

@@ -56,7 +56,6 @@ class Statements:
             self._close()
 
     def watch(self, history: History) -> None:
-        """See `Engine`."""
         with self._lock:
             self._history = history
             self._close()

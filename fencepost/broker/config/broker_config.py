@@ -1,55 +1,78 @@
 """The broker's configuration: Kafka's names, read from defaults, a file, the environment and the command line."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from fencepost.broker.config.access_settings import AccessSettings, check_access
-from fencepost.broker.config.cluster_settings import ClusterSettings
-from fencepost.broker.config.console_settings import ConsoleSettings
-from fencepost.broker.config.consumer_groups import ConsumerGroupSettings, group_bounds, problem
-from fencepost.broker.config.fields import ConfigError, Setting, Update, Value, format_value, nearest, settings_of
-from fencepost.broker.config.limit_settings import LimitSettings
-from fencepost.broker.config.listener_settings import base_of, may_be_secret, names_for
+from fencepost.broker.config.fields import ConfigError, Setting, Update, Value, format_value, nearest
 from fencepost.broker.config.listeners import (
+    LISTENER_PREFIX,
     ClientListener,
     client_listeners,
     listeners_problem,
     unknown_listener,
     without_controllers,
 )
-from fencepost.broker.config.metadata_settings import MetadataSettings
-from fencepost.broker.config.sasl_settings import SaslSettings, check_sasl
-from fencepost.broker.config.settings import CoordinatorSettings, LogSettings, NodeSettings
+from fencepost.broker.config.sasl_settings import check_sasl
+from fencepost.broker.config.settings import SETTINGS, Settings
 from fencepost.broker.config.sources import Given, from_assignments, from_environment, from_file
-from fencepost.broker.config.tls_settings import TlsListenerSettings, certificate_problem
+from fencepost.broker.config.tls_settings import certificate_problem
+from fencepost.broker.security.sasl.exchange import MECHANISMS
 
-if TYPE_CHECKING:
-    from fencepost.coordinator.group.config import GroupConfig
-
-__all__ = ["SETTINGS", "BrokerConfig", "ConfigError", "dynamic_problem", "group_config", "load_config", "setting_of"]
+__all__ = ["SETTINGS", "BrokerConfig", "ConfigError", "dynamic_problem", "load_config", "setting_of"]
 
 ALIASES = {"broker.id": "node.id", "log.dir": "log.dirs"}
+READ_COMMITTED_FILTER = "read.committed.filter"
+OF_MECHANISM = ("sasl.jaas.config", "sasl.server.callback.handler.class", "connections.max.reauth.ms")
+"""The settings that a mechanism of a listener may have for itself."""
+OF_LISTENER = frozenset(
+    {
+        *(name for name in SETTINGS if name.startswith(("sasl.", "ssl."))),
+        *OF_MECHANISM,
+        "connection.failed.authentication.delay.ms",
+        READ_COMMITTED_FILTER,
+    }
+)
+"""The settings that a listener may have for itself."""
+_FORM = re.compile(r"listener\.name\.(?P<listener>[^.]+)\.(?P<rest>.+)", re.IGNORECASE)
+_SECRET = re.compile(r"password|jaas|secret|key", re.IGNORECASE)
+
+
+def _base_of(name: str) -> str | None:
+    """The setting that a listener's name stands for; None for another name. Raises ConfigError for an unknown one."""
+    if not name.lower().startswith(LISTENER_PREFIX):
+        return None
+    found = _FORM.fullmatch(name)
+    rest = found["rest"].lower() if found else ""
+    if rest in OF_LISTENER:
+        return rest
+    for mechanism in MECHANISMS:
+        base = rest.removeprefix(f"{mechanism.lower()}.")
+        if base != rest and base in OF_MECHANISM:
+            return base
+    near = nearest(rest, OF_LISTENER)
+    raise ConfigError(f"unknown setting of a listener {name}" + (f"; the nearest known one is {near}" if near else ""))
+
+
+def _names_for(listener: str, name: str, mechanism: str | None = None) -> list[str]:
+    """The full names that set `name` for a listener, in lower case, the most specific first."""
+    prefix = f"{LISTENER_PREFIX}{listener.lower()}."
+    of_mechanism = [f"{prefix}{mechanism.lower()}.{name}"] if mechanism is not None else []
+    return [*of_mechanism, prefix + name]
+
+
+def _may_be_secret(name: str) -> bool:
+    """Whether the value of an unknown setting must not be shown."""
+    return _SECRET.search(name) is not None
 
 
 @dataclass(frozen=True, kw_only=True)
-class BrokerConfig(
-    ClusterSettings,
-    ConsoleSettings,
-    LimitSettings,
-    LogSettings,
-    MetadataSettings,
-    CoordinatorSettings,
-    ConsumerGroupSettings,
-    NodeSettings,
-    AccessSettings,
-    SaslSettings,
-    TlsListenerSettings,
-):
-    """All settings of one broker, validated; attributes are Kafka's names with underscores for dots.
+class BrokerConfig(Settings):
+    """All settings of one broker, validated; an attribute for each row of the table.
 
     `given` holds the settings that were set (name -> text), `of_listeners` those of single listeners (full name ->
     value), `without_effect` the names of Kafka's settings that were set and have no effect here, `controller_listeners`
@@ -85,10 +108,22 @@ class BrokerConfig(
 
     def of_listener(self, listener: str, name: str, mechanism: str | None = None) -> Any:
         """The value of a setting for one listener, or for a SASL mechanism on it: the most specific one."""
-        for full_name in names_for(listener, name, mechanism):
+        for full_name in _names_for(listener, name, mechanism):
             if full_name in self.of_listeners:
                 return self.of_listeners[full_name]
         return self.value(name)
+
+    def read_committed_filter_for(self, listener: str, client_id: str | None) -> str | None:
+        """Who leaves aborted records out of all fetches of a client on a listener; None: what each topic says.
+
+        A client of `read.committed.filter.client.ids` comes first, then `listener.name.NAME.read.committed.filter`.
+        """
+        if self.read_committed_filter_client_ids and client_id in self.read_committed_filter_client_ids:
+            return "broker"
+        if not self.of_listeners:
+            return None
+        found = self.of_listeners.get(_names_for(listener, READ_COMMITTED_FILTER)[0])
+        return None if found is None else str(found)
 
     def text(self, name: str) -> str | None:
         """Like `value`, in Kafka's spelling."""
@@ -106,14 +141,10 @@ class BrokerConfig(
         return dataclasses.replace(self, **values, of_listeners={**self.of_listeners, **own})
 
 
-SETTINGS: Mapping[str, Setting] = MappingProxyType(settings_of(BrokerConfig))
-"""Every setting of the broker by its name."""
-
-
 def _of_one_listener(name: str) -> Setting | None:
     """The setting of a name with a listener's prefix; None without a prefix, or for an unknown setting."""
     try:
-        base = base_of(name)
+        base = _base_of(name)
     except ConfigError:
         return None
     return None if base is None else SETTINGS[base]
@@ -148,7 +179,7 @@ def load_config(
     entries, controller_listeners = without_controllers(sources)
     for entry in entries:
         name = ALIASES.get(entry.name, entry.name)
-        if (base := base_of(name)) is not None:
+        if (base := _base_of(name)) is not None:
             of_listeners[name.lower()] = check_setting({name: SETTINGS[base]}, entry)
         elif name not in SETTINGS and is_without_effect(name):
             without_effect[name] = None
@@ -186,7 +217,7 @@ def check_setting(known: Mapping[str, Setting], entry: Given) -> Value:
     if setting is None:
         near = nearest(entry.name, known)
         hint = f"; the nearest known one is {near} ({known[near].expected})" if near else ""
-        shown = "..." if may_be_secret(entry.name) else repr(entry.raw)
+        shown = "..." if _may_be_secret(entry.name) else repr(entry.raw)
         raise ConfigError(f"unknown setting {entry.name} = {shown} from {entry.origin}{hint}")
     try:
         return setting.parse(entry.raw)
@@ -202,11 +233,29 @@ def _check_together(values: Mapping[str, Value]) -> None:
 
     if get("group.min.session.timeout.ms") > get("group.max.session.timeout.ms"):
         raise ConfigError("group.min.session.timeout.ms must not be larger than group.max.session.timeout.ms")
-    if (wrong := problem(get)) is not None:
+    if (wrong := _consumer_groups_problem(get)) is not None:
         raise ConfigError(wrong)
-    check_access(values)
+    useless = [name for name in ("super.users", "allow.everyone.if.no.acl.found") if get(name)]
+    if useless and not get("authorizer.class.name"):
+        raise ConfigError(f"{useless[0]} has no effect without authorizer.class.name; set that to standard")
     if (wrong := listeners_problem(get, lambda name: values.get(name) is not None)) is not None:
         raise ConfigError(wrong)
+    if bool(get("first.user")) != bool(get("first.password")):
+        raise ConfigError("first.user and first.password belong together: set both or none")
+
+
+def _consumer_groups_problem(get: Callable[[str], Any]) -> str | None:
+    for name in ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms"):
+        chosen, low, high = f"group.consumer.{name}", f"group.consumer.min.{name}", f"group.consumer.max.{name}"
+        if get(high) < get(low):
+            return f"{high} must be greater than or equal to {low}"
+        if get(chosen) < get(low):
+            return f"{chosen} must be greater than or equal to {low}"
+        if get(chosen) > get(high):
+            return f"{chosen} must be less than or equal to {high}"
+    if get("group.consumer.heartbeat.interval.ms") >= get("group.consumer.session.timeout.ms"):
+        return "group.consumer.heartbeat.interval.ms must be less than group.consumer.session.timeout.ms"
+    return None
 
 
 def dynamic_problem(name: str, text: str | None, *, for_all: bool = False) -> str | None:
@@ -230,13 +279,3 @@ def dynamic_problem(name: str, text: str | None, *, for_all: bool = False) -> st
         except ValueError as error:
             return f"Invalid value {text} for configuration {name}: {error}"
     return None
-
-
-def group_config(config: BrokerConfig) -> "GroupConfig":
-    """The group coordinator's settings, under the same names."""
-    from fencepost.coordinator.group.config import GroupConfig
-
-    own = {one.name for one in dataclasses.fields(GroupConfig)} - {"group_consumer_bounds"}
-    share: dict[str, Any] = {name: getattr(config, name) for name in own}
-    share["group_consumer_migration_policy"] = config.group_consumer_migration_policy.lower()
-    return GroupConfig(**share, group_consumer_bounds=group_bounds(config))

@@ -5,10 +5,11 @@ This broker collects no metrics from clients, like Kafka without a telemetry plu
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
-from fencepost.broker.config.entries import ConfigEntry
-from fencepost.broker.config.fields import Kind, Setting, format_value
+from fencepost.broker.config.entries import ConfigEntry, entry_of
+from fencepost.broker.config.fields import INT, LIST, Setting, format_value
 from fencepost.broker.config.topic_config import Origin
 from fencepost.broker.config.without_effect import NO_EFFECT
 from fencepost.coordinator.metadata.commands import Outcome
@@ -16,27 +17,17 @@ from fencepost.protocol.admin_enums import ConfigSource
 from fencepost.protocol.errors import ErrorCode
 
 INTERVAL_MS_MIN, INTERVAL_MS_MAX = 100, 3_600_000
-_MATCHED = frozenset(
-    (
-        "client_id",
-        "client_instance_id",
-        "client_software_name",
-        "client_software_version",
-        "client_source_address",
-        "client_source_port",
-    )
+_MATCHED = (
+    *("client_id", "client_instance_id", "client_software_name", "client_software_version"),
+    *("client_source_address", "client_source_port"),
 )
 _UNASKED = f"{NO_EFFECT}the broker asks clients for no metrics. "
-METRICS_SETTINGS: Mapping[str, Setting] = MappingProxyType(
-    {
-        setting.name: setting
-        for setting in (
-            Setting("interval.ms", Kind.INT, 300_000, f"{_UNASKED}How often clients would push them."),
-            Setting("match", Kind.LIST, (), f"{_UNASKED}Which clients would: what=EXPRESSION, all of them must match."),
-            Setting("metrics", Kind.LIST, (), f"{_UNASKED}Which ones: prefixes of names, or * for all."),
-        )
-    }
+_ROWS = (
+    Setting("interval.ms", INT, 300_000, f"{_UNASKED}How often clients would push them."),
+    Setting("match", LIST, (), f"{_UNASKED}Which clients would: what=EXPRESSION, all of them must match."),
+    Setting("metrics", LIST, (), f"{_UNASKED}Which ones: prefixes of names, or * for all."),
 )
+METRICS_SETTINGS: Mapping[str, Setting] = MappingProxyType({setting.name: setting for setting in _ROWS})
 """The settings of a subscription."""
 
 
@@ -71,16 +62,10 @@ def _is_pattern(text: str) -> bool:
 
 
 def metrics_entries(configs: Mapping[str, str]) -> list[ConfigEntry]:
-    """Every setting of a subscription that has set `configs`, by name."""
+    """Every setting of a subscription that has set `configs`, by name; a default is no synonym, as in Kafka."""
     found = []
     for name, setting in METRICS_SETTINGS.items():
-        origins: tuple[Origin, ...] = ()
-        if name in configs:
-            origins = (Origin(name, configs[name], ConfigSource.DYNAMIC_CLIENT_METRICS_CONFIG),)
-        value, source = (
-            (origins[0].value, origins[0].source)
-            if origins
-            else (format_value(setting.default), ConfigSource.DEFAULT_CONFIG)
-        )
-        found.append(ConfigEntry(name, value, source, False, setting.kind, setting.doc, origins))
+        given = [Origin(name, configs[name], ConfigSource.DYNAMIC_CLIENT_METRICS_CONFIG)] if name in configs else []
+        default = Origin(name, format_value(setting.default), ConfigSource.DEFAULT_CONFIG)
+        found.append(replace(entry_of(name, setting, given or [default]), synonyms=tuple(given)))
     return found

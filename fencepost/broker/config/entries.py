@@ -1,10 +1,10 @@
 """The settings of a topic or a broker as DescribeConfigs lists them: value, source and synonyms."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fencepost.broker.config.broker_config import ALIASES, SETTINGS, BrokerConfig, setting_of
-from fencepost.broker.config.fields import Kind, Update, format_value
+from fencepost.broker.config.fields import Kind, Setting, Update, format_value
 from fencepost.broker.config.topic_config import Dynamic, Origin, broker_origins, chain
 from fencepost.broker.config.topic_settings import TOPIC_SETTINGS, TopicSetting
 from fencepost.broker.config.without_effect import WITHOUT_EFFECT
@@ -26,6 +26,12 @@ class ConfigEntry:
     """Whether DescribeConfigs leaves out the values, as Kafka does."""
 
 
+def entry_of(name: str, setting: Setting, origins: Sequence[Origin], *, read_only: bool = False) -> ConfigEntry:
+    """The entry of a setting with these values, the effective one first; without a value if there is none."""
+    value, source = origins[0][1:] if origins else (None, ConfigSource.DEFAULT_CONFIG)
+    return ConfigEntry(name, value, source, read_only, setting.kind, setting.doc, tuple(origins), setting.secret)
+
+
 def topic_entries(overrides: Mapping[str, str], broker: BrokerConfig, dynamic: Dynamic) -> list[ConfigEntry]:
     """Every setting of a topic with these overrides, by name."""
     found: list[ConfigEntry] = []
@@ -33,9 +39,8 @@ def topic_entries(overrides: Mapping[str, str], broker: BrokerConfig, dynamic: D
         if entry.internal and name not in overrides:
             continue
         origins = chain(name, overrides, broker, dynamic)
-        first, setting = origins[0], entry.setting
         shown = tuple(origin for origin in origins if _is_shown(origin, entry))
-        found.append(ConfigEntry(name, first.value, first.source, False, setting.kind, setting.doc, shown))
+        found.append(replace(entry_of(name, entry.setting, origins), synonyms=shown))
     return found
 
 
@@ -60,18 +65,7 @@ def broker_entries(broker: BrokerConfig, dynamic: Dynamic) -> list[ConfigEntry]:
         default = format_value(setting.default)
         if default is not None:
             origins.append(Origin(name, default, ConfigSource.DEFAULT_CONFIG))
-        strongest = origins[0] if origins else Origin(name, None, ConfigSource.DEFAULT_CONFIG)
-        read_only = setting.update is Update.READ_ONLY
-        entry = ConfigEntry(
-            name,
-            strongest.value,
-            strongest.source,
-            read_only,
-            setting.kind,
-            setting.doc,
-            tuple(origins),
-            setting.secret,
-        )
+        entry = entry_of(name, setting, origins, read_only=setting.update is Update.READ_ONLY)
         found.append(entry)
         found += [replace(entry, name=alias) for alias, of in ALIASES.items() if of == name]
     return found
@@ -79,11 +73,8 @@ def broker_entries(broker: BrokerConfig, dynamic: Dynamic) -> list[ConfigEntry]:
 
 def default_broker_entries(dynamic: Dynamic) -> list[ConfigEntry]:
     """The settings altered at run time for all brokers: all that the resource with an empty name lists."""
-    found: list[ConfigEntry] = []
-    for name, value in sorted(dynamic.cluster.items()):
-        setting = setting_of(name) or WITHOUT_EFFECT[name]
-        origin = Origin(name, value, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
-        found.append(
-            ConfigEntry(name, value, origin.source, False, setting.kind, setting.doc, (origin,), setting.secret)
-        )
-    return found
+    source = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
+    return [
+        entry_of(name, setting_of(name) or WITHOUT_EFFECT[name], [Origin(name, value, source)])
+        for name, value in sorted(dynamic.cluster.items())
+    ]

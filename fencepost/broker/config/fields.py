@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum, IntEnum
-from typing import Any
+from typing import Any, Required, TypedDict, TypeVar, Unpack
 
 from fencepost.protocol.duration_text import in_milliseconds
 
@@ -30,6 +30,10 @@ class Kind(IntEnum):
     PASSWORD = 9
 
 
+BOOLEAN, STRING, INT, SHORT, LONG = Kind.BOOLEAN, Kind.STRING, Kind.INT, Kind.SHORT, Kind.LONG
+DOUBLE, LIST, CLASS, PASSWORD = Kind.DOUBLE, Kind.LIST, Kind.CLASS, Kind.PASSWORD
+
+
 class Update(Enum):
     """When a setting may change: only at start, or at run time through (Incremental)AlterConfigs."""
 
@@ -48,8 +52,7 @@ class Setting:
     """One setting: its name, type, default and bounds, its documentation, and whether it is listed and changeable.
 
     `low` and `high` bound numbers (both inclusive); `choices` bounds strings and the members of lists; `check` returns
-    what is wrong with a value that passed those, or None. `ours` marks names that Kafka does not have. `nullable`
-    settings have no value until they are set.
+    what is wrong with a value that passed those, or None. `ours` marks names that Kafka does not have.
     """
 
     name: str
@@ -63,7 +66,11 @@ class Setting:
     ours: bool = False
     served: bool = True
     update: Update = Update.READ_ONLY
-    nullable: bool = False
+
+    @property
+    def nullable(self) -> bool:
+        """Whether it has no value until it is set."""
+        return self.default is None
 
     @property
     def secret(self) -> bool:
@@ -149,12 +156,6 @@ def _string(setting: Setting, raw: object) -> Value:
     return raw.strip()
 
 
-def _password(setting: Setting, raw: object) -> Value:
-    if not isinstance(raw, str):
-        raise ValueError("the value is not a string")
-    return raw.strip()
-
-
 def _list(setting: Setting, raw: object) -> Value:
     if isinstance(raw, str):
         return tuple(part.strip() for part in raw.split(",")) if raw.strip() else ()
@@ -173,8 +174,6 @@ _CONVERT: dict[Kind, Callable[[Setting, object], Value]] = {
     Kind.LONG: _whole_number,
     Kind.DOUBLE: _double,
     Kind.LIST: _list,
-    Kind.CLASS: _string,
-    Kind.PASSWORD: _password,
 }
 
 
@@ -189,22 +188,31 @@ def format_value(value: Value) -> str | None:
     return str(value).upper().replace("E+", "E") if isinstance(value, float) else str(value)
 
 
-def setting(kind: Kind, default: Value, doc: str, **rest: Any) -> Any:
+class Facts(TypedDict, total=False):
+    """What a row of a table says of a setting besides its type and default: the fields of `Setting`."""
+
+    low: float
+    high: float
+    choices: tuple[str, ...]
+    check: Callable[[Any], str | None]
+    ours: bool
+    doc: Required[str]
+
+
+V = TypeVar("V", bound=Value)
+
+
+def setting(kind: Kind, default: V, *, dynamic: bool = False, **facts: Unpack[Facts]) -> V:
     """A dataclass field that is a setting; its name is the attribute's with dots for underscores."""
-    return dataclasses.field(
-        default=default, repr=kind is not Kind.PASSWORD, metadata={"setting": (kind, default, doc, rest)}
-    )
+    update = Update.CLUSTER_WIDE if dynamic else Update.READ_ONLY
+    declared = {"kind": kind, "default": default, "update": update, **facts}
+    return dataclasses.field(default=default, repr=kind is not PASSWORD, metadata={"setting": declared})
 
 
-def settings_of(owner: type) -> dict[str, Setting]:
+def settings_of(table: type) -> dict[str, Setting]:
     """The settings that the fields of a dataclass declare, by name."""
-    found: dict[str, Setting] = {}
-    for entry in dataclasses.fields(owner):
-        if "setting" in entry.metadata:
-            kind, default, doc, rest = entry.metadata["setting"]
-            name = entry.name.replace("_", ".")
-            found[name] = Setting(name, kind, default, doc, **rest)
-    return found
+    names = ((one.name.replace("_", "."), one.metadata) for one in dataclasses.fields(table))
+    return {name: Setting(name, **metadata["setting"]) for name, metadata in names if "setting" in metadata}
 
 
 def nearest(name: str, known: Mapping[str, object] | Iterable[str]) -> str | None:

@@ -5,7 +5,7 @@ from types import MappingProxyType
 from typing import Any
 
 from fencepost.broker.config.broker_config import SETTINGS, BrokerConfig
-from fencepost.broker.config.entries import ConfigEntry
+from fencepost.broker.config.entries import ConfigEntry, entry_of
 from fencepost.broker.config.fields import format_value
 from fencepost.broker.config.topic_config import Dynamic, Origin, broker_origins
 from fencepost.protocol.admin_enums import ConfigSource
@@ -22,7 +22,7 @@ GROUP_SETTINGS: Mapping[str, str] = MappingProxyType(
 
 def group_problem(configs: Mapping[str, str], broker: BrokerConfig) -> str | None:
     """Why a group's settings together are INVALID_CONFIG, with Kafka's messages, or None."""
-    values: dict[str, Any] = {name: _of(broker, behind) for name, behind in GROUP_SETTINGS.items()}
+    values: dict[str, Any] = {name: broker.value(behind) for name, behind in GROUP_SETTINGS.items()}
     for name, text in configs.items():
         if name not in GROUP_SETTINGS:
             return f"Unknown group config name: {name}"
@@ -31,12 +31,12 @@ def group_problem(configs: Mapping[str, str], broker: BrokerConfig) -> str | Non
         except ValueError as error:
             return f"Invalid value {text} for configuration {name}: {error}"
         low, high = (f"group.consumer.{bound}.{name.removeprefix('consumer.')}" for bound in ("min", "max"))
-        if values[name] < (lowest := _of(broker, low)):
+        if values[name] < (lowest := broker.value(low)):
             return (
                 f"{name} must be greater than or equal to {low}: {values[name]} is below {lowest}."
                 f" Set {lowest} or more, or restart the broker with a lower {low}"
             )
-        if values[name] > (highest := _of(broker, high)):
+        if values[name] > (highest := broker.value(high)):
             return (
                 f"{name} must be less than or equal to {high}: {values[name]} is above {highest}."
                 f" Set {highest} or less, or restart the broker with a higher {high}"
@@ -46,18 +46,12 @@ def group_problem(configs: Mapping[str, str], broker: BrokerConfig) -> str | Non
     return None
 
 
-def _of(broker: BrokerConfig, name: str) -> Any:
-    return getattr(broker, name.replace(".", "_"))
-
-
 def group_entries(configs: Mapping[str, str], broker: BrokerConfig, dynamic: Dynamic) -> list[ConfigEntry]:
     """Every setting of a group that has set `configs`, by name; `broker` is the configuration at the start."""
     found: list[ConfigEntry] = []
     for name, behind in GROUP_SETTINGS.items():
-        setting = SETTINGS[behind]
         origins = [Origin(name, configs[name], ConfigSource.DYNAMIC_GROUP_CONFIG)] if name in configs else []
         origins += broker_origins([behind], broker, dynamic)
-        origins.append(Origin(behind, format_value(setting.default), ConfigSource.DEFAULT_CONFIG))
-        first = origins[0]
-        found.append(ConfigEntry(name, first.value, first.source, False, setting.kind, setting.doc, tuple(origins)))
+        origins.append(Origin(behind, format_value(SETTINGS[behind].default), ConfigSource.DEFAULT_CONFIG))
+        found.append(entry_of(name, SETTINGS[behind], origins))
     return found

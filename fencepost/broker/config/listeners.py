@@ -1,14 +1,14 @@
 """Listeners in Kafka's spelling: `NAME://host:port`, their security protocols and their advertised addresses."""
 
 import re
-from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple, Protocol
 
 from fencepost.broker.config.sources import Given
 from fencepost.broker.security.security_protocol import SecurityProtocol
 
 PORT_MAX = 65_535
-_PREFIX = "listener.name."
+LISTENER_PREFIX = "listener.name."
 _FORM = re.compile(
     r"(?P<name>[\w-]+)://(\[(?P<ipv6>[0-9A-Fa-f:.%\w]+)\]|(?P<host>[^\s:/@?#\[\]]*)):(?P<port>[0-9]{1,5})"
 )
@@ -38,6 +38,20 @@ class ClientListener(NamedTuple):
     port: int
     advertised: Listener | None
     """The address that clients of this listener use; None: the address that they connected to."""
+
+
+class ListenerValues(Protocol):
+    """The settings of listeners; `BrokerConfig` is one."""
+
+    @property
+    def client_listeners(self) -> tuple[ClientListener, ...]: ...
+
+    @property
+    def of_listeners(self) -> Mapping[str, Any]:
+        """The values that are set for one listener alone, by their full names."""
+
+    def of_listener(self, listener: str, name: str, mechanism: str | None = None) -> Any:
+        """The value of a setting for a listener, or for a SASL mechanism on it: its own, or that of all listeners."""
 
 
 def parse_listener(text: str) -> Listener:
@@ -77,15 +91,6 @@ def security_protocol_map(text: str | None) -> dict[str, SecurityProtocol]:
             raise ValueError(f"{name} has two protocols")
         found[name] = SecurityProtocol[protocol]
     return found
-
-
-def protocol_map_problem(text: str) -> str | None:
-    """What is wrong with `listener.security.protocol.map`, or None."""
-    try:
-        security_protocol_map(text)
-    except ValueError as error:
-        return str(error)
-    return None
 
 
 def client_listeners(
@@ -151,7 +156,7 @@ def without_controllers(entries: Iterable[Given]) -> tuple[list[Given], tuple[st
     kept: list[Given] = []
     left_out: dict[str, None] = {}
     for one in entries:
-        if one.name.lower().startswith(_PREFIX) and _listener_of(one.name) in map(str.upper, names):
+        if one.name.lower().startswith(LISTENER_PREFIX) and _listener_of(one.name) in map(str.upper, names):
             continue
         parts = _parts(one.raw) if one.name in ("listeners", "advertised.listeners") else []
         controllers = [part for part in parts if part.partition("://")[0] in names]
@@ -164,7 +169,7 @@ def without_controllers(entries: Iterable[Given]) -> tuple[list[Given], tuple[st
 
 
 def _listener_of(name: str) -> str:
-    return name[len(_PREFIX) :].partition(".")[0].upper()
+    return name[len(LISTENER_PREFIX) :].partition(".")[0].upper()
 
 
 def unknown_listener(settings: Iterable[str], listeners: tuple[str, ...]) -> str | None:

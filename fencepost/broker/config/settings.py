@@ -1,386 +1,432 @@
-"""The broker's settings under Kafka's names, group by group: type, default, bounds, meaning."""
+"""The table of the broker's settings under Kafka's names: type, default, bounds, meaning. One row declares one.
+
+From a row come the typed attribute of the configuration, the check of a value, DescribeConfigs and the reference.
+"""
 
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Literal
 
-from fencepost.broker.config.fields import LONG_MAX, Kind, Update, setting
-from fencepost.broker.config.listeners import addresses_problem, protocol_map_problem
+from fencepost.broker.config import checks
+from fencepost.broker.config.fields import (
+    BOOLEAN,
+    CLASS,
+    DOUBLE,
+    INT,
+    LIST,
+    LONG,
+    LONG_MAX,
+    PASSWORD,
+    SHORT,
+    STRING,
+    Setting,
+    setting,
+    settings_of,
+)
+from fencepost.broker.config.listeners import addresses_problem, security_protocol_map
+from fencepost.broker.security.principal_mapping import mapping_problem
+from fencepost.broker.security.sasl.exchange import MECHANISMS
+from fencepost.broker.security.sasl.jaas import parse_jaas
 from fencepost.broker.security.security_protocol import SecurityProtocol
 
 HOUR_MS = 60 * 60 * 1000
 DAY_MS = 24 * HOUR_MS
 INT_MAX = 2**31 - 1
 DOUBLE_MAX = sys.float_info.max
-COMPRESSION_TYPES = ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd")
-READ_COMMITTED_FILTERS = ("broker", "client")
-TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
-_DYNAMIC = Update.CLUSTER_WIDE
-
-
-def gzip_level_problem(level: int) -> str | None:
-    """What is wrong with a gzip level (KIP-390: -1 for the codec's own default, or 1 to 9), or None."""
-    return None if level == -1 or 1 <= level <= 9 else f"{level} is not a gzip level, expected -1 or 1 to 9"
-
-
-def _retention_problem(value: int) -> str | None:
-    return None if value == -1 or value > 0 else f"{value} is out of range, expected -1 (for ever) or more than 0"
-
-
-def _one_directory(paths: tuple[str, ...]) -> str | None:
-    if len(paths) == 1 and paths[0]:
-        return None
-    return f"{','.join(paths)!r} must name exactly one directory: this broker keeps all logs together"
 
 
 @dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
-class LogSettings:
-    """The defaults of topic settings, and the upkeep of the logs."""
+class Settings:
+    """The settings with an effect, or with a default for topics; `without_effect.py` has Kafka's others.
 
-    log_dirs: tuple[str, ...] = setting(
-        Kind.LIST, ("fencepost-data",), "The directory of the logs and the metadata.", check=_one_directory
-    )
-    num_partitions: int = setting(
-        Kind.INT, 1, "Partitions of a topic that is created without a count.", low=1, high=100_000
-    )
-    auto_create_topics_enable: bool = setting(
-        Kind.BOOLEAN, True, "Whether asking for an unknown topic's metadata may create it."
-    )
-    delete_topic_enable: bool = setting(Kind.BOOLEAN, True, "Whether topics can be deleted at all.")
-    default_replication_factor: int = setting(
-        Kind.INT, 1, "Replicas of a topic that is created without a factor; one node holds one.", low=1, high=1
-    )
-    min_insync_replicas: int = setting(
-        Kind.INT,
-        1,
-        "No effect here: one replica is all there are. Replicas that must have a batch before acks=all is answered.",
-        low=1,
-        update=_DYNAMIC,
-    )
-    unclean_leader_election_enable: bool = setting(
-        Kind.BOOLEAN,
-        False,
-        "No effect here: one replica leads always. Whether a replica outside the in-sync set may lead.",
-        update=_DYNAMIC,
-    )
-    message_max_bytes: int = setting(Kind.INT, 1_048_588, "The largest record batch taken.", low=0, update=_DYNAMIC)
-    message_max_decompressed_bytes: int = setting(
-        Kind.INT, 128 << 20, "The most bytes a batch may decompress to where its records must be read.", low=1 << 20,
-        high=INT_MAX, ours=True, update=_DYNAMIC,
-    )  # fmt: skip
-    compression_type: str = setting(
-        Kind.STRING, "producer", "The codec of stored batches; producer keeps the sender's.", choices=COMPRESSION_TYPES,
-        update=_DYNAMIC,
-    )  # fmt: skip
-    compression_gzip_level: int = setting(
-        Kind.INT, -1, "Level of gzip where the broker compresses.", check=gzip_level_problem, update=_DYNAMIC
-    )
-    compression_lz4_level: int = setting(
-        Kind.INT, 9, "Level of lz4 where the broker compresses.", low=1, high=17, update=_DYNAMIC
-    )
-    compression_zstd_level: int = setting(
-        Kind.INT, 3, "Level of zstd where the broker compresses.", low=-131_072, high=22, update=_DYNAMIC
-    )
-    read_committed_filter: str = setting(
-        Kind.STRING, "client", "Who leaves aborted records out of read_committed fetches: the client, as in Kafka, or"
-        " the broker, which then sends less.",
-        choices=READ_COMMITTED_FILTERS, update=_DYNAMIC, ours=True,
-    )  # fmt: skip
-    read_committed_filter_client_ids: tuple[str, ...] = setting(
-        Kind.LIST, (), "Values of client.id for which the broker leaves aborted records out, whatever the listener and"
-        " the topic say.",
-        ours=True,
-    )  # fmt: skip
-    log_segment_bytes: int = setting(
-        Kind.INT, 1 << 30, "Size at which a segment is closed.", low=1 << 20, update=_DYNAMIC
-    )
-    log_roll_ms: int | None = setting(
-        Kind.LONG, None, "Age at which a segment is closed.", low=1, nullable=True, update=_DYNAMIC
-    )
-    log_roll_hours: int = setting(Kind.INT, 168, "As log.roll.ms, in hours; used where that is not given.", low=1)
-    log_roll_jitter_ms: int | None = setting(
-        Kind.LONG,
-        None,
-        "The most that is taken off log.roll.ms, for each segment another part of it.",
-        low=0,
-        nullable=True,
-        update=_DYNAMIC,
-    )
-    log_roll_jitter_hours: int = setting(Kind.INT, 0, "As log.roll.jitter.ms, in hours.", low=0)
-    log_retention_bytes: int = setting(
-        Kind.LONG, -1, "Size at which a partition's oldest segments go; -1 for no bound.", update=_DYNAMIC
-    )
-    log_retention_ms: int | None = setting(
-        Kind.LONG,
-        None,
-        "Age at which segments go; -1 for never.",
-        nullable=True,
-        check=_retention_problem,
-        update=_DYNAMIC,
-    )
-    log_retention_minutes: int | None = setting(
-        Kind.INT,
-        None,
-        "As log.retention.ms, in minutes; used where that is not given.",
-        nullable=True,
-        check=_retention_problem,
-    )
-    log_retention_hours: int = setting(
-        Kind.INT, 168, "As log.retention.ms, in hours; used where neither is given.", check=_retention_problem
-    )
-    log_retention_check_interval_ms: int = setting(Kind.LONG, 300_000, "How often old segments are looked for.", low=1)
-    log_retention_spares_open_transactions: bool = setting(
-        Kind.BOOLEAN, True, "Whether data from the start of an open transaction on outlives its time (Kafka: false).",
-        ours=True, update=_DYNAMIC,
-    )  # fmt: skip
-    log_segment_delete_delay_ms: int = setting(
-        Kind.LONG, 60_000, "How long the files of removed segments and deleted topics stay.", low=0, update=_DYNAMIC
-    )
-    log_cleanup_policy: tuple[str, ...] = setting(
-        Kind.LIST, ("delete",), "What becomes of old data.", choices=("compact", "delete"), update=_DYNAMIC
-    )
-    log_local_retention_bytes: int = setting(
-        Kind.LONG, -2, "No effect here: there is no tiered storage. As local.retention.bytes.", low=-2, update=_DYNAMIC
-    )
-    log_local_retention_ms: int = setting(
-        Kind.LONG, -2, "No effect here: there is no tiered storage. As local.retention.ms.", low=-2, update=_DYNAMIC
-    )
-    log_index_size_max_bytes: int = setting(
-        Kind.INT, 10 << 20, "The largest offset index of a segment.", low=4, update=_DYNAMIC
-    )
-    log_index_interval_bytes: int = setting(
-        Kind.INT, 4096, "Bytes of log between two index entries.", low=0, update=_DYNAMIC
-    )
-    log_flush_interval_messages: int = setting(
-        Kind.LONG,
-        LONG_MAX,
-        "No effect here, `durability` decides. Records after which a log is flushed (durability=os).",
-        low=1,
-        update=_DYNAMIC,
-    )
-    log_flush_interval_ms: int | None = setting(
-        Kind.LONG,
-        None,
-        "No effect here, `durability` decides. Age at which unflushed data is flushed (durability=os).",
-        nullable=True,
-        update=_DYNAMIC,
-    )
-    log_flush_scheduler_interval_ms: int = setting(
-        Kind.LONG, LONG_MAX, "No effect here, `durability` decides. How often the need to flush is looked at."
-    )
-    log_preallocate: bool = setting(
-        Kind.BOOLEAN,
-        False,
-        "No effect here: room is reserved as it is needed. Whether segments get their full size first.",
-        update=_DYNAMIC,
-    )
-    log_message_timestamp_type: str = setting(
-        Kind.STRING, "CreateTime", "Whose clock stamps records.", choices=TIMESTAMP_TYPES, update=_DYNAMIC
-    )
-    log_message_timestamp_before_max_ms: int = setting(
-        Kind.LONG, LONG_MAX, "How old a record's timestamp may be (KIP-937).", low=0, update=_DYNAMIC
-    )
-    log_message_timestamp_after_max_ms: int = setting(
-        Kind.LONG, HOUR_MS, "How far ahead a record's timestamp may be (KIP-937).", low=0, update=_DYNAMIC
-    )
-    log_cleaner_enable: bool = setting(Kind.BOOLEAN, True, "Whether logs are compacted at all.")
-    log_cleaner_threads: int = setting(
-        Kind.INT, 1, "How many logs are compacted at a time, each in a quarter of a core.", low=1, update=_DYNAMIC
-    )
-    log_cleaner_io_max_bytes_per_second: float = setting(
-        Kind.DOUBLE, DOUBLE_MAX, "The most that compactions read and write together.", low=1, update=_DYNAMIC
-    )
-    log_cleaner_dedupe_buffer_size: int = setting(
-        Kind.LONG,
-        128 << 20,
-        "Memory for the keys of all compactions under way, 24 bytes each.",
-        low=1 << 10,
-        update=_DYNAMIC,
-    )
-    log_cleaner_io_buffer_load_factor: float = setting(
-        Kind.DOUBLE, 0.9, "How full that memory may become; more keys take another pass.", low=0, high=1,
-        update=_DYNAMIC,
-    )  # fmt: skip
-    log_cleaner_backoff_ms: int = setting(
-        Kind.LONG, 15_000, "How long the cleaner rests when nothing is due.", low=1, update=_DYNAMIC
-    )
-    log_cleaner_delete_retention_ms: int = setting(
-        Kind.LONG, DAY_MS, "How long tombstones and markers outlive compaction.", low=0, update=_DYNAMIC
-    )
-    log_cleaner_min_compaction_lag_ms: int = setting(
-        Kind.LONG, 0, "Age below which records are not compacted.", low=0, update=_DYNAMIC
-    )
-    log_cleaner_max_compaction_lag_ms: int = setting(
-        Kind.LONG, LONG_MAX, "Age at which records must be compacted.", low=1, update=_DYNAMIC
-    )
-    log_cleaner_min_cleanable_ratio: float = setting(
-        Kind.DOUBLE, 0.5, "Share of uncompacted data that starts a compaction.", low=0, high=1, update=_DYNAMIC
-    )
+    A name's dots are underscores here. A default of None means "not set". `ours` marks names that Kafka does not have,
+    `dynamic` settings that may change at run time.
+    """
+
+    # fmt: off
+    # The node.
+    node_id: int = setting(INT, 1, low=0, doc="The number of this node.")
+    cluster_id: str | None = setting(STRING, None, ours=True,
+        doc="The cluster's id; made at the first start where not given.")
+    broker_rack: str | None = setting(STRING, None, doc="The rack this node tells clients.")
+    unstable_api_versions_enable: bool = setting(BOOLEAN, False,
+        doc="Whether versions are offered that Kafka may still change (InitProducerId v6, KIP-939).")
+    durability: Literal["fsync", "os"] = setting(STRING, "fsync", choices=("fsync", "os"), ours=True,
+        doc="fsync: acks=all is answered once the data is on the disk; os: once it is in the page cache, Kafka's way.")
+    log_failure_policy: Literal["exit", "offline"] = setting(STRING, "exit", choices=("exit", "offline"), ours=True,
+        doc="A failed flush ends the process (exit), or takes only the log of that file offline until the next start.")
+    storage: Literal["files", "memory"] = setting(STRING, "files", choices=("files", "memory"), ours=True,
+        doc="files, or memory for a broker that forgets.")
+    metrics_listen: str | None = setting(STRING, None, ours=True,
+        doc="HOST:PORT of the Prometheus endpoint; off where not given.")
+    metrics_group_offsets_max: int = setting(INT, 10_000, low=0, ours=True,
+        doc="Committed offsets that /metrics shows, with their lag. 0 shows none.")
+
+    # Listeners and requests.
+    listeners: tuple[str, ...] = setting(LIST, ("PLAINTEXT://:9092",), check=addresses_problem,
+        doc="Where to listen: NAME://HOST:PORT, separated by commas; port 0 picks one.")
+    advertised_listeners: tuple[str, ...] | None = setting(LIST, None, check=addresses_problem,
+        doc="The address that clients of each listener use: NAME://HOST:PORT. Not set: the address they connected to.")
+    listener_security_protocol_map: str | None = setting(STRING, None, check=checks.parsed_by(security_protocol_map),
+        doc="The security protocol of each listener, NAME:PROTOCOL. Not set: each listener has its protocol's name.")
+    inter_broker_listener_name: str | None = setting(STRING, None,
+        doc="The listener for other brokers. It must exist; there are no other brokers.")
+    security_inter_broker_protocol: str = setting(STRING, "PLAINTEXT", choices=tuple(SecurityProtocol.__members__),
+        doc="Names the listener for other brokers by its protocol.")
+    socket_request_max_bytes: int = setting(INT, 100 << 20, low=1, doc="The largest request taken.")
+    socket_send_buffer_bytes: int = setting(INT, -1, low=-1, doc="SO_SNDBUF; -1 leaves it to the system.")
+    socket_receive_buffer_bytes: int = setting(INT, -1, low=-1, doc="SO_RCVBUF; -1 leaves it to the system.")
+    socket_listen_backlog_size: int = setting(INT, 1024, low=1, doc="Connections waiting to be accepted.")
+    connections_max_idle_ms: int = setting(LONG, 600_000, doc="Silence after which a connection is closed.")
+    fetch_max_bytes: int = setting(INT, 55 << 20, low=1024, doc="The most a fetch is answered with.")
+    max_request_partition_size_limit: int = setting(INT, 2000, low=1,
+        doc="The most partitions in one DescribeTopicPartitions answer.")
+
+    # What clients may use.
+    max_connections: int = setting(INT, 10_000, low=1, doc="Connections at once; more are closed.")
+    max_connections_per_ip: int = setting(INT, INT_MAX, low=0,
+        doc="Connections at once from one address; more are closed.")
+    max_connections_per_ip_overrides: tuple[str, ...] = setting(LIST, (), check=checks.connections_by_host,
+        doc="Other bounds for some addresses: HOST:CONNECTIONS.")
+    max_connection_creation_rate: int = setting(INT, INT_MAX, low=1,
+        doc="Connections accepted per second; others wait to be accepted.")
+    queued_max_request_bytes: int = setting(LONG, 256 << 20, low=-1,
+        doc="Memory for requests that are not handled yet, of all connections together. The broker reads no large"
+            " request while it is used up. At least socket.request.max.bytes; -1 for no bound.")
+    queued_max_response_bytes: int = setting(LONG, 128 << 20, low=-1, ours=True,
+        doc="Memory for responses that are not sent yet. Fetches get fewer bytes while it is used up; -1 for no bound.")
+    request_arrival_timeout_ms: int = setting(LONG, 60_000, low=1, ours=True,
+        doc="How long a request may take to arrive. The broker closes slower connections.")
+    principal_max_connections: int = setting(INT, -1, low=-1, ours=True, dynamic=True,
+        doc="Connections at once of one principal that has logged in; more are closed. -1 for no bound.")
+    principal_max_transactional_ids: int = setting(INT, -1, low=-1, ours=True, dynamic=True,
+        doc="Transactional ids of one principal; more are refused with POLICY_VIOLATION. -1 for no bound.")
+    principal_max_open_transactions: int = setting(INT, -1, low=-1, ours=True, dynamic=True,
+        doc="Open transactions of one principal; more are refused with POLICY_VIOLATION. -1 for no bound.")
+    principal_max_producer_ids: int = setting(INT, -1, low=-1, ours=True, dynamic=True,
+        doc="Producer ids that one principal may get, without a transactional id, within producer.id.expiration.ms;"
+            " more are refused with POLICY_VIOLATION. -1 for no bound.")
+    quota_window_num: int = setting(INT, 11, low=1,
+        doc="Samples kept of the rates of client quotas; more make a burst longer.")
+    quota_window_size_seconds: int = setting(INT, 1, low=1, doc="How long one of these samples takes.")
+    controller_quota_window_num: int = setting(INT, 11, low=1, doc="As quota.window.num, for controller_mutation_rate.")
+    controller_quota_window_size_seconds: int = setting(INT, 1, low=1,
+        doc="As quota.window.size.seconds, for controller_mutation_rate.")
+
+    # Rights.
+    authorizer_class_name: str = setting(STRING, "", check=checks.authorizer,
+        doc="`standard`, or Kafka's name of the same, to check every request against the ACLs. Empty: clients may"
+            " do all.")
+    super_users: str = setting(STRING, "", check=checks.parsed_by(checks.super_users),
+        doc="Principals that no ACL restricts, separated by semicolons: User:alice;User:CN=broker,O=example.")
+    allow_everyone_if_no_acl_found: bool = setting(BOOLEAN, False,
+        doc="Whether a resource that no ACL matches is open to every client.")
+    allow_remote_broker_requests: bool = setting(BOOLEAN, False,
+        doc="Whether clients on other machines may send WriteTxnMarkers, and AddPartitionsToTxn from v4 on, while"
+            " no authorizer is set. With an authorizer its ACLs decide.")
+
+    # SASL, for all listeners or for one (listener.name.NAME.SETTING), and the first user.
+    sasl_enabled_mechanisms: tuple[str, ...] = setting(LIST, (), choices=MECHANISMS,
+        doc="The mechanisms by which clients log in (Kafka: GSSAPI, which this broker does not have).")
+    sasl_jaas_config: str | None = setting(PASSWORD, None, check=checks.parsed_by(parse_jaas),
+        doc='The users of PLAIN in JAAS syntax: PlainLoginModule with user_NAME="PASSWORD".')
+    sasl_server_callback_handler_class: str = setting(CLASS, "", check=checks.token_validator,
+        doc="The validator of OAUTHBEARER: not set, signed tokens only; Kafka's unsecured one, for tests.")
+    connections_max_reauth_ms: int = setting(LONG, 0,
+        doc="How long a login lasts; then the client logs in again (KIP-368). 0: as long as the connection.")
+    connection_failed_authentication_delay_ms: int = setting(INT, 100, low=0, high=30_000,
+        doc="How long the answer to a refused login waits.")
+    sasl_server_max_receive_size: int = setting(INT, 32 << 10, low=1024,
+        doc="The largest request before the login (Kafka: 524288). Large tokens may need more.")
+    sasl_oauthbearer_jwks_endpoint_url: str | None = setting(STRING, None, check=checks.url_of_keys,
+        doc="The keys that sign tokens: https://... or file:///...")
+    sasl_oauthbearer_jwks_endpoint_refresh_ms: int = setting(LONG, HOUR_MS, low=1000,
+        doc="How often the keys are read again.")
+    sasl_oauthbearer_expected_audience: tuple[str, ...] | None = setting(LIST, None,
+        doc="A token must be for one of these audiences.")
+    sasl_oauthbearer_expected_issuer: str | None = setting(STRING, None, doc="A token must be of this issuer.")
+    sasl_oauthbearer_clock_skew_seconds: int = setting(INT, 30, low=0, doc="How much the issuer's clock may differ.")
+    sasl_oauthbearer_sub_claim_name: str = setting(STRING, "sub", doc="The claim that names the user.")
+    sasl_oauthbearer_scope_claim_name: str = setting(STRING, "scope", doc="The claim that has the scopes.")
+    first_user: str | None = setting(STRING, None, ours=True,
+        doc="The user to create for SCRAM at a start without any such user.")
+    first_password: str | None = setting(PASSWORD, None, ours=True,
+        doc="The password of `first.user`. The environment can give both.")
+
+    # TLS, for all listeners or for one.
+    ssl_keystore_type: str = setting(STRING, "JKS", choices=checks.STORE_TYPES, dynamic=True,
+        doc="PEM or PKCS12; JKS stands for either, and a JKS file is refused.")
+    ssl_keystore_location: str | None = setting(STRING, None, dynamic=True,
+        doc="The file with the broker's private key and its certificate chain.")
+    ssl_keystore_password: str | None = setting(PASSWORD, None, dynamic=True, doc="The password of a PKCS12 keystore.")
+    ssl_key_password: str | None = setting(PASSWORD, None, dynamic=True,
+        doc="The password of an encrypted private key in PEM.")
+    ssl_keystore_key: str | None = setting(PASSWORD, None, dynamic=True,
+        doc="The private key in PEM, in place of a file (KIP-651).")
+    ssl_keystore_certificate_chain: str | None = setting(PASSWORD, None, dynamic=True,
+        doc="The certificate chain in PEM, in place of a file (KIP-651).")
+    ssl_truststore_type: str = setting(STRING, "JKS", choices=checks.STORE_TYPES, dynamic=True,
+        doc="PEM or PKCS12; JKS stands for either, and a JKS file is refused.")
+    ssl_truststore_location: str | None = setting(STRING, None, dynamic=True,
+        doc="The file with the authorities that sign clients' certificates. Not set: the system's.")
+    ssl_truststore_password: str | None = setting(PASSWORD, None, dynamic=True,
+        doc="The password of a PKCS12 truststore.")
+    ssl_truststore_certificates: str | None = setting(PASSWORD, None, dynamic=True,
+        doc="The authorities' certificates in PEM, in place of a file (KIP-651).")
+    ssl_client_auth: str = setting(STRING, "none", choices=("required", "requested", "none"), dynamic=True,
+        doc="Whether clients need a certificate (mTLS).")
+    ssl_enabled_protocols: tuple[str, ...] = setting(LIST, checks.TLS_VERSIONS, choices=checks.TLS_VERSIONS,
+        dynamic=True, doc="The allowed versions of TLS.")
+    ssl_protocol: str = setting(STRING, "TLSv1.3", choices=(*checks.TLS_VERSIONS, "TLS"), dynamic=True,
+        doc="The highest allowed version of TLS.")
+    ssl_cipher_suites: tuple[str, ...] = setting(LIST, (), check=checks.cipher_suites, dynamic=True,
+        doc="The allowed cipher suites, by their IANA names. Empty: OpenSSL's choice.")
+    ssl_principal_mapping_rules: str = setting(STRING, "DEFAULT", check=mapping_problem,
+        doc="How the subject of a client's certificate becomes a principal: RULE:pattern/replacement/[LU], DEFAULT.")
+
+    # Topics, and what holds for a topic that has no value of its own (topic_settings.py).
+    num_partitions: int = setting(INT, 1, low=1, high=100_000,
+        doc="Partitions of a topic that is created without a count.")
+    auto_create_topics_enable: bool = setting(BOOLEAN, True,
+        doc="Whether asking for an unknown topic's metadata may create it.")
+    delete_topic_enable: bool = setting(BOOLEAN, True, doc="Whether topics can be deleted at all.")
+    default_replication_factor: int = setting(INT, 1, low=1, high=1,
+        doc="Replicas of a topic that is created without a factor; one node holds one.")
+    min_insync_replicas: int = setting(INT, 1, low=1, dynamic=True,
+        doc="No effect here: one replica is all there are. Replicas that must have a batch before acks=all is"
+            " answered.")
+    unclean_leader_election_enable: bool = setting(BOOLEAN, False, dynamic=True,
+        doc="No effect here: one replica leads always. Whether a replica outside the in-sync set may lead.")
+    message_max_bytes: int = setting(INT, 1_048_588, low=0, dynamic=True, doc="The largest record batch taken.")
+    message_max_decompressed_bytes: int = setting(INT, 128 << 20, low=1 << 20, high=INT_MAX, ours=True, dynamic=True,
+        doc="The most bytes a batch may decompress to where its records must be read.")
+    compression_type: str = setting(STRING, "producer", choices=checks.COMPRESSION_TYPES, dynamic=True,
+        doc="The codec of stored batches; producer keeps the sender's.")
+    compression_gzip_level: int = setting(INT, -1, check=checks.gzip_level, dynamic=True,
+        doc="Level of gzip where the broker compresses.")
+    compression_lz4_level: int = setting(INT, 9, low=1, high=17, dynamic=True,
+        doc="Level of lz4 where the broker compresses.")
+    compression_zstd_level: int = setting(INT, 3, low=-131_072, high=22, dynamic=True,
+        doc="Level of zstd where the broker compresses.")
+    read_committed_filter: str = setting(STRING, "client", choices=checks.READ_COMMITTED_FILTERS, ours=True,
+        dynamic=True,
+        doc="Who leaves aborted records out of read_committed fetches: the client, as in Kafka, or the broker,"
+            " which then sends less.")
+    read_committed_filter_client_ids: tuple[str, ...] = setting(LIST, (), ours=True,
+        doc="Values of client.id for which the broker leaves aborted records out, whatever the listener and the"
+            " topic say.")
+
+    # Logs.
+    log_dirs: tuple[str, ...] = setting(LIST, ("fencepost-data",), check=checks.one_directory,
+        doc="The directory of the logs and the metadata.")
+    log_segment_bytes: int = setting(INT, 1 << 30, low=1 << 20, dynamic=True, doc="Size at which a segment is closed.")
+    log_roll_ms: int | None = setting(LONG, None, low=1, dynamic=True, doc="Age at which a segment is closed.")
+    log_roll_hours: int = setting(INT, 168, low=1, doc="As log.roll.ms, in hours; used where that is not given.")
+    log_roll_jitter_ms: int | None = setting(LONG, None, low=0, dynamic=True,
+        doc="The most that is taken off log.roll.ms, for each segment another part of it.")
+    log_roll_jitter_hours: int = setting(INT, 0, low=0, doc="As log.roll.jitter.ms, in hours.")
+    log_retention_bytes: int = setting(LONG, -1, dynamic=True,
+        doc="Size at which a partition's oldest segments go; -1 for no bound.")
+    log_retention_ms: int | None = setting(LONG, None, check=checks.retention, dynamic=True,
+        doc="Age at which segments go; -1 for never.")
+    log_retention_minutes: int | None = setting(INT, None, check=checks.retention,
+        doc="As log.retention.ms, in minutes; used where that is not given.")
+    log_retention_hours: int = setting(INT, 168, check=checks.retention,
+        doc="As log.retention.ms, in hours; used where neither is given.")
+    log_retention_check_interval_ms: int = setting(LONG, 300_000, low=1, doc="How often old segments are looked for.")
+    log_retention_spares_open_transactions: bool = setting(BOOLEAN, True, ours=True, dynamic=True,
+        doc="Whether data from the start of an open transaction on outlives its time (Kafka: false).")
+    log_segment_delete_delay_ms: int = setting(LONG, 60_000, low=0, dynamic=True,
+        doc="How long the files of removed segments and deleted topics stay.")
+    log_cleanup_policy: tuple[str, ...] = setting(LIST, ("delete",), choices=("compact", "delete"), dynamic=True,
+        doc="What becomes of old data.")
+    log_local_retention_bytes: int = setting(LONG, -2, low=-2, dynamic=True,
+        doc="No effect here: there is no tiered storage. As local.retention.bytes.")
+    log_local_retention_ms: int = setting(LONG, -2, low=-2, dynamic=True,
+        doc="No effect here: there is no tiered storage. As local.retention.ms.")
+    log_index_size_max_bytes: int = setting(INT, 10 << 20, low=4, dynamic=True,
+        doc="The largest offset index of a segment.")
+    log_index_interval_bytes: int = setting(INT, 4096, low=0, dynamic=True,
+        doc="Bytes of log between two index entries.")
+    log_flush_interval_messages: int = setting(LONG, LONG_MAX, low=1, dynamic=True,
+        doc="No effect here, `durability` decides. Records after which a log is flushed (durability=os).")
+    log_flush_interval_ms: int | None = setting(LONG, None, dynamic=True,
+        doc="No effect here, `durability` decides. Age at which unflushed data is flushed (durability=os).")
+    log_flush_scheduler_interval_ms: int = setting(LONG, LONG_MAX,
+        doc="No effect here, `durability` decides. How often the need to flush is looked at.")
+    log_preallocate: bool = setting(BOOLEAN, False, dynamic=True,
+        doc="No effect here: room is reserved as it is needed. Whether segments get their full size first.")
+    log_message_timestamp_type: str = setting(STRING, "CreateTime", choices=checks.TIMESTAMP_TYPES, dynamic=True,
+        doc="Whose clock stamps records.")
+    log_message_timestamp_before_max_ms: int = setting(LONG, LONG_MAX, low=0, dynamic=True,
+        doc="How old a record's timestamp may be (KIP-937).")
+    log_message_timestamp_after_max_ms: int = setting(LONG, HOUR_MS, low=0, dynamic=True,
+        doc="How far ahead a record's timestamp may be (KIP-937).")
+    log_unflushed_max_bytes: int = setting(LONG, -1, low=-1, ours=True,
+        doc="Bytes of all logs that the system may keep from the disk before the broker has some written"
+            " (durability=os); -1 for a 24th of the memory, at most 1 GiB.")
+    log_write_thread_min_bytes: int = setting(INT, 128 << 10, low=1, ours=True,
+        doc="Batches of so many bytes and more are written by a thread, not by the event loop.")
+
+    # Compaction.
+    log_cleaner_enable: bool = setting(BOOLEAN, True, doc="Whether logs are compacted at all.")
+    log_cleaner_threads: int = setting(INT, 1, low=1, dynamic=True,
+        doc="How many logs are compacted at a time, each in a quarter of a core.")
+    log_cleaner_io_max_bytes_per_second: float = setting(DOUBLE, DOUBLE_MAX, low=1, dynamic=True,
+        doc="The most that compactions read and write together.")
+    log_cleaner_dedupe_buffer_size: int = setting(LONG, 128 << 20, low=1 << 10, dynamic=True,
+        doc="Memory for the keys of all compactions under way, 24 bytes each.")
+    log_cleaner_io_buffer_load_factor: float = setting(DOUBLE, 0.9, low=0, high=1, dynamic=True,
+        doc="How full that memory may become; more keys take another pass.")
+    log_cleaner_backoff_ms: int = setting(LONG, 15_000, low=1, dynamic=True,
+        doc="How long the cleaner rests when nothing is due.")
+    log_cleaner_delete_retention_ms: int = setting(LONG, DAY_MS, low=0, dynamic=True,
+        doc="How long tombstones and markers outlive compaction.")
+    log_cleaner_min_compaction_lag_ms: int = setting(LONG, 0, low=0, dynamic=True,
+        doc="Age below which records are not compacted.")
+    log_cleaner_max_compaction_lag_ms: int = setting(LONG, LONG_MAX, low=1, dynamic=True,
+        doc="Age at which records must be compacted.")
+    log_cleaner_min_cleanable_ratio: float = setting(DOUBLE, 0.5, low=0, high=1, dynamic=True,
+        doc="Share of uncompacted data that starts a compaction.")
+
+    # The metadata log and its snapshots.
+    metadata_log_max_record_bytes_between_snapshots: int = setting(LONG, 20 << 20, low=1,
+        doc="Bytes of metadata records after which a snapshot is taken.")
+    metadata_log_max_snapshot_interval_ms: int = setting(LONG, 3_600_000, low=0,
+        doc="The most time between two snapshots, where something has changed; 0 for no bound.")
+    metadata_log_segment_bytes: int = setting(INT, 1 << 30, low=12,
+        doc="Size at which a segment of the metadata log is closed; a snapshot may do it earlier.")
+    metadata_max_retention_bytes: int = setting(LONG, 100 << 20,
+        doc="Size at which what the snapshots hold goes from the metadata log; -1 for no bound.")
+
+    # Groups and their offsets.
+    offset_metadata_max_bytes: int = setting(INT, 4096, low=0,
+        doc="The longest text that goes with a committed offset.")
+    offsets_retention_minutes: int = setting(INT, 10_080, low=1, doc="How long an empty group's offsets are kept.")
+    offsets_retention_check_interval_ms: int = setting(LONG, 600_000, low=1, doc="How often they are looked for.")
+    offsets_topic_num_partitions: int = setting(INT, 50, low=1, high=10_000,
+        doc="Partitions of __consumer_offsets; fixed once it exists.")
+    offsets_topic_segment_bytes: int = setting(INT, 100 << 20, low=1 << 20, doc="Segment size of __consumer_offsets.")
+    offsets_topic_replication_factor: int = setting(SHORT, 1, low=1, high=1, doc="Replicas of __consumer_offsets.")
+    group_min_session_timeout_ms: int = setting(INT, 6000, low=1, doc="The shortest session a member may ask for.")
+    group_max_session_timeout_ms: int = setting(INT, 1_800_000, low=1, doc="The longest session a member may ask for.")
+    group_initial_rebalance_delay_ms: int = setting(INT, 0, low=0,
+        doc="How long an empty group waits for company before its first assignment (Kafka: 3000).")
+    group_max_size: int = setting(INT, INT_MAX, low=1, doc="The most members a group may have.")
+
+    # Groups of the consumer protocol (KIP-848).
+    group_coordinator_rebalance_protocols: tuple[str, ...] = setting(LIST, ("classic", "consumer"),
+        choices=checks.REBALANCE_PROTOCOLS, check=checks.rebalance_protocols,
+        doc="The rebalance protocols that are enabled, of classic and consumer.")
+    group_consumer_session_timeout_ms: int = setting(INT, 45_000, low=1, doc="Silence after which a member is put out.")
+    group_consumer_min_session_timeout_ms: int = setting(INT, 45_000, low=1, doc="The shortest session allowed.")
+    group_consumer_max_session_timeout_ms: int = setting(INT, 60_000, low=1, doc="The longest session allowed.")
+    group_consumer_heartbeat_interval_ms: int = setting(INT, 5000, low=1,
+        doc="How often members must send a heartbeat.")
+    group_consumer_min_heartbeat_interval_ms: int = setting(INT, 5000, low=1, doc="The shortest interval allowed.")
+    group_consumer_max_heartbeat_interval_ms: int = setting(INT, 15_000, low=1, doc="The longest interval allowed.")
+    group_consumer_max_size: int = setting(INT, INT_MAX, low=1, doc="The most members a group may have.")
+    group_consumer_assignors: tuple[str, ...] = setting(LIST, checks.ASSIGNORS, choices=checks.ASSIGNORS,
+        check=checks.assignors, doc="The assignors that members may ask for. The first is the default.")
+    group_consumer_assignment_interval_ms: int = setting(INT, 0, low=0, dynamic=True,
+        doc="How long a target assignment stands before the next one is made (Kafka: 1000).")
+    group_consumer_min_assignment_interval_ms: int = setting(INT, 0, low=0, doc="The shortest such time allowed.")
+    group_consumer_max_assignment_interval_ms: int = setting(INT, 15_000, low=0, doc="The longest such time allowed.")
+    group_consumer_migration_policy: str = setting(STRING, "bidirectional", check=checks.migration_policy,
+        doc="Which ways a group with members may go between the protocols: bidirectional, upgrade, downgrade,"
+            " disabled.")
+    group_consumer_regex_refresh_interval_ms: int = setting(INT, 600_000, low=10_000,
+        doc="How often topics are matched with subscribed expressions, where none were created.")
+
+    # Transactions and producer ids.
+    transaction_max_timeout_ms: int = setting(INT, 900_000, low=1, dynamic=True,
+        doc="The longest a transaction may ask to last.")
+    transaction_state_log_num_partitions: int = setting(INT, 50, low=1, high=10_000,
+        doc="Partitions of __transaction_state; fixed once it exists.")
+    transaction_state_log_segment_bytes: int = setting(INT, 100 << 20, low=1 << 20, doc="Its segment size.")
+    transaction_state_log_replication_factor: int = setting(SHORT, 1, low=1, high=1, doc="Its replicas.")
+    transaction_state_log_min_isr: int = setting(INT, 1, low=1, high=1, doc="Its min.insync.replicas.")
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = setting(INT, 10_000, low=1,
+        doc="How often transactions past their timeout are aborted.")
+    transaction_remove_expired_transaction_cleanup_interval_ms: int = setting(INT, 3_600_000, low=1,
+        doc="How often unused transactional ids are looked for.")
+    transaction_partition_verification_enable: bool = setting(BOOLEAN, True, dynamic=True,
+        doc="Whether a write is checked against its open transaction (KIP-890).")
+    transaction_two_phase_commit_enable: bool = setting(BOOLEAN, False, dynamic=True,
+        doc="Whether a transaction may wait without a timeout for an outside coordinator (KIP-939).")
+    transaction_hanging_check_interval_ms: int = setting(INT, 60_000, low=1, ours=True,
+        doc="How often partitions are searched for hanging transactions.")
+    transaction_hanging_abort: bool = setting(BOOLEAN, False, ours=True, dynamic=True,
+        doc="Whether a transaction that is proved to hang is aborted, or only reported.")
+    transactional_id_expiration_ms: int = setting(INT, 604_800_000, low=1, dynamic=True,
+        doc="How long an unused id is kept.")
+    producer_id_expiration_ms: int = setting(INT, 86_400_000, low=1, dynamic=True,
+        doc="How long a partition remembers an idle producer (KIP-854).")
+    producer_ids_max: int = setting(INT, 100_000, low=1, ours=True,
+        doc="The most producers one partition remembers; those idle longest go first.")
+    producer_id_expiration_check_interval_ms: int = setting(INT, 600_000, low=1,
+        doc="How often idle producers are looked for.")
+
+    # A cluster, whose logs are in PostgreSQL and an object store (docs/cluster.md).
+    cluster_store: str | None = setting(PASSWORD, None, ours=True,
+        doc="postgresql://USER@HOST:PORT/DATABASE, the database that orders the logs of a cluster. Not set: the"
+            " broker is alone, and its logs are files.")
+    cluster_objects: str | None = setting(STRING, None, ours=True,
+        doc="Where a cluster keeps its records: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX,"
+            " file:///DIRECTORY, or memory:// for tests.")
+    cluster_lease_ms: int = setting(INT, 3000, low=200, ours=True,
+        doc="A broker of a cluster that did not reach the database for so long may be replaced.")
+    cluster_active_brokers: str = setting(STRING, "one", choices=("one", "all"), ours=True,
+        doc="Which brokers of a cluster lead partitions: one, and the others stand by; or all.")
+    replica_selector_class: str | None = setting(CLASS, None, choices=(checks.RACK_AWARE,),
+        doc="How a cluster with cluster.store chooses the broker that a consumer reads from: by broker.rack and the"
+            " consumer's client.rack. Not set: consumers read from leaders.")
+    cluster_inline_max_bytes: int = setting(INT, 16 << 10, low=0, high=1 << 20, ours=True,
+        doc="A commit of at most so many bytes keeps them in the database, and puts no object.")
+    cluster_inline_bytes_per_second: int = setting(INT, 2 << 20, low=0, ours=True,
+        doc="Larger commits keep their bytes in the database, too, up to so many bytes a second. More bytes go to"
+            " objects, which cost less and take longer.")
+    cluster_linger_ms: int = setting(INT, 250, low=0, ours=True,
+        doc="How long a commit that puts an object waits for further records.")
+    cluster_linger_max_bytes: int = setting(INT, 4 << 20, low=1, ours=True,
+        doc="A commit of so many bytes waits no longer.")
+    cluster_cache_directory: str | None = setting(STRING, None, ours=True,
+        doc="The directory for cached records, which the broker empties. Not set: a temporary one.")
+    cluster_cache_max_bytes: int = setting(LONG, 1 << 30, low=1 << 20, ours=True,
+        doc="Records of a cluster that this broker keeps in its cache directory.")
+    cluster_tail_max_bytes: int = setting(LONG, 1 << 30, low=1 << 20, ours=True,
+        doc="Newest records of a cluster that this broker keeps in its cache directory, besides those that it read"
+            " again.")
+    cluster_merge_interval_ms: int = setting(INT, 10_000, low=10, ours=True,
+        doc="How often the active broker looks for small commits to merge into segments.")
+    cluster_merge_min_rows: int = setting(INT, 10, low=2, ours=True,
+        doc="So many adjacent commits of a partition, or segments of about one size, become one segment.")
+    cluster_segment_max_bytes: int = setting(INT, 8 << 20, low=1 << 10, ours=True,
+        doc="The size up to which a cluster merges a partition's records, unless segment.bytes is smaller. A reader"
+            " of old records fetches so much at once.")
+    cluster_gc_interval_ms: int = setting(INT, 60_000, low=10, ours=True,
+        doc="How often the active broker looks for objects that no record is in any more. It deletes an object one"
+            " such interval later.")
+    cluster_sweep_interval_ms: int = setting(INT, DAY_MS, low=10, ours=True,
+        doc="How often the active broker lists all objects, and deletes those that the database does not know: what"
+            " a paused broker put too late. The first time is a tenth of this after the broker became active.")
+    cluster_claim_max_age_ms: int = setting(INT, HOUR_MS, low=1000, ours=True,
+        doc="An object that was announced, but not used within this time, is deleted. Its commit fails then, and is"
+            " repeated with another object.")
+
+    # The web console in the process of the broker.
+    console_listen: str | None = setting(STRING, None, ours=True,
+        doc="HOST:PORT of the web console; off where not given.")
+    console_hosts: tuple[str, ...] = setting(LIST, (), ours=True,
+        doc="Names under which browsers may reach the console, besides addresses and localhost.")
+    console_certificate_location: str | None = setting(STRING, None, ours=True,
+        doc="The certificate (PEM) with which the console serves HTTPS.")
+    console_key_location: str | None = setting(STRING, None, ours=True,
+        doc="The key (PEM) of the console's certificate, if it is in a file of its own.")
+    # fmt: on
 
 
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
-class CoordinatorSettings:
-    """Groups and their offsets, transactions and producer ids."""
-
-    offset_metadata_max_bytes: int = setting(
-        Kind.INT, 4096, "The longest text that goes with a committed offset.", low=0
-    )
-    offsets_retention_minutes: int = setting(Kind.INT, 10_080, "How long an empty group's offsets are kept.", low=1)
-    offsets_retention_check_interval_ms: int = setting(Kind.LONG, 600_000, "How often they are looked for.", low=1)
-    offsets_topic_num_partitions: int = setting(
-        Kind.INT, 50, "Partitions of __consumer_offsets; fixed once it exists.", low=1, high=10_000
-    )
-    offsets_topic_segment_bytes: int = setting(Kind.INT, 100 << 20, "Segment size of __consumer_offsets.", low=1 << 20)
-    offsets_topic_replication_factor: int = setting(Kind.SHORT, 1, "Replicas of __consumer_offsets.", low=1, high=1)
-    group_min_session_timeout_ms: int = setting(Kind.INT, 6000, "The shortest session a member may ask for.", low=1)
-    group_max_session_timeout_ms: int = setting(Kind.INT, 1_800_000, "The longest session a member may ask for.", low=1)
-    group_initial_rebalance_delay_ms: int = setting(
-        Kind.INT, 0, "How long an empty group waits for company before its first assignment (Kafka: 3000).", low=0
-    )
-    group_max_size: int = setting(Kind.INT, INT_MAX, "The most members a group may have.", low=1)
-    transaction_max_timeout_ms: int = setting(
-        Kind.INT, 900_000, "The longest a transaction may ask to last.", low=1, update=_DYNAMIC
-    )
-    transaction_state_log_num_partitions: int = setting(
-        Kind.INT, 50, "Partitions of __transaction_state; fixed once it exists.", low=1, high=10_000
-    )
-    transaction_state_log_segment_bytes: int = setting(Kind.INT, 100 << 20, "Its segment size.", low=1 << 20)
-    transaction_state_log_replication_factor: int = setting(Kind.SHORT, 1, "Its replicas.", low=1, high=1)
-    transaction_state_log_min_isr: int = setting(Kind.INT, 1, "Its min.insync.replicas.", low=1, high=1)
-    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = setting(
-        Kind.INT, 10_000, "How often transactions past their timeout are aborted.", low=1
-    )
-    transaction_remove_expired_transaction_cleanup_interval_ms: int = setting(
-        Kind.INT, 3_600_000, "How often unused transactional ids are looked for.", low=1
-    )
-    transaction_partition_verification_enable: bool = setting(
-        Kind.BOOLEAN, True, "Whether a write is checked against its open transaction (KIP-890).", update=_DYNAMIC
-    )
-    transaction_two_phase_commit_enable: bool = setting(
-        Kind.BOOLEAN, False, "Whether a transaction may wait without a timeout for an outside coordinator (KIP-939).",
-        update=_DYNAMIC,
-    )  # fmt: skip
-    principal_max_transactional_ids: int = setting(
-        Kind.INT, -1, "Transactional ids of one principal; more are refused with POLICY_VIOLATION. -1 for no bound.",
-        low=-1, ours=True, update=_DYNAMIC,
-    )  # fmt: skip
-    principal_max_open_transactions: int = setting(
-        Kind.INT, -1, "Open transactions of one principal; more are refused with POLICY_VIOLATION. -1 for no bound.",
-        low=-1, ours=True, update=_DYNAMIC,
-    )  # fmt: skip
-    principal_max_producer_ids: int = setting(
-        Kind.INT, -1,
-        "Producer ids that one principal may get, without a transactional id, within producer.id.expiration.ms; more"
-        " are refused with POLICY_VIOLATION. -1 for no bound.",
-        low=-1, ours=True, update=_DYNAMIC,
-    )  # fmt: skip
-    transaction_hanging_check_interval_ms: int = setting(
-        Kind.INT, 60_000, "How often partitions are searched for hanging transactions.", low=1, ours=True
-    )
-    transaction_hanging_abort: bool = setting(
-        Kind.BOOLEAN, False, "Whether a transaction that is proved to hang is aborted, or only reported.", ours=True,
-        update=_DYNAMIC,
-    )  # fmt: skip
-    transactional_id_expiration_ms: int = setting(
-        Kind.INT, 604_800_000, "How long an unused id is kept.", low=1, update=_DYNAMIC
-    )
-    producer_id_expiration_ms: int = setting(
-        Kind.INT, 86_400_000, "How long a partition remembers an idle producer (KIP-854).", low=1, update=_DYNAMIC
-    )
-    producer_ids_max: int = setting(
-        Kind.INT, 100_000, "The most producers one partition remembers; those idle longest go first.", low=1, ours=True
-    )
-    producer_id_expiration_check_interval_ms: int = setting(
-        Kind.INT, 600_000, "How often idle producers are looked for.", low=1
-    )
-
-
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
-class NodeSettings:
-    """The node's identity, its listener, its bounds and its durability."""
-
-    node_id: int = setting(Kind.INT, 1, "The number of this node.", low=0)
-    cluster_id: str | None = setting(
-        Kind.STRING, None, "The cluster's id; made at the first start where not given.", nullable=True, ours=True
-    )
-    broker_rack: str | None = setting(Kind.STRING, None, "The rack this node tells clients.", nullable=True)
-    listeners: tuple[str, ...] = setting(
-        Kind.LIST, ("PLAINTEXT://:9092",), "Where to listen: NAME://HOST:PORT, separated by commas; port 0 picks one.",
-        check=addresses_problem,
-    )  # fmt: skip
-    advertised_listeners: tuple[str, ...] | None = setting(
-        Kind.LIST, None,
-        "The address that clients of each listener use: NAME://HOST:PORT. Not set: the address they connected to.",
-        nullable=True, check=addresses_problem,
-    )  # fmt: skip
-    listener_security_protocol_map: str | None = setting(
-        Kind.STRING, None,
-        "The security protocol of each listener, NAME:PROTOCOL. Not set: each listener has its protocol's name.",
-        nullable=True, check=protocol_map_problem,
-    )  # fmt: skip
-    inter_broker_listener_name: str | None = setting(
-        Kind.STRING, None, "The listener for other brokers. It must exist; there are no other brokers.", nullable=True
-    )
-    security_inter_broker_protocol: str = setting(
-        Kind.STRING, "PLAINTEXT", "Names the listener for other brokers by its protocol.",
-        choices=tuple(SecurityProtocol.__members__),
-    )  # fmt: skip
-    unstable_api_versions_enable: bool = setting(
-        Kind.BOOLEAN, False, "Whether versions are offered that Kafka may still change (InitProducerId v6, KIP-939)."
-    )
-    socket_request_max_bytes: int = setting(Kind.INT, 100 << 20, "The largest request taken.", low=1)
-    socket_send_buffer_bytes: int = setting(Kind.INT, -1, "SO_SNDBUF; -1 leaves it to the system.", low=-1)
-    socket_receive_buffer_bytes: int = setting(Kind.INT, -1, "SO_RCVBUF; -1 leaves it to the system.", low=-1)
-    socket_listen_backlog_size: int = setting(Kind.INT, 1024, "Connections waiting to be accepted.", low=1)
-    connections_max_idle_ms: int = setting(Kind.LONG, 600_000, "Silence after which a connection is closed.")
-    principal_max_connections: int = setting(
-        Kind.INT, -1, "Connections at once of one principal that has logged in; more are closed. -1 for no bound.",
-        low=-1, ours=True, update=_DYNAMIC,
-    )  # fmt: skip
-    quota_window_num: int = setting(
-        Kind.INT, 11, "Samples kept of the rates of client quotas; more make a burst longer.", low=1
-    )
-    quota_window_size_seconds: int = setting(Kind.INT, 1, "How long one of these samples takes.", low=1)
-    controller_quota_window_num: int = setting(
-        Kind.INT, 11, "As quota.window.num, for controller_mutation_rate.", low=1
-    )
-    controller_quota_window_size_seconds: int = setting(
-        Kind.INT, 1, "As quota.window.size.seconds, for controller_mutation_rate.", low=1
-    )
-    fetch_max_bytes: int = setting(Kind.INT, 55 << 20, "The most a fetch is answered with.", low=1024)
-    max_request_partition_size_limit: int = setting(
-        Kind.INT, 2000, "The most partitions in one DescribeTopicPartitions answer.", low=1
-    )
-    durability: Literal["fsync", "os"] = setting(
-        Kind.STRING, "fsync",
-        "fsync: acks=all is answered once the data is on the disk; os: once it is in the page cache, Kafka's way.",
-        choices=("fsync", "os"), ours=True,
-    )  # fmt: skip
-    log_unflushed_max_bytes: int = setting(
-        Kind.LONG, -1,
-        "Bytes of all logs that the system may keep from the disk before the broker has some written (durability=os);"
-        " -1 for a 24th of the memory, at most 1 GiB.",
-        low=-1, ours=True,
-    )  # fmt: skip
-    log_write_thread_min_bytes: int = setting(
-        Kind.INT, 128 << 10, "Batches of so many bytes and more are written by a thread, not by the event loop.", low=1,
-        ours=True,
-    )  # fmt: skip
-    log_failure_policy: Literal["exit", "offline"] = setting(
-        Kind.STRING, "exit",
-        "A failed flush ends the process (exit), or takes only the log of that file offline until the next start.",
-        choices=("exit", "offline"), ours=True,
-    )  # fmt: skip
-    storage: Literal["files", "memory"] = setting(
-        Kind.STRING, "files", "files, or memory for a broker that forgets.", choices=("files", "memory"), ours=True
-    )
-    metrics_listen: str | None = setting(
-        Kind.STRING, None, "HOST:PORT of the Prometheus endpoint; off where not given.", nullable=True, ours=True
-    )
-    metrics_group_offsets_max: int = setting(
-        Kind.INT,
-        10_000,
-        "Committed offsets that /metrics shows, with their lag. 0 shows none.",
-        low=0,
-        ours=True,
-    )
+SETTINGS: Mapping[str, Setting] = MappingProxyType(settings_of(Settings))
+"""Every setting of the broker by its name."""

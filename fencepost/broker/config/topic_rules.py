@@ -1,13 +1,16 @@
 """The declared settings for the metadata controller, and the settings of each part of the broker."""
 
 import dataclasses
+import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from fencepost.broker.config.broker_config import SETTINGS, BrokerConfig, dynamic_problem
+from fencepost.broker.config.checks import super_users
 from fencepost.broker.config.fields import Kind
 from fencepost.broker.config.topic_config import Dynamic, chain, effective, topic_problem
 from fencepost.broker.config.topic_settings import TOPIC_SETTINGS
+from fencepost.broker.security.authorizer import Authorizer
 from fencepost.broker.security.rates import Windows
 from fencepost.coordinator.metadata.commands import Outcome
 from fencepost.coordinator.metadata.image import EMPTY_IMAGE, NOTHING, TRANSACTION_VERSION, MetadataImage
@@ -18,9 +21,10 @@ if TYPE_CHECKING:
     from fencepost.broker.log.compaction.cleaner import CleanerSettings
     from fencepost.broker.log.config import LogConfig
     from fencepost.broker.ports import HasMetadata
+    from fencepost.coordinator.group.config import GroupConfig
     from fencepost.coordinator.txn.config import TxnConfig
 
-
+logger = logging.getLogger(__name__)
 LOG_CONFIGS_KEPT = 1000
 
 
@@ -148,6 +152,40 @@ def cluster_facts(config: BrokerConfig, cluster_id: str) -> ClusterFacts:
         offsets_segment_bytes=config.offsets_topic_segment_bytes,
         transaction_segment_bytes=config.transaction_state_log_segment_bytes,
     )
+
+
+def group_config(config: BrokerConfig) -> "GroupConfig":
+    """The group coordinator's settings, under the same names."""
+    from fencepost.coordinator.group.config import GroupConfig
+
+    own = {one.name for one in dataclasses.fields(GroupConfig)} - {"group_consumer_bounds"}
+    share: dict[str, Any] = {name: getattr(config, name) for name in own}
+    share["group_consumer_migration_policy"] = config.group_consumer_migration_policy.lower()
+    bounds = {
+        "consumer.session.timeout.ms": (
+            config.group_consumer_min_session_timeout_ms,
+            config.group_consumer_max_session_timeout_ms,
+        ),
+        "consumer.heartbeat.interval.ms": (
+            config.group_consumer_min_heartbeat_interval_ms,
+            config.group_consumer_max_heartbeat_interval_ms,
+        ),
+        "consumer.assignment.interval.ms": (
+            config.group_consumer_min_assignment_interval_ms,
+            config.group_consumer_max_assignment_interval_ms,
+        ),
+    }
+    return GroupConfig(**share, group_consumer_bounds=bounds)
+
+
+def make_authorizer(config: BrokerConfig, image: MetadataImage) -> Authorizer | None:
+    """The authorizer of these settings with the ACLs of `image`; None if the settings name no authorizer."""
+    if not config.authorizer_class_name:
+        return None
+    users, is_open = super_users(config.super_users), config.allow_everyone_if_no_acl_found
+    if not (users or is_open or image.acls):
+        logger.warning("no client has any right: there is no ACL and no super user; set super.users and start again")
+    return Authorizer(image.acls.values(), users, allow_if_no_acl=is_open)
 
 
 def txn_config(config: BrokerConfig, image: MetadataImage = EMPTY_IMAGE) -> "TxnConfig":

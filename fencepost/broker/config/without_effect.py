@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from fencepost.broker.config.fields import Kind, Setting, Update, Value
+from fencepost.broker.config.fields import Kind, Setting, Update
 
 NO_EFFECT = "No effect here: "
 _TABLE = {
@@ -204,20 +204,9 @@ _UPDATES = {"dynamic": Update.CLUSTER_WIDE, "unlisted": Update.CLUSTER_WIDE, "pe
 
 def _row(line: str, why: str) -> Setting:
     name, kind, default, *dynamic = line.split()
-    setting = Setting(
-        name,
-        Kind[kind],
-        None,
-        f"{NO_EFFECT}{why}.",
-        served=dynamic != ["unlisted"],
-        update=_UPDATES.get(dynamic[0], Update.READ_ONLY) if dynamic else Update.READ_ONLY,
-        nullable=default == "-",
-    )
-    return replace(setting, default=_default(setting, default))
-
-
-def _default(setting: Setting, text: str) -> Value:
-    return None if text == "-" else setting.parse("" if text == '""' else text)
+    update = _UPDATES[dynamic[0]] if dynamic else Update.READ_ONLY
+    raw = Setting(name, Kind[kind], "", f"{NO_EFFECT}{why}.", served=dynamic != ["unlisted"], update=update)
+    return replace(raw, default=None if default == "-" else raw.parse("" if default == '""' else default))
 
 
 WITHOUT_EFFECT: Mapping[str, Setting] = MappingProxyType(

@@ -3,7 +3,6 @@
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from fencepost.broker.config.read_filter import BROKER, filter_for
 from fencepost.broker.log.filtering import Looks
 from fencepost.broker.log.log_store import Missing
 from fencepost.broker.log.partition import PartitionLog
@@ -103,7 +102,7 @@ class Fetch:
         self._bytes_max = max(0, min(request.max_bytes, node.config.fetch_max_bytes))
         self._bytes_min = min(request.min_bytes, self._bytes_max)
         self.isolation = IsolationLevel(request.isolation_level)
-        self._filter = filter_for(node.config, context.session.listener_name, context.client_id)
+        self._filter = node.config.read_committed_filter_for(context.session.listener_name, context.client_id)
         self.topics: list[tuple[FetchTopic, str, list[Read]]] = []
         self.missing: list[Missing] = []
         """Bytes that the last `read` needed and that are not in this process yet."""
@@ -274,7 +273,7 @@ class Fetch:
             return self._error_answer(read, error), 0
         # After a truncation the reader's offset may be beyond this log's end: it receives no records then.
         offset = ask.fetch_offset if read.diverging is None else log.log_end_offset
-        looks = self._looks if (self._filter or log.config.read_committed_filter) == BROKER else None
+        looks = self._looks if (self._filter or log.config.read_committed_filter) == "broker" else None
         result = read_batches(log, offset, min(ask.partition_max_bytes, left), self.isolation, at_least_one, looks)
         if result.error:
             return self._error_answer(read, result.error), 0

@@ -23,7 +23,8 @@ from fencepost.broker.ports import (
     HasTransactions,
 )
 from fencepost.broker.security.checks import is_allowed
-from fencepost.broker.transactions.refused_writes import explain_refused
+from fencepost.coordinator.txn.causes import EXPLAINED
+from fencepost.coordinator.txn.state import DEAD
 from fencepost.protocol.admin_enums import AclOperation, AclResourceType
 from fencepost.protocol.batch_header import CorruptBatch, read_header
 from fencepost.protocol.errors import ErrorCode
@@ -153,9 +154,9 @@ def _append_all(
                     counters.bytes_in += len(write.batch)
                 continue
             write.fail(ticket.error, ticket.message)
-            explain_refused(node, request.transactional_id, write, context)
+            _explain_refused(node, request.transactional_id, write, context)
         elif write.message is MIXED_PRODUCERS:
-            explain_refused(node, request.transactional_id, write, context)
+            _explain_refused(node, request.transactional_id, write, context)
         count_failure(node, write)
     if request.acks != ACKS_ALL:
         for ticket in tickets:
@@ -255,3 +256,20 @@ async def _verify(node: ProduceBroker, transactional_id: str, unverified: _Unver
         code = codes[write.tp]
         if code is not ErrorCode.NONE:
             write.fail(code, f"The transaction of {transactional_id!r} takes no batch for {write.tp}: {code.name}")
+
+
+def _explain_refused(
+    node: HasTransactions, transactional_id: str | None, write: Write, context: RequestContext
+) -> None:
+    """Store the rejected producer and the reason in the fencing history, if the code is one of `EXPLAINED`."""
+    if write.error not in EXPLAINED:
+        return
+    try:
+        header = read_header(write.batch)
+    except CorruptBatch:
+        return
+    name = transactional_id if header.is_transactional else None
+    state = DEAD if name is None else node.transactions.store.state_of(name)
+    shown = (header.producer_id, header.producer_epoch)
+    reason = f"{write.tp}: {write.message or write.error.name}"
+    node.transactions.history.refused_write(name, state, shown, write.error, reason, context)

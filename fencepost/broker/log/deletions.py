@@ -3,8 +3,7 @@
 import errno
 from collections.abc import Collection
 
-from fencepost.broker.log.storage.file_jobs import Deletion
-from fencepost.broker.log.storage.store import SyncTask
+from fencepost.broker.log.storage.store import Deletion, SyncTask
 
 FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
 """The errors of a full disk."""

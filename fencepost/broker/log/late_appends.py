@@ -224,7 +224,6 @@ class LateAppends:
     # Called by the store: `RowListener`
 
     def bound(self, end_offset: int) -> None:
-        """See `RowListener`."""
         while self._waiting and self._waiting[0].tickets[0].end_offset <= end_offset:
             append = self._waiting.popleft()
             self._fold(self._bound, append.data)
@@ -235,7 +234,6 @@ class LateAppends:
         self._log.advance_high_watermark(end_offset)
 
     def foreign(self, rows: Sequence[Bytes]) -> None:
-        """See `RowListener`."""
         producers, waiting = self._log.producers, self._waiting
         concerned = {append.header.producer_id for append in waiting} | {read_header(row).producer_id for row in rows}
         newer = {producer_id: producers.guard_of(producer_id) for producer_id in concerned}
@@ -257,7 +255,6 @@ class LateAppends:
         self._log.advance_high_watermark(self._bound_end)
 
     def arrived(self) -> None:
-        """See `RowListener`."""
         self._log.wake()
 
     def forget(self) -> None:

@@ -23,7 +23,6 @@ from fencepost.broker.metrics.pages import free_bytes
 from fencepost.broker.metrics.partitions import METRICS, LogCounts, count_logs, partition_text, topic_text
 from fencepost.broker.metrics.quotas import quota_text
 from fencepost.broker.metrics.transactions import transaction_metrics
-from fencepost.broker.metrics.upkeep import upkeep_metrics
 from fencepost.broker.ports import (
     HasClock,
     HasConfig,
@@ -106,7 +105,7 @@ class BrokerCollector(Collector):
             self._disk_and_loop(),
             self._cleaner(),
             self._of_cluster(),
-            upkeep_metrics(self._node),
+            _upkeep_metrics(self._node),
         ):
             with self._node.logs.upkeep.guard(METRICS):
                 yield from part
@@ -312,3 +311,22 @@ def renderer(
         return HTTPStatus.OK, CONTENT_TYPE_LATEST, b"".join(pieces)
 
     return render_node
+
+
+def _upkeep_metrics(node: Scraped) -> Iterator[Metric]:
+    """The failures by work, and the logs whose last run of some work failed."""
+    count = CounterMetricFamily("fencepost_upkeep_failures", "Failures of background work", labels=("work",))
+    for work, failures in sorted(node.logs.upkeep.counts.items()):
+        count.add_metric((work,), failures)
+    expiry = node.groups.runtime.failed_expiries + node.transactions.runtime.failed_expiries
+    count.add_metric(("expiry",), expiry)
+    yield count
+    failing = GaugeMetricFamily(
+        "fencepost_upkeep_failing",
+        "1 for each partition whose last run of some background work failed",
+        labels=("topic", "partition", "work"),
+    )
+    for log in node.logs.logs():
+        for work in log.failed_upkeep:
+            failing.add_metric((log.tp.topic, str(log.tp.partition), work), 1)
+    yield failing

@@ -1,7 +1,13 @@
-"""The request that arrives on one connection: how long it takes, and whether it has to wait for memory."""
+"""What arrives on one connection: how long a request takes, whether it waits for memory, and whether more follow."""
+
+import socket
+
+import trio
 
 from fencepost.broker.byte_budget import ByteBudget
 from fencepost.broker.network.frames import KEPT_BYTES, FrameBuffer
+from fencepost.broker.network.response_queue import ResponseQueue
+from fencepost.broker.ports import HasFlusher
 
 
 class Arrival:
@@ -39,3 +45,27 @@ class Arrival:
             await self._budget.wait()
         finally:
             self.waits_for_room = False
+
+
+async def more_arrives(broker: HasFlusher, sock: socket.socket, responses: ResponseQueue) -> bool:
+    """Wait until the client sends more, or the responses can be sent. Returns True if the client was first.
+
+    A round of a cluster that puts an object waits for more bytes, and then for the object store: a connection that
+    reads nothing meanwhile adds one request to each round, however many its client has sent. Returns False at once if
+    the next round is full, or needs no object; logs in files never do, because a flush is short.
+    """
+    arrived = False
+
+    async def wait_readable() -> None:
+        nonlocal arrived
+        await trio.lowlevel.wait_readable(sock)
+        arrived = True
+        nursery.cancel_scope.cancel()
+
+    if not responses.tickets or not broker.commit.wants_more:
+        return False
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(wait_readable)
+        await broker.commit_all(responses.tickets)
+        nursery.cancel_scope.cancel()
+    return arrived

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import trio
 
-from fencepost.broker.network.arrivals import Arrival
+from fencepost.broker.network.arrivals import Arrival, more_arrives
 from fencepost.broker.network.connection_ports import ConnectionServer
 from fencepost.broker.network.context import CloseConnection, Endpoint, RequestContext, RequestMeter, Session
 from fencepost.broker.network.decoding import start_decoding
@@ -21,7 +21,6 @@ from fencepost.broker.network.large_requests import LargeRequest
 from fencepost.broker.network.login import LoginGuard, log_in_by_certificate
 from fencepost.broker.network.metering import meter_of
 from fencepost.broker.network.poller import Registration, Work, failed, register
-from fencepost.broker.network.reading_on import more_arrives
 from fencepost.broker.network.reply import READY, Ready, Reply
 from fencepost.broker.network.request_parts import handle_in_parts
 from fencepost.broker.network.response_queue import ResponseQueue

@@ -44,7 +44,6 @@ class LargeRequest:
         self.shared: Any = None
 
     async def run(self, steps: Generator[None, None, ResultT]) -> ResultT:
-        """See `LargeRequests.run`."""
         return await self._requests.run(steps)
 
 

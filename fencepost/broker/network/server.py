@@ -18,6 +18,7 @@ from fencepost.broker.network.dispatch import Dispatch
 from fencepost.broker.network.large_requests import LargeRequests
 from fencepost.broker.network.listening import Listening
 from fencepost.broker.network.poller import poller_of_loop
+from fencepost.broker.periodic import every
 from fencepost.broker.ports import (
     HasAuthorizer,
     HasClock,
@@ -29,7 +30,6 @@ from fencepost.broker.ports import (
 )
 from fencepost.broker.security.principal import Principal
 from fencepost.broker.security.quotas import quota_ms
-from fencepost.broker.ticker import every
 
 logger = logging.getLogger(__name__)
 

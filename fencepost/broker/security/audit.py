@@ -2,17 +2,22 @@
 
 The logger is `fencepost.audit`. A line is an event and `key=value` pairs; names that clients choose are quoted
 (`log_names`). A client that repeats a denied request or a login must not fill the log: each cause gets
-`LINES_PER_SECOND`, and the next line says how many were left out. `denials` logs denied operations.
+`LINES_PER_SECOND`, and the next line says how many were left out.
 """
 
 import logging
 from collections.abc import Iterable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import trio
 
 from fencepost.broker.security.log_names import principal_text, quoted
 from fencepost.broker.security.principal import Principal
+from fencepost.protocol.api_keys import ApiKey
+
+if TYPE_CHECKING:
+    from fencepost.broker.security.ports import Asking
+    from fencepost.protocol.admin_enums import AclOperation, AclResourceType
 
 audit = logging.getLogger("fencepost.audit")
 
@@ -122,3 +127,33 @@ async def log_changes(context: _Request, event: str, changes: Iterable[str]) -> 
         if not number % CHANGES_AT_ONCE:
             with trio.CancelScope(shield=True):
                 await trio.lowlevel.checkpoint()
+
+
+def log_denied(context: "Asking", operation: "AclOperation", kind: "AclResourceType", name: str) -> None:
+    """One line for a denied operation."""
+    _log(logging.INFO, "DENIED", context, operation, kind, name)
+
+
+def log_allowed(context: "Asking", operation: "AclOperation", kind: "AclResourceType", name: str) -> None:
+    """One line for an allowed operation. The caller checks the logger's level first: most requests are allowed."""
+    _log(logging.DEBUG, "ALLOWED", context, operation, kind, name)
+
+
+def _log(
+    level: int, verdict: str, context: "Asking", operation: "AclOperation", kind: "AclResourceType", name: str
+) -> None:
+    session = context.session
+    audit.log(
+        level,
+        "%s principal=%s host=%s operation=%s resource=%s:%s api=%s version=%d client_id=%s",
+        verdict,
+        principal_text(session.principal),
+        session.client_host,
+        operation.name,
+        kind.name,
+        quoted(name),
+        ApiKey(context.api_key).api_name,
+        context.api_version,
+        quoted(context.client_id or ""),
+        extra={"cause": (verdict, session.principal, session.client_host, operation, kind)},
+    )

@@ -1,6 +1,6 @@
 """Checks of rights, for handlers: which of the named resources a request may not use.
 
-Every function answers at once if no authorizer is set. Every denial is logged (`denials`).
+Every function answers at once if no authorizer is set. Every denial is logged.
 """
 
 import logging
@@ -8,9 +8,8 @@ from collections.abc import Iterable
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
-from fencepost.broker.security.audit import audit
+from fencepost.broker.security.audit import audit, log_allowed, log_denied
 from fencepost.broker.security.authorizer import CLUSTER_NAME
-from fencepost.broker.security.denials import log_allowed, log_denied
 from fencepost.broker.security.ports import Asking, HasRights, HasRightsAndConfig
 from fencepost.broker.security.principal import CLUSTER
 from fencepost.broker.security.refusals import refuse

@@ -114,9 +114,7 @@ class PersistentMap(Mapping[str, ValueT]):
         return iter(self._all())
 
     def values(self) -> ValuesView[ValueT]:
-        """As of a dict."""
         return self._all().values()
 
     def items(self) -> ItemsView[str, ValueT]:
-        """As of a dict."""
         return self._all().items()

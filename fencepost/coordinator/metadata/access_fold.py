@@ -1,8 +1,9 @@
 """The changes that records about brokers, ACLs, quotas and SCRAM credentials make to an image."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from operator import attrgetter, itemgetter
-from typing import assert_never
+from typing import Generic, TypeVar, assert_never
 
 from fencepost.coordinator.metadata.delta import (
     AclsChanged,
@@ -13,7 +14,6 @@ from fencepost.coordinator.metadata.delta import (
     ScramUsersChanged,
 )
 from fencepost.coordinator.metadata.image import Acl, MetadataImage, QuotaEntity, ScramCredential, ScramUser
-from fencepost.coordinator.metadata.overlay import Overlay
 from fencepost.protocol.metadata_record_types import (
     AccessControlEntryRecord,
     BrokerRegistrationChangeRecord,
@@ -48,11 +48,11 @@ class AccessFold:
 
     def __init__(self, image: MetadataImage) -> None:
         self._image = image
-        self._brokers: Overlay[int, RegisterBrokerRecord] = Overlay(image.brokers)
-        self._controllers: Overlay[int, RegisterControllerRecord] = Overlay(image.controllers)
-        self._acls: Overlay[bytes, Acl] = Overlay(image.acls)
+        self._brokers: _Overlay[int, RegisterBrokerRecord] = _Overlay(image.brokers)
+        self._controllers: _Overlay[int, RegisterControllerRecord] = _Overlay(image.controllers)
+        self._acls: _Overlay[bytes, Acl] = _Overlay(image.acls)
         self._quotas: dict[QuotaEntity, dict[str, float]] = {}
-        self._scram: Overlay[ScramUser, ScramCredential] = Overlay(image.scram)
+        self._scram: _Overlay[ScramUser, ScramCredential] = _Overlay(image.scram)
 
     def replay(self, offset: int, record: AccessRecord) -> None:
         """Apply one record. Raises MetadataCorrupt if it contradicts the records before it."""
@@ -145,3 +145,40 @@ class AccessFold:
         if users := self._scram.keys():
             changes.append(ScramUsersChanged(users))
         return changes
+
+
+KeyT = TypeVar("KeyT")
+ValueT = TypeVar("ValueT")
+
+
+class _Overlay(Generic[KeyT, ValueT]):
+    """`base` with changes on top; only `result` merges them, so dropping the overlay undoes them."""
+
+    def __init__(self, base: Mapping[KeyT, ValueT]) -> None:
+        self._base = base
+        self._changed: dict[KeyT, ValueT | None] = {}
+
+    def get(self, key: KeyT) -> ValueT | None:
+        """The present value of the key; None if it has none."""
+        return self._changed[key] if key in self._changed else self._base.get(key)
+
+    def put(self, key: KeyT, value: ValueT | None) -> None:
+        """Set the value of the key; None removes the key."""
+        self._changed[key] = value
+
+    def keys(self) -> frozenset[KeyT]:
+        """The keys whose value differs from `base`."""
+        base = self._base
+        return frozenset(key for key, value in self._changed.items() if base.get(key) != value)
+
+    def result(self) -> Mapping[KeyT, ValueT]:
+        """The next mapping; `base` itself if nothing changed."""
+        if not self._changed:
+            return self._base
+        merged = dict(self._base)
+        for key, value in self._changed.items():
+            if value is None:
+                merged.pop(key, None)
+            else:
+                merged[key] = value
+        return merged

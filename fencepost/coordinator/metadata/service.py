@@ -8,7 +8,6 @@ import trio
 
 from fencepost.coordinator.decision import Decision
 from fencepost.coordinator.metadata.acl_controller import AclController
-from fencepost.coordinator.metadata.bootstrap import bootstrap_records
 from fencepost.coordinator.metadata.commands import (
     DONE,
     ConfigEdits,
@@ -37,7 +36,7 @@ from fencepost.coordinator.metadata.ports import (
     Snapshots,
 )
 from fencepost.coordinator.metadata.quota_controller import QuotaEdits, alter_quotas
-from fencepost.coordinator.metadata.registration import Registration, registration_record
+from fencepost.coordinator.metadata.start_records import Registration, bootstrap_records, registration_record
 from fencepost.coordinator.metadata.topic_names import topic_name_problem
 from fencepost.coordinator.metadata.user_controller import (
     CredentialDeletion,

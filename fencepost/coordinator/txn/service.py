@@ -23,13 +23,12 @@ from fencepost.coordinator.txn.commands import Answer, Command, NeedsProducerId
 from fencepost.coordinator.txn.completion import Completions
 from fencepost.coordinator.txn.config import TxnConfig
 from fencepost.coordinator.txn.fencing_history import FencingHistory
-from fencepost.coordinator.txn.idle_ids import expire_idle_ids
 from fencepost.coordinator.txn.inspection import Inspection
-from fencepost.coordinator.txn.lost_ids import take_ids
 from fencepost.coordinator.txn.pipeline import RequestPipeline, Waiting, resolve
 from fencepost.coordinator.txn.shard_state import TxnRecords
 from fencepost.coordinator.txn.state import Completed, Ongoing
 from fencepost.coordinator.txn.store import TxnRuntime, TxnShard, TxnStore
+from fencepost.coordinator.txn.taken_ids import expire_idle_ids, take_ids
 from fencepost.coordinator.txn.tallies import Tallies
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import GROUP_TOPIC, TRANSACTION_TOPIC, TopicPartition

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from fencepost.broker.config.cluster_settings import RACK_AWARE
+from fencepost.broker.config.checks import RACK_AWARE
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from fencepost.protocol.messages.api03_metadata import MetadataRequest, MetadataRequestTopic

@@ -21,7 +21,7 @@ from fencepost.broker.log.storage.store import FlushFailed
 from fencepost.broker.log.upkeep_failures import UpkeepFailures
 from fencepost.broker.metrics.partitions import partition_text
 from fencepost.broker.metrics.server import MetricsServer, Page
-from fencepost.broker.ticker import every
+from fencepost.broker.periodic import every
 from fencepost.protocol.topics import TopicPartition
 from tests.kit.unreadable import unreadable
 from tests.unit.log.compaction_kit import COMPACT, clean, put, seen

@@ -12,7 +12,7 @@ import pytest
 
 from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.durability.writeback import STEP_BYTES, Writeback
-from fencepost.broker.log.storage import file_sync
+from fencepost.broker.log.storage import disk_file
 from fencepost.broker.log.storage.files import FileStore
 from fencepost.broker.log.storage.staged import PIECE_BYTES
 from fencepost.broker.log.storage.store import FlushFailed
@@ -90,7 +90,7 @@ def test_a_batch_that_is_half_there_after_a_kill_is_cut_off():
 
 
 def test_much_goes_on_its_way_before_the_flush_and_little_does_not(monkeypatch):
-    monkeypatch.setattr(file_sync, "LARGE_BYTES", 1000)
+    monkeypatch.setattr(disk_file, "LARGE_BYTES", 1000)
     disk = SimDisk()
     log = opened(disk)
     send(log, batch())
@@ -107,7 +107,7 @@ def test_much_goes_on_its_way_before_the_flush_and_little_does_not(monkeypatch):
 
 def test_what_is_on_its_way_is_not_durable(monkeypatch):
     """Only the flush makes it so: the high watermark waits for that."""
-    monkeypatch.setattr(file_sync, "LARGE_BYTES", 1000)
+    monkeypatch.setattr(disk_file, "LARGE_BYTES", 1000)
     disk = SimDisk()
     log = opened(disk)
     send(log, batch(value=bytes(2000)))
@@ -121,7 +121,7 @@ def test_what_is_on_its_way_is_not_durable(monkeypatch):
 
 def test_a_failure_on_the_way_is_a_failed_flush(monkeypatch):
     """The kernel may have dropped those pages: a flush afterwards would succeed and lie, so there is none."""
-    monkeypatch.setattr(file_sync, "LARGE_BYTES", 1000)
+    monkeypatch.setattr(disk_file, "LARGE_BYTES", 1000)
     disk = SimDisk()
     log = opened(disk)
     send(log, batch(value=bytes(2000)))

@@ -107,7 +107,6 @@ class LogFlusher:
 
     @property
     def wants_more(self) -> bool:
-        """See `Gathering`."""
         return self._gathering is not None and self._gathering.wants_more
 
     def is_flushing(self, log: FlushedLog) -> bool:

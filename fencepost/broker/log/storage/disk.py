@@ -96,11 +96,9 @@ class SystemDisk:
         self.rmdir: Callable[[str], None] = os.rmdir
 
     def size(self, path: str) -> int:
-        """As the port says."""
         return os.stat(path, follow_symlinks=False).st_size
 
     def modified_ms(self, path: str) -> int:
-        """As the port says."""
         return os.stat(path, follow_symlinks=False).st_mtime_ns // 1_000_000
 
     def listing(self, path: str) -> list[DirectoryEntry]:

@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 
-from fencepost.broker.log.storage.data_directory import make_data_directory
 from fencepost.broker.log.storage.descriptor_pool import DescriptorPool
 from fencepost.broker.log.storage.disk import SYSTEM_DISK, Disk, remove_tree
 from fencepost.broker.log.storage.disk_file import DiskFile
-from fencepost.broker.log.storage.file_jobs import Deletion, FileJob
-from fencepost.broker.log.storage.store import Bytes, FlushFailed, Store, StoredFile, SyncTask
+from fencepost.broker.log.storage.lock import LOCK_FILE
+from fencepost.broker.log.storage.store import Bytes, Deletion, FileJob, FlushFailed, Store, StoredFile, SyncTask
 
 _READ_BYTES = 1 << 20
 _TEMPORARY = ".tmp"
 _DELETED = ".deleted"
+_MODE, _MODE_ABOVE = 0o700, 0o777
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ class FileStore:
             return
         try:
             if self._parent is None:
-                make_data_directory(self.disk, self.path, self._sync_directory)
+                _make_data_directory(self.disk, self.path, self._sync_directory)
             else:
                 self.disk.mkdir(self._place, 0o700)
                 self._parent.changes += 1
@@ -236,3 +236,37 @@ class FileStore:
         """
         self.sync_entries(changes)
         remove_tree(self.disk, self._path_of(name))
+
+
+def _make_data_directory(disk: Disk, path: Path, sync: Callable[[str], None]) -> None:
+    """Create the directory and its missing parents, and make them durable before any file is in it. Raises OSError.
+
+    No later step syncs the directories above it; `sync` makes the names in a directory durable. An existing empty
+    directory may have been created by hand, or by a process that died before its name was durable. Then its name is
+    synced, too, and so are those of the parents that hold nothing else.
+    """
+    made = _make(disk, path, _MODE)
+    if not made and any(entry.name != LOCK_FILE for entry in disk.listing(str(path))):
+        return
+    for number, above in enumerate(Path(os.path.abspath(path)).parents):
+        try:
+            sync(str(above))
+            if number + 1 >= made and len(disk.listing(str(above))) > 1:
+                return
+        except PermissionError:
+            if number < made:
+                raise
+            return  # a directory that this user cannot open was not created by an earlier run
+
+
+def _make(disk: Disk, path: Path, mode: int) -> int:
+    """Create the directory and its missing parents. Returns the number of created directories."""
+    try:
+        disk.mkdir(str(path), mode)
+    except FileExistsError:
+        return 0
+    except FileNotFoundError:
+        above = _make(disk, path.parent, _MODE_ABOVE)
+        disk.mkdir(str(path), mode)
+        return above + 1
+    return 1

@@ -5,8 +5,16 @@ import os
 from collections.abc import Iterable, Mapping
 from functools import partial
 
-from fencepost.broker.log.storage.file_jobs import FileJob
-from fencepost.broker.log.storage.store import NEVER_WRITTEN, Bytes, Piece, Staging, Store, StoredFile, SyncTask
+from fencepost.broker.log.storage.store import (
+    NEVER_WRITTEN,
+    Bytes,
+    FileJob,
+    Piece,
+    Staging,
+    Store,
+    StoredFile,
+    SyncTask,
+)
 
 
 class MemoryFile:

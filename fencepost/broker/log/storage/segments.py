@@ -87,7 +87,6 @@ class Segments:
         return self.active.file.stage(head, batch)
 
     def unstage(self, staged: Staging) -> None:
-        """See `StoredLog`."""
         self.active.file.unstage(staged)
 
     def note_aborted(self, aborted: AbortedTransaction) -> None:
@@ -181,7 +180,6 @@ class Segments:
 
     @property
     def has_unsynced_closed(self) -> bool:
-        """See `StoredLog`."""
         return bool(self._unsynced or self._found)
 
     def sync_targets(self) -> list[SyncTask]:

@@ -81,6 +81,21 @@ class SyncTask(Protocol):
         """Do it, and return when it is durable. Raises OSError: then the bytes since the last success may be lost."""
 
 
+class FileJob:
+    """A deferred call of a store; it must hold all of its arguments, because the store may change before the call."""
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self._work = work
+
+    def sync(self) -> None:
+        """Do the work. Raises OSError."""
+        self._work()
+
+
+class Deletion(FileJob):
+    """Frees the space of files that are renamed already, so it can be delayed, or left to the next start."""
+
+
 class Staging(SyncTask, Protocol):
     """The task of `StoredFile.stage`: its `sync` returns when the bytes are written, and never raises."""
 
