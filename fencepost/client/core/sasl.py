@@ -3,9 +3,9 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from fencepost.client.core.scram import Scram
+from fencepost.protocol.sasl_login import Exchange, SaslError
 
 PLAIN, OAUTHBEARER = "PLAIN", "OAUTHBEARER"
 SCRAM_SHA_256, SCRAM_SHA_512 = "SCRAM-SHA-256", "SCRAM-SHA-512"
@@ -16,20 +16,6 @@ _SEPARATOR = "\x01"
 _TOKEN = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
 _EXTENSION_NAME = re.compile(r"[A-Za-z]+")
 _EXTENSION_VALUE = re.compile(r"[\x21-\x7e \t\r\n]+")
-
-
-class SaslError(Exception):
-    """The exchange cannot continue; the message gives the reason and never contains a secret."""
-
-
-class Exchange(Protocol):
-    """One run of a mechanism. The broker's response to `first()` goes to `step`, and so on until it returns None."""
-
-    def first(self) -> bytes:
-        """The client's first message."""
-
-    def step(self, challenge: bytes) -> bytes | None:
-        """The client's next message; None at the end, once the broker is verified. Raises SaslError or ScramError."""
 
 
 @dataclass(frozen=True)

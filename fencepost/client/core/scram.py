@@ -8,6 +8,7 @@ import binascii
 import hmac
 from collections.abc import Callable
 
+from fencepost.protocol.sasl_login import SaslError
 from fencepost.protocol.scram import (
     HASHES,
     attributes_of,
@@ -29,7 +30,7 @@ MOST_ITERATIONS = 1_000_000
 _NO_BINDING = b"n,,"
 
 
-class ScramError(Exception):
+class ScramError(SaslError):
     """The broker violates the protocol, does not know the password itself, or rejects the client."""
 
 

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from fencepost.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from fencepost.client.core.sasl import Exchange, OAuthToken
+    from fencepost.client.core.sasl import OAuthToken
     from fencepost.client.network.security import SecurityConfig
+    from fencepost.protocol.sasl_login import Exchange
 
 _NONCE_BYTES = 24
 _TOKEN_OPTIONS = ("kafka.oauth_cb", "kafka.sasl.oauth.token.provider")
@@ -178,9 +179,9 @@ def authenticate(connection: RequestSender, config: SecurityConfig) -> float | N
 
     Raises SecurityError.
     """
-    from fencepost.client.core.sasl import SaslError
     from fencepost.client.core.scram import ScramError
     from fencepost.protocol.messages import api17_sasl_handshake, api36_sasl_authenticate
+    from fencepost.protocol.sasl_login import SaslError
 
     mechanism = config.sasl_mechanism or ""
     began = time.monotonic()
