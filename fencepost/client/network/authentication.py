@@ -1,20 +1,17 @@
 """SASL on one connection: handshake, exchange, and re-authentication before the session ends (KIP-368)."""
 
 import inspect
-import secrets
 from typing import Any
 
 import anyio
 
 from fencepost.client.core.partitioner import Random
-from fencepost.client.core.sasl import OAUTHBEARER, OAuthToken, exchange_for
+from fencepost.client.core.sasl import OAUTHBEARER
 from fencepost.client.errors import AuthenticationError, KafkaError
 from fencepost.client.network.connection import Connection
-from fencepost.client.network.security import SecurityConfig
-from fencepost.protocol.sasl_login import RENEW_AFTER, RENEW_SPREAD, Exchange, SaslError, log_in
+from fencepost.client.network.security import SecurityConfig, exchange_of
+from fencepost.protocol.sasl_login import RENEW_AFTER, RENEW_SPREAD, log_in
 from fencepost.protocol.scram import HASHES
-
-_NONCE_BYTES = 24
 
 
 async def authenticate(connection: Connection, config: SecurityConfig, timeout_s: float) -> float | None:
@@ -24,7 +21,7 @@ async def authenticate(connection: Connection, config: SecurityConfig, timeout_s
     """
     mechanism = config.sasl_mechanism or ""
     began = anyio.current_time()
-    exchange = await _exchange(config, mechanism)
+    exchange = exchange_of(config, await _given_token(config) if mechanism == OAUTHBEARER else None)
     # A thread computes SCRAM's hash of the password, because that may take long.
     steps = log_in(connection.session, mechanism, exchange)
     await connection.converse(steps, timeout_s, urgent=True, in_thread=mechanism in HASHES)
@@ -57,33 +54,13 @@ def _lasting(error: KafkaError) -> AuthenticationError | None:
     return error if isinstance(error, AuthenticationError) else None
 
 
-async def _exchange(config: SecurityConfig, mechanism: str) -> Exchange:
-    token = await _token(config) if mechanism == OAUTHBEARER else None
-    try:
-        return exchange_for(
-            mechanism,
-            username=config.sasl_username or "",
-            password=config.sasl_password or "",
-            nonce=secrets.token_urlsafe(_NONCE_BYTES),
-            token=token,
-        )
-    except SaslError as error:
-        raise AuthenticationError(f"{mechanism}: {error}") from None
-
-
-async def _token(config: SecurityConfig) -> OAuthToken:
-    """A fresh token. Any exception of the program's function but a KafkaError becomes an AuthenticationError."""
+async def _given_token(config: SecurityConfig) -> Any:
+    """The token provider's result. Any exception of it but a KafkaError becomes an AuthenticationError."""
     assert config.sasl_oauth_token_provider is not None
     try:
         given: Any = config.sasl_oauth_token_provider()
-        if inspect.isawaitable(given):
-            given = await given
+        return await given if inspect.isawaitable(given) else given
     except KafkaError:
         raise  # a RetriableError asks for another attempt
     except Exception as error:
         raise AuthenticationError(f"sasl_oauth_token_provider failed: {type(error).__name__}") from error
-    if isinstance(given, OAuthToken):
-        return given
-    if isinstance(given, str):
-        return OAuthToken(given)
-    raise AuthenticationError("sasl_oauth_token_provider must return a str or an OAuthToken")
