@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import socket
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -125,19 +127,15 @@ class Connection:
         return self._send(Sent(api, version), request)
 
     def _send(self, sent: Sent, request: Any) -> Sent:
-        try:
+        with self._own_errors(f"sending {sent.api.name}"):
             self._transport.sendall(b"".join(self._session.send(sent, request)))
-        except OSError as error:
-            raise ConnectionLostError(self.address, f"sending {sent.api.name}: {error}") from None
-        except AuthenticationError as error:
-            raise NotTrustedError(self.address, str(error)) from None
         return sent
 
     def receive(self, sent: Sent) -> Any:
         """The response to the oldest request in flight, which must be `sent`: responses arrive in their order."""
         session = self._session
         assert next(iter(session.in_flight.values()), None) is sent, "this is not the oldest request in flight"
-        try:
+        with self._own_errors(f"waiting for {sent.api.name}"):
             while (response := session.next_response()) is None:
                 count = self._transport.recv_into(session.room())
                 if count == 0:
@@ -146,8 +144,48 @@ class Connection:
             if response.sent is not sent:
                 raise ConnectionLostError(self.address, "a response to another request than the oldest one")
             return response.decode()
+
+    def _connect(self, settings: ConnectionSettings) -> socket.socket | BlockingTls:
+        with self._own_errors("no connection"):
+            sock = socket.create_connection(self.address, settings.request_timeout_ms / 1000)
+            try:
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, settings.receive_buffer_bytes)
+                if settings.security is None or not settings.security.tls:
+                    return sock
+                return tls_transport(sock, settings.security, self.address.host)
+            except BaseException:
+                sock.close()
+                raise
+
+    def _converse(self, steps: Steps) -> None:
+        """Send each request of a conversation, and receive its response."""
+        with self._own_errors("setting up"):
+            step = next_step(steps)
+            while step is not None:
+                request, version = step
+                sent = self._send(Sent(API_BY_KEY[request.api_key], version), request)
+                step = next_step(steps, self.receive(sent))
+
+    def _log_in(self, security: SecurityConfig) -> None:
+        from fencepost.protocol.sasl_login import RENEW_AFTER, log_in
+
+        began = time.monotonic()
+        try:
+            exchange = new_exchange(security)
+        except AuthenticationError as error:  # what else a program's token provider raises is shown as it is
+            raise NotTrustedError(self.address, str(error)) from None
+        self._converse(log_in(self._session, security.sasl_mechanism or "", exchange))
+        if self._session.lifetime_ms:
+            self._renew_at = began + RENEW_AFTER * self._session.lifetime_ms / 1000
+
+    @contextmanager
+    def _own_errors(self, doing: str) -> Iterator[None]:
+        """Raise the errors of socket, TLS and session as this module's."""
+        try:
+            yield
         except OSError as error:
-            raise ConnectionLostError(self.address, f"waiting for {sent.api.name}: {error}") from None
+            raise ConnectionLostError(self.address, f"{doing}: {error}") from None
         except AuthenticationError as error:
             raise NotTrustedError(self.address, str(error)) from None
         except Refused as refused:
@@ -156,47 +194,6 @@ class Connection:
             raise ConnectionLostError(self.address, str(error)) from None
         except DecodeError as error:
             raise ConnectionLostError(self.address, f"a response that cannot be decoded: {error}") from error
-
-    def _connect(self, settings: ConnectionSettings) -> socket.socket | BlockingTls:
-        try:
-            sock = socket.create_connection(self.address, settings.request_timeout_ms / 1000)
-        except OSError as error:
-            raise ConnectionLostError(self.address, f"no connection: {error}") from None
-        try:
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, settings.receive_buffer_bytes)
-            if settings.security is None or not settings.security.tls:
-                return sock
-            return tls_transport(sock, settings.security, self.address.host)
-        except OSError as error:
-            sock.close()
-            raise ConnectionLostError(self.address, f"no connection: {error}") from None
-        except AuthenticationError as error:
-            sock.close()
-            raise NotTrustedError(self.address, str(error)) from None
-
-    def _converse(self, steps: Steps) -> None:
-        """Send each request of a conversation, and receive its response."""
-        try:
-            step = next_step(steps)
-            while step is not None:
-                request, version = step
-                sent = self._send(Sent(API_BY_KEY[request.api_key], version), request)
-                step = next_step(steps, self.receive(sent))
-        except Refused as refused:
-            raise self._error_of(refused) from None
-
-    def _log_in(self, security: SecurityConfig) -> None:
-        from fencepost.protocol.sasl_login import RENEW_AFTER, log_in
-
-        began = time.monotonic()
-        try:
-            exchange = new_exchange(security)
-        except AuthenticationError as error:
-            raise NotTrustedError(self.address, str(error)) from None
-        self._converse(log_in(self._session, security.sasl_mechanism or "", exchange))
-        if self._session.lifetime_ms:
-            self._renew_at = began + RENEW_AFTER * self._session.lifetime_ms / 1000
 
     def _error_of(self, refused: Refused) -> BrokerError:
         if refused.api == "ApiVersions" and refused.code is not None:
