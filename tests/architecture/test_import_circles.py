@@ -8,7 +8,6 @@ PAIRS = {
     ("client.admin.plan_file", "client.admin.plan_types"): "a plan reads itself from a file, which few programs need",
     ("client.network.connection", "client.network.pending"): "a pending request cancels itself on its connection",
     ("coordinator.group.consumer.context", "coordinator.group.consumer.regexes"): "the type of the view of topics",
-    ("spark_connector.network.security", "spark_connector.network.tls"): "TLS is imported only where it is asked for",
     ("spark_connector.source.limited_stream", "spark_connector.source.stream"): "a reader that only Spark 4.2 has",
 }
 """Two files that import each other, and what for."""

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import pytest
 
 from fencepost.broker.config.broker_config import ConfigError, load_config
-from fencepost.client.core.scram import Scram
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api03_metadata import MetadataRequest, MetadataRequestTopic
 from fencepost.protocol.messages.api17_sasl_handshake import SaslHandshakeRequest
 from fencepost.protocol.messages.api18_api_versions import ApiVersionsRequest
+from fencepost.protocol.scram import Scram
 from tests.kit.broker_process import BrokerProcess
 from tests.kit.sasl_broker import (
     LISTEN,

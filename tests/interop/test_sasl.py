@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from fencepost.client.core.scram import Scram
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api03_metadata import MetadataRequest
 from fencepost.protocol.messages.api18_api_versions import ApiVersionsRequest
@@ -16,6 +15,7 @@ from fencepost.protocol.messages.api51_alter_user_scram_credentials import (
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
+from fencepost.protocol.scram import Scram
 from tests.interop.login_clients import (
     WAIT_S,
     Login,

@@ -3,14 +3,13 @@
 import socket
 from typing import Any
 
-from fencepost.client.core.scram import Scram
 from fencepost.protocol.messages.api17_sasl_handshake import SaslHandshakeRequest
 from fencepost.protocol.messages.api36_sasl_authenticate import SaslAuthenticateRequest
 from fencepost.protocol.messages.api51_alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialUpsertion,
 )
-from fencepost.protocol.scram import MECHANISM_NUMBERS, salted_password
+from fencepost.protocol.scram import MECHANISM_NUMBERS, Scram, salted_password
 from tests.kit.broker_process import BrokerProcess
 from tests.kit.wire import Wire
 

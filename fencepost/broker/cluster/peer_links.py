@@ -1,7 +1,6 @@
 """Connections to the other brokers, over Kafka's port."""
 
 import ssl
-import struct
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,11 +11,12 @@ from fencepost.broker.cluster.peer_login import PeerLogins
 from fencepost.broker.cluster.peers import Peer, PeerUnavailable
 from fencepost.broker.network.context import Endpoint
 from fencepost.broker.security.sasl.exchange import FENCEPOST_CLUSTER
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.headers import read_response_header, write_request_header
-from fencepost.protocol.messages.api17_sasl_handshake import SaslHandshakeRequest
-from fencepost.protocol.messages.api36_sasl_authenticate import SaslAuthenticateRequest
-from fencepost.protocol.registry import API_BY_NAME
+from fencepost.protocol.registry import API_BY_KEY
+from fencepost.protocol.sasl_login import log_in
+from fencepost.protocol.schema import DecodeError
+from fencepost.protocol.session import Refused, Sent, Session, SessionError, next_step
 
 if TYPE_CHECKING:
     from fencepost.broker.config.broker_config import BrokerConfig
@@ -26,7 +26,10 @@ CONNECT_SECONDS = 3.0
 ANSWER_SECONDS = 30.0
 IDLE_MAX = 16
 """So many connections to one broker stay open while nobody uses them."""
-_SIZE = struct.Struct(">i")
+_MOST_BYTES = 1 << 30
+_READ_BYTES = 4 << 10
+_LOGIN_VERSIONS: dict[int, tuple[int, int]] = {ApiKey.SASL_HANDSHAKE: (1, 1), ApiKey.SASL_AUTHENTICATE: (2, 2)}
+"""Brokers do not ask one another for versions: each request is in one that all of the cluster have."""
 
 
 class Route(NamedTuple):
@@ -142,44 +145,39 @@ class _Link:
 
     def __init__(self, stream: trio.abc.Stream, client_id: str) -> None:
         self._stream = stream
-        self._client_id = client_id
-        self._correlation = 0
+        self._session: Session[Sent] = Session(client_id, _MOST_BYTES, read_bytes=_READ_BYTES)
+        self._session.versions.update(_LOGIN_VERSIONS)
 
     async def log_in(self, logins: PeerLogins) -> None:
         """Log in at the other broker. Raises PeerUnavailable if one of the two does not know the secret."""
-        answer = await self.exchange(SaslHandshakeRequest(mechanism=FENCEPOST_CLUSTER), 1)
-        messages, challenge = logins.messages(), None
-        while not answer.error_code:
-            try:
-                message = next(messages) if challenge is None else messages.send(challenge)
-            except StopIteration:
-                return
-            answer = await self.exchange(SaslAuthenticateRequest(auth_bytes=message), 2)
-            challenge = bytes(answer.auth_bytes)
-        raise PeerUnavailable(f"it refuses the login of this broker: {ErrorCode(answer.error_code).name}")
+        steps = log_in(self._session, FENCEPOST_CLUSTER, logins.own_exchange())
+        try:
+            step = next_step(steps)
+            while step is not None:
+                # A thread, because the proof takes a millisecond or more.
+                step = await trio.to_thread.run_sync(next_step, steps, await self.exchange(*step))
+        except Refused as refused:
+            if refused.code is None:
+                raise PeerUnavailable(f"the other side does not know the cluster's secret: {refused}") from None
+            name = ErrorCode(refused.code).name
+            raise PeerUnavailable(f"it refuses the login of this broker: {name}") from None
+        self._session.ready = True
 
     async def exchange(self, request: Any, version: int) -> Any:
         """The answer to a request. Raises OSError and trio's errors of streams."""
-        api = API_BY_NAME[type(request).__name__.removesuffix("Request")]
-        self._correlation += 1
-        body = write_request_header(api, version, self._correlation, self._client_id)
-        body += api.request.encode(request, version)
-        await self._stream.send_all(_SIZE.pack(len(body)) + body)
-        (size,) = _SIZE.unpack(await self._exactly(_SIZE.size))
-        frame = await self._exactly(size)
-        correlation, start = read_response_header(api, version, frame)
-        if correlation != self._correlation:
-            raise ConnectionResetError("the answer belongs to another request")
-        return api.response.decode(frame, version, start)
-
-    async def _exactly(self, count: int) -> bytes:
-        received = bytearray()
-        while len(received) < count:
-            more = await self._stream.receive_some(count - len(received))
-            if not more:
-                raise ConnectionResetError("the connection ended before the answer")
-            received += more
-        return bytes(received)
+        session = self._session
+        await self._stream.send_all(b"".join(session.send(Sent(API_BY_KEY[request.api_key], version), request)))
+        try:
+            while (response := session.next_response()) is None:
+                room = session.room()
+                received = await self._stream.receive_some(len(room))
+                if not received:
+                    raise ConnectionResetError("the connection ended before the answer")
+                room[: len(received)] = received
+                session.received(len(received))
+            return response.decode()
+        except (SessionError, DecodeError) as error:
+            raise ConnectionResetError(str(error)) from error
 
     def close(self) -> None:
         """End the connection at once."""

@@ -146,7 +146,7 @@ async def epoch_ends(
 
     async def ask(node: int, topics: dict[str, list[TopicPartition]]) -> None:
         connection = await cluster.connection(node, purpose)
-        if connection.versions.get(ApiKey.OFFSET_FOR_LEADER_EPOCH, (0, -1))[1] < EPOCH_ENDS_SINCE:
+        if connection.session.versions.get(ApiKey.OFFSET_FOR_LEADER_EPOCH, (0, -1))[1] < EPOCH_ENDS_SINCE:
             found.update(dict.fromkeys((p for partitions in topics.values() for p in partitions), None))
             return
         request = OffsetForLeaderEpochRequest(

@@ -3,9 +3,9 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
-from fencepost.client.core.scram import Scram
+from fencepost.protocol.sasl_login import Exchange, SaslError
+from fencepost.protocol.scram import Scram
 
 PLAIN, OAUTHBEARER = "PLAIN", "OAUTHBEARER"
 SCRAM_SHA_256, SCRAM_SHA_512 = "SCRAM-SHA-256", "SCRAM-SHA-512"
@@ -16,20 +16,6 @@ _SEPARATOR = "\x01"
 _TOKEN = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
 _EXTENSION_NAME = re.compile(r"[A-Za-z]+")
 _EXTENSION_VALUE = re.compile(r"[\x21-\x7e \t\r\n]+")
-
-
-class SaslError(Exception):
-    """The exchange cannot continue; the message gives the reason and never contains a secret."""
-
-
-class Exchange(Protocol):
-    """One run of a mechanism. The broker's response to `first()` goes to `step`, and so on until it returns None."""
-
-    def first(self) -> bytes:
-        """The client's first message."""
-
-    def step(self, challenge: bytes) -> bytes | None:
-        """The client's next message; None at the end, once the broker is verified. Raises SaslError or ScramError."""
 
 
 @dataclass(frozen=True)
@@ -53,20 +39,6 @@ class PlainExchange:
 
     def step(self, challenge: bytes) -> None:
         """The exchange has no second message."""
-
-
-class ScramExchange:
-    """SCRAM: see `core/scram.py`."""
-
-    def __init__(self, mechanism: str, username: str, password: str, nonce: str) -> None:
-        self._scram = Scram(mechanism, username, password, nonce)
-
-    def first(self) -> bytes:
-        return self._scram.first()
-
-    def step(self, challenge: bytes) -> bytes | None:
-        response = self._scram.step(challenge)
-        return None if self._scram.finished else response
 
 
 class OAuthExchange:
@@ -105,4 +77,4 @@ def exchange_for(
         if token is None:
             raise SaslError("no token was given: set sasl_oauth_token_provider")
         return OAuthExchange(token)
-    return ScramExchange(mechanism, username, password, nonce)
+    return Scram(mechanism, username, password, nonce)

@@ -1,14 +1,13 @@
 """One connection to one broker: it sends requests in order without waiting; a correlation id names each response."""
 
 import math
-import struct
 from collections import deque
 from typing import Any, TypeVar
 
 import anyio
 import anyio.lowlevel
+import anyio.to_thread
 
-from fencepost.client.core.throttle import pause_ms
 from fencepost.client.errors import (
     AuthenticationError,
     ConnectionLostError,
@@ -22,30 +21,21 @@ from fencepost.client.network.pending import Pending
 from fencepost.client.network.wire import Wire
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.headers import read_response_header, write_request_header
-from fencepost.protocol.messages.api18_api_versions import ApiVersionsRequest, ApiVersionsResponse
 from fencepost.protocol.registry import API_BY_KEY
-from fencepost.protocol.schema import DecodeError, RequestValue, ResponseValue
+from fencepost.protocol.schema import RequestValue, ResponseValue
+from fencepost.protocol.session import Refused, Session, SessionError, Steps, learn_versions, next_step
 from fencepost.version import __version__
 
 R = TypeVar("R", bound=ResponseValue)
-_SIZE = struct.Struct(">i")
-_READ_BYTES = 64 << 10
 _FAIRNESS = 16
 SOFTWARE_NAME = "fencepost"
 MOST_PENDING = 1000
 """The maximum number of unanswered requests on one connection. A correct program stays far below it."""
 MOST_UNSENT_BYTES = 128 << 20
-_MOST_BYTES_AT_FIRST = 1 << 20
-"""The maximum size of a response before the broker is authenticated."""
-_TLS_ALERT = b"\x15\x03"
 
 
 class Connection:
-    """A pipelined connection. `run` must be started in a task group before the first request.
-
-    `versions`: API key -> (lowest, highest) that the broker supports; `features`: finalized feature -> level (KIP-584).
-    """
+    """A pipelined connection. `run` must be started in a task group before the first request."""
 
     def __init__(
         self, wire: Wire, address: tuple[str, int], node: int | None, client_id: str, max_frame_bytes: int
@@ -54,10 +44,7 @@ class Connection:
         self._socket = wire.socket
         self.address = address
         self.node = node
-        self._client_id = client_id
-        self._max_frame_bytes = max_frame_bytes
-        self._next_correlation = 0
-        self._pending: dict[int, Pending[Any]] = {}
+        self.session: Session[Pending[Any]] = Session(client_id, max_frame_bytes, FRAMES.take)
         self._unsent: deque[memoryview] = deque()
         self._unsent_bytes = 0
         self._held: deque[tuple[Pending[Any], list[memoryview]]] = deque()
@@ -70,16 +57,11 @@ class Connection:
         self.throttled_until = -math.inf
         """Until when, by the event loop's clock, the broker throttles this client."""
         self.last_used = anyio.current_time()
-        self.responses = 0
-        self.ready = False
-        """Whether it is set up: both sides are authenticated, and the versions are known."""
         self.closed_by_broker = False
         """Whether the broker closed it."""
         self.has_answered = False
         """Whether a request got a response after the set-up."""
         self._reads = 0
-        self.versions: dict[int, tuple[int, int]] = {}
-        self.features: dict[str, int] = {}
 
     @property
     def closed(self) -> bool:
@@ -90,7 +72,7 @@ class Connection:
     def idle(self) -> bool:
         """Whether no task waits for a response."""
         now = anyio.current_time()
-        return all(request.overdue(now) for request in self._pending.values())
+        return all(request.overdue(now) for request in self.session.in_flight.values())
 
     def close(self, reason: str, failure: KafkaError | None = None) -> None:
         """Close the connection; unanswered requests fail with `reason`. May be called again."""
@@ -103,29 +85,17 @@ class Connection:
         self._held.clear()
         self._to_send.set()
         self.ended.set()
-        pending, self._pending = self._pending, {}
-        for request in pending.values():
+        lost = list(self.session.in_flight.values())
+        self.session.in_flight.clear()
+        for request in lost:
             request.lose(f"connection to {self.address[0]}:{self.address[1]} ended: {reason}", failure)
 
     def version_for(self, key: ApiKey, *, at_most: int = 1 << 15, at_least: int = 0) -> int:
-        """The highest version that both sides support within the bounds. Raises FatalError when there is none.
-
-        A version that Kafka may still change is used only if `at_least` requires it.
-        """
-        api = API_BY_KEY[key]
-        low, high = self.versions.get(key, (0, -1))
-        if at_least > api.served[1]:
-            api = api.with_unstable()
-        best = min(api.served[1], high, at_most)
-        if best < max(low, api.served[0], at_least):
-            speaks = f"supports {api.name} {low} to {high}" if high >= 0 else f"does not support {api.name}"
-            raise FatalError(
-                f"the broker {speaks}; needed is {max(api.served[0], at_least)} to {min(api.served[1], at_most)}",
-                code=ErrorCode.UNSUPPORTED_VERSION,
-                api=api.name,
-                node=self.node,
-            )
-        return best
+        """As the session's `version_of`. Raises FatalError when there is no version that both sides support."""
+        try:
+            return self.session.version_of(API_BY_KEY[key], at_least, at_most)
+        except Refused as refused:
+            raise self.error_of(refused) from None
 
     def post(self, version: int, request: RequestValue[R], *, urgent: bool = False) -> Pending[R]:
         """Queue one request behind those already posted, without waiting.
@@ -138,22 +108,17 @@ class Connection:
         if self.closed_because is not None:
             raise self.failure or ConnectionLostError(self.closed_because, sent=False, api=api.name, node=self.node)
         now = anyio.current_time()
-        oldest = next(iter(self._pending.values()), None)
+        oldest = next(iter(self.session.in_flight.values()), None)
         if oldest is not None and oldest.overdue(now):
             # The task that sent it was cancelled, so no task was left to time out on this broker.
             self.close("no response in time")
             raise ConnectionLostError("no response in time", sent=False, api=api.name, node=self.node)
-        if len(self._pending) >= MOST_PENDING or self._unsent_bytes > MOST_UNSENT_BYTES:
+        if len(self.session.in_flight) >= MOST_PENDING or self._unsent_bytes > MOST_UNSENT_BYTES:
             raise RetriableError("too many requests or bytes wait for this broker", api=api.name, node=self.node)
-        correlation = self._next_correlation
-        self._next_correlation = (correlation + 1) & 0x7FFFFFFF
-        body = api.request.encode(request, version)
-        header = write_request_header(api, version, correlation, self._client_id)
-        pending: Pending[R] = Pending(self, api, version)
-        self._pending[correlation] = pending
+        pending: Pending[R] = Pending(api, version, self)
+        parts = [memoryview(part) for part in self.session.send(pending, request)]
         self.last_used = now
-        parts = [memoryview(_SIZE.pack(len(header) + len(body)) + header), memoryview(body)]
-        self._unsent_bytes += len(parts[0]) + len(body)
+        self._unsent_bytes += len(parts[0]) + len(parts[1])
         if self._holds and not urgent:
             pending.sent = False
             self._held.append((pending, parts))
@@ -263,55 +228,20 @@ class Connection:
         self.close(str(error), error if isinstance(error, AuthenticationError) else None)
 
     async def _read(self) -> None:
-        buffer = bytearray(_READ_BYTES)
-        view = memoryview(buffer)
-        filled = 0
-        while True:
-            count = await self._receive(view[filled:])
-            if not count:
-                return
-            filled += count
-            position = 0
-            while filled - position >= _SIZE.size:
-                (size,) = _SIZE.unpack_from(buffer, position)
-                if not _SIZE.size <= size <= (self._max_frame_bytes if self.ready else _MOST_BYTES_AT_FIRST):
-                    self._reject_frame(size, bytes(view[position : position + 2]))
-                    return
-                position += _SIZE.size
-                here = min(size, filled - position)
-                if here < size and size <= _READ_BYTES - _SIZE.size:
-                    position -= _SIZE.size
-                    break
-                if not await self._take_frame(size, view[position : position + here]):
-                    return
-                position += here
-            view[: filled - position] = bytes(view[position:filled])
-            filled -= position
-
-    async def _take_frame(self, size: int, begun: memoryview) -> bool:
-        """Receive the rest of a frame, and give it to its request. False: the connection is closed."""
-        frame = FRAMES.take(size)  # in its own function, so that no variable holds it while the next one is awaited
-        here = len(begun)
-        frame[:here] = begun
-        if here < size and not await self._receive_all(frame[here:]):
-            return False
-        return self._arrived(frame)
-
-    def _reject_frame(self, size: int, start: bytes) -> None:
-        if start == _TLS_ALERT and not self.responses:
-            reason = "this listener uses TLS: set security_protocol to 'ssl' or 'sasl_ssl'"
-            self.close(reason, AuthenticationError(reason, node=self.node))
-        else:
-            self.close(f"the broker sent a frame of {size} bytes, which is not allowed")
-
-    async def _receive_all(self, into: memoryview) -> bool:
-        done = 0
-        while done < len(into):
-            count = await self._receive(into[done:])
-            if not count:
-                return False
-            done += count
-        return True
+        session = self.session
+        while count := await self._receive(session.room()):
+            session.received(count)
+            try:
+                # No variable may hold a response while the next one is awaited: its memory could not be used again.
+                while (response := session.next_response()) is not None:
+                    self.has_answered = session.ready
+                    self.last_used = anyio.current_time()
+                    response.sent.arrive(response)
+            except Refused as refused:
+                failure = self.error_of(refused)
+                self.close(failure.args[0], failure)
+            except SessionError as error:
+                self.close(str(error))
 
     async def _receive(self, into: memoryview) -> int:
         """Some bytes from the socket; 0 when the connection is closed by now."""
@@ -337,44 +267,39 @@ class Connection:
             return count
         return 0
 
-    def _arrived(self, frame: memoryview) -> bool:
-        (correlation,) = _SIZE.unpack_from(frame, 0)
-        pending = self._pending.pop(correlation, None)
-        if pending is None:
-            self.close(f"the broker sent a response with the unknown correlation id {correlation}")
-            return False
-        try:
-            _, start = read_response_header(pending.api, pending.version, frame)
-        except DecodeError as wrong:
-            self.close(f"the broker sent a response whose header cannot be read: {wrong}")
-            pending.lose(str(wrong), None)
-            return False
-        self.responses += 1
-        self.has_answered = self.ready
-        self.last_used = anyio.current_time()
-        pending.arrive(frame, start)
-        return True
+    # -- conversations
 
     async def negotiate(self, timeout_s: float) -> None:
-        """Fetch the broker's versions and features; an old broker gets a second request in v0 (KIP-511)."""
-        request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=__version__)
-        version = 3
-        frame, start = await self.post(version, request).frame(timeout_s)
-        if int.from_bytes(frame[start : start + 2], "big") == ErrorCode.UNSUPPORTED_VERSION:
-            version = 0
-            response = await self.ask(request, timeout_s, version=version)
-        else:
-            try:
-                response = ApiVersionsResponse.decode(frame, version, start)
-            except DecodeError as wrong:
-                raise KafkaError(f"this is not a Kafka broker: {wrong}", api="ApiVersions", node=self.node) from wrong
-        if response.error_code != ErrorCode.NONE:
-            raise KafkaError(
-                "the broker did not return its API versions",
-                code=code_of(response.error_code),
-                api="ApiVersions",
-                node=self.node,
-            )
-        self.rest(pause_ms(ApiKey.API_VERSIONS, version, response.throttle_time_ms) / 1000)
-        self.versions = {entry.api_key: (entry.min_version, entry.max_version) for entry in response.api_keys}
-        self.features = {entry.name: entry.max_version_level for entry in response.finalized_features}
+        """Fetch the broker's versions and features. Raises KafkaError."""
+        await self.converse(learn_versions(self.session, SOFTWARE_NAME, __version__), timeout_s)
+
+    async def converse(self, steps: Steps, timeout_s: float, *, urgent: bool = False, in_thread: bool = False) -> None:
+        """Send each request of a conversation, and wait for its response. `in_thread`: steps may take long.
+
+        Raises as `Pending.wait` does, and `error_of` the session's Refused.
+        """
+        try:
+            step = next_step(steps)
+            while step is not None:
+                response = await self.ask(step[0], timeout_s, version=step[1], urgent=urgent)
+                if in_thread:
+                    step = await anyio.to_thread.run_sync(next_step, steps, response)
+                else:
+                    step = next_step(steps, response)
+        except Refused as refused:
+            raise self.error_of(refused) from None
+
+    def error_of(self, refused: Refused) -> KafkaError:
+        """The client's error for what the session raised."""
+        reason = str(refused)
+        if refused.protocols:
+            reason += f": set security_protocol to {' or '.join(map(repr, refused.protocols))}"
+        code = None if refused.code is None else code_of(refused.code)
+        kind: type[KafkaError] = AuthenticationError
+        if code is ErrorCode.UNSUPPORTED_VERSION:
+            kind = FatalError
+        elif refused.api == "ApiVersions":
+            kind = KafkaError
+        elif code is not None and code.retriable:
+            kind = RetriableError
+        return kind(reason, code=code, api=refused.api, node=self.node, broker_message=refused.broker_message)

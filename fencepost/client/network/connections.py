@@ -189,7 +189,7 @@ class Connections:
                 made.close("the connection could not be set up")
             wire.close()
             raise
-        made.ready = True
+        made.session.ready = True
         return made
 
     async def _negotiate(self, made: Connection, timeout_s: float) -> None:

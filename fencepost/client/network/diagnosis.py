@@ -51,7 +51,7 @@ async def _uses_sasl(dial: Dial, address: tuple[str, int], client_id: str, conte
             nursery.start_soon(connection.run)
             try:
                 await connection.negotiate(_TIMEOUT_S)
-                if ApiKey.SASL_HANDSHAKE not in connection.versions:
+                if ApiKey.SASL_HANDSHAKE not in connection.session.versions:
                     return False
                 response = await connection.ask(SaslHandshakeRequest(mechanism=_NO_MECHANISM), _TIMEOUT_S)
             finally:

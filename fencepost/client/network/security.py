@@ -2,6 +2,7 @@
 
 import os
 import re
+import secrets
 import ssl
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -11,11 +12,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from fencepost.client.core.sasl import MECHANISMS, OAUTHBEARER, OAuthToken
-from fencepost.client.errors import ConfigError
+from fencepost.client.core.sasl import MECHANISMS, OAUTHBEARER, OAuthToken, exchange_for
+from fencepost.client.errors import AuthenticationError, ConfigError
 from fencepost.client.options import Secret, boolean, choice, function, option, secret, text
+from fencepost.protocol.sasl_login import Exchange, SaslError
 
 TokenProvider = Callable[[], Awaitable[str | OAuthToken] | str | OAuthToken]
+_NONCE_BYTES = 24
 PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL = "plaintext", "ssl", "sasl_plaintext", "sasl_ssl"
 _TLS_VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 
@@ -100,6 +103,25 @@ class SecurityConfig:
             raise ConfigError(f"ssl options need security_protocol 'ssl' or 'sasl_ssl', not {self.security_protocol!r}")
         if (self.ssl_keyfile or self.ssl_key_pem) and not (self.ssl_certfile or self.ssl_certificate_pem):
             raise ConfigError("a client's key needs its certificate: give ssl_certfile or ssl_certificate_pem")
+
+
+def exchange_of(config: SecurityConfig, given: Any) -> Exchange:
+    """A new run of the mechanism; `given` is the token provider's result. Raises AuthenticationError."""
+    mechanism = config.sasl_mechanism or ""
+    token = OAuthToken(given) if isinstance(given, str) else given
+    if mechanism == OAUTHBEARER and not isinstance(token, OAuthToken):
+        kind = type(given).__name__
+        raise AuthenticationError(f"sasl_oauth_token_provider must return a str or an OAuthToken, not {kind}")
+    try:
+        return exchange_for(
+            mechanism,
+            username=config.sasl_username or "",
+            password=config.sasl_password or "",
+            nonce=secrets.token_urlsafe(_NONCE_BYTES),
+            token=token,
+        )
+    except SaslError as error:
+        raise AuthenticationError(f"{mechanism}: {error}") from None
 
 
 def ssl_context(config: SecurityConfig) -> ssl.SSLContext | None:

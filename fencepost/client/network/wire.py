@@ -154,15 +154,17 @@ class TlsWire:
 
     def close(self) -> None:
         """Send TLS's closing alert, if that needs no wait, and close the socket."""
-        if self.socket.fileno() < 0:
-            return
+        if self.socket.fileno() >= 0:
+            self._end_tls()
+            anyio.notify_closing(self.socket)
+            self.socket.close()
+
+    def _end_tls(self) -> None:
         try:
             self._tls.unwrap()
         except (ssl.SSLError, ValueError):
             pass  # the broker's closing alert is not needed
         self._send_alert()
-        anyio.notify_closing(self.socket)
-        self.socket.close()
 
     def _take_in(self) -> bool:
         """Pass received bytes to OpenSSL; returns whether the socket has ended. Raises BlockingIOError, OSError."""

@@ -104,10 +104,10 @@ class TransactionLink:
     @staticmethod
     def _versions_of(connection: Connection) -> NegotiatedVersions:
         def reaches(key: ApiKey, version: int) -> bool:
-            return connection.versions.get(key, (0, -1))[1] >= version
+            return connection.session.versions.get(key, (0, -1))[1] >= version
 
         new_enough = all(reaches(key, version) for key, version in _TV2_SINCE.items())
-        tv2 = connection.features.get(FEATURE, 0) >= 2 and new_enough
+        tv2 = connection.session.features.get(FEATURE, 0) >= 2 and new_enough
         return NegotiatedVersions(tv2, reaches(ApiKey.INIT_PRODUCER_ID, BUMPS_SINCE))
 
     # -- the machine's requests

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import secrets
 import socket
-import time
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Protocol
-
-from fencepost.protocol.errors import ErrorCode
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fencepost.client.core.sasl import Exchange, OAuthToken
-    from fencepost.client.network.security import SecurityConfig
+    import ssl
 
-_NONCE_BYTES = 24
+    from fencepost.client.network.security import SecurityConfig
+    from fencepost.protocol.sasl_login import Exchange
+    from fencepost.spark_connector.network.tls import BlockingTls
+
 _TOKEN_OPTIONS = ("kafka.oauth_cb", "kafka.sasl.oauth.token.provider")
 # Java's classes and algorithms, and settings with only one value here. A query may set them; they have no effect.
 WITHOUT_EFFECT = (
@@ -76,17 +74,6 @@ NAMES = (
 _RENAMED = {"ssl_keystore_password": "ssl_key_password"}
 
 
-class RequestSender(Protocol):
-    """A connection that can send requests before its authentication is complete."""
-
-    def call(self, name: str, request: Any) -> Any:
-        """Send a request and return its response."""
-
-
-class SecurityError(Exception):
-    """TLS or SASL failed. Another attempt would fail in the same way."""
-
-
 def security_of(given: Mapping[str, str]) -> SecurityConfig | None:
     """The client's security configuration from the options; None for a plain connection.
 
@@ -141,95 +128,27 @@ class _Imported:
 
 
 @lru_cache(maxsize=8)
-def _context(config: SecurityConfig) -> Any:
+def _context(config: SecurityConfig) -> ssl.SSLContext | None:
     from fencepost.client.network.security import ssl_context
 
     return ssl_context(config)
 
 
-class PlainTransport:
-    """A blocking socket with a timeout, without TLS."""
-
-    def __init__(self, sock: socket.socket) -> None:
-        self._socket = sock
-        self.recv_into = sock.recv_into
-        self.close = sock.close
-
-    def send_all(self, data: Any) -> None:
-        """Send all bytes within the socket's timeout. Raises OSError."""
-        self._socket.sendall(data)
-
-
-Transport = Any
-"""PlainTransport or BlockingTls: recv_into, send_all, close."""
-
-
-def tls_transport(sock: socket.socket, config: SecurityConfig, host: str) -> Transport:
-    """TLS on a connected blocking socket, after the handshake. Raises SecurityError, OSError."""
+def tls_transport(sock: socket.socket, config: SecurityConfig, host: str) -> BlockingTls:
+    """TLS on a connected blocking socket, after the handshake. Raises AuthenticationError, OSError."""
     from fencepost.spark_connector.network.tls import BlockingTls
 
-    transport = BlockingTls(sock, _context(config), host)
+    context = _context(config)
+    assert context is not None, "the protocol has TLS"
+    transport = BlockingTls(sock, context, host)
     transport.blocking_handshake()
     return transport
 
 
-def authenticate(connection: RequestSender, config: SecurityConfig) -> float | None:
-    """Authenticate by SASL (KIP-43, KIP-152). Returns the session's end by `time.monotonic`, or None for no end.
+def new_exchange(config: SecurityConfig) -> Exchange:
+    """A new run of the SASL mechanism. Raises AuthenticationError."""
+    from fencepost.client.core.sasl import OAUTHBEARER
+    from fencepost.client.network.security import exchange_of
 
-    Raises SecurityError.
-    """
-    from fencepost.client.core.sasl import SaslError
-    from fencepost.client.core.scram import ScramError
-    from fencepost.protocol.messages import api17_sasl_handshake, api36_sasl_authenticate
-
-    mechanism = config.sasl_mechanism or ""
-    began = time.monotonic()
-    handshake = connection.call("SaslHandshake", api17_sasl_handshake.SaslHandshakeRequest(mechanism=mechanism))
-    if handshake.error_code != ErrorCode.NONE:
-        raise SecurityError(_reason_of_refusal(handshake.error_code, mechanism, handshake.mechanisms))
-    try:
-        exchange = _exchange(config, mechanism)
-        message: bytes | None = exchange.first()
-        lifetime_ms = 0
-        while message is not None:
-            request = api36_sasl_authenticate.SaslAuthenticateRequest(auth_bytes=message)
-            response = connection.call("SaslAuthenticate", request)
-            if response.error_code != ErrorCode.NONE:
-                raise SecurityError(f"{mechanism}: {response.error_message or 'the broker rejected the credentials'}")
-            lifetime_ms = response.session_lifetime_ms
-            message = exchange.step(bytes(response.auth_bytes))
-    except (SaslError, ScramError) as error:
-        raise SecurityError(f"{mechanism}: {error}") from None
-    return None if lifetime_ms <= 0 else began + lifetime_ms / 1000
-
-
-def _reason_of_refusal(code: int, mechanism: str, offered: list[str]) -> str:
-    if code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
-        return f"the broker does not support {mechanism}; it supports {', '.join(offered) or 'no mechanism'}"
-    if code == ErrorCode.ILLEGAL_SASL_STATE:
-        return "this listener does not use SASL: set security.protocol to PLAINTEXT or SSL"
-    return "the broker rejected SASL"
-
-
-def _exchange(config: SecurityConfig, mechanism: str) -> Exchange:
-    from fencepost.client.core.sasl import OAUTHBEARER, exchange_for
-
-    return exchange_for(
-        mechanism,
-        username=config.sasl_username or "",
-        password=config.sasl_password or "",
-        nonce=secrets.token_urlsafe(_NONCE_BYTES),
-        token=_token(config) if mechanism == OAUTHBEARER else None,
-    )
-
-
-def _token(config: SecurityConfig) -> OAuthToken:
-    from fencepost.client.core.sasl import OAuthToken
-
-    assert config.sasl_oauth_token_provider is not None, "the configuration was checked"
-    given = config.sasl_oauth_token_provider()
-    if isinstance(given, OAuthToken):
-        return given
-    if isinstance(given, str):
-        return OAuthToken(given)
-    raise SecurityError("the token provider must return a str or an OAuthToken; it cannot be an async function")
+    provider = config.sasl_oauth_token_provider
+    return exchange_of(config, provider() if provider is not None and config.sasl_mechanism == OAUTHBEARER else None)

@@ -3,37 +3,25 @@
 from __future__ import annotations
 
 import socket
-import struct
 import time
-from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fencepost.client.errors import code_of
+from fencepost.client.errors import AuthenticationError, code_of
 from fencepost.client.network.frames import FRAMES
-from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.headers import read_response_header, write_request_header
-from fencepost.protocol.messages.api18_api_versions import ApiVersionsRequest
-from fencepost.protocol.registry import API_BY_NAME, Api
+from fencepost.protocol.registry import API_BY_KEY, API_BY_NAME, Api
 from fencepost.protocol.schema import DecodeError
-from fencepost.spark_connector.network.security import (
-    PlainTransport,
-    SecurityError,
-    Transport,
-    authenticate,
-    tls_transport,
-)
+from fencepost.protocol.session import Refused, Sent, Session, SessionError, Steps, learn_versions, next_step
+from fencepost.spark_connector.network.security import new_exchange, tls_transport
 
 if TYPE_CHECKING:
     from fencepost.client.network.security import SecurityConfig
+    from fencepost.spark_connector.network.tls import BlockingTls
 
 MAX_FRAME_BYTES = 1 << 30
-_ALLOCATED_AT_ONCE_BYTES = 8 << 20
-_SIZE = struct.Struct(">i")
-_TLS_ALERT = b"\x15\x03"
-_RENEWAL_SHARE = 0.85
-"""The share of a session's lifetime after which its connection is replaced, as in Kafka's own client."""
 # Later versions name topics by id only, but a checkpoint holds positions by name.
 _HIGHEST_VERSION = {"Fetch": 12, "OffsetCommit": 9}
 
@@ -87,14 +75,6 @@ class NotTrustedError(BrokerError):
         super().__init__(f"broker at {address}: {reason}", ErrorCode.SASL_AUTHENTICATION_FAILED)
 
 
-class Ticket(NamedTuple):
-    """A request in flight. Responses arrive in the order of the requests."""
-
-    api: Api
-    version: int
-    correlation_id: int
-
-
 class Connection:
     """A connection to one broker with several requests in flight. Only one thread may use it.
 
@@ -104,19 +84,17 @@ class Connection:
 
     def __init__(self, address: Address, settings: ConnectionSettings) -> None:
         self.address = address
-        self._client_id = settings.client_id
-        self._correlation_id = 0
-        self._in_flight: deque[Ticket] = deque()
-        self._versions: dict[int, tuple[int, int]] = {ApiKey.API_VERSIONS: (0, 4)}
+        self._session: Session[Sent] = Session(settings.client_id, MAX_FRAME_BYTES, FRAMES.take)
         self._renew_at: float | None = None
         self._transport = self._connect(settings)
         try:
-            self._negotiate_versions()
+            self._converse(learn_versions(self._session, "fencepost-spark", "1"))
             if settings.security is not None and settings.security.sasl:
-                self._authenticate(settings.security)
+                self._log_in(settings.security)
         except BaseException:
             self.close()
             raise
+        self._session.ready = True
 
     def close(self) -> None:
         """Close the connection. Requests in flight get no response."""
@@ -125,7 +103,9 @@ class Connection:
     @property
     def session_ends_soon(self) -> bool:
         """Whether its session (KIP-368) ends soon and no request is in flight: a new connection must replace it."""
-        return self._renew_at is not None and not self._in_flight and time.monotonic() >= self._renew_at
+        if self._renew_at is None or self._session.in_flight:
+            return False
+        return time.monotonic() >= self._renew_at
 
     def supports(self, name: str) -> bool:
         """Whether both sides support some version of the API `name`."""
@@ -135,7 +115,7 @@ class Connection:
         """Send a request and return its response. No other request may be in flight."""
         return self.receive(self.send(name, request))
 
-    def send(self, name: str, request: Any) -> Ticket:
+    def send(self, name: str, request: Any) -> Sent:
         """Send a request in the highest version that both sides support. Raises BrokerError if there is none."""
         api = API_BY_NAME[name]
         version = self._version_of(api)
@@ -144,120 +124,87 @@ class Connection:
                 f"broker at {self.address} supports no version of {name} that this client has",
                 ErrorCode.UNSUPPORTED_VERSION,
             )
-        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
-        ticket = Ticket(api, version, self._correlation_id)
-        header = write_request_header(api, version, ticket.correlation_id, self._client_id)
-        body = api.request.encode(request, version)
-        try:
-            self._transport.send_all(_SIZE.pack(len(header) + len(body)) + header + body)
-        except OSError as error:
-            raise ConnectionLostError(self.address, f"sending {name}: {error}") from None
-        except SecurityError as error:
-            raise NotTrustedError(self.address, str(error)) from None
-        self._in_flight.append(ticket)
-        return ticket
+        return self._send(Sent(api, version), request)
 
-    def receive(self, ticket: Ticket) -> Any:
-        """The response to the oldest request in flight, which must be `ticket`."""
-        assert self._in_flight, "no request is in flight"
-        assert self._in_flight[0] == ticket, "responses arrive in the order of the requests"
+    def _send(self, sent: Sent, request: Any) -> Sent:
+        with self._own_errors(f"sending {sent.api.name}"):
+            self._transport.sendall(b"".join(self._session.send(sent, request)))
+        return sent
+
+    def receive(self, sent: Sent) -> Any:
+        """The response to the oldest request in flight, which must be `sent`: responses arrive in their order."""
+        session = self._session
+        assert next(iter(session.in_flight.values()), None) is sent, "this is not the oldest request in flight"
+        with self._own_errors(f"waiting for {sent.api.name}"):
+            while (response := session.next_response()) is None:
+                count = self._transport.recv_into(session.room())
+                if count == 0:
+                    raise ConnectionLostError(self.address, "closed by the broker")
+                session.received(count)
+            if response.sent is not sent:
+                raise ConnectionLostError(self.address, "a response to another request than the oldest one")
+            return response.decode()
+
+    def _connect(self, settings: ConnectionSettings) -> socket.socket | BlockingTls:
+        with self._own_errors("no connection"):
+            sock = socket.create_connection(self.address, settings.request_timeout_ms / 1000)
+            try:
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, settings.receive_buffer_bytes)
+                if settings.security is None or not settings.security.tls:
+                    return sock
+                return tls_transport(sock, settings.security, self.address.host)
+            except BaseException:
+                sock.close()
+                raise
+
+    def _converse(self, steps: Steps) -> None:
+        """Send each request of a conversation, and receive its response."""
+        with self._own_errors("setting up"):
+            step = next_step(steps)
+            while step is not None:
+                request, version = step
+                sent = self._send(Sent(API_BY_KEY[request.api_key], version), request)
+                step = next_step(steps, self.receive(sent))
+
+    def _log_in(self, security: SecurityConfig) -> None:
+        from fencepost.protocol.sasl_login import RENEW_AFTER, log_in
+
+        began = time.monotonic()
         try:
-            frame = self._receive_frame()
-            correlation_id, start = read_response_header(ticket.api, ticket.version, frame)
-            if correlation_id != ticket.correlation_id:
-                raise ConnectionLostError(
-                    self.address, f"response {correlation_id} where {ticket.correlation_id} was expected"
-                )
-            self._in_flight.popleft()
-            return self._decode(ticket, frame, start)
-        except OSError as error:
-            raise ConnectionLostError(self.address, f"waiting for {ticket.api.name}: {error}") from None
-        except SecurityError as error:
+            exchange = new_exchange(security)
+        except AuthenticationError as error:  # what else a program's token provider raises is shown as it is
             raise NotTrustedError(self.address, str(error)) from None
+        self._converse(log_in(self._session, security.sasl_mechanism or "", exchange))
+        if self._session.lifetime_ms:
+            self._renew_at = began + RENEW_AFTER * self._session.lifetime_ms / 1000
+
+    @contextmanager
+    def _own_errors(self, doing: str) -> Iterator[None]:
+        """Raise the errors of socket, TLS and session as this module's."""
+        try:
+            yield
+        except OSError as error:
+            raise ConnectionLostError(self.address, f"{doing}: {error}") from None
+        except AuthenticationError as error:
+            raise NotTrustedError(self.address, str(error)) from None
+        except Refused as refused:
+            raise self._error_of(refused) from None
+        except SessionError as error:
+            raise ConnectionLostError(self.address, str(error)) from None
         except DecodeError as error:
             raise ConnectionLostError(self.address, f"a response that cannot be decoded: {error}") from error
 
-    def _connect(self, settings: ConnectionSettings) -> Transport:
-        try:
-            sock = socket.create_connection(self.address, settings.request_timeout_ms / 1000)
-        except OSError as error:
-            raise ConnectionLostError(self.address, f"no connection: {error}") from None
-        try:
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, settings.receive_buffer_bytes)
-            if settings.security is None or not settings.security.tls:
-                return PlainTransport(sock)
-            return tls_transport(sock, settings.security, self.address.host)
-        except OSError as error:
-            sock.close()
-            raise ConnectionLostError(self.address, f"no connection: {error}") from None
-        except SecurityError as error:
-            sock.close()
-            raise NotTrustedError(self.address, str(error)) from None
-
-    def _authenticate(self, security: SecurityConfig) -> None:
-        began = time.monotonic()
-        try:
-            ends_at = authenticate(self, security)
-        except SecurityError as error:
-            raise NotTrustedError(self.address, str(error)) from None
-        if ends_at is not None:
-            self._renew_at = began + _RENEWAL_SHARE * (ends_at - began)
-
-    def _decode(self, ticket: Ticket, frame: memoryview, start: int) -> Any:
-        if ticket.api.key == ApiKey.API_VERSIONS and ticket.version > 0:
-            # A broker that does not support this version responds in version 0, which starts with the error.
-            (error,) = struct.unpack_from(">h", frame, start)
-            if error == ErrorCode.UNSUPPORTED_VERSION:
-                return ticket.api.response.decode(frame, 0, start)
-        return ticket.api.response.decode(frame, ticket.version, start)
-
-    def _receive_frame(self) -> memoryview:
-        head = bytearray(_SIZE.size)
-        self._fill(memoryview(head))
-        (size,) = _SIZE.unpack(head)
-        if head.startswith(_TLS_ALERT):
-            raise NotTrustedError(self.address, "this listener uses TLS: set security.protocol to SSL or SASL_SSL")
-        if not 4 <= size <= MAX_FRAME_BYTES:
-            raise ConnectionLostError(self.address, f"a response of {size} bytes")
-        if size <= _ALLOCATED_AT_ONCE_BYTES:
-            # The memory of large responses is reused once no array refers to it.
-            buffer = FRAMES.take(size)
-            self._fill(buffer[:])
-            return buffer
-        # Allocate memory as bytes arrive: the announced size may be wrong.
-        frame = bytearray(_ALLOCATED_AT_ONCE_BYTES)
-        filled = 0
-        while True:
-            with memoryview(frame) as view:
-                self._fill(view[filled:])
-            filled = len(frame)
-            if filled == size:
-                return memoryview(frame)
-            frame += bytes(min(size - filled, 3 * filled))
-
-    def _fill(self, buffer: memoryview) -> None:
-        with buffer:
-            filled = 0
-            while filled < len(buffer):
-                count = self._transport.recv_into(buffer[filled:])
-                if count == 0:
-                    raise ConnectionLostError(self.address, "closed by the broker")
-                filled += count
+    def _error_of(self, refused: Refused) -> BrokerError:
+        if refused.api == "ApiVersions" and refused.code is not None:
+            return BrokerError(f"broker at {self.address}: ApiVersions", code_of(refused.code))
+        reason = str(refused)
+        if refused.protocols:
+            reason += f": set security.protocol to {' or '.join(name.upper() for name in refused.protocols)}"
+        return NotTrustedError(self.address, reason)
 
     def _version_of(self, api: Api) -> int | None:
-        if api.key not in self._versions:
+        try:
+            return self._session.version_of(api, at_most=_HIGHEST_VERSION.get(api.name, api.served[1]))
+        except Refused:
             return None
-        low, high = self._versions[api.key]
-        version = min(high, api.served[1], _HIGHEST_VERSION.get(api.name, api.served[1]))
-        return version if version >= max(low, api.served[0]) else None
-
-    def _negotiate_versions(self) -> None:
-        request = ApiVersionsRequest(client_software_name="fencepost-spark", client_software_version="1")
-        response = self.call("ApiVersions", request)
-        if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
-            self._versions = {ApiKey.API_VERSIONS: (0, 0)}
-            response = self.call("ApiVersions", ApiVersionsRequest())
-        if response.error_code != ErrorCode.NONE:
-            raise BrokerError(f"broker at {self.address}: ApiVersions", code_of(response.error_code))
-        self._versions = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}

@@ -15,9 +15,10 @@ from fencepost.protocol.columns import iter_columns
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.isolation import AbortedFilter
 from fencepost.protocol.messages import api01_fetch
+from fencepost.protocol.session import Sent
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
 from fencepost.spark_connector.network.cluster import Cluster
-from fencepost.spark_connector.network.wire import BrokerError, Connection, ConnectionLostError, Ticket
+from fencepost.spark_connector.network.wire import BrokerError, Connection, ConnectionLostError
 from fencepost.spark_connector.offsets import EARLIEST, LATEST
 from fencepost.spark_connector.source.arrow import BatchMaker, fields_of
 
@@ -57,7 +58,7 @@ class Fetched(NamedTuple):
 
 class _Sent(NamedTuple):
     connection: Connection
-    ticket: Ticket
+    request: Sent
 
 
 class RangeReader:
@@ -141,7 +142,7 @@ class RangeReader:
     def _receive(self) -> Any:
         """The partition's part of one response; None if the position had to move. Raises BrokerError."""
         sent, self._in_flight = self._in_flight or self._send(), None
-        response = sent.connection.receive(sent.ticket)
+        response = sent.connection.receive(sent.request)
         if response.error_code != ErrorCode.NONE:
             raise BrokerError(f"fetch of {self.tp}", code_of(response.error_code))
         for topic in response.responses:

@@ -22,8 +22,8 @@ def old(monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def and_forget(connection: Connection, *args: object, **more: object) -> None:
         await negotiate(connection, *args, **more)  # type: ignore[arg-type]
-        offered = connection.versions.items()
-        connection.versions = {
+        offered = connection.session.versions.items()
+        connection.session.versions = {
             key: (low, min(high, KAFKA_2_1.get(key, high))) for key, (low, high) in offered if key not in LATER
         }
 

@@ -87,10 +87,10 @@ def everything_in(address: str) -> list[object]:
 def logs_in(broker: ClusterBrokerProcess, secret: bytes) -> bool:
     """Whether this secret makes its holder `Broker:cluster`."""
     with Wire(broker.connect()) as wire:
-        login = PeerLogins(secret).messages()
+        login = PeerLogins(secret).own_exchange()
         assert handshake(wire, MECHANISM).error_code == ErrorCode.NONE
-        challenge = authenticate(wire, next(login))
-        answer = authenticate(wire, login.send(bytes(challenge.auth_bytes)))
+        challenge = authenticate(wire, login.first())
+        answer = authenticate(wire, login.step(bytes(challenge.auth_bytes)))
         return bool(answer.error_code == ErrorCode.NONE)
 
 

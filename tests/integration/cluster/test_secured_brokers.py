@@ -8,7 +8,6 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from fencepost.broker.cluster.peer_login import PeerLogins
-from fencepost.broker.cluster.peers import PeerUnavailable
 from fencepost.broker.cluster.slot_plan import spread
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api03_metadata import MetadataRequest, MetadataRequestTopic
@@ -19,6 +18,8 @@ from fencepost.protocol.messages.api24_add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 from fencepost.protocol.messages.api58_envelope import EnvelopeRequest
+from fencepost.protocol.sasl_login import SaslError
+from fencepost.protocol.scram import Scram
 from tests.kit.certificates import Authority
 from tests.kit.cluster_processes import ClusterProcesses
 from tests.kit.postgres_server import PostgresServer
@@ -137,23 +138,22 @@ def test_who_does_not_know_the_secret_is_no_broker(cluster: ClusterProcesses) ->
     """Not on a listener without logins either; and clients are not told of the mechanism."""
     broker = cluster.start(1, **{**RULES, "super.users": "User:nobody"})
     with Wire(broker.connect()) as wire:
-        login = PeerLogins(b"guessed").messages()
+        login = PeerLogins(b"guessed").own_exchange()
         assert handshake(wire, MECHANISM).error_code == 0
-        challenge = authenticate(wire, next(login))
-        refused = authenticate(wire, login.send(bytes(challenge.auth_bytes)))
+        challenge = authenticate(wire, login.first())
+        refused = authenticate(wire, login.step(bytes(challenge.auth_bytes)))
         assert refused.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
     assert "unknown user or wrong password" in broker.log()
     secret = cluster.engine.secret(b"there is one")
     with Wire(broker.connect()) as wire:
-        login = PeerLogins(secret).messages()
+        login = PeerLogins(secret).own_exchange()
         assert handshake(wire, "PLAIN").error_code == ErrorCode.ILLEGAL_SASL_STATE
         assert verify(wire) == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         told = handshake(wire, MECHANISM)
         assert (told.error_code, told.mechanisms) == (0, [])
-        challenge = authenticate(wire, next(login))
-        answer = authenticate(wire, login.send(bytes(challenge.auth_bytes)))
-        with pytest.raises(StopIteration):
-            login.send(bytes(answer.auth_bytes))
+        challenge = authenticate(wire, login.first())
+        answer = authenticate(wire, login.step(bytes(challenge.auth_bytes)))
+        assert login.step(bytes(answer.auth_bytes)) is None
         assert verify(wire) == ErrorCode.NONE
 
 
@@ -172,17 +172,23 @@ def verify(wire: Wire) -> ErrorCode:
 def test_a_broker_trusts_nobody_who_does_not_know_the_secret() -> None:
     """Both sides prove it."""
     ours = PeerLogins(b"ours")
-    login, exchange = ours.messages(), PeerLogins(b"ours").new_exchange()
-    answer = exchange.step(login.send(exchange.step(next(login))))
+    login, exchange = ours.own_exchange(), PeerLogins(b"ours").new_exchange()
+    answer = exchange.step(proof(login, exchange.step(login.first())))
     assert exchange.login is not None
-    with pytest.raises(StopIteration):
-        login.send(answer)
+    assert login.step(answer) is None
     for made_up in (b"v=", answer[:-4] + b"AAA="):
-        login, exchange = ours.messages(), PeerLogins(b"theirs").new_exchange()
-        login.send(exchange.step(next(login)))
-        with pytest.raises(PeerUnavailable, match="does not know"):
-            login.send(made_up)
-    login = ours.messages()
-    next(login)
-    with pytest.raises(PeerUnavailable, match="no broker of this cluster"):
-        login.send(b"r=another,s=AAAA,i=4096")
+        login, exchange = ours.own_exchange(), PeerLogins(b"theirs").new_exchange()
+        login.step(exchange.step(login.first()))
+        with pytest.raises(SaslError, match="did not prove"):
+            login.step(made_up)
+    login = ours.own_exchange()
+    login.first()
+    with pytest.raises(SaslError, match="nonce"):
+        login.step(b"r=another,s=AAAA,i=4096")
+
+
+def proof(login: Scram, challenge: bytes) -> bytes:
+    """The second message of a login."""
+    answer = login.step(challenge)
+    assert answer is not None
+    return answer

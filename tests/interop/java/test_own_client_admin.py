@@ -136,8 +136,8 @@ async def test_settings_of_a_broker_before_incremental_changes(
     """What Kafka 2.1 makes of alter_configs: all settings read, changed and written as a whole (AlterConfigs)."""
     await admin.create_topics("old-a", 1, configs={"retention.ms": "5000", "cleanup.policy": "delete"})
     connection = await client._cluster.any_connection()
-    without = {key: versions for key, versions in connection.versions.items() if key != 44}
-    monkeypatch.setattr(connection, "versions", without)
+    without = {key: versions for key, versions in connection.session.versions.items() if key != 44}
+    monkeypatch.setattr(connection.session, "versions", without)
     await admin.incremental_alter_configs(
         {"max.message.bytes": "4321", "retention.ms": None}, topic="old-a", append={"cleanup.policy": "compact"}
     )

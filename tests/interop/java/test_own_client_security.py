@@ -192,7 +192,7 @@ async def test_a_session_is_renewed_on_the_same_connection_under_load(
     """KIP-368: Kafka ends connections that write after `connections.max.reauth.ms` without having done so."""
     if isinstance(secure.kafka, SecuredBroker) and mechanism in ("PLAIN", "SCRAM-SHA-256"):
         pytest.skip("our broker's sessions do not depend on the mechanism: two are enough")
-    monkeypatch.setattr(authentication, "_EARLIEST", EARLY)
+    monkeypatch.setattr(authentication, "RENEW_AFTER", EARLY)
     asked: list[float] = []
 
     async def provide() -> OAuthToken:

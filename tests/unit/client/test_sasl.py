@@ -4,8 +4,9 @@ import base64
 
 import pytest
 
-from fencepost.client.core.sasl import OAuthExchange, OAuthToken, PlainExchange, SaslError, exchange_for
-from fencepost.client.core.scram import FEWEST_ITERATIONS, MOST_ITERATIONS, Scram, ScramError
+from fencepost.client.core.sasl import OAuthExchange, OAuthToken, PlainExchange, exchange_for
+from fencepost.protocol.sasl_login import SaslError
+from fencepost.protocol.scram import FEWEST_ITERATIONS, MOST_ITERATIONS, Scram, ScramError
 
 RFC_7677 = {
     "mechanism": "SCRAM-SHA-256",

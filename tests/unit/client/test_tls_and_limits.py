@@ -181,7 +181,7 @@ async def test_an_answer_that_nobody_waits_for_any_more_throttles_as_well(script
             await trio.lowlevel.checkpoint()  # enough to have asked, not enough to be answered
             nursery.cancel_scope.cancel()
         with trio.fail_after(100):
-            while connection.responses < 2:  # noqa: ASYNC110 - the versions, and then this one
+            while connection.session.responses < 2:  # noqa: ASYNC110 - the versions, and then this one
                 await trio.sleep(0.001)
         assert connection.throttled_until > trio.current_time() + 50
 

@@ -12,9 +12,8 @@ from fencepost.broker.security.sasl.oauthbearer import OAuthExchange, Token, Tok
 from fencepost.broker.security.sasl.plain import PlainExchange, PlainUsers
 from fencepost.broker.security.sasl.scram import ScramCredentials, ScramExchange, usual_form
 from fencepost.client.core.sasl import OAuthToken, exchange_for
-from fencepost.client.core.scram import Scram, ScramError
 from fencepost.coordinator.metadata.image import ScramCredential
-from fencepost.protocol.scram import client_key_of, salted_password, server_key_of, stored_key_of
+from fencepost.protocol.scram import Scram, ScramError, client_key_of, salted_password, server_key_of, stored_key_of
 
 USERS = PlainUsers({"alice": "secret", "ñandú": "pässword"})
 KEY = bytes(range(32))
