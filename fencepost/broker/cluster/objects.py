@@ -19,8 +19,8 @@ from urllib.parse import unquote, urlsplit
 
 from fencepost.broker.cluster.claims import ID_BITS
 from fencepost.broker.cluster.engine import StoreUnavailable
-from fencepost.broker.cluster.times import Times
 from fencepost.broker.log.storage.store import Bytes, CorruptLogFile
+from fencepost.coordinator.histogram import Histogram
 
 LIST_PAGE = 1000
 CHECKED = b"fencepost"
@@ -65,10 +65,10 @@ class ObjectCounters:
     def __init__(self) -> None:
         self.puts = 0
         self.put_bytes = 0
-        self.put_times = Times()
+        self.put_times = Histogram()
         self.gets = 0
         self.get_bytes = 0
-        self.get_times = Times()
+        self.get_times = Histogram()
         self.failures = 0
         """Requests that raised an error after all retries."""
         self._lock = threading.Lock()

@@ -19,7 +19,7 @@ from fencepost.broker.cluster.engine import (
     StoreUnavailable,
 )
 from fencepost.broker.cluster.history import History, HistoryLost
-from fencepost.broker.cluster.times import Times
+from fencepost.coordinator.histogram import Histogram
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ class WriterCounters:
     """Totals since the process joined."""
 
     def __init__(self) -> None:
-        self.commits = Times()
+        self.commits = Histogram()
         """The round trips of commits that happened."""
         self.conflicts = 0
         self.reconnects = 0

@@ -13,7 +13,7 @@ from prometheus_client.core import (
 if TYPE_CHECKING:
     from fencepost.broker.cluster.figures import ClusterFigures
     from fencepost.broker.cluster.health import StoreHealth
-    from fencepost.broker.cluster.times import Times
+    from fencepost.coordinator.histogram import Histogram
 
 
 def cluster_metrics(figures: "ClusterFigures", rows: int) -> Iterator[Metric]:
@@ -76,7 +76,7 @@ def _counters(*metrics: tuple[str, str, float]) -> Iterable[Metric]:
     return (CounterMetricFamily(f"fencepost_cluster_{name}", text, value=value) for name, text, value in metrics)
 
 
-def _histogram(name: str, text: str, times: "Times") -> Metric:
+def _histogram(name: str, text: str, times: "Histogram") -> Metric:
     family = HistogramMetricFamily(f"fencepost_cluster_{name}_seconds", text)
-    family.add_metric((), times.buckets(), times.seconds)
+    family.add_metric((), times.buckets(), times.sum_seconds)
     return family

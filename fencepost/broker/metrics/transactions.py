@@ -65,7 +65,7 @@ def _ends(node: HasTransactions) -> Iterator[Metric]:
     )
     for commit, histogram in tallies.durations.items():
         result = ("commit" if commit else "abort",)
-        durations.add_metric(result, histogram.cumulated(), histogram.sum_seconds)
+        durations.add_metric(result, histogram.buckets(), histogram.sum_seconds)
     yield durations
 
 

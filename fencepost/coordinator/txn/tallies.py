@@ -1,8 +1,8 @@
 """How transactions ended, and how long they were open: counted since the start of the process."""
 
-from bisect import bisect_left
 from collections import Counter
 
+from fencepost.coordinator.histogram import Histogram
 from fencepost.coordinator.txn.causes import Reason
 from fencepost.coordinator.txn.commands import WriteMarkers
 from fencepost.coordinator.txn.state import Completed
@@ -11,28 +11,6 @@ DURATION_BOUNDS_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5
 """Upper bounds of the histogram's buckets; the last bucket has none. 900 s is the longest Kafka allows by default."""
 CLIENT, EMPTY = "client", "empty"
 """Reasons of ends: EndTxn of the holder; the same, under TV2, without a partition in the transaction."""
-
-
-class Histogram:
-    """Counts of durations by bucket, and their sum."""
-
-    def __init__(self, bounds: tuple[float, ...]) -> None:
-        self.bounds = bounds
-        self.counts = [0] * (len(bounds) + 1)
-        self.sum_seconds = 0.0
-
-    def observe(self, seconds: float) -> None:
-        """Count one duration."""
-        self.counts[bisect_left(self.bounds, seconds)] += 1
-        self.sum_seconds += seconds
-
-    def cumulated(self) -> list[tuple[str, int]]:
-        """Prometheus' buckets: each upper bound as text, and how many durations were not longer."""
-        total, found = 0, []
-        for bound, count in zip((*map(str, self.bounds), "+Inf"), self.counts, strict=True):
-            total += count
-            found.append((bound, total))
-        return found
 
 
 class Tallies:
@@ -51,4 +29,4 @@ class Tallies:
             return
         label = CLIENT if reason is Reason.ENDED else reason.value
         self.ended["commit" if follow_up.marker.commit else "abort", label] += 1
-        self.durations[follow_up.marker.commit].observe(max(0, state.updated_ms - state.started_ms) / 1000)
+        self.durations[follow_up.marker.commit].add(max(0, state.updated_ms - state.started_ms) / 1000)
