@@ -103,6 +103,11 @@ def test_settings_of_security_are_refused_and_never_silently_ignored() -> None:
     assert "unknown setting principal.builder.class" in refusal(assignments=["principal.builder.class=x"])
 
 
+@pytest.mark.parametrize("name", ["first.user", "node.id"])
+def test_a_setting_of_the_whole_broker_is_none_of_a_listener(name: str) -> None:
+    assert "unknown setting of a listener" in refusal(assignments=[f"listener.name.plaintext.{name}=x"])
+
+
 def test_later_sources_win(tmp_path: Path) -> None:
     """Rising: default, file, environment, --set, flags."""
     file = tmp_path / "fencepost.toml"
