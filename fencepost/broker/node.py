@@ -39,6 +39,7 @@ from fencepost.broker.log.durability.sync_threads import FlushThreads, SyncThrea
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.results import FlushedLog, Ticket
 from fencepost.broker.log.storage.store import Store
+from fencepost.broker.log_opener import LogOpener
 from fencepost.broker.metadata.answers import MetadataAnswers
 from fencepost.broker.metadata.identity import check_format, cluster_id_of, new_topic_id
 from fencepost.broker.metadata.log import (
@@ -344,13 +345,14 @@ class Node:
             services.start_soon(self.cleaner.run)
         if self._has_files:
             self.logs.lose = self.commit.lose
+            self.partitions.opener = LogOpener(self.logs, self.metadata, self.upkeep_threads)
+            await services.start(self.partitions.opener.run)
             services.start_soon(Checkpointer(self.logs, self.commit, self.clock.monotonic, self.upkeep_threads).run)
 
     async def _make_server(self, services: trio.Nursery) -> Server:
         server = Server(self, self.dispatch, self.logs.upkeep)
-        self.endpoints = (
-            await open_listeners(server, self, services) if self._listening else configured_addresses(self.config)
-        )
+        opened = await open_listeners(server, self, services) if self._listening else None
+        self.endpoints = configured_addresses(self.config) if opened is None else opened
         return server
 
     async def register(self) -> None:

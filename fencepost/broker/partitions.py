@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.storage.store import CorruptLogFile
+from fencepost.broker.log_opener import LogOpener
 from fencepost.coordinator.metadata.service import MetadataService
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
@@ -38,8 +39,8 @@ class Leading(Protocol):
 class Partitions:
     """Whether a partition is owned (it has a log here), opening, foreign or offline.
 
-    After `give_up` another broker leads the partition. With files that never happens, and no partition is opening: a
-    log is opened on its first use.
+    After `give_up` another broker leads the partition; with files that never happens. A log without an `opener` is
+    opened on its first use.
     """
 
     def __init__(self, logs: LogDirectory, metadata: MetadataService, cluster: "Leading | None" = None) -> None:
@@ -49,6 +50,7 @@ class Partitions:
         self._metadata = metadata
         self._owned: dict[TopicPartition, PartitionLog] = {}
         self._offline: set[TopicPartition] = set()
+        self.opener: LogOpener | None = None
         self._elsewhere: dict[TopicPartition, Leader | None] = {}
         """The leaders of foreign partitions; None while a partition is opening here."""
 
@@ -58,6 +60,8 @@ class Partitions:
             return None
         log = self._owned.get(tp)
         if log is None and tp not in self._offline and tp not in self._elsewhere and self._leads(tp):
+            if self.opener is not None and self.opener.hurry(tp):
+                return None
             try:
                 return self.open(tp)
             except CorruptLogFile:
@@ -91,7 +95,9 @@ class Partitions:
         client refreshes its metadata and retries.
         """
         leads = self._cluster is None or (self._cluster.leads and self._leads(tp))
-        if tp in self._elsewhere or (not leads and self._metadata.exists(tp)):
+        exists = self._metadata.exists(tp)
+        opening = exists and self.opener is not None and self.opener.hurry(tp)
+        if opening or tp in self._elsewhere or (exists and not leads):
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.KAFKA_STORAGE_ERROR if tp in self._offline else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 

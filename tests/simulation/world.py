@@ -308,14 +308,14 @@ class World:
         if log is None or log.offline or tp in self._uncleanable:
             return
         assert isinstance(log.segments, Segments)
-        cleaned_to, stable = self.directory.cleaned_to(tp), log.last_stable_offset
+        cleaned_to, stable = self.directory.kept.cleaned_to.get(tp, 0), log.last_stable_offset
         try:
             if log.segments.active.size_bytes:
                 log.roll(self.now_ms)
             span = cleanable_range(log.segments, log.config, cleaned_to, log.log_start_offset, stable, self.now_ms)
             cleaning = Cleaning(log, span, CleaningLimits(1 << 16), self.now_ms)
             drive(cleaning.run())
-            self.directory.note_cleaned(log.tp, cleaning.cleaned_to)
+            self.directory.kept.note_cleaned(log.tp, cleaning.cleaned_to)
         except FlushFailed as error:
             raise ProcessEnds from error
         except OSError:

@@ -9,11 +9,13 @@ from pathlib import Path
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.deletions import FULL_DISK, BackgroundTasks
 from fencepost.broker.log.durability.flusher import Durability
-from fencepost.broker.log.durability.upkeep import sync_all
+from fencepost.broker.log.durability.sync_threads import FlushThreads
+from fencepost.broker.log.durability.upkeep import Steps, at_once, in_threads, sync_all
 from fencepost.broker.log.kept_offsets import KeptOffsets
 from fencepost.broker.log.log_store import LogStore
 from fencepost.broker.log.offline_logs import OfflineLogs
 from fencepost.broker.log.partition import PartitionLog
+from fencepost.broker.log.recovery.log_files import LogFiles
 from fencepost.broker.log.recovery.opening import ALL_TRUSTED
 from fencepost.broker.log.storage.checkpoints import (
     CLEAN_SHUTDOWN,
@@ -50,8 +52,7 @@ __all__ = ["DirectoryInUse", "LogDirectory"]
 class LogDirectory:
     """Every partition log of this broker.
 
-    A log on disk is opened, and recovered after an unclean shutdown, on its first use. So a start costs one directory
-    listing, however many partitions there are.
+    A log on disk is opened, and recovered after an unclean shutdown, by `open_in_thread` or on its first use.
     """
 
     def __init__(
@@ -70,6 +71,8 @@ class LogDirectory:
         self._in_memory = lock_fd is None
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._unopened: set[TopicPartition] = set()
+        self._reading: set[TopicPartition] = set()
+        """Of the unopened logs those that a thread is reading."""
         self._offline = OfflineLogs()
         self.deleted_topic_ids: Container[bytes] = frozenset()
         """The ids of deleted topics in the metadata: only logs of these topics are ever renamed or deleted."""
@@ -139,14 +142,27 @@ class LogDirectory:
         return self._store.place
 
     def get(self, tp: TopicPartition) -> PartitionLog | None:
-        """The log of a partition, opened if it is on disk; None if it does not exist.
+        """The log of a partition, opened if it is on disk; None if there is none, or a thread is opening it.
 
         Raises CorruptLogFile and OSError if it cannot be opened.
         """
         log = self._logs.get(tp)
-        if log is None and tp in self._unopened:
+        if log is None and tp in self._unopened and tp not in self._reading:
             return self._open(tp, None, self._default_config(tp.topic))
         return log
+
+    async def open_in_thread(
+        self, tp: TopicPartition, topic_id: bytes, config: LogConfig, threads: FlushThreads
+    ) -> None:
+        """Open a log that is on disk; `threads` read it, and until then `get` returns None. Raises as `create`."""
+        with self._offline.opening(tp):
+            self._set_stray_aside(tp, topic_id)
+            if tp in self._unopened:
+                self._reading.add(tp)
+                try:
+                    await in_threads(self._recovering(tp, topic_id, config), threads)
+                finally:
+                    self._reading.discard(tp)
 
     def opened(self, tp: TopicPartition) -> PartitionLog | None:
         """The log of a partition, if it is open."""
@@ -259,19 +275,11 @@ class LogDirectory:
         """The logs that are open."""
         return self._logs.values()
 
-    def cleaned_to(self, tp: TopicPartition) -> int:
-        """The first dirty offset of a log after its last compaction; 0 if there was none (see also ALL_DIRTY)."""
-        return self.kept.cleaned_to.get(tp, 0)
-
-    def note_cleaned(self, tp: TopicPartition, offset: int) -> None:
-        """Store that a compaction reached `offset`. A crash may lose it: then more is compacted. Raises OSError."""
-        self.kept.note_cleaned(tp, offset)
-
     def background_tasks(self, seconds: float | None = None) -> list[SyncTask]:
-        """The tasks for a background thread: freeing deleted files, large producer snapshots. Returns each task once.
+        """The tasks for a background thread: freeing deleted files, large producer snapshots. Each is returned once.
 
         A deletion is due after file.delete.delay.ms, by the monotonic `seconds`; at once if they are None. The next
-        start repeats tasks that were not done.
+        start repeats what was not done.
         """
         return self._background_tasks.due(seconds)
 
@@ -282,10 +290,7 @@ class LogDirectory:
 
     def write_checkpoints(self) -> None:
         """Write recovery points, log start offsets and high watermarks to Kafka's checkpoint files. Raises OSError."""
-        if self._in_memory:
-            return
-        sync_all(self.checkpoint_files(self._logs.values()))
-        sync_all(self.log_start_files())
+        sync_all([*self.checkpoint_files(self._logs.values()), *self.log_start_files()])
 
     def checkpoint_files(self, logs: Iterable[PartitionLog]) -> list[SyncTask]:
         """Tasks that write the recovery points of `logs` and all high watermarks when synced, from any thread."""
@@ -310,12 +315,11 @@ class LogDirectory:
             for log in self._logs.values():
                 log.close()
             sync_all(self.background_tasks())
-            if not self._in_memory:
-                self.write_checkpoints()
-                if (self.clean or not self._unopened) and not any(log.offline for log in self._logs.values()):
-                    self._store.replace(CLEAN_SHUTDOWN, b'{"version":0,"brokerEpoch":-1}', durable=True)
-                # After an unclean shutdown, partitions that were never opened are still unchecked: without the file
-                # they are checked after the next start. For the logs closed now their recovery point makes that free.
+            self.write_checkpoints()
+            if (self.clean or not self._unopened) and not any(log.offline for log in self._logs.values()):
+                self._store.replace(CLEAN_SHUTDOWN, b'{"version":0,"brokerEpoch":-1}', durable=True)
+            # After an unclean shutdown, partitions that were never opened are still unchecked: without the file they
+            # are checked after the next start. For the logs closed now their recovery point makes that free.
         finally:
             if self._lock_fd is not None:
                 os.close(self._lock_fd)
@@ -325,44 +329,37 @@ class LogDirectory:
         self, tp: TopicPartition, topic_id: bytes | None, config: LogConfig, only_topic: bool = False
     ) -> PartitionLog:
         """Open a log. A damaged one is reported once, and not read again before the next start."""
+        assert tp not in self._reading, f"a thread is opening {tp}"
         with self._offline.opening(tp):
             if topic_id is None:
                 topic_id = load_topic_id(self.files(tp))
             elif tp in self._unopened and not only_topic:
                 self._set_stray_aside(tp, topic_id)
-            return self._recover(tp, topic_id, config)
+            return at_once(self._recovering(tp, topic_id, config))
 
-    def _recover(self, tp: TopicPartition, topic_id: bytes, config: LogConfig) -> PartitionLog:
+    def _recovering(self, tp: TopicPartition, topic_id: bytes, config: LogConfig) -> Steps[PartitionLog]:
         store = self.files(tp)
-        on_disk = tp in self._unopened
-        self.kept.give_name(tp, self._logs.values)
-        self.kept.claim(tp, topic_id)
+        on_disk, kept = tp in self._unopened, self.kept
+        kept.give_name(tp, self._logs.values)
+        kept.claim(tp, topic_id)
         loss_accepted = on_disk and store.load(ACCEPT_LOSS) is not None
         # A log that was compacted once keeps its gaps under another policy.
-        gaps = config.cleanup_policy | {"compact"} if self.cleaned_to(tp) else config.cleanup_policy
+        gaps = config.cleanup_policy | {"compact"} if kept.cleaned_to.get(tp) else config.cleanup_policy
         if loss_accepted:
-            self.kept.distrust(tp)
-        bounds = self.kept.bounds(tp, self.clean and not loss_accepted)
-        opened = self._log_store.open(
-            str(tp), replace(config, cleanup_policy=gaps), bounds.log_start_offset, bounds.trusted_offset, topic_id
-        )
-        if not loss_accepted:
-            bounds.check(store, opened.segments.first_offset, opened.segments.end_offset)
-        log_start_offset = min(bounds.log_start_offset, opened.segments.end_offset)
-        recovery_point = bounds.recovery_point
-        if on_disk and not self.clean:
-            # If the process was killed after a failed flush, the page cache may hold clean pages that the disk lacks.
-            opened.segments.write_again(recovery_point)
-            if self._durability == "fsync":  # readers must not see what a crash could lose: sync data and names first
-                sync_all([*opened.segments.tail_targets(recovery_point), *store.entry_targets()])
-                recovery_point = opened.segments.end_offset
+            kept.distrust(tp)
+        bounds = kept.bounds(tp, self.clean and not loss_accepted)
+        files = LogFiles(self._log_store, tp, topic_id, replace(config, cleanup_policy=gaps), bounds)
+        files.check_bounds = not loss_accepted
+        files.write_again, files.durable = on_disk and not self.clean, self._durability == "fsync"
+        yield [files]
+        opened, recovery_point = files.opened()
         log = PartitionLog(
             tp,
             topic_id,
             config,
             store,
             opened,
-            log_start_offset=log_start_offset,
+            log_start_offset=min(bounds.log_start_offset, opened.segments.end_offset),
             recovery_point=ALL_TRUSTED if self.clean else recovery_point,
             durable_at_once=self._in_memory or self._durability == "os",
             log_start_files=self.log_start_files,
@@ -371,6 +368,9 @@ class LogDirectory:
             else lambda tasks: self._background_tasks.add(tasks, log.config.file_delete_delay_ms),
             write_failed=self.make_room,
         )
+        if on_disk and tp not in self._unopened:  # a thread opened it, and meanwhile its topic was deleted
+            log.segments.close()
+            return log
         self._logs[tp] = log
         self._unopened.discard(tp)
         if loss_accepted:

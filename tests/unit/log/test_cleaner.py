@@ -71,16 +71,16 @@ async def test_the_dirtiest_log_comes_first_and_its_offset_is_kept_over_a_restar
     directory = directory_over(store)
     clean_one, log = dirty(directory, OTHER), dirty(directory)
     cleaner = cleaner_of(directory)
-    directory.note_cleaned(OTHER, clean_one.log_end_offset)
+    directory.kept.note_cleaned(OTHER, clean_one.log_end_offset)
     put(clean_one, ("k", "v"))
     clean_one.roll(NOW_MS)
     assert await cleaner.clean_dirtiest()
-    assert (cleaner.dirtiest_ratio, directory.cleaned_to(TP)) == (1.0, log.log_end_offset)
+    assert (cleaner.dirtiest_ratio, directory.kept.cleaned_to.get(TP, 0)) == (1.0, log.log_end_offset)
     assert not await cleaner.clean_dirtiest()
     assert decode_offsets(store.load("cleaner-offset-checkpoint"), "") == {TP: 60, OTHER: 60}
-    assert directory_over(store).cleaned_to(TP) == 60
+    assert directory_over(store).kept.cleaned_to.get(TP, 0) == 60
     directory.delete(TP)
-    assert directory.cleaned_to(TP) == 0
+    assert directory.kept.cleaned_to.get(TP, 0) == 0
 
 
 async def test_a_log_that_can_not_be_compacted_is_named_once_and_left_alone(
@@ -213,7 +213,7 @@ async def test_so_many_logs_are_compacted_at_a_time_as_there_are_cleaner_threads
         nursery.start_soon(cleaner.run)
         for _ in range(3000):
             await trio.sleep(0.01)
-            if all(directory.cleaned_to(log.tp) == 60 for log in logs):
+            if all(directory.kept.cleaned_to.get(log.tp, 0) == 60 for log in logs):
                 break
         nursery.cancel_scope.cancel()
     assert most == min(threads, len(logs))

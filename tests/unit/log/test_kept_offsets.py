@@ -24,7 +24,7 @@ def written(count: int = 8) -> MemoryStore:
     for number in range(count):
         put(log, ("k", str(number)))
     delete_records(log, 5)
-    directory.note_cleaned(log.tp, 4)
+    directory.kept.note_cleaned(log.tp, 4)
     directory.write_checkpoints()
     return store
 
@@ -52,7 +52,7 @@ def test_entries_of_a_deleted_topic_do_not_count_for_the_new_one(name: str) -> N
     again = directory_over(store)
     log = again.create(TP, NEW_ID, COMPACT)
     assert [header.base_offset for header in headers(log)] == [0, 1]
-    assert (log.log_start_offset, again.cleaned_to(TP)) == (0, 0)
+    assert (log.log_start_offset, again.kept.cleaned_to.get(TP, 0)) == (0, 0)
 
 
 def test_files_without_topic_ids_count_but_for_the_cleaners() -> None:
@@ -60,7 +60,7 @@ def test_files_without_topic_ids_count_but_for_the_cleaners() -> None:
     store = crashed(without_ids(written()))
     directory = directory_over(store)
     log = directory.create(TP, TOPIC_ID, COMPACT)
-    assert (log.log_start_offset, directory.cleaned_to(TP)) == (5, ALL_DIRTY)
+    assert (log.log_start_offset, directory.kept.cleaned_to.get(TP, 0)) == (5, ALL_DIRTY)
     assert range_of(log, ALL_DIRTY).first_dirty_offset == 5
     directory.write_checkpoints()
     for name in FILES:

@@ -184,7 +184,7 @@ def test_gaps_of_a_compacted_log_are_no_holes(tmp_path: Path) -> None:
             log.roll(NOW_MS)
     settle(log)
     clean(log)
-    logs.note_cleaned(TP, log.log_end_offset)
+    logs.kept.note_cleaned(TP, log.log_end_offset)
     kept = [header.base_offset for header in headers(log)]
     assert len(kept) < log.log_end_offset // 2, "there are gaps"
     logs.close()

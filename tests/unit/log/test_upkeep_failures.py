@@ -13,6 +13,7 @@ from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.durability.checkpointing import Checkpointer
 from fencepost.broker.log.durability.flusher import LogFlusher, LogOffline
+from fencepost.broker.log.durability.upkeep import Steps
 from fencepost.broker.log.housekeeping import housekeep
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.results import FlushedLog
@@ -75,12 +76,12 @@ async def test_the_log_after_one_that_cannot_be_opened_is_retained(monkeypatch: 
             send(log, batch(3))
     store = directory._store
     again = LogDirectory.over(store, "os", lambda topic: replace(SMALL, retention_ms=HOUR_MS))
-    recover = again._recover
+    recovering = again._recovering
 
-    def fails(tp: TopicPartition, topic_id: bytes, config: LogConfig) -> PartitionLog:
-        return broken("recovery")() or recover(tp, topic_id, config) if tp == TP else recover(tp, topic_id, config)
+    def fails(tp: TopicPartition, topic_id: bytes, config: LogConfig) -> Steps[PartitionLog]:
+        return (broken("recovery")() if tp == TP else None) or recovering(tp, topic_id, config)
 
-    monkeypatch.setattr(again, "_recover", fails)
+    monkeypatch.setattr(again, "_recovering", fails)
     await housekeep(again, NOW_MS + 2 * HOUR_MS)
     assert [log.log_start_offset for log in again.logs()] == [180]
     assert again.upkeep.counts == {"retention": 1}
@@ -101,7 +102,11 @@ async def test_a_log_whose_compaction_has_a_programming_error_is_marked_and_the_
         await trio.lowlevel.checkpoint()
     assert cleaner.uncleanable() == {TP: "ZeroDivisionError: snapshots"}
     assert bad.store.load("uncleanable") == b"ZeroDivisionError: snapshots"
-    assert (seen(good), directory.cleaned_to(OTHER), directory.cleaned_to(TP)) == ({"k": "59"}, 60, 0)
+    assert (seen(good), directory.kept.cleaned_to.get(OTHER, 0), directory.kept.cleaned_to.get(TP, 0)) == (
+        {"k": "59"},
+        60,
+        0,
+    )
 
 
 async def test_the_mark_of_an_uncleanable_log_goes_with_the_next_compaction_that_succeeds(

@@ -181,7 +181,7 @@ def test_a_kill_between_two_steps_of_a_compaction_is_no_damage(tmp_path: Path) -
     log.roll(NOW_MS)
     settle(log)
     logs.write_checkpoints()
-    logs.note_cleaned(log.tp, 1)  # without the metadata, what says that it is compacted
+    logs.kept.note_cleaned(log.tp, 1)  # without the metadata, what says that it is compacted
     _, steps = begin(log)
     answer: object = None
     between = 0
@@ -209,7 +209,7 @@ def test_a_compacted_log_has_gaps_and_nothing_is_wrong_with_it(tmp_path: Path) -
         put(log, ("k", f"v{number}"))
     settle(log)
     done = clean(log)
-    logs.note_cleaned(log.tp, done.cleaned_to)
+    logs.kept.note_cleaned(log.tp, done.cleaned_to)
     put(log, ("k", "after"))
     settle(log)
     clean(log, done.cleaned_to, NOW_MS + 2 * HOUR_MS)

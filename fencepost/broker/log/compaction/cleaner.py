@@ -143,7 +143,7 @@ class LogCleaner:
         return cleanable_range(
             log.segments,
             log.config,
-            self._directory.cleaned_to(log.tp),
+            self._directory.kept.cleaned_to.get(log.tp, 0),
             log.log_start_offset,
             log.last_stable_offset,
             self._now_ms(),
@@ -165,7 +165,7 @@ class LogCleaner:
         cleaning = Cleaning(log, range_, settings.limits.shared_by(settings.threads), self._now_ms())
         await self._drive(cleaning, settings.io_max_bytes_per_second / settings.threads)
         if not log.disowned:
-            self._directory.note_cleaned(log.tp, cleaning.cleaned_to)
+            self._directory.kept.note_cleaned(log.tp, cleaning.cleaned_to)
             if UNCLEANABLE in log.store.sizes():
                 log.store.remove(UNCLEANABLE)
         return cleaning

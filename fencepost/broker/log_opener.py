@@ -1,0 +1,61 @@
+"""Opens the logs that a start finds on disk, while clients are served."""
+
+from collections import deque
+from contextlib import suppress
+
+import trio
+
+from fencepost.broker.log.directory import LogDirectory
+from fencepost.broker.log.durability.sync_threads import FlushThreads
+from fencepost.broker.log.storage.store import CorruptLogFile
+from fencepost.coordinator.metadata.service import MetadataService
+from fencepost.coordinator.metadata.topic_names import INTERNAL_TOPICS
+from fencepost.protocol.topics import TopicPartition
+
+START_SECONDS = 1.0
+"""How long a start waits for the logs. Kafka waits for all of them; here clients of the rest are told to ask again."""
+
+
+class LogOpener:
+    """Opens one log after the other in a thread, those first that clients wait for.
+
+    Internal topics are not among them: their coordinators open them before the broker serves anybody.
+    """
+
+    def __init__(self, logs: LogDirectory, metadata: MetadataService, threads: FlushThreads) -> None:
+        self._logs, self._metadata, self._threads = logs, metadata, threads
+        opened = {log.tp for log in logs.logs()}
+        self._left = {tp for tp in logs.partitions() if tp.topic not in INTERNAL_TOPICS} - opened
+        self._wanted: deque[TopicPartition] = deque()
+        self._finished = trio.Event()
+
+    def hurry(self, tp: TopicPartition) -> bool:
+        """Whether the log is still to be opened; if so, it is one of the next."""
+        if tp not in self._left:
+            return False
+        if tp not in self._wanted:
+            self._wanted.append(tp)
+        return True
+
+    async def run(self, task_status: "trio.TaskStatus[None]") -> None:
+        """Open all of them; the start goes on when they are open, or has waited long enough."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._open_all)
+            with trio.move_on_after(START_SECONDS):
+                await self._finished.wait()
+            task_status.started()
+
+    async def _open_all(self) -> None:
+        for tp in sorted(self._left):
+            while self._wanted:
+                await self._open(self._wanted.popleft())
+            await self._open(tp)
+        self._finished.set()
+
+    async def _open(self, tp: TopicPartition) -> None:
+        topic = self._metadata.image.topics_by_name.get(tp.topic)
+        if tp in self._left and topic is not None and self._logs.opened(tp) is None:
+            # Whoever uses the log next meets the error again, and reports the partition offline.
+            with suppress(CorruptLogFile, OSError):
+                await self._logs.open_in_thread(tp, topic.topic_id, self._metadata.log_config(tp.topic), self._threads)
+        self._left.discard(tp)
