@@ -14,8 +14,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from fencepost.protocol.scram import Scram
 from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.scram import Scram
 from tests.kit.broker_process import BrokerProcess
 from tests.kit.sasl_broker import LISTEN, LISTENERS, add_scram_users, authenticate, connect, handshake
 

@@ -19,8 +19,8 @@ from fencepost.protocol.schema import DecodeError, RequestValue
 READ_BYTES = 64 << 10
 MOST_BYTES_AT_FIRST = 1 << 20
 """The maximum size of a response before both sides are authenticated."""
-ALLOCATED_AT_ONCE_BYTES = 8 << 20
-"""Larger responses get their memory as bytes arrive: the announced size may be wrong."""
+ALLOCATED_AT_ONCE_BYTES = 64 << 20
+"""Larger responses get their memory as bytes arrive: the announced size may be wrong. Usual ones are never copied."""
 VERSIONS_VERSION = 3
 """ApiVersions is sent in this version first (KIP-511)."""
 _SIZE = struct.Struct(">i")

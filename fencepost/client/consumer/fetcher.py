@@ -276,7 +276,7 @@ class Fetcher:
             spare = _FRAME_OVERHEAD_BYTES + _PARTITION_OVERHEAD_BYTES * len(asked)
             body = fetch_request(self._config, request, max(room - spare, room // 2))
             pending = connection.post(version, body)
-            frame = (await pending.response(timeout_s)).frame
+            frame, _ = await pending.frame(timeout_s)
             response = await pending.wait(timeout_s)
         except ConnectionLostError:
             self._rest(node)

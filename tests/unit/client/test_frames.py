@@ -1,5 +1,6 @@
 """Memory of large answers that is used again: never while anything refers to it, and never more than is promised."""
 
+import gc
 import os
 from functools import partial
 from typing import Any
@@ -16,6 +17,7 @@ from fencepost.client.network import frames
 from fencepost.client.network.frames import LARGE_BYTES, FramePool
 from tests.kit.certificates import Authority
 from tests.kit.fetch_broker import FetchBroker, ScriptedCluster
+from tests.kit.scripted_broker import ScriptedBroker
 
 FRAME = 1 << 20
 
@@ -108,6 +110,22 @@ def small_pool(monkeypatch: pytest.MonkeyPatch) -> FramePool:
 @pytest.fixture
 def tls(tmp_path: Any) -> Authority:
     return Authority(tmp_path)
+
+
+async def test_memory_is_free_again_without_the_garbage_collector(nursery: trio.Nursery, small_pool: FramePool) -> None:
+    """A circle of a request and its response would keep each frame until the collector comes."""
+    broker = ScriptedBroker(partitions=20_000)
+    await nursery.start(broker.serve)
+    async with fencepost.Client(broker.address) as kafka:
+        gc.disable()
+        try:
+            kept = []
+            for _ in range(3):
+                await kafka._cluster.refresh(["t"])
+                kept.append(small_pool.kept_bytes)
+        finally:
+            gc.enable()
+    assert LARGE_BYTES < kept[0] == kept[2]
 
 
 @pytest.mark.parametrize("secure", [False, True], ids=["plain", "tls"])

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from fencepost.protocol import session as session_module
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.headers import read_request_header, write_response_header
@@ -14,7 +15,6 @@ from fencepost.protocol.messages.api18_api_versions import ApiVersionsRequest, A
 from fencepost.protocol.registry import API_BY_KEY, API_BY_NAME, Api
 from fencepost.protocol.schema import DecodeError
 from fencepost.protocol.session import (
-    ALLOCATED_AT_ONCE_BYTES,
     MOST_BYTES_AT_FIRST,
     Refused,
     Response,
@@ -165,17 +165,38 @@ def test_a_response_larger_than_the_buffer_is_received_into_its_own_memory() -> 
     assert [topic.name for topic in found[0].decode().topics] == topics
 
 
-def test_memory_for_a_large_response_is_taken_as_it_arrives() -> None:
+def test_memory_for_a_large_response_is_taken_as_it_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
     """The announced size may be wrong."""
+    monkeypatch.setattr(session_module, "ALLOCATED_AT_ONCE_BYTES", 1000)
     taken: list[int] = []
-    session = begun(allocate=counted(taken))
+    session = begun(allocate=counted(taken), read_bytes=64)
     ask(session)
-    size, body = MOST_BYTES // 2, bytes(ALLOCATED_AT_ONCE_BYTES)
-    feed(session, struct.pack(">ii", size, 0) + body[:1000])
-    assert taken == [ALLOCATED_AT_ONCE_BYTES]
-    [response] = feed(session, (body * 4)[1004:])
-    assert taken == [ALLOCATED_AT_ONCE_BYTES, size]
-    assert (len(response.frame), response.start) == (size, 5)
+    body = bytes(number % 251 for number in range(10_000))
+    frame = framed(struct.pack(">i", 0), b"\0", body)
+    feed(session, frame[:900])
+    assert taken == [1000]
+    [response] = feed(session, frame[900:])
+    assert taken == [1000, 4000, len(frame) - 4]
+    assert bytes(response.frame[response.start :]) == body
+
+
+def test_nothing_but_its_reader_keeps_a_response() -> None:
+    """The memory of large ones is used again (client/network/frames.py), which a circle of references would delay."""
+    blocks: list[bytearray] = []
+
+    def take(size: int) -> memoryview:
+        blocks.append(bytearray(size))
+        return memoryview(blocks[-1])
+
+    session = begun(allocate=take, read_bytes=64)
+    ask(session)
+    topics = [f"topic-{number}" for number in range(100)]
+    body = METADATA.response.encode(metadata_told({1: 9092}, topics, {name: [] for name in topics}), 9)
+    found = feed(session, framed(write_response_header(METADATA, 9, 0), body))
+    with pytest.raises(BufferError):
+        blocks[0].append(0)
+    assert len(found.pop().decode().topics) == 100
+    blocks[0].append(0)
 
 
 # -- versions (KIP-35, KIP-511, KIP-584)
