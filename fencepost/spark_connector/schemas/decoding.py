@@ -7,10 +7,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from fencepost.client.schema_registry import shown_id
 from fencepost.spark_connector.schemas.codec import Reader
 from fencepost.spark_connector.schemas.errors import PoisonRecordError, RegistryError, SchemaError
 from fencepost.spark_connector.schemas.formats import codec_of
-from fencepost.spark_connector.schemas.framing import frame_id, id_number, shown_bytes, shown_id
+from fencepost.spark_connector.schemas.framing import frame_id, id_number, shown_bytes
 from fencepost.spark_connector.schemas.registry import Registry, SchemaText, UnknownSchemaError
 
 FAIL, NULL, KEEP = ON_ERROR = ("fail", "null", "keep")
