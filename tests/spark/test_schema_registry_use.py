@@ -25,7 +25,7 @@ def registry() -> Iterator[SchemaRegistry]:
 
 def test_each_schema_is_fetched_once_and_each_record_is_read_by_its_own(registry: SchemaRegistry) -> None:
     old, new = register(registry, OLD), register(registry, NEW)
-    found = decoder(registry)
+    found, other = decoder(registry), decoder(registry)
     before = len(registry.requests)
     frames = [avro_frame(OLD, {"id": 1}, old), avro_frame(NEW, {"id": 2, "item": "tea"}, new), None]
     for _ in range(3):
@@ -39,7 +39,7 @@ def test_each_schema_is_fetched_once_and_each_record_is_read_by_its_own(registry
             * 2
         )
     assert sorted(registry.requests[before:]) == [f"GET /schemas/ids/{old}", f"GET /schemas/ids/{new}"]
-    read(decoder(registry), *frames)  # of another query in the same process
+    read(other, *frames)  # of another query in the same process
     assert [one for one in registry.requests[before:] if "ids" in one] == registry.requests[before : before + 2]
 
 
@@ -95,6 +95,46 @@ def test_a_registry_that_does_not_answer_makes_no_record_poison(registry: Schema
         read(found, frame)
     registry.refuse_with = None
     assert read(found, frame)[0] in ({"id": 1}, ({"id": 1}, None))
+
+
+@pytest.mark.parametrize("body", [b"<html>log in</html>", b"", b"[]", b"{}", b'{"schema": 5}'])
+def test_an_answer_of_something_else_makes_no_record_poison(registry: SchemaRegistry, body: bytes) -> None:
+    """For example of a proxy in front of the registry."""
+    frame = avro_frame(OLD, {"id": 1}, register(registry, OLD))
+    found, source = decoder(registry), Registry.of(registry.url)
+    registry.answer_with = body
+    with pytest.raises(RegistryError, match=rf"schema 1: {registry.url} "):
+        read(found, frame)
+    with pytest.raises(RegistryError, match=rf"subject {SUBJECT}: {registry.url} "):
+        source.latest(SUBJECT)
+    registry.answer_with, registry.refuse_with = None, 404
+    with pytest.raises(RegistryError, match=r"schema 1: .* answered HTTP 404 .* Check the path of its URL"):
+        read(found, frame)
+    registry.refuse_with = None
+    assert read(found, frame) == [({"id": 1}, None)]
+
+
+def test_a_session_that_goes_on_sees_the_newest_version(registry: SchemaRegistry) -> None:
+    """A notebook, or a stream that is started again, lives longer than a version: else its new fields were lost."""
+    register(registry, OLD)
+    source = Registry.of(registry.url)
+    assert "item" not in source.latest(SUBJECT).text
+    register(registry, NEW)
+    assert "item" in source.latest(SUBJECT).text
+
+
+def test_a_subject_that_was_deleted_for_good_gets_its_schemas_again(registry: SchemaRegistry) -> None:
+    """Records with the id that it had before could be read by nobody."""
+    source, text = Registry.of(registry.url), json.dumps(OLD)
+    first = source.id_of(SUBJECT, "AVRO", text, register=True)
+    assert source.latest(SUBJECT, 1).schema_id == first
+    registry.forget(SUBJECT)
+    with pytest.raises(SchemaError, match="does not have"):
+        source.id_of(SUBJECT, "AVRO", text, register=False)
+    second = source.id_of(SUBJECT, "AVRO", json.dumps(NEW), register=True)
+    assert second != first
+    assert source.latest(SUBJECT, 1).schema_id == source.id_of(SUBJECT, "AVRO", json.dumps(NEW), register=False)
+    assert source.id_of(SUBJECT, "AVRO", text, register=True) not in (first, second)
 
 
 def test_a_guid_is_read_too(registry: SchemaRegistry) -> None:
