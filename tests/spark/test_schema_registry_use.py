@@ -5,6 +5,7 @@ import uuid
 from collections.abc import Iterator
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from fencepost.spark_connector.schemas import PoisonRecordError, RegistryError, SchemaError, from_registry, to_registry
@@ -14,6 +15,7 @@ from tests.kit.schema_registry import SchemaRegistry
 from tests.spark.schema_world import SUBJECT, avro_frame, decoder, read, record, register
 
 OLD = record(("id", "long"))
+COLOUR = {"type": "enum", "name": "shop.Colour", "symbols": ["RED", "GREEN"]}
 NEW = record(("id", "long"), ("item", "string", "none"))
 
 
@@ -50,7 +52,7 @@ def test_poison_records_have_reasons_and_do_no_harm_to_others(registry: SchemaRe
         b"": "does not begin with magic byte 0",
         b'{"id": 1}': "does not begin with magic byte 0",
         b"\0\0\0": "it has 3 bytes, but magic byte and schema id have 5",
-        good[:-1]: "EOFError: Expected 3 bytes, read 2",
+        good[:-1]: "it ends before its last field",
         good + b"x": "1 bytes are left behind its last field",
         b"\0\0\0\x27\x0f" + good[5:]: "the schema registry does not have schema 9999",
         b"\0\0\0\0\2" + good[5:]: "schema 2 is JSON, and AVRO is wanted",
@@ -135,6 +137,32 @@ def test_a_subject_that_was_deleted_for_good_gets_its_schemas_again(registry: Sc
     assert second != first
     assert source.latest(SUBJECT, 1).schema_id == source.id_of(SUBJECT, "AVRO", json.dumps(NEW), register=False)
     assert source.id_of(SUBJECT, "AVRO", text, register=True) not in (first, second)
+
+
+def test_reasons_are_short_and_say_what_is_wrong(registry: SchemaRegistry) -> None:
+    """They go into headers: a whole schema there can make a record larger than a topic takes."""
+    many = record(*[(f"field{number}", "long") for number in range(100)], ("colour", COLOUR))
+    frame = avro_frame(many, dict.fromkeys([one["name"] for one in many["fields"]], 1) | {"colour": "RED"}, 1)
+    register(registry, many)
+    register(registry, record(("long", "string"), name="shop.Other"), subject="other")
+    found = read(decoder(registry), frame[:50], frame[:-1] + b"\4")
+    assert [reason for _, reason in found] == [
+        "it ends before its last field",
+        "it has a number of a union's type, or of an enum's symbol, that its schema does not have",
+    ]
+    ((_, reason),) = read(decoder(registry, subject="other"), frame)
+    assert reason.startswith("SchemaResolutionError: ")
+    assert len(reason) < 600
+
+
+def test_texts_are_no_records(registry: SchemaRegistry) -> None:
+    """Not even poison: the query has the wrong column."""
+    register(registry, OLD)
+    source = Registry.of(registry.url)
+    reading = decoding_module.Reading(source, source.latest(SUBJECT), None, "null")
+    with pytest.raises(SchemaError, match="is string, but must be binary"):
+        decoding_module.decode(reading, pa.array(["text"]))
+    assert decoding_module.decode(reading, pa.array([b"poison"])).to_pylist() == [None]
 
 
 def test_a_guid_is_read_too(registry: SchemaRegistry) -> None:

@@ -176,7 +176,10 @@ def test_each_record_or_dead_letter_is_written_once(spark: Any, bootstrap: str, 
 
     read = rows_of(incoming).withColumn("read", from_registry("value", on_error="keep", **named))
     value = to_registry("read.value", **named)
-    routed = route_dead_letters(read, read="read", value=value, topic=clean, dead_letter_topic=dead)
+    with pytest.raises(ValueError, match=r'column value has no errors: make it with .*on_error="keep"'):
+        route_dead_letters(read, read="value", value=value, topic=clean, dead_letter_topic=dead)
+    read = read.withColumn("again", value)  # a name is a name here, too, and not the text to write
+    routed = route_dead_letters(read, read="read", value="again", topic=clean, dead_letter_topic=dead)
 
     for _ in range(2):
         patiently(lambda: write_exactly_once(routed, 0, transactional_id=f"tx-{name}", options=kafka, query_id=name))
