@@ -140,6 +140,20 @@ def test_a_type_may_be_defined_at_another_place_of_another_version() -> None:
     assert (found["a"]["member0"]["sku"], found["b"]["member0"]["sku"]) == ("a", "b")
 
 
+@pytest.mark.parametrize("outer", ["Order", "shop.Order"])
+def test_names_need_no_namespace(outer: str) -> None:
+    """Not even inside of a type that has one, where an empty namespace says so."""
+
+    def order(name: str, **space: str) -> Any:
+        bare = record(("x", "int"), name="Bare", **space)
+        return record(("a", ["null", bare, "string"]), ("b", {"type": "array", "items": "Bare"}), name=name)
+
+    schema = avro_text(order(outer, namespace=""))
+    frame = avro_frame(order("Order"), {"a": ("Bare", {"x": 1}), "b": [{"x": 2}]})
+    assert read_one(schema, schema, frame) == {"a": {"member0": {"x": 1}, "member1": None}, "b": [{"x": 2}]}
+    assert written_again(schema, frame) == frame
+
+
 def test_a_number_keeps_its_unit_where_its_type_is_named_only() -> None:
     """The type's definition stands in a field that the reader leaves out."""
     old, new = (record(("at", kind), name="shop.Seen") for kind in ("long", instant("millis")))

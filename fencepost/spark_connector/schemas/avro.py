@@ -13,6 +13,7 @@ from fencepost.spark_connector.schemas.avro_schema import (
     ArrowTypes,
     branches,
     definitions,
+    in_namespaces,
     is_member,
     kind_of,
     whole_schema,
@@ -38,14 +39,14 @@ class AvroCodec:
             raise SchemaError("message names a message of a Protobuf file, but the schema is AVRO")
         whole = with_usable_defaults(whole_schema(schema))
         self.arrow_type = ArrowTypes(whole).of(whole, "value")
-        self._whole = with_members(whole)
+        self._whole = with_members(in_namespaces(whole))
         self._parsed, self._parsed_rows = parsed(self._whole), parsed(_rows_of(self._whole))
         self._change = _Changes(dict(definitions(self._whole))).of(self._whole)
         self._prefix = written_id(schema.schema_id or 0)
 
     def reader(self, writer: SchemaText) -> Reader:
         """Reads what was written with the writer's schema. Raises SchemaError if it does not fit."""
-        whole = without_defaults(aligned(whole_schema(writer), self._whole))
+        whole = without_defaults(aligned(in_namespaces(whole_schema(writer)), self._whole))
         if kind_of(whole) == "bytes" and kind_of(self._whole) == "bytes":
             return _BytesReader()
         written = fastavro.parse_schema(whole), fastavro.parse_schema(_rows_of(whole))

@@ -42,6 +42,7 @@ _LOGICAL = {
     ("long", "local-timestamp-millis"): LOCAL_TIMESTAMP,
     ("long", "local-timestamp-micros"): LOCAL_TIMESTAMP,
 }
+_NO_NAMESPACE = "fencepost.none"
 _NUMBERS = [({"int", "long"}, pa.int64()), ({"float", "double"}, pa.float64())]
 """Unions that are one number in Spark."""
 
@@ -177,6 +178,21 @@ def number_of(union: list[Any]) -> pa.DataType | None:
 def is_struct(union: list[Any]) -> bool:
     """Whether a union is a struct with a field for each of its types."""
     return len(branches(union)) > 1 and number_of(union) is None
+
+
+def in_namespaces(node: Any) -> Any:
+    """The schema with a namespace in each name: fastavro takes that of the type around it for one that has none."""
+    if isinstance(node, list):
+        return [in_namespaces(one) for one in node]
+    if isinstance(node, str):
+        return node if node in _PRIMITIVES else _full(node, _NO_NAMESPACE)
+    inner: dict[str, Any] = {key: in_namespaces(node[key]) for key in ("items", "values") if key in node}
+    if "name" in node:
+        inner["name"] = _full(node["name"], _NO_NAMESPACE)
+        inner["aliases"] = [_full(one, _NO_NAMESPACE) for one in node.get("aliases", ())]
+    if "fields" in node:
+        inner["fields"] = [one | {"type": in_namespaces(one["type"])} for one in node["fields"]]
+    return node | inner
 
 
 def with_members(node: Any) -> Any:
