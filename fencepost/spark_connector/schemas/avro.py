@@ -39,6 +39,7 @@ class AvroCodec:
             raise SchemaError("message names a message of a Protobuf file, but the schema is AVRO")
         whole = with_usable_defaults(whole_schema(schema))
         self.arrow_type = ArrowTypes(whole).of(whole, "value")
+        self._written = without_defaults(in_namespaces(whole))
         self._whole = with_members(in_namespaces(whole))
         self._parsed, self._parsed_rows = parsed(self._whole), parsed(_rows_of(self._whole))
         self._change = _Changes(dict(definitions(self._whole))).of(self._whole)
@@ -46,11 +47,14 @@ class AvroCodec:
 
     def reader(self, writer: SchemaText) -> Reader:
         """Reads what was written with the writer's schema. Raises SchemaError if it does not fit."""
-        whole = without_defaults(aligned(in_namespaces(whole_schema(writer)), self._whole))
+        whole = without_defaults(in_namespaces(whole_schema(writer)))
         if kind_of(whole) == "bytes" and kind_of(self._whole) == "bytes":
             return _BytesReader()
-        written = fastavro.parse_schema(whole), fastavro.parse_schema(_rows_of(whole))
-        return _AvroReader(written, (self._parsed, self._parsed_rows))
+        parsed_reader = self._parsed, self._parsed_rows
+        if whole == self._written:
+            return _AvroReader(parsed_reader, parsed_reader)  # there is nothing to resolve, which is quicker
+        whole = aligned(whole, self._whole)
+        return _AvroReader((fastavro.parse_schema(whole), fastavro.parse_schema(_rows_of(whole))), parsed_reader)
 
     def assemble(self, values: Sequence[Any]) -> pa.Array:
         """The rows as one Arrow array."""
