@@ -60,7 +60,10 @@ def evolved(old: Any, new: Any, *values: Any) -> list[Any]:
     ],
 )
 def test_a_default_is_what_its_type_says(kind: Any, given: Any, value: Any) -> None:
-    """In JSON a default has a character for each byte, a number for a time, and nothing for fields with defaults."""
+    """In JSON a default has a character for each byte, a number for a time, and nothing for fields with defaults.
+
+    fastavro/fastavro 869, flavray/avro-rs 96, confluentinc/schema-registry 833.
+    """
     writer, reader = record(ID), record(ID, ("more", kind, given))
     frame = avro_frame(writer, {"id": 1})
     assert read_one(avro_text(reader), avro_text(writer), frame) == {"id": 1, "more": value}
@@ -85,7 +88,7 @@ def test_a_default_is_what_its_type_says(kind: Any, given: Any, value: Any) -> N
     ],
 )
 def test_a_default_that_is_no_value_of_its_field_is_none(kind: Any, given: Any) -> None:
-    """Old registries took any. Records that have the field can be read all the same."""
+    """Old registries took any: AbsaOSS/ABRiS 34. Records that have the field can be read all the same."""
     writer, reader = record(ID), record(ID, ("more", kind, given))
     codec_of(avro_text(reader), None).reader(avro_text(reader))
     with pytest.raises(Exception, match="No default value for field more"):
@@ -109,7 +112,10 @@ def test_a_default_that_is_no_value_of_its_field_is_none(kind: Any, given: Any) 
     ],
 )
 def test_a_union_has_the_type_that_was_written(union: Any, value: Any, number: int, plain: Any) -> None:
-    """Not the first of its types that the value could be: a text that is a symbol of an enum stays a text."""
+    """Not the first of its types that the value could be: a text that is a symbol of an enum stays a text.
+
+    fastavro/fastavro 48 and 788.
+    """
     schema = record(("a", union))
     frame = avro_frame(schema, {"a": value})
     found = read_one(avro_text(schema), avro_text(schema), frame)["a"]
@@ -206,7 +212,7 @@ def test_numbers_of_another_meaning_are_refused(old: Any, new: Any, reason: str)
     ],
 )
 def test_an_impossible_decimal_is_its_bytes(impossible: Any) -> None:
-    """Avro: a logical type that is not valid is ignored."""
+    """Avro: a logical type that is not valid is ignored. MaterializeInc/materialize 3612."""
     plain = {key: impossible[key] for key in ("type", "name", "size") if key in impossible}
     frame = avro_frame(record(("a", plain)), {"a": b"ab"})
     assert read_one(avro_text(record(("a", impossible))), avro_text(record(("a", impossible))), frame) == {"a": b"ab"}

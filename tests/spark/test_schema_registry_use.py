@@ -117,7 +117,10 @@ def test_an_answer_of_something_else_makes_no_record_poison(registry: SchemaRegi
 
 
 def test_a_session_that_goes_on_sees_the_newest_version(registry: SchemaRegistry) -> None:
-    """A notebook, or a stream that is started again, lives longer than a version: else its new fields were lost."""
+    """A notebook, or a stream that is started again, lives longer than a version: else its new fields were lost.
+
+    confluentinc/confluent-kafka-python 1950, confluentinc/schema-registry 4021.
+    """
     register(registry, OLD)
     source = Registry.of(registry.url)
     assert "item" not in source.latest(SUBJECT).text
@@ -126,7 +129,7 @@ def test_a_session_that_goes_on_sees_the_newest_version(registry: SchemaRegistry
 
 
 def test_a_subject_that_was_deleted_for_good_gets_its_schemas_again(registry: SchemaRegistry) -> None:
-    """Records with the id that it had before could be read by nobody."""
+    """confluentinc/confluent-kafka-python 1824: records had the id from before, and could be read by nobody."""
     source, text = Registry.of(registry.url), json.dumps(OLD)
     first = source.id_of(SUBJECT, "AVRO", text, register=True)
     assert source.latest(SUBJECT, 1).schema_id == first
