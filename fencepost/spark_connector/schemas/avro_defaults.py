@@ -8,7 +8,7 @@ from typing import Any
 
 import fastavro
 
-from fencepost.spark_connector.schemas.avro_schema import branches, definitions, is_member, kind_of
+from fencepost.spark_connector.schemas.avro_schema import branches, definitions, is_member, kind_of, with_inner
 
 _EPOCH = datetime.datetime(1970, 1, 1)
 _FLOATS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
@@ -47,17 +47,10 @@ def parsed(schema: Any) -> Any:
 
 def without_defaults(node: Any) -> Any:
     """The schema of a writer: nothing is filled in for what was written."""
-    if isinstance(node, list):
-        return [without_defaults(one) for one in node]
-    if not isinstance(node, dict):
-        return node
-    inner = {key: without_defaults(node[key]) for key in ("items", "values") if key in node}
-    if "fields" in node:
-        inner["fields"] = [
-            {key: value for key, value in one.items() if key != "default"} | {"type": without_defaults(one["type"])}
-            for one in node["fields"]
-        ]
-    return node | inner
+    made = with_inner(node, without_defaults)
+    for one in made.get("fields", ()) if isinstance(made, dict) else ():
+        one.pop("default", None)
+    return made
 
 
 def value_of(node: Any, given: Any, named: dict[str, Any]) -> Any:

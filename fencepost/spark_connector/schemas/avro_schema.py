@@ -1,8 +1,9 @@
 """Avro's schemas: one text without references, the Arrow type of it, and a writer's schema beside a reader's."""
 
+import itertools
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -180,19 +181,27 @@ def is_struct(union: list[Any]) -> bool:
     return len(branches(union)) > 1 and number_of(union) is None
 
 
+def with_inner(node: Any, change: Callable[[Any], Any]) -> Any:
+    """A type with each of the types that it is made of changed."""
+    if isinstance(node, list):
+        return [change(one) for one in node]
+    if not isinstance(node, dict):
+        return node
+    inner: dict[str, Any] = {key: change(node[key]) for key in ("items", "values") if key in node}
+    if "fields" in node:
+        inner["fields"] = [one | {"type": change(one["type"])} for one in node["fields"]]
+    return node | inner
+
+
 def in_namespaces(node: Any) -> Any:
     """The schema with a namespace in each name: fastavro takes that of the type around it for one that has none."""
-    if isinstance(node, list):
-        return [in_namespaces(one) for one in node]
     if isinstance(node, str):
         return node if node in _PRIMITIVES else _full(node, _NO_NAMESPACE)
-    inner: dict[str, Any] = {key: in_namespaces(node[key]) for key in ("items", "values") if key in node}
-    if "name" in node:
-        inner["name"] = _full(node["name"], _NO_NAMESPACE)
-        inner["aliases"] = [_full(one, _NO_NAMESPACE) for one in node.get("aliases", ())]
-    if "fields" in node:
-        inner["fields"] = [one | {"type": in_namespaces(one["type"])} for one in node["fields"]]
-    return node | inner
+    made = with_inner(node, in_namespaces)
+    if isinstance(node, dict) and "name" in node:
+        aliases = [_full(one, _NO_NAMESPACE) for one in node.get("aliases", ())]
+        return made | {"name": _full(node["name"], _NO_NAMESPACE), "aliases": aliases}
+    return made
 
 
 def with_members(node: Any) -> Any:
@@ -200,29 +209,15 @@ def with_members(node: Any) -> Any:
 
     It describes the same bytes, because a record has the bytes of its fields. But each value tells its type.
     """
-    return _Members().of(node)
+    unions = itertools.count()
 
+    def changed(node: Any) -> Any:
+        if not isinstance(node, list) or not is_struct(node):
+            return with_inner(node, changed)
+        space, numbers = f"{MEMBERS}.u{next(unions)}", itertools.count()
+        return [one if kind_of(one) == "null" else member(space, next(numbers), changed(one)) for one in node]
 
-class _Members:
-    def __init__(self) -> None:
-        self._unions = 0
-
-    def of(self, node: Any) -> Any:
-        if isinstance(node, list):
-            if not is_struct(node):
-                return [self.of(one) for one in node]
-            union, self._unions = self._unions, self._unions + 1
-            numbers = iter(range(len(node)))
-            return [
-                one if kind_of(one) == "null" else member(f"{MEMBERS}.u{union}", next(numbers), self.of(one))
-                for one in node
-            ]
-        if not isinstance(node, dict):
-            return node
-        inner = {key: self.of(node[key]) for key in ("items", "values") if key in node}
-        if "fields" in node:
-            inner["fields"] = [one | {"type": self.of(one["type"])} for one in node["fields"]]
-        return node | inner
+    return changed(node)
 
 
 MEMBERS = "fencepost.union"
