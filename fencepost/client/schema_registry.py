@@ -12,7 +12,7 @@ from typing import Any
 Header = tuple[str, bytes | None]
 
 _CONFLUENT = "confluent_kafka.serialization"
-_ID_IN_PAYLOAD = {0: 5, 1: 17}
+ID_SIZES = {0: 5, 1: 17}
 """By magic byte: the size of it and the id behind it in bytes. 0: a number, 1: a GUID."""
 _REJECTED = (401, 403)
 _NOT_FOUND = 404
@@ -114,8 +114,8 @@ class _Deserializer(_Adapted):
         """The schema id with its magic byte, from the header that newer serializers write, or from the data."""
         for name, content in headers:
             if content is not None and name == f"__{self._field.value}_schema_id":
-                return content[: _ID_IN_PAYLOAD[1]]
-        size = _ID_IN_PAYLOAD.get(data[0]) if data else None
+                return content[: ID_SIZES[1]]
+        size = ID_SIZES.get(data[0]) if data else None
         return None if size is None or len(data) < size else data[:size]
 
 
@@ -161,7 +161,7 @@ def _answered(error: Any, schema: Hashable) -> str:
             "the schema, or the compatibility level of its subject"
         )
     if status == _NOT_FOUND and isinstance(schema, tuple):
-        name = _shown(schema[1])
+        name = shown_id(schema[1])
         return (
             f"the schema registry does not have schema {name} ({message}). Check that the producer uses the "
             "same registry, and that the schema was not deleted there"
@@ -174,5 +174,6 @@ def _answered(error: Any, schema: Hashable) -> str:
     return f"the schema registry answered HTTP {status}: {message}. See its log for the cause"
 
 
-def _shown(schema_id: bytes) -> str:
+def shown_id(schema_id: bytes) -> str:
+    """A schema id, with its magic byte, as people write it."""
     return str(int.from_bytes(schema_id[1:])) if schema_id[0] == 0 else schema_id[1:].hex()

@@ -46,8 +46,10 @@ class SchemaRegistry:
         self.gate.set()
         self.refuse_with: int | None = None
         """An HTTP status for every request."""
+        self.answer_with: bytes | None = None
+        """A body for every request, as a proxy may send that knows no registry."""
         self._lock = threading.Lock()
-        self._schemas: list[dict[str, Any]] = []
+        self._schemas: list[dict[str, Any] | None] = []
         self._subjects: dict[str, list[int]] = {}
         self._levels: dict[str, str] = {"": "BACKWARD"}
         self._port = 0
@@ -85,6 +87,12 @@ class SchemaRegistry:
             self._server.shutdown()
             self._server.server_close()
             self._server = None
+
+    def forget(self, subject: str) -> None:
+        """Delete a subject for good, and its schemas, which no other subject may have."""
+        with self._lock:
+            for number in self._subjects.pop(subject):
+                self._schemas[number - 1] = None
 
     def answer(self, method: str, path: str, query: dict[str, list[str]], body: Any) -> Any:
         """The JSON of an answer. Raises Refused."""
@@ -131,13 +139,14 @@ class SchemaRegistry:
         return self._told(subject, ids[number - 1])
 
     def _schema(self, number: str, body: Any) -> Any:
-        if not 1 <= int(number) <= len(self._schemas):
+        found = self._schemas[int(number) - 1] if 1 <= int(number) <= len(self._schemas) else None
+        if found is None:
             raise Refused(SCHEMA_NOT_FOUND, f"Schema {number} not found")
-        return self._schemas[int(number) - 1]
+        return found
 
     def _schema_of_guid(self, guid: str, body: Any) -> Any:
         for schema in self._schemas:
-            if schema["guid"] == guid:
+            if schema is not None and schema["guid"] == guid:
                 return schema
         raise Refused(SCHEMA_NOT_FOUND, f"Schema with GUID {guid} not found")
 
@@ -155,18 +164,24 @@ class SchemaRegistry:
             raise Refused(INVALID_SCHEMA, f"Invalid schema: {error}") from error
         if level == "NONE" or subject not in self._subjects:
             return
-        old = parse(self._schemas[self._subjects[subject][-1] - 1]["schema"])
+        old = parse(self._kept(self._subjects[subject][-1])["schema"])
         result = ReaderWriterCompatibilityChecker().get_compatibility(new, old)
         if result.compatibility is not SchemaCompatibilityType.compatible:
             raise Refused(409, f"Schema being registered is incompatible with an earlier schema: {result.messages}")
 
     def _find(self, body: Any) -> int | None:
         wanted = _identity(body)
-        return next((number for number, schema in enumerate(self._schemas, 1) if _identity(schema) == wanted), None)
+        known = (number for number, one in enumerate(self._schemas, 1) if one is not None and _identity(one) == wanted)
+        return next(known, None)
+
+    def _kept(self, number: int) -> dict[str, Any]:
+        found = self._schemas[number - 1]
+        assert found is not None
+        return found
 
     def _told(self, subject: str, number: int) -> Any:
         version = self._subjects[subject].index(number) + 1
-        return {**self._schemas[number - 1], "subject": subject, "version": version, "id": number}
+        return {**self._kept(number), "subject": subject, "version": version, "id": number}
 
 
 _ROUTES: list[tuple[str, str, Callable[..., Any]]] = [
@@ -205,7 +220,7 @@ class _Handler(BaseHTTPRequestHandler):
             answer = self.owner.answer(self.command, where.path, parse_qs(where.query), body)
         except Refused as refused:
             status, answer = refused.status, {"error_code": refused.code, "message": str(refused)}
-        text = json.dumps(answer).encode()
+        text = json.dumps(answer).encode() if self.owner.answer_with is None else self.owner.answer_with
         self.send_response(status)
         self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
         self.send_header("Content-Length", str(len(text)))

@@ -160,6 +160,44 @@ def test_records_that_are_not_of_the_schema_say_where(text: str, reason: str) ->
         read(ORDER, text)
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("12345678901234567890.123456789", None),
+        (
+            '{"a": [1e400, 0.1000000000000000055511151231257827]}',
+            '{"a": [1E+400, 0.1000000000000000055511151231257827]}',
+        ),
+        ("10000000000000000000000001", None),
+        ("-1.5", None),
+        ("1e2", "100.0"),
+        ('"1e400"', None),
+    ],
+)
+def test_a_text_keeps_all_digits(text: str, expected: str | None) -> None:
+    schema = of_one({"type": ["number", "object", "string"]})
+    expected = expected or text
+    assert read(schema, f'{{"f": {text}}}') == {"f": expected}
+    (written,) = Encoder(Writing("orders", schema, None)).encode(pa.array([{"f": text}])).to_pylist()
+    assert written[5:].decode() == f'{{"f":{expected}}}'.replace(": [", ":[").replace(", 0", ",0")
+
+
+@pytest.mark.parametrize(("text", "number"), [("9007199254740993.0", 2**53 + 1), ("-9223372036854775808.0", -(2**63))])
+def test_an_integer_with_a_point_is_exact(text: str, number: int) -> None:
+    assert read(of_one({"type": "integer"}), f'{{"f": {text}}}') == {"f": number}
+
+
+@pytest.mark.parametrize("text", ["1.00000000000000000001", "1e400", "9223372036854775808.0", "1e-400"])
+def test_what_is_nearly_an_integer_is_none(text: str) -> None:
+    with pytest.raises(PoisonRecordError, match=r"value\.f is number, but its schema says integer"):
+        read(of_one({"type": "integer"}), f'{{"f": {text}}}')
+
+
+def test_a_pointer_of_a_reference_is_part_of_a_url() -> None:
+    schema = {"type": "object", "properties": {"f": {"$ref": "#/definitions/a~1b%20c"}}}
+    assert read(json_text(schema | {"definitions": {"a/b c": {"type": "integer"}}}), '{"f": 1}') == {"f": 1}
+
+
 def test_what_is_written_is_valid_by_the_schema() -> None:
     schema = json_text({"type": "object", "properties": {"n": {"type": "integer", "maximum": 9}}, "required": ["n"]})
     encoder = Encoder(Writing("orders-value", schema, None))

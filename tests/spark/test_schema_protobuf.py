@@ -187,6 +187,111 @@ def test_another_version_is_read_by_the_numbers_of_fields() -> None:
     assert read(new, frame, old) == {"number": 7, "item": b"tea", "added": False}
 
 
+def versions(old: dict[str, Any], new: dict[str, Any], value: Any, *more: Any, **file: Any) -> Any:
+    """The field `f` of a record that was written with an old type, read with a new one."""
+    writer, reader = (proto(message("Order", {**one, "name": "f", "number": 1}), *more, **file) for one in (old, new))
+    made = class_of(writer, "shop.Order")(f=value)
+    return read(reader, frame_of(made), writer)["f"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "value", "expected"),
+    [
+        ("int32", "int64", -5, -5),
+        ("uint32", "int64", 2**32 - 1, 2**32 - 1),
+        ("bool", "int32", True, 1),
+        ("int64", "int32", 5, 5),
+        ("uint64", "int64", 2**63 - 1, 2**63 - 1),
+        ("sint32", "sint64", -5, -5),
+        ("fixed32", "sfixed32", 5, 5),
+        ("string", "bytes", "a", b"a"),
+        ("bytes", "string", b"a", "a"),
+    ],
+)
+def test_a_value_that_another_versions_type_holds_is_read(old: str, new: str, value: Any, expected: Any) -> None:
+    assert versions(scalar("", old), scalar("", new), value) == expected
+    assert versions(scalar("", old, label=MANY), scalar("", new, label=MANY), [value]) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "value", "reason"),
+    [
+        ("int64", "int32", 2**40 + 7, r"shop\.Order\.f is 1099511627783, which no int32 can hold"),
+        ("int32", "uint32", -5, "is -5, which no uint32 can hold"),
+        ("int64", "uint64", -5, "is -5, which no uint64 can hold"),
+        ("uint64", "int64", 2**63, "which no int64 can hold"),
+        ("int32", "bool", 5, "is 5, which no bool can hold"),
+        ("sint64", "sint32", 2**40, "which no sint32 can hold"),
+        ("sfixed32", "fixed32", -1, "is -1, which no fixed32 can hold"),
+        ("int32", "sint32", 5, r"written as (repeated )?int32, and (repeated )?sint32 is wanted"),
+        ("fixed64", "double", 5, r"written as (repeated )?fixed64, and (repeated )?double is wanted"),
+        ("float", "double", 1.5, r"written as (repeated )?float, and (repeated )?double is wanted"),
+        ("int32", "string", 5, r"written as (repeated )?int32, and (repeated )?string is wanted"),
+        ("bytes", "string", b"\xff", "bad UTF-8"),
+    ],
+)
+def test_a_value_that_another_versions_type_would_change_is_poison(old: str, new: str, value: Any, reason: str) -> None:
+    """Protobuf's own parsers give another number, or the default, and say nothing."""
+    with pytest.raises((PoisonRecordError, SchemaError), match=reason):
+        versions(scalar("", old), scalar("", new), value)
+    with pytest.raises((PoisonRecordError, SchemaError), match=reason):
+        versions(scalar("", old, label=MANY), scalar("", new, label=MANY), [value])
+
+
+def test_types_of_other_versions_are_found_at_any_depth() -> None:
+    old, new = (message("Old", scalar("x", "int64")), message("New", scalar("x", "int32")))
+    both = (old, new)
+    assert versions(of("", "shop.Old"), of("", "shop.New"), {"x": 5}, *both) == {"x": 5}
+    many = {"label": MANY}
+    for value, reader in (({"x": 2**40}, {}), ([{"x": 5}, {"x": 2**40}], many)):
+        with pytest.raises(PoisonRecordError, match=r"shop\.New\.x is 1099511627776, which no int32"):
+            versions(of("", "shop.Old", **reader), of("", "shop.New", **reader), value, *both)
+    with pytest.raises(SchemaError, match="f was written as repeated int32, and int32 is wanted"):
+        versions(scalar("", "int32", label=MANY), scalar("", "int32"), [1, 2])
+    with pytest.raises(SchemaError, match=r"f was written as shop\.Old, and int32 is wanted"):
+        versions(of("", "shop.Old"), scalar("", "int32"), {"x": 1}, *both)
+    assert versions(scalar("", "int32"), scalar("", "int32", label=MANY), 5) == [5]
+    assert versions(scalar("", "int64"), scalar("", "int32", label=MANY), 0) == []
+
+
+@pytest.mark.parametrize(("value", "kept"), [(5, True), (2**40, False)])
+def test_items_of_maps_are_not_changed_in_silence(value: int, kept: bool) -> None:
+    def order(kind: str) -> SchemaText:
+        entries = map_of(scalar("value", kind))
+        return proto(message("Order", of("m", "shop.Order.MEntry", label=MANY), nested_type=entries))
+
+    frame = frame_of(class_of(order("int64"), "shop.Order")(m={"a": 1, "b": value}))
+    if kept:
+        assert read(order("int32"), frame, order("int64")) == {"m": [("a", 1), ("b", value)]}
+    else:
+        with pytest.raises(PoisonRecordError, match="value is 1099511627776, which no int32 can hold"):
+            read(order("int32"), frame, order("int64"))
+
+
+def test_a_record_without_a_required_field_is_poison() -> None:
+    fields = (scalar("a", "int32", label=Field.LABEL_REQUIRED), scalar("b", "int32"))
+    writer = proto(message("Order", {**fields[1], "number": 2}), syntax="proto2")
+    frame = frame_of(class_of(writer, "shop.Order")(b=1))
+    with pytest.raises(PoisonRecordError, match="it has no a, which its schema requires"):
+        read(proto(message("Order", *fields), syntax="proto2"), frame, writer)
+
+
+def test_only_one_field_of_a_oneof_can_be_written() -> None:
+    """The last one won, and the others were lost."""
+    made = message("Order", scalar("a", "int64", oneof_index=0), scalar("b", "string", oneof_index=0))
+    made.oneof_decl.add(name="either")
+    encoder = Encoder(Writing("orders", proto(made), None))
+    assert len(encoder.encode(pa.array([{"a": 1, "b": None}, {"a": None, "b": ""}, {"a": None, "b": None}]))) == 3
+    with pytest.raises(SchemaError, match="value has a and b, but its schema takes one of them"):
+        encoder.encode(pa.array([{"a": 1, "b": "x"}]))
+
+
+def test_what_is_no_json_is_not_written_into_a_struct() -> None:
+    encoder = Encoder(Writing("orders", proto(message("Order", of("s", "google.protobuf.Struct"))), None))
+    with pytest.raises(SchemaError, match="NaN is not JSON"):
+        encoder.encode(pa.array([{"s": '{"a": NaN}'}]))
+
+
 def test_a_nested_message_is_named_and_its_indexes_are_those_of_its_file() -> None:
     inner = message("Inner", scalar("x", "int32"))
     schema = proto(message("A", scalar("a", "int32")), message("B", nested_type=[message("Other"), inner]))

@@ -5,6 +5,7 @@ import uuid
 from collections.abc import Iterator
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from fencepost.spark_connector.schemas import PoisonRecordError, RegistryError, SchemaError, from_registry, to_registry
@@ -14,6 +15,7 @@ from tests.kit.schema_registry import SchemaRegistry
 from tests.spark.schema_world import SUBJECT, avro_frame, decoder, read, record, register
 
 OLD = record(("id", "long"))
+COLOUR = {"type": "enum", "name": "shop.Colour", "symbols": ["RED", "GREEN"]}
 NEW = record(("id", "long"), ("item", "string", "none"))
 
 
@@ -25,7 +27,7 @@ def registry() -> Iterator[SchemaRegistry]:
 
 def test_each_schema_is_fetched_once_and_each_record_is_read_by_its_own(registry: SchemaRegistry) -> None:
     old, new = register(registry, OLD), register(registry, NEW)
-    found = decoder(registry)
+    found, other = decoder(registry), decoder(registry)
     before = len(registry.requests)
     frames = [avro_frame(OLD, {"id": 1}, old), avro_frame(NEW, {"id": 2, "item": "tea"}, new), None]
     for _ in range(3):
@@ -39,7 +41,7 @@ def test_each_schema_is_fetched_once_and_each_record_is_read_by_its_own(registry
             * 2
         )
     assert sorted(registry.requests[before:]) == [f"GET /schemas/ids/{old}", f"GET /schemas/ids/{new}"]
-    read(decoder(registry), *frames)  # of another query in the same process
+    read(other, *frames)  # of another query in the same process
     assert [one for one in registry.requests[before:] if "ids" in one] == registry.requests[before : before + 2]
 
 
@@ -50,7 +52,7 @@ def test_poison_records_have_reasons_and_do_no_harm_to_others(registry: SchemaRe
         b"": "does not begin with magic byte 0",
         b'{"id": 1}': "does not begin with magic byte 0",
         b"\0\0\0": "it has 3 bytes, but magic byte and schema id have 5",
-        good[:-1]: "EOFError: Expected 3 bytes, read 2",
+        good[:-1]: "it ends before its last field",
         good + b"x": "1 bytes are left behind its last field",
         b"\0\0\0\x27\x0f" + good[5:]: "the schema registry does not have schema 9999",
         b"\0\0\0\0\2" + good[5:]: "schema 2 is JSON, and AVRO is wanted",
@@ -95,6 +97,75 @@ def test_a_registry_that_does_not_answer_makes_no_record_poison(registry: Schema
         read(found, frame)
     registry.refuse_with = None
     assert read(found, frame)[0] in ({"id": 1}, ({"id": 1}, None))
+
+
+@pytest.mark.parametrize("body", [b"<html>log in</html>", b"", b"[]", b"{}", b'{"schema": 5}'])
+def test_an_answer_of_something_else_makes_no_record_poison(registry: SchemaRegistry, body: bytes) -> None:
+    """For example of a proxy in front of the registry."""
+    frame = avro_frame(OLD, {"id": 1}, register(registry, OLD))
+    found, source = decoder(registry), Registry.of(registry.url)
+    registry.answer_with = body
+    with pytest.raises(RegistryError, match=rf"schema 1: {registry.url} "):
+        read(found, frame)
+    with pytest.raises(RegistryError, match=rf"subject {SUBJECT}: {registry.url} "):
+        source.latest(SUBJECT)
+    registry.answer_with, registry.refuse_with = None, 404
+    with pytest.raises(RegistryError, match=r"schema 1: .* answered HTTP 404 .* Check the path of its URL"):
+        read(found, frame)
+    registry.refuse_with = None
+    assert read(found, frame) == [({"id": 1}, None)]
+
+
+def test_a_session_that_goes_on_sees_the_newest_version(registry: SchemaRegistry) -> None:
+    """A notebook, or a stream that is started again, lives longer than a version: else its new fields were lost.
+
+    confluentinc/confluent-kafka-python 1950, confluentinc/schema-registry 4021.
+    """
+    register(registry, OLD)
+    source = Registry.of(registry.url)
+    assert "item" not in source.latest(SUBJECT).text
+    register(registry, NEW)
+    assert "item" in source.latest(SUBJECT).text
+
+
+def test_a_subject_that_was_deleted_for_good_gets_its_schemas_again(registry: SchemaRegistry) -> None:
+    """confluentinc/confluent-kafka-python 1824: records had the id from before, and could be read by nobody."""
+    source, text = Registry.of(registry.url), json.dumps(OLD)
+    first = source.id_of(SUBJECT, "AVRO", text, register=True)
+    assert source.latest(SUBJECT, 1).schema_id == first
+    registry.forget(SUBJECT)
+    with pytest.raises(SchemaError, match="does not have"):
+        source.id_of(SUBJECT, "AVRO", text, register=False)
+    second = source.id_of(SUBJECT, "AVRO", json.dumps(NEW), register=True)
+    assert second != first
+    assert source.latest(SUBJECT, 1).schema_id == source.id_of(SUBJECT, "AVRO", json.dumps(NEW), register=False)
+    assert source.id_of(SUBJECT, "AVRO", text, register=True) not in (first, second)
+
+
+def test_reasons_are_short_and_say_what_is_wrong(registry: SchemaRegistry) -> None:
+    """They go into headers: a whole schema there can make a record larger than a topic takes."""
+    many = record(*[(f"field{number}", "long") for number in range(100)], ("colour", COLOUR))
+    frame = avro_frame(many, dict.fromkeys([one["name"] for one in many["fields"]], 1) | {"colour": "RED"}, 1)
+    register(registry, many)
+    register(registry, record(("long", "string"), name="shop.Other"), subject="other")
+    found = read(decoder(registry), frame[:50], frame[:-1] + b"\4")
+    assert [reason for _, reason in found] == [
+        "it ends before its last field",
+        "it has a number of a union's type, or of an enum's symbol, that its schema does not have",
+    ]
+    ((_, reason),) = read(decoder(registry, subject="other"), frame)
+    assert reason.startswith("SchemaResolutionError: ")
+    assert len(reason) < 600
+
+
+def test_texts_are_no_records(registry: SchemaRegistry) -> None:
+    """Not even poison: the query has the wrong column."""
+    register(registry, OLD)
+    source = Registry.of(registry.url)
+    reading = decoding_module.Reading(source, source.latest(SUBJECT), None, "null")
+    with pytest.raises(SchemaError, match="is string, but must be binary"):
+        decoding_module.decode(reading, pa.array(["text"]))
+    assert decoding_module.decode(reading, pa.array([b"poison"])).to_pylist() == [None]
 
 
 def test_a_guid_is_read_too(registry: SchemaRegistry) -> None:

@@ -176,7 +176,10 @@ def test_each_record_or_dead_letter_is_written_once(spark: Any, bootstrap: str, 
 
     read = rows_of(incoming).withColumn("read", from_registry("value", on_error="keep", **named))
     value = to_registry("read.value", **named)
-    routed = route_dead_letters(read, read="read", value=value, topic=clean, dead_letter_topic=dead)
+    with pytest.raises(ValueError, match=r'column value has no errors: make it with .*on_error="keep"'):
+        route_dead_letters(read, read="value", value=value, topic=clean, dead_letter_topic=dead)
+    read = read.withColumn("again", value)  # a name is a name here, too, and not the text to write
+    routed = route_dead_letters(read, read="read", value="again", topic=clean, dead_letter_topic=dead)
 
     for _ in range(2):
         patiently(lambda: write_exactly_once(routed, 0, transactional_id=f"tx-{name}", options=kafka, query_id=name))
@@ -193,3 +196,22 @@ def test_each_record_or_dead_letter_is_written_once(spark: Any, bootstrap: str, 
     facts = {one.key.removeprefix("fencepost.error."): bytes(one.value).decode() for one in letters[2].headers}
     reason = "it does not begin with magic byte 0, so it was not written with a schema registry"
     assert facts == {"n": "8", "reason": reason, "topic": incoming, "partition": "0", "offset": "4"}
+
+
+def test_a_dead_letter_that_is_read_again_has_its_newest_reason_only(spark: Any, registry: SchemaRegistry) -> None:
+    """spring-projects/spring-kafka 1994: with each pass the headers grew, until the record was too large."""
+    good = avro_frame(ORDER, FIRST, register(registry, ORDER))
+    old = [("n", b"1"), ("fencepost.error.reason", b"old"), ("fencepost.error.offset", b"3")]
+    rows = spark.createDataFrame(
+        [(None, good, "dead", 0, 1, old), (None, b"poison", "dead", 0, 2, old), (None, b"poison", "dead", 0, 3, None)],
+        "key BINARY, value BINARY, topic STRING, partition INT, offset LONG, "
+        "headers ARRAY<STRUCT<key STRING, value BINARY>>",
+    )
+    named: dict[str, Any] = {"registry": registry.url, "subject": SUBJECT}
+    read = rows.withColumn("read", from_registry("value", on_error="keep", **named))
+    routed = route_dead_letters(read, read="read", value="value", topic="clean", dead_letter_topic="dead")
+    clean, *dead = patiently(routed.collect)
+    assert [one.key for one in clean.headers] == ["n"]
+    facts = [f"fencepost.error.{name}" for name in ("reason", "topic", "partition", "offset")]
+    assert [[one.key for one in row.headers] for row in dead] == [["n", *facts], facts]
+    assert [bytes(row.headers[-1].value) for row in dead] == [b"2", b"3"]

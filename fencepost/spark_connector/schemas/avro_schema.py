@@ -1,7 +1,9 @@
 """Avro's schemas: one text without references, the Arrow type of it, and a writer's schema beside a reader's."""
 
+import itertools
 import json
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -17,7 +19,13 @@ from fencepost.spark_connector.schemas.spark_types import (
 
 NAMED = ("record", "error", "enum", "fixed")
 TIME = "time"
-"""Times of the day are numbers in Spark. Their logical type stands under this name, which fastavro does not know."""
+"""Times of the day and nanoseconds are numbers in Spark. Their logical type stands here, where no library sees it."""
+_TIMES = {
+    ("int", "time-millis"),
+    ("long", "time-micros"),
+    ("long", "timestamp-nanos"),
+    ("long", "local-timestamp-nanos"),
+}
 _PRIMITIVES = {
     "null": pa.null(),
     "boolean": pa.bool_(),
@@ -35,6 +43,7 @@ _LOGICAL = {
     ("long", "local-timestamp-millis"): LOCAL_TIMESTAMP,
     ("long", "local-timestamp-micros"): LOCAL_TIMESTAMP,
 }
+_NO_NAMESPACE = "fencepost.none"
 _NUMBERS = [({"int", "long"}, pa.int64()), ({"float", "double"}, pa.float64())]
 """Unions that are one number in Spark."""
 
@@ -116,11 +125,21 @@ def _with_logical(made: dict[str, Any], node: Any) -> dict[str, Any]:
     logical, kind = node.get("logicalType"), made["type"]
     if (kind, logical) in _LOGICAL:
         return made | {"logicalType": logical}
-    if logical == "decimal" and kind in ("bytes", "fixed") and isinstance(node.get("precision"), int):
-        return made | {"logicalType": logical, "precision": node["precision"], "scale": node.get("scale", 0)}
-    if (kind, logical) in (("int", "time-millis"), ("long", "time-micros")):
-        return made | {TIME: logical}
-    return made
+    if logical == "decimal" and kind in ("bytes", "fixed"):
+        precision, scale = node.get("precision"), node.get("scale", 0)
+        if (
+            isinstance(precision, int)
+            and isinstance(scale, int)
+            and 0 <= scale <= precision
+            and 0 < precision <= _digits(made)
+        ):
+            return made | {"logicalType": logical, "precision": precision, "scale": scale}
+    return made | {TIME: logical} if (kind, logical) in _TIMES else made
+
+
+def _digits(made: dict[str, Any]) -> float:
+    """How many decimal digits the bytes can hold. Avro ignores a logical type whose numbers are impossible."""
+    return math.floor(math.log10(2) * (8 * made["size"] - 1)) if "size" in made else math.inf
 
 
 def definitions(node: Any) -> Iterator[tuple[str, Any]]:
@@ -160,6 +179,59 @@ def number_of(union: list[Any]) -> pa.DataType | None:
 def is_struct(union: list[Any]) -> bool:
     """Whether a union is a struct with a field for each of its types."""
     return len(branches(union)) > 1 and number_of(union) is None
+
+
+def with_inner(node: Any, change: Callable[[Any], Any]) -> Any:
+    """A type with each of the types that it is made of changed."""
+    if isinstance(node, list):
+        return [change(one) for one in node]
+    if not isinstance(node, dict):
+        return node
+    inner: dict[str, Any] = {key: change(node[key]) for key in ("items", "values") if key in node}
+    if "fields" in node:
+        inner["fields"] = [one | {"type": change(one["type"])} for one in node["fields"]]
+    return node | inner
+
+
+def in_namespaces(node: Any) -> Any:
+    """The schema with a namespace in each name: fastavro takes that of the type around it for one that has none."""
+    if isinstance(node, str):
+        return node if node in _PRIMITIVES else _full(node, _NO_NAMESPACE)
+    made = with_inner(node, in_namespaces)
+    if isinstance(node, dict) and "name" in node:
+        aliases = [_full(one, _NO_NAMESPACE) for one in node.get("aliases", ())]
+        return made | {"name": _full(node["name"], _NO_NAMESPACE), "aliases": aliases}
+    return made
+
+
+def with_members(node: Any) -> Any:
+    """The schema with a record of one field, `member0` and so on, for each type of a union that is a struct in Spark.
+
+    It describes the same bytes, because a record has the bytes of its fields. But each value tells its type.
+    """
+    unions = itertools.count()
+
+    def changed(node: Any) -> Any:
+        if not isinstance(node, list) or not is_struct(node):
+            return with_inner(node, changed)
+        space, numbers = f"{MEMBERS}.u{next(unions)}", itertools.count()
+        return [one if kind_of(one) == "null" else member(space, next(numbers), changed(one)) for one in node]
+
+    return changed(node)
+
+
+MEMBERS = "fencepost.union"
+
+
+def member(space: str, number: int, node: Any) -> dict[str, Any]:
+    """The record that stands for a type of a union."""
+    fields = [{"name": f"member{number}", "type": node}]
+    return {"type": "record", "name": f"{space}_{number}", "fields": fields, MEMBERS: True}
+
+
+def is_member(node: Any) -> bool:
+    """Whether it is a record that `member` made."""
+    return isinstance(node, dict) and MEMBERS in node
 
 
 class ArrowTypes:
@@ -211,74 +283,5 @@ class ArrowTypes:
         number = number_of(union)
         if number is not None:
             return number
-        kinds = {kind_of(one) for one in kept}
-        if {"int", "long"} <= kinds or {"float", "double"} <= kinds:
-            raise SchemaError(f"{path} is a union of {', '.join(sorted(kinds))}: two of them look alike in Python")
         members = [self.of(one, f"{path}.member{number}", above) for number, one in enumerate(kept)]
         return pa.struct([pa.field(f"member{number}", kind, True, OPTIONAL) for number, kind in enumerate(members)])
-
-
-def aligned(writer: Any, reader: Any) -> Any:
-    """The writer's schema with the logical types with which the reader can use its numbers.
-
-    A timestamp keeps the unit in which it was written. A number that got or lost a logical type is what the reader
-    says. Raises SchemaError where that would give wrong values.
-    """
-    return _Aligned(dict(definitions(writer)), dict(definitions(reader))).of(writer, reader)
-
-
-class _Aligned:
-    def __init__(self, writers: dict[str, Any], readers: dict[str, Any]) -> None:
-        self._writers, self._readers = writers, readers
-
-    def of(self, writer: Any, reader: Any) -> Any:
-        if isinstance(writer, list):
-            return [self.of(one, self._beside(one, reader)) for one in writer]
-        reader = self._beside(writer, reader)
-        if not isinstance(writer, dict):
-            logical = reader.get("logicalType") if isinstance(reader, dict) else None
-            return _given(writer, {"type": writer}, reader) if logical and writer in _PRIMITIVES else writer
-        if not isinstance(reader, dict):
-            return {key: value for key, value in writer.items() if key != "logicalType"} if reader else writer
-        kind = writer["type"]
-        if kind == "record" and reader["type"] == "record":
-            return writer | {"fields": [self._field(one, reader) for one in writer["fields"]]}
-        for key in ("items", "values"):
-            if key in writer and key in reader:
-                return writer | {key: self.of(writer[key], reader[key])}
-        return _given(writer, writer, reader)
-
-    def _field(self, field: Any, reader: Any) -> Any:
-        for one in reader["fields"]:
-            if field["name"] == one["name"] or field["name"] in one.get("aliases", ()):
-                return field | {"type": self.of(field["type"], one["type"])}
-        return field
-
-    def _beside(self, writer: Any, reader: Any) -> Any:
-        """The reader's type that a value of the writer's type becomes; None if there is none."""
-        if isinstance(reader, str):
-            reader = self._readers.get(reader, reader)
-        if not isinstance(reader, list):
-            return reader
-        kind = kind_of(self._writers.get(writer, writer) if isinstance(writer, str) else writer)
-        same = [one for one in reader if kind_of(self._readers.get(one, one) if isinstance(one, str) else one) == kind]
-        return self._beside(writer, same[0]) if len(same) == 1 else None
-
-
-def _given(writer: Any, made: dict[str, Any], reader: dict[str, Any]) -> Any:
-    """A number, or bytes, of the writer with the logical type that fits the reader's."""
-    written, read = made.get("logicalType"), reader.get("logicalType")
-    times = made.get(TIME), reader.get(TIME)
-    if None not in times and times[0] != times[1]:
-        raise SchemaError(f"it was written as {times[0]}, and {times[1]} is wanted: their numbers differ")
-    if _family(written) == _family(read):
-        return writer
-    if read is not None and made["type"] != reader["type"]:
-        raise SchemaError(f"it was written as {made['type']}, which is no {read}")
-    kept = {key: value for key, value in made.items() if key not in ("logicalType", "precision", "scale")}
-    return kept | {key: reader[key] for key in ("logicalType", "precision", "scale") if key in reader}
-
-
-def _family(logical: str | None) -> str | None:
-    """Logical types whose values can be told in one another's units."""
-    return logical.replace("millis", "micros") if logical else None

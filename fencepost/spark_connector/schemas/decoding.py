@@ -7,16 +7,18 @@ from typing import Any
 
 import pyarrow as pa
 
+from fencepost.client.schema_registry import shown_id
 from fencepost.spark_connector.schemas.codec import Reader
 from fencepost.spark_connector.schemas.errors import PoisonRecordError, RegistryError, SchemaError
 from fencepost.spark_connector.schemas.formats import codec_of
-from fencepost.spark_connector.schemas.framing import frame_id, id_number, shown_bytes, shown_id
+from fencepost.spark_connector.schemas.framing import frame_id, id_number, shown_bytes
 from fencepost.spark_connector.schemas.registry import Registry, SchemaText, UnknownSchemaError
 
 FAIL, NULL, KEEP = ON_ERROR = ("fail", "null", "keep")
 ERROR_TYPE = pa.struct([pa.field("reason", pa.string()), pa.field("schema_id", pa.int64())])
 _ASK_AGAIN_SECONDS = 60.0
 _UNREADABLE_MAX = 10_000
+_REASON_CHARS = 500
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,8 @@ def decode(reading: Reading, frames: pa.Array) -> pa.Array:
     decoder = _decoders.get(reading)
     if decoder is None:
         decoder = _decoders[reading] = Decoder(reading)
+    if pa.types.is_string(frames.type) or pa.types.is_large_string(frames.type):
+        raise SchemaError("the column of records is string, but must be binary")
     return decoder.decode(frames.to_pylist())
 
 
@@ -89,7 +93,7 @@ class Decoder:
                 except PoisonRecordError as error:
                     reasons[index] = str(error)
                 except Exception as error:  # noqa: BLE001 - the formats' libraries have no common error for bad data
-                    reasons[index] = f"{type(error).__name__}: {error}"
+                    reasons[index] = _reason(error)
         return values
 
     def _reader_of(self, found: bytes) -> Reader:
@@ -106,8 +110,7 @@ class Decoder:
         except RegistryError:
             raise  # the registry's failure is no fault of the record: the task fails, and Spark runs it again
         except Exception as error:  # the formats' libraries have no common error for schemas that they cannot use
-            expected = isinstance(error, UnknownSchemaError | SchemaError | PoisonRecordError)
-            reason = str(error) if expected else f"{type(error).__name__}: {error}"
+            reason = _reason(error)
             if len(self._unreadable) >= _UNREADABLE_MAX:
                 self._unreadable.clear()  # data that is no record at all may hold any id
             self._unreadable[found] = reason, time.monotonic() + _ASK_AGAIN_SECONDS
@@ -130,8 +133,21 @@ class Decoder:
                 try:
                     self._codec.assemble([value])
                 except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
-                    reasons[index], values[index] = f"a value does not fit its column: {error}", None
+                    reasons[index], values[index] = f"a value does not fit its column: {_reason(error)}", None
             return self._codec.assemble(values)
+
+
+def _reason(error: Exception) -> str:
+    """Why a record cannot be read. It goes into a column and a header, so it has a limit."""
+    if isinstance(error, UnknownSchemaError | SchemaError | PoisonRecordError | pa.ArrowException):
+        said = str(error)
+    elif isinstance(error, EOFError):
+        said = "it ends before its last field"
+    elif isinstance(error, IndexError):
+        said = "it has a number of a union's type, or of an enum's symbol, that its schema does not have"
+    else:
+        said = f"{type(error).__name__}: {error}"
+    return said if len(said) <= _REASON_CHARS else f"{said[:_REASON_CHARS]} ..."
 
 
 def _error(reason: str | None, frame: bytes | None) -> dict[str, Any] | None:

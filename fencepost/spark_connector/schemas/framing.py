@@ -1,10 +1,9 @@
 """Confluent's framing: a magic byte and a schema id in front of the data; with Protobuf, the message's indexes, too."""
 
+from fencepost.client.schema_registry import ID_SIZES
+from fencepost.protocol.varints import Malformed, get_varint, put_signed_varint
 from fencepost.spark_connector.schemas.errors import PoisonRecordError
 
-ID_SIZES = {0: 5, 1: 17}
-"""By magic byte: the size of the byte and the id behind it. 0: a number, 1: a GUID."""
-_VARINT_BYTES_MAX = 5
 _INDEXES_MAX = 100
 _SHOWN_BYTES = 16
 
@@ -22,12 +21,6 @@ def frame_id(frame: bytes) -> bytes:
 def id_number(found: bytes) -> int | None:
     """The number of a schema id, or None for a GUID."""
     return int.from_bytes(found[1:], "big") if found[0] == 0 else None
-
-
-def shown_id(found: bytes) -> str:
-    """A schema id as people write it."""
-    number = id_number(found)
-    return str(number) if number is not None else found[1:].hex()
 
 
 def shown_bytes(frame: bytes) -> str:
@@ -59,27 +52,15 @@ def written_indexes(indexes: tuple[int, ...]) -> bytes:
     """Protobuf: where the message stands in its file. The first message of a file is one byte, 0."""
     if indexes == (0,):
         return b"\0"
-    return b"".join(_written_varint(number) for number in (len(indexes), *indexes))
+    return b"".join(put_signed_varint(number) for number in (len(indexes), *indexes))
 
 
 def _read_varint(frame: bytes, at: int) -> tuple[int, int]:
     """A zigzag varint, and where it ends."""
-    value = shift = 0
-    for position in range(at, at + _VARINT_BYTES_MAX):
-        if position >= len(frame):
-            raise PoisonRecordError("it ends in its message indexes")
-        byte = frame[position]
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return (value >> 1) ^ -(value & 1), position + 1
-        shift += 7
-    raise PoisonRecordError("its message indexes are too large")
-
-
-def _written_varint(number: int) -> bytes:
-    rest, found = number << 1, bytearray()
-    while rest >= 0x80:
-        found.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    found.append(rest)
-    return bytes(found)
+    try:
+        found, at = get_varint(frame, at)
+    except IndexError:
+        raise PoisonRecordError("it ends in its message indexes") from None
+    except Malformed:
+        raise PoisonRecordError("its message indexes are too large") from None
+    return (found >> 1) ^ -(found & 1), at

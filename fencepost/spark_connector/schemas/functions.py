@@ -12,7 +12,7 @@ from fencepost.spark_connector.schemas.errors import SchemaError
 from fencepost.spark_connector.schemas.formats import codec_of
 from fencepost.spark_connector.schemas.registry import AVRO, FORMATS, Registry, UnknownSchemaError
 from fencepost.spark_connector.schemas.row_values import python_of_arrow, python_of_rows
-from fencepost.spark_connector.schemas.spark_types import all_nullable, spark_type
+from fencepost.spark_connector.schemas.spark_types import all_nullable, column_of, spark_type
 
 _FIELDS = ("key", "value")
 
@@ -59,9 +59,9 @@ def from_registry(
     if on_error == KEEP:
         arrow = pa.struct([pa.field("value", arrow), pa.field("error", ERROR_TYPE)])
     reading = Reading(source, schema, message, on_error)
-    frames = _column(column)
+    frames = column_of(column)
     if headers is not None:
-        frames = _with_id_of_headers(frames, _column(headers), field)
+        frames = _with_id_of_headers(frames, column_of(headers), field)
     return _reading_udf(reading, arrow)(frames)
 
 
@@ -106,7 +106,7 @@ def to_registry(
         text = schema if isinstance(schema, str) else avro_schema_of(schema)
         found = _by_id(source, source.id_of(subject, schema_type, text, register=register))
     codec_of(found, message)  # raises here what every task would raise
-    return _writing_udf(Writing(subject, found, message))(_column(column))
+    return _writing_udf(Writing(subject, found, message))(column_of(column))
 
 
 def _by_id(source: Registry, schema_id: int) -> Any:
@@ -114,12 +114,6 @@ def _by_id(source: Registry, schema_id: int) -> Any:
         return source.by_id(schema_id)
     except UnknownSchemaError as error:
         raise SchemaError(str(error)) from None
-
-
-def _column(given: Any) -> Any:
-    from pyspark.sql import functions
-
-    return functions.col(given) if isinstance(given, str) else given
 
 
 def _with_id_of_headers(frames: Any, headers: Any, field: str) -> Any:

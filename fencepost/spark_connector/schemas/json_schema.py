@@ -1,15 +1,18 @@
 """JSON Schema: JSON to rows by the types of a schema, and rows to JSON that is valid by it."""
 
+import decimal
 import json
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 import pyarrow as pa
 
 from fencepost.spark_connector.schemas.codec import Reader
 from fencepost.spark_connector.schemas.errors import PoisonRecordError, SchemaError
 from fencepost.spark_connector.schemas.framing import written_id
+from fencepost.spark_connector.schemas.json_text import json_text, parsed_json
 from fencepost.spark_connector.schemas.registry import SchemaText
 from fencepost.spark_connector.schemas.spark_types import OPTIONAL, all_nullable
 
@@ -58,7 +61,7 @@ class JsonCodec:
         wrong = next(self._validator.iter_errors(made), None)
         if wrong is not None:
             raise ValueError(f"{wrong.json_path.replace('$', 'value', 1)}: {wrong.message}")
-        return self._prefix + json.dumps(made, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+        return self._prefix + json_text(made, (",", ":")).encode()
 
 
 class _JsonReader:
@@ -67,15 +70,11 @@ class _JsonReader:
 
     def one(self, frame: bytes, at: int) -> Any:
         """See `Reader`."""
-        return self._convert(json.loads(frame[at:], parse_constant=_refuse_constant), "value")
+        return self._convert(parsed_json(frame[at:]), "value")
 
     def many(self, frames: Sequence[bytes], at: int) -> list[Any] | None:
         """See `Reader`."""
         return None
-
-
-def _refuse_constant(name: str) -> Any:
-    raise PoisonRecordError(f"{name} is not JSON")
 
 
 def _validator(schema: SchemaText) -> Any:
@@ -162,7 +161,7 @@ class _Nodes:
         if name not in self._documents:
             raise SchemaError(f"the schema refers to {reference}, but has no reference of that name")
         schema = self._documents[name]
-        for step in filter(None, pointer.split("/")):
+        for step in filter(None, unquote(pointer).split("/")):
             step = step.replace("~1", "/").replace("~0", "~")
             schema = schema[int(step)] if isinstance(schema, list) else schema.get(step)
             if schema is None:
@@ -262,9 +261,9 @@ def _text_node() -> _Node:
     """What has no Spark type is the text of its JSON."""
 
     def read(value: Any, path: str) -> Any:
-        return json.dumps(value, ensure_ascii=False)
+        return json_text(value)
 
-    return _Node(pa.string(), read, lambda value: None if value is None else json.loads(value))
+    return _Node(pa.string(), read, lambda value: None if value is None else parsed_json(value))
 
 
 def _null_node() -> _Node:
@@ -286,8 +285,8 @@ def _exactly(python: type, name: str) -> _Convert:
 
 
 def _integer(value: Any, path: str) -> Any:
-    if type(value) is float and value.is_integer():
-        value = int(value)  # 7.0 is an integer in JSON Schema
+    if type(value) in (float, decimal.Decimal) and _INT64[0] <= value <= _INT64[1] and value % 1 == 0:
+        return int(value)  # 7.0 is an integer in JSON Schema
     if type(value) is not int:
         raise _wrong(value, "integer", path)
     if not _INT64[0] <= value <= _INT64[1]:
@@ -296,7 +295,7 @@ def _integer(value: Any, path: str) -> Any:
 
 
 def _number(value: Any, path: str) -> Any:
-    if type(value) not in (int, float):
+    if type(value) not in (int, float, decimal.Decimal):
         raise _wrong(value, "number", path)
     try:
         found = float(value)
@@ -308,5 +307,13 @@ def _number(value: Any, path: str) -> Any:
 
 
 def _wrong(value: Any, wanted: str, path: str) -> PoisonRecordError:
-    names = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object"}
+    names = {
+        bool: "boolean",
+        int: "integer",
+        float: "number",
+        decimal.Decimal: "number",
+        str: "string",
+        list: "array",
+        dict: "object",
+    }
     return PoisonRecordError(f"{path} is {names.get(type(value), 'null')}, but its schema says {wanted}")

@@ -13,6 +13,7 @@ from fencepost.spark_connector.schemas.codec import Reader
 from fencepost.spark_connector.schemas.errors import PoisonRecordError, SchemaError
 from fencepost.spark_connector.schemas.framing import read_indexes, written_id, written_indexes
 from fencepost.spark_connector.schemas.protobuf_fields import struct_of
+from fencepost.spark_connector.schemas.protobuf_versions import Check, check_of
 from fencepost.spark_connector.schemas.registry import SchemaText
 
 
@@ -23,7 +24,6 @@ class ProtobufCodec:
         """`message` is its full name; by default it is the first of the file. Raises SchemaError."""
         file = _file(schema)
         descriptor = _message(file, (0,)) if message is None else _named(file, message)
-        self._name = descriptor.full_name
         self._class: Any = GetMessageClass(descriptor)
         self._struct = struct_of(descriptor, "value", ())
         self.arrow_type = self._struct.arrow
@@ -31,7 +31,7 @@ class ProtobufCodec:
 
     def reader(self, writer: SchemaText) -> Reader:
         """The writer's schema tells which message a record holds."""
-        return _ProtobufReader(_file(writer), self._class, self._name)
+        return _ProtobufReader(_file(writer), self._class)
 
     def assemble(self, values: Sequence[Any]) -> pa.Array:
         """The messages as one Arrow array."""
@@ -45,24 +45,37 @@ class ProtobufCodec:
 
 
 class _ProtobufReader:
-    def __init__(self, file: Any, made: Any, name: str) -> None:
-        self._file, self._class, self._name = file, made, name
-        self._names: dict[tuple[int, ...], str] = {}
+    def __init__(self, file: Any, made: Any) -> None:
+        self._file, self._class = file, made
+        self._descriptor = made.DESCRIPTOR
+        self._found: dict[tuple[int, ...], tuple[str, Any, Check | None]] = {}
+        """By message indexes: the name and class of the writer's message, and what its records must pass."""
 
     def one(self, frame: bytes, at: int) -> Any:
         """See `Reader`."""
         indexes, at = read_indexes(frame, at)
-        found = self._names.get(indexes)
-        if found is None:
-            found = self._names[indexes] = _message(self._file, indexes).full_name
-        if found != self._name:
-            raise PoisonRecordError(f"it is a {found}, and {self._name} is wanted")
+        found, written, check = self._found.get(indexes) or self._find(indexes)
+        name = self._descriptor.full_name
+        if found != name:
+            raise PoisonRecordError(f"it is a {found}, and {name} is wanted")
         message = self._class()
         try:
             message.ParseFromString(frame[at:])
+            if check is not None:
+                check(written.FromString(frame[at:]), message)
         except DecodeError as error:
-            raise PoisonRecordError(f"its data is no {self._name}: {error}") from error
+            raise PoisonRecordError(f"its data is no {name}: {error}") from error
+        if not message.IsInitialized():
+            missing = ", ".join(message.FindInitializationErrors())
+            raise PoisonRecordError(f"it has no {missing}, which its schema requires")
         return message
+
+    def _find(self, indexes: tuple[int, ...]) -> tuple[str, Any, Check | None]:
+        descriptor = _message(self._file, indexes)
+        same = descriptor.full_name == self._descriptor.full_name
+        check = check_of(descriptor, self._descriptor) if same else None
+        found = self._found[indexes] = descriptor.full_name, GetMessageClass(descriptor), check
+        return found
 
     def many(self, frames: Sequence[bytes], at: int) -> list[Any] | None:
         """See `Reader`."""

@@ -10,6 +10,7 @@ from google.protobuf import json_format
 from google.protobuf.descriptor import FieldDescriptor
 
 from fencepost.spark_connector.schemas.errors import SchemaError
+from fencepost.spark_connector.schemas.json_text import parsed_json
 from fencepost.spark_connector.schemas.spark_types import OPTIONAL, TIMESTAMP, all_nullable
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
@@ -59,7 +60,13 @@ def struct_of(descriptor: Any, path: str, above: tuple[str, ...]) -> Kind:
         mask = pa.array(nulls, pa.bool_()) if any(nulls) else None
         return pa.StructArray.from_arrays([one.columns(messages) for one in fields], fields=nullable, mask=mask)
 
+    oneofs = [[one.name for one in these.fields] for these in descriptor.oneofs if len(these.fields) > 1]
+
     def fill(message: Any, row: Any) -> None:
+        for names in oneofs:
+            given = [one for one in names if row.get(one) is not None]
+            if len(given) > 1:
+                raise ValueError(f"{path} has {' and '.join(given)}, but its schema takes one of them")
         for one in fields:
             value = row.get(one.name)
             if value is not None:
@@ -223,6 +230,7 @@ def _json_kind() -> Kind:
         return pa.array(texts, pa.string())
 
     def fill(message: Any, value: str) -> None:
+        parsed_json(value)  # Protobuf's own parser takes NaN, too, which no reader does
         json_format.Parse(value, message)
 
     return Kind(pa.string(), columns, None, fill)

@@ -16,6 +16,7 @@ from fencepost.spark_connector.schemas.errors import RegistryError, SchemaError
 
 AVRO, JSON, PROTOBUF = FORMATS = ("AVRO", "JSON", "PROTOBUF")
 _SUBJECT_NOT_FOUND, _VERSION_NOT_FOUND, _SCHEMA_NOT_FOUND = 40401, 40402, 40403
+_NOT_FOUND = 404
 _SERIALIZED = "serialized"
 _ANSWER = TypeVar("_ANSWER")
 _clients: dict[bytes, Any] = {}
@@ -69,10 +70,9 @@ class Registry:
             return client.get_version(subject, version, False, form)
 
         what = f"subject {subject}" + (f", version {version}" if version is not None else "")
-        found = self._ask(lambda client: fetch(client, None), what)
+        found = self._ask(lambda client: fetch(client, None), what, fresh=True)
         if found.schema.schema_type == PROTOBUF and not _is_descriptor(found.schema.schema_str):
-            self._client().clear_caches()  # they do not tell the two forms apart
-            found = self._ask(lambda client: fetch(client, _SERIALIZED), what)
+            found = self._ask(lambda client: fetch(client, _SERIALIZED), what, fresh=True)
         return self._whole(found.schema, found.schema_id, what)
 
     def by_id(self, schema_id: int, kind: str | None = None) -> SchemaText:
@@ -80,8 +80,7 @@ class Registry:
         form, what = _SERIALIZED if kind == PROTOBUF else None, f"schema {schema_id}"
         found = self._ask(lambda client: client.get_schema(schema_id, None, form), what)
         if found.schema_type == PROTOBUF and not _is_descriptor(found.schema_str) and form is None:
-            self._client().clear_caches()
-            found = self._ask(lambda client: client.get_schema(schema_id, None, _SERIALIZED), what)
+            found = self._ask(lambda client: client.get_schema(schema_id, None, _SERIALIZED), what, fresh=True)
         return self._whole(found, schema_id, what)
 
     def by_guid(self, guid: bytes, kind: str) -> SchemaText:
@@ -96,9 +95,10 @@ class Registry:
 
         schema = Schema(text, kind)
         if register:
-            return int(self._ask(lambda client: client.register_schema(subject, schema), f"subject {subject}"))
+            made = self._ask(lambda client: client.register_schema(subject, schema), f"subject {subject}", fresh=True)
+            return int(made)
         try:
-            found = self._ask(lambda client: client.lookup_schema(subject, schema), f"subject {subject}")
+            found = self._ask(lambda client: client.lookup_schema(subject, schema), f"subject {subject}", fresh=True)
         except UnknownSchemaError:
             raise SchemaError(
                 f"subject {subject} of {self.url} does not have the given schema. Register it, or set register=True"
@@ -107,6 +107,8 @@ class Registry:
 
     def _whole(self, schema: Any, schema_id: int | None, what: str) -> SchemaText:
         kind = schema.schema_type or AVRO
+        if not isinstance(schema.schema_str, str):
+            raise RegistryError(f"{what}: {self.url} answered without a schema, as no schema registry does")
         if kind not in FORMATS:
             raise SchemaError(f"{what} is {kind}, but only {', '.join(FORMATS)} can be read and written")
         references: dict[str, str] = {}
@@ -129,23 +131,37 @@ class Registry:
                 continue
             subject, version = reference.subject, reference.version
             what = f"subject {subject}, version {version}"
-            found = self._ask(partial(_version_of, subject, version, form), what)
+            found = self._ask(partial(_version_of, subject, version, form), what, fresh=True)
             self._collect(found.schema, kind, into)
             into[reference.name] = found.schema.schema_str
 
-    def _ask(self, request: Callable[[Any], _ANSWER], what: str) -> _ANSWER:
+    def _ask(self, request: Callable[[Any], _ANSWER], what: str, *, fresh: bool = False) -> _ANSWER:
+        """The answer; a `fresh` one is not the client's memory.
+
+        That tells neither versions apart that took another's number, nor the forms of a schema, and keeps the newest
+        version for ever.
+        """
         from confluent_kafka.schema_registry.error import SchemaRegistryError
 
         try:
-            return request(self._client())
+            client = self._client()
+            if fresh:
+                client.clear_caches()
+            return request(client)
         except SchemaRegistryError as error:
             if error.error_code == _SCHEMA_NOT_FOUND:
                 raise UnknownSchemaError(f"the schema registry does not have {what}") from error
             if error.error_code in (_SUBJECT_NOT_FOUND, _VERSION_NOT_FOUND):
                 raise SchemaError(f"the schema registry at {self.url} does not have {what}") from error
+            if error.http_status_code == _NOT_FOUND:
+                raise RegistryError(
+                    f"{what}: {self.url} answered HTTP 404 ({error.error_message}), as if no schema registry were "
+                    "there. Check the path of its URL, and any proxy before it"
+                ) from error
             raise RegistryError(f"{what}: {explained(error, what)}") from error
         except Exception as error:
-            reason = explained(error, what) or f"{type(error).__name__}: {error}"
+            strange = f"{self.url} cannot be asked, or its answer is none of a schema registry"
+            reason = explained(error, what) or f"{strange} ({type(error).__name__}: {error})"
             raise RegistryError(f"{what}: {reason}") from error
 
     def _client(self) -> Any:

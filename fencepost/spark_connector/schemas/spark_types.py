@@ -144,3 +144,10 @@ def _holds(wanted: pa.DataType, actual: pa.DataType) -> bool:
     if wanted.equals(pa.binary()):
         return bool(pa.types.is_large_binary(actual))
     return str(actual) in _WIDER.get(str(wanted), ())
+
+
+def column_of(given: Any) -> Any:
+    """A column of Spark, from itself or its name."""
+    from pyspark.sql import functions
+
+    return functions.col(given) if isinstance(given, str) else given
