@@ -202,6 +202,8 @@ class Connection:
     async def _receive_later(self) -> bool:
         """Wait for memory, then receive: TLS may hold bytes that the poller does not see."""
         await self.arrival.wait_for_room()
+        while not self._frames.has_room():  # others were quicker
+            await self.arrival.wait_for_room()
         work = self.serve_input() or self.send_responses()
         return await work if work is not None else True
 

@@ -63,6 +63,14 @@ class FrameBuffer:
             self._make_room()
         return self._view[self._end :] if self._end else self._view
 
+    def has_room(self) -> bool:
+        """Whether `space` finds memory; if so, it is taken."""
+        try:
+            self.space()
+        except NoRoom:
+            return False
+        return True
+
     def received(self, count: int) -> None:
         """Record that `count` bytes were received into `space`."""
         self._end += count

@@ -2,10 +2,13 @@
 
 import io
 import logging
+import sys
+from collections.abc import Callable
 from types import SimpleNamespace
 
 import pytest
 import trio
+import trio.lowlevel
 from trio.testing import MockClock
 
 from fencepost.broker.byte_budget import ByteBudget
@@ -13,6 +16,7 @@ from fencepost.broker.config.broker_config import ConfigError, load_config
 from fencepost.broker.network.arrivals import Arrival
 from fencepost.broker.network.connection_limits import ConnectionLimits
 from fencepost.broker.network.frames import KEPT_BYTES, FrameBuffer, NoRoom
+from fencepost.broker.node import Node
 from fencepost.cli.log_limit import LINES_PER_SECOND, LimitedHandler
 
 
@@ -103,6 +107,36 @@ def test_a_task_waits_for_bytes_and_a_response_has_a_least_size() -> None:
         assert ByteBudget(-1).try_take(1 << 60)
 
     in_trio(main)
+
+
+async def test_a_connection_waits_for_memory_however_often_others_are_quicker() -> None:
+    """Each time was one more nested coroutine: after a thousand the connection ended with RecursionError."""
+    small = {"storage": "memory", "listeners": "PLAINTEXT://127.0.0.1:0"}
+    small |= {"queued.max.request.bytes": "1000000", "socket.request.max.bytes": "1000000"}
+    node = Node(load_config(assignments=[f"{name}={value}" for name, value in small.items()]))
+    async with trio.open_nursery() as nursery:
+        endpoint = await nursery.start(node.run)
+        assert node.server is not None
+        budget = node.server.request_bytes
+        others = int(budget.limit) - budget.used
+        budget.take(others)
+        async with await trio.open_tcp_stream(endpoint.host, endpoint.port) as client:
+            await client.send_all((900_000).to_bytes(4, "big") + bytes(200_000))
+            await _until(lambda: budget.is_short)
+            for _ in range(3 * sys.getrecursionlimit()):
+                budget.take(1)
+                budget.give(1)
+                await trio.lowlevel.checkpoint()
+            assert [one.arrival.waits_for_room for one in node.server.connections] == [True]
+            budget.give(others)
+            await _until(lambda: budget.used > 100_000)
+        nursery.cancel_scope.cancel()
+
+
+async def _until(holds: Callable[[], bool]) -> None:
+    with trio.fail_after(30):
+        while not holds():  # noqa: ASYNC110 - nothing tells it
+            await trio.sleep(0.01)
 
 
 def test_an_unfinished_request_has_an_age() -> None:
