@@ -5,6 +5,9 @@ Names are imported on first use: the package's modules need one another.
 
 from typing import TYPE_CHECKING, Any
 
+if __name__ != "fencepost.client":
+    raise ImportError("import fencepost.client: the folder client is a link to it")
+
 if TYPE_CHECKING:
     from fencepost.client.admin import Admin as Admin
     from fencepost.client.admin import ItemsFailedError as ItemsFailedError

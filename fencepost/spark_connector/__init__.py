@@ -2,6 +2,9 @@
 
 from typing import TYPE_CHECKING, Any
 
+if __name__ != "fencepost.spark_connector":
+    raise ImportError("import fencepost.spark_connector: the folder spark_connector is a link to it")
+
 from fencepost.spark_connector.sink.function import write_exactly_once
 
 if TYPE_CHECKING:

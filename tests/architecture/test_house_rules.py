@@ -4,6 +4,7 @@ import ast
 import subprocess
 import sys
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
@@ -56,6 +57,13 @@ def test_each_room_at_the_root_is_a_link_into_the_package(room: str) -> None:
     assert link.is_symlink(), f"{room} must be a link, so that both names show the same files"
     assert link.readlink() == Path("fencepost") / room, "a relative link, or it breaks in the next clone"
     assert (link / "__init__.py").is_file()
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_is_not_imported_by_its_link(room: str) -> None:
+    """It would be there twice, with two of each class."""
+    with pytest.raises(ImportError, match=rf"import fencepost\.{room}"):
+        import_module(room)
 
 
 def test_there_is_something_to_check() -> None:
