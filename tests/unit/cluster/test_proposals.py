@@ -8,6 +8,7 @@ from functools import partial
 import pytest
 import trio
 
+from fencepost.broker.cluster.accepting import _facts
 from fencepost.broker.cluster.engine import Changed, StoreUnavailable, log_id
 from fencepost.broker.cluster.folding import encode_aborted
 from fencepost.broker.cluster.loading import read_indexes
@@ -228,6 +229,20 @@ def test_what_breaks_a_rule_is_refused(spoil: Callable[[Proposal], Proposal], wo
     assert words in answer
     content(broker, log)
     assert len(records(log)) == 12
+
+
+def test_no_row_from_an_open_transaction_on_may_be_compacted() -> None:
+    """Kafka's cleaner stops at the last stable offset (LogCleanerManager.cleanableOffsets), whatever is proposed."""
+    stores = Stores()
+    broker = stores.broker(1)
+    log = opened(broker, config=CONFIG)
+    log.append(keyed([("a", "0")], 9, 0, 0, transactional=True), AppendOrigin.CLIENT, NOW_MS)
+    for number in range(12):
+        log.append(keyed([("a", str(number))]), AppendOrigin.COORDINATOR, NOW_MS)
+        broker.round()
+    merge(growth_of(broker, log, cluster_merge_min_rows=6, log_cleaner_enable=False))
+    assert log.segments.index.folded_to > 0, "rows could be compacted"
+    assert _facts(log, log.segments).sealed_to == log.last_stable_offset == 0
 
 
 def test_other_values_and_deleted_logs_are_answered_too() -> None:
