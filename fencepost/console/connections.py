@@ -54,7 +54,6 @@ class Connection:
 
     @property
     def parts(self) -> AdminParts:
-        """The parts of the shared admin client."""
         return parts_of(self.admin)
 
 

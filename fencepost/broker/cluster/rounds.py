@@ -120,7 +120,6 @@ class Cut(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the batches."""
         return sum(map(len, self.batches))
 
 
