@@ -1,4 +1,4 @@
-"""The brokers that clients are told of: this one, and the others of its cluster."""
+"""The brokers in responses to clients: this one, and the others of its cluster."""
 
 from typing import TYPE_CHECKING, Protocol
 

@@ -21,7 +21,7 @@ class ByteBudget:
         return bool(self._lot)
 
     def left(self, at_least: int) -> int:
-        """The bytes that are left; `at_least` so many, because every client must get on."""
+        """The bytes that are left, but not less than `at_least`, so that every client makes progress."""
         return at_least if self.used + at_least >= self.limit else int(min(self.limit - self.used, 1 << 62))
 
     def try_take(self, count: int) -> bool:

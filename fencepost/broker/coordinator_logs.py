@@ -91,7 +91,6 @@ class PartitionCoordinatorLog:
 
     @property
     def leader_epoch(self) -> int:
-        """The epoch of this broker's leadership."""
         return self._log.leader_epoch
 
     @property

@@ -13,7 +13,7 @@ from fencepost.coordinator.metadata.topic_names import INTERNAL_TOPICS
 from fencepost.protocol.topics import TopicPartition
 
 START_SECONDS = 1.0
-"""How long a start waits for the logs. Kafka waits for all of them; here clients of the rest are told to ask again."""
+"""How long a start waits for the logs. Kafka waits for all of them; here clients of the others have to retry."""
 
 
 class LogOpener:
@@ -55,7 +55,7 @@ class LogOpener:
     async def _open(self, tp: TopicPartition) -> None:
         topic = self._metadata.image.topics_by_name.get(tp.topic)
         if tp in self._left and topic is not None and self._logs.opened(tp) is None:
-            # Whoever uses the log next meets the error again, and reports the partition offline.
+            # The next use of the log meets the error again, and reports the partition offline.
             with suppress(CorruptLogFile, OSError):
                 await self._logs.open_in_thread(tp, topic.topic_id, self._metadata.log_config(tp.topic), self._threads)
         self._left.discard(tp)

@@ -66,7 +66,7 @@ class Logins:
             nursery.start_soon(keys.run)
 
     def _warn_of_missing_users(self) -> None:
-        """Name the listeners on which nobody can log in: their logins need SCRAM users, and there are none."""
+        """Name the listeners on which no client can log in: their logins need SCRAM users, and there are none."""
         if self._metadata.image.scram:
             return
         for listener in self.by_listener:

@@ -116,8 +116,7 @@ class HasFlusher(Protocol):
     """The flusher, which makes appended batches durable."""
 
     @property
-    def commit(self) -> "LogFlusher":
-        """The flusher."""
+    def commit(self) -> "LogFlusher": ...
 
     async def commit_all(self, tickets: "Collection[Ticket]") -> bool:
         """Return when every ticket is settled, or its log offline; True if a ticket's result may have changed."""
@@ -131,8 +130,7 @@ class HasUpkeepThreads(Protocol):
     """Threads for disk work that no request waits for."""
 
     @property
-    def upkeep_threads(self) -> "FlushThreads":
-        """The threads."""
+    def upkeep_threads(self) -> "FlushThreads": ...
 
 
 class HasLargeWrites(Protocol):

@@ -224,7 +224,7 @@ _PERMANENT: Final = _UNAUTHORIZED | {
     ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
     ErrorCode.UNSUPPORTED_VERSION,
 }
-"""Codes after which the next transaction with the same records fails, too, until somebody changes something."""
+"""Codes after which the next transaction with the same records fails, too, until a person changes something."""
 REJECTED: Final = frozenset(
     {
         ErrorCode.MESSAGE_TOO_LARGE,

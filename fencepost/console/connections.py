@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 SESSIONS_MAX: Final = 1000
 IDLE_SECONDS: Final = 1800.0
-"""A session ends that had no request, and no open page, for so long."""
+"""A session without a request and without an open page for this time ends."""
 IDLE_CHECK_SECONDS: Final = 60.0
 LOGINS_AT_ONCE: Final = 4
 LOGIN_FAILED_SECONDS: Final = 1.0
@@ -54,7 +54,6 @@ class Connection:
 
     @property
     def parts(self) -> AdminParts:
-        """The parts of the shared admin client."""
         return parts_of(self.admin)
 
 

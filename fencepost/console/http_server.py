@@ -27,7 +27,7 @@ CONNECTIONS_MAX: Final = 200
 CONNECTIONS_OF_ONE_MAX: Final = 100
 """Of one address, so that it cannot lock the others out."""
 WRITE_SECONDS: Final = 5.0
-"""A peer that takes nothing for so long is cut off."""
+"""A peer that takes nothing for this time is disconnected."""
 HANDSHAKE_SECONDS: Final = 10.0
 
 

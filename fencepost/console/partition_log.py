@@ -13,7 +13,7 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
 
 WINDOW_BYTES: Final = 1 << 20
-"""A window reads at most about so many bytes of the log."""
+"""A window reads at most about this many bytes of the log."""
 WINDOW_BATCHES: Final = 300
 WINDOW_OFFSETS: Final = 4000
 """How far before the end a window begins at first."""

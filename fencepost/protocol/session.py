@@ -169,7 +169,7 @@ class Session(Generic[S]):
         return frame[self._got :]
 
     def received(self, count: int) -> None:
-        """So many bytes were received into `room`."""
+        """`count` bytes were received into `room`."""
         if self._frame is None:
             self._filled += count
         else:

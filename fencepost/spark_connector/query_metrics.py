@@ -77,7 +77,7 @@ class QueryMetrics(StreamingQueryListener):
         """Nothing has changed."""
 
     def onQueryTerminated(self, event: Any) -> None:
-        """Remove the lag of the query: nobody measures it any more."""
+        """Remove the lag of the query: it is not measured any more."""
         name = self._names.pop(str(event.runId), str(event.id))
         for tp in self._partitions.pop(name, ()):
             self._forget(name, tp)

@@ -1,7 +1,9 @@
-"""One word for one thing: names and messages of the product use no word that the glossary has replaced."""
+"""One word for one thing: names, messages, docstrings and guides use no word that the glossary has replaced."""
 
 import ast
+import io
 import re
+import tokenize
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -14,15 +16,19 @@ GLOSSARY = ROOT / "docs" / "glossary.md"
 PRODUCT_FILES = [path for path in PYTHON_FILES if name_of(path).startswith(("fencepost/", "pyspark_fencepost/"))]
 GUIDES = [path for path in MARKDOWN_FILES if not name_of(path).startswith(("docs/decisions/", "docs/benchmarks.md"))]
 """What people read to use the project. Decisions and measurements are records of their day."""
+MANUAL = [path for path in MARKDOWN_FILES if name_of(path) == "README.md" or name_of(path.parent) == "docs"]
+"""The pages whose words are checked, the glossary's own list aside."""
+GLOSSARY_LIST = "## Words that the project does not use"
 SENTENCE_WORDS_MAX = 30
 NOT_PROSE = re.compile(r"^```.*?^```|<!--.*?-->|^(?: {4}|\||#).*?$", re.MULTILINE | re.DOTALL)
+CODE = re.compile(r"^```.*?^```|<!--.*?-->|`[^`]*`", re.MULTILINE | re.DOTALL)
 NAME_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 
 @cache
 def replaced(kind: str) -> frozenset[str]:
-    """The words that the glossary bans from identifiers, or from messages."""
-    section = GLOSSARY.read_text(encoding="utf-8").split("## Words that the project does not use")[-1]
+    """The words that the glossary bans from identifiers, from messages, or from docstrings and guides."""
+    section = GLOSSARY.read_text(encoding="utf-8").split(GLOSSARY_LIST)[-1]
     found = re.search(rf"In {kind} of the product[^:]*: (.*?)\.\n", section, re.DOTALL)
     assert found is not None, f"the glossary lists no words for {kind}"
     return frozenset(re.findall(r"`([^`]+)`", found[1]))
@@ -59,9 +65,40 @@ def banned_names(tree: ast.AST, banned: frozenset[str]) -> list[str]:
     ]
 
 
+def any_of(banned: frozenset[str]) -> re.Pattern[str]:
+    return re.compile(rf"\b({'|'.join(map(re.escape, sorted(banned)))})\b", re.IGNORECASE)
+
+
 def banned_texts(tree: ast.AST, banned: frozenset[str]) -> list[str]:
-    pattern = re.compile(rf"\b({'|'.join(map(re.escape, sorted(banned)))})\b", re.IGNORECASE)
+    pattern = any_of(banned)
     return [f"{line}: {text[:80]!r}" for line, text in texts_in(tree) if pattern.search(text)]
+
+
+def explanations_in(source: str) -> Iterator[tuple[int, str]]:
+    """Every docstring, of a value too, and every block of comments in consecutive lines, as one line of text."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield node.lineno, " ".join(node.value.value.split())
+    block, first, last = "", 0, 0
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            if token.start[0] != last + 1:
+                yield first, block
+                block, first = "", token.start[0]
+            block, last = f"{block} {token.string.lstrip('#: ')}", token.start[0]
+    yield first, block
+
+
+def banned_explanations(source: str, banned: frozenset[str]) -> list[str]:
+    pattern = any_of(banned)
+    if not pattern.search(" ".join(source.replace("#", " ").split())):
+        return []
+    return [f"{line}: {found[0]}" for line, text in explanations_in(source) if (found := pattern.search(text))]
+
+
+def banned_prose(text: str, banned: frozenset[str]) -> list[str]:
+    """What a page says outside of code, in tables and headings, too."""
+    return [found[0] for found in any_of(banned).finditer(" ".join(CODE.sub("", text).split()))]
 
 
 @cache
@@ -84,6 +121,45 @@ def test_no_identifier_uses_a_word_that_the_glossary_replaced() -> None:
 def test_no_message_uses_a_word_that_the_glossary_replaced() -> None:
     _, texts = found_in_product()
     assert texts == []
+
+
+def test_no_docstring_or_comment_uses_a_phrase_that_the_glossary_replaced() -> None:
+    banned = replaced("docstrings, comments and guides")
+    sources = {name_of(path): path.read_text(encoding="utf-8") for path in PRODUCT_FILES}
+    found = [f"{name}:{one}" for name, source in sources.items() for one in banned_explanations(source, banned)]
+    assert found == []
+
+
+@pytest.mark.parametrize("document", MANUAL, ids=name_of)
+def test_no_guide_uses_a_phrase_that_the_glossary_replaced(document: Path) -> None:
+    text = document.read_text(encoding="utf-8")
+    prose = text.split(GLOSSARY_LIST)[0] if document == GLOSSARY else text
+    assert banned_prose(prose, replaced("docstrings, comments and guides")) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        '"""It takes so many."""',
+        'LIMIT = 1\n"""So\nmany are taken."""',
+        'class A:\n    def f(self):\n        """One.\n\n        Takes so many."""',
+        "def f():\n    return 1  # so many",
+        "# It takes so\n# many.",
+        "#: So many.",
+    ],
+)
+def test_a_banned_phrase_is_found_in_every_docstring_and_comment(source: str) -> None:
+    assert [one.split(": ")[1].lower() for one in banned_explanations(source, frozenset({"so many"}))] == ["so many"]
+
+
+def test_a_message_or_a_name_is_no_explanation() -> None:
+    assert banned_explanations('so_many = f("so many")  # a few\n', frozenset({"so many", "so_many"})) == []
+
+
+def test_a_banned_phrase_is_found_in_a_guide_and_not_in_its_code() -> None:
+    text = "# Whoever\n\nIt takes so\nmany.\n\n| for ever | `nobody` |\n\n```\nso many\n```\n"
+    banned = frozenset({"whoever", "so many", "for ever", "nobody"})
+    assert banned_prose(text, banned) == ["Whoever", "so many", "for ever"]
 
 
 @pytest.mark.parametrize("name", ["story", "_said_wish", "WishList", "listBeats", "FETCH_STORY"])

@@ -1,4 +1,4 @@
-"""Says of each broker of a cluster what it does, and of slots that nobody leads, why: pure, for tools."""
+"""The state of each broker of a cluster, and why slots have no leader: pure, for tools."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from fencepost.broker.cluster.slot_plan import is_alive
 
 
 def state_of(member: Member, slots: int, lease_ms: int) -> str:
-    """What a broker does, in some words; it owns so many slots."""
+    """What a broker that owns `slots` slots does, in a few words."""
     if member.left:
         return "stopped"
     if not is_alive(member, lease_ms):

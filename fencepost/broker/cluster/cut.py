@@ -68,7 +68,6 @@ class Cut:
 
     @property
     def image(self) -> MetadataImage:
-        """The metadata."""
         return self._metadata.image
 
     def fold(self, logs: Collection[int]) -> dict[int, Folded]:

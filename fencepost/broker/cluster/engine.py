@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from fencepost.broker.cluster.history import History
 
 SLOTS = 256
-"""A log belongs to one slot for ever; a slot belongs to at most one broker at a time."""
+"""A log never changes its slot; a slot belongs to at most one broker at a time."""
 LOG_ID_BITS = 63
 LAST_OFFSET = 1 << 62
 """The end of a span that reaches to the end of its log."""
 ROWS_MAX = 1000
-"""So many rows of one log come in one statement."""
+"""The most rows of one log that one statement returns."""
 
 
 class StoreUnavailable(Exception):
@@ -114,7 +114,7 @@ class Row(NamedTuple):
     """
 
     base: int
-    count: int  # type: ignore[assignment]  # tuple.count, which nobody calls on a row
+    count: int  # type: ignore[assignment]  # tuple.count, which is never called on a row
     """The number of offsets."""
     kind: RowKind
     leader_epoch: int

@@ -32,13 +32,13 @@ from fencepost.protocol.topics import TopicPartition
 LOOK_SECONDS = 0.1
 """How often new rows are looked for."""
 IDLE_SECONDS = 60.0
-"""A log that no fetch used for so long is closed."""
+"""A log that no fetch used for this time is closed."""
 LOGS_MAX = 1000
-"""So many logs are followed at most; consumers read the others from their leaders."""
+"""At most this many logs are followed; consumers read the others from their leaders."""
 ROWS_AT_ONCE = 20
-"""So many rows of a log are read at once."""
+"""How many rows of a log are read at once."""
 BYTES_AT_ONCE = 16 << 20
-"""A look reads no further row after so many bytes. The next one follows at once."""
+"""A look reads no further row after this many bytes. The next look follows at once."""
 ATTEMPTS = 10
 """How often a log is read again whose rows were merged at the same time."""
 

@@ -43,7 +43,7 @@ FORWARDED = CHANGES | {ApiKey.METADATA, ApiKey.OFFSET_FETCH}
 UNKNOWN = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.LEADER_NOT_AVAILABLE})
 """A topic that this broker does not know, or not yet."""
 PATIENCE_SECONDS = 10.0
-"""For so long a request waits for a controller: longer than a takeover lasts, shorter than clients wait."""
+"""How long a request waits for a controller: longer than a takeover lasts, shorter than clients wait."""
 RETRY_SECONDS = 0.1
 
 logger = logging.getLogger(__name__)

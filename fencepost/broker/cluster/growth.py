@@ -107,9 +107,9 @@ class Growth:
         self._sweeps = sweeps
         self._followed = followed
         self.merging = trio.Lock()
-        """Held while rows are merged: whoever gives logs up waits for that."""
+        """Held while rows are merged: the task that gives logs up waits for it."""
         self._settled: dict[SharedLog, tuple[int, int]] = {}
-        """Logs that had nothing to merge when they had so many rows, up to that offset."""
+        """Logs that had nothing to merge, with the number of their rows then, and the offset of their end."""
 
     async def run(self) -> None:
         """Merge and collect until cancelled, or until this broker was taken over."""

@@ -17,7 +17,7 @@ from fencepost.broker.log.storage.store import CorruptLogFile
 LOOK_SECONDS = 0.25
 """How often a broker looks at logs with open transactions; other brokers also ask for it."""
 LOOKS = 20
-"""Every so many looks all logs are looked at."""
+"""After this many looks, all logs are looked at."""
 BUSY_SECONDS = 0.001
 
 logger = logging.getLogger(__name__)

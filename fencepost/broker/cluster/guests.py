@@ -43,7 +43,7 @@ class GuestLog:
         self.store = store
         self.log_id = log_id(topic_id, tp.partition)
         self.high_watermark = 0
-        """So many markers are durable."""
+        """How many markers are durable."""
         self._new_log = NewLog(str(tp), topic_id)
         self._rounds = rounds
         self._batches: list[bytearray] = []

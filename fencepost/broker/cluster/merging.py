@@ -22,9 +22,9 @@ class MergeLimits(NamedTuple):
     """When rows are merged, and how far."""
 
     segment_bytes: int
-    """A segment has at most so many bytes, unless its first batch is larger. From half of it on a row is full."""
+    """The most bytes in a segment, unless its first batch is larger. A row with half of them or more is full."""
     fan_in: int = 10
-    """So many rows of one size become one."""
+    """How many rows of about one size are merged into one."""
     bytes_max: int = 64 << 20
     """What one merge reads at most, unless its first group is larger."""
 

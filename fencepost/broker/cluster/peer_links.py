@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 CONNECT_SECONDS = 3.0
 ANSWER_SECONDS = 30.0
 IDLE_MAX = 16
-"""So many connections to one broker stay open while nobody uses them."""
+"""At most this many idle connections to one broker stay open."""
 _MOST_BYTES = 1 << 30
 _READ_BYTES = 4 << 10
 _LOGIN_VERSIONS: dict[int, tuple[int, int]] = {ApiKey.SASL_HANDSHAKE: (1, 1), ApiKey.SASL_AUTHENTICATE: (2, 2)}
@@ -130,12 +130,12 @@ class PeerLinks:
         return answer
 
     def forget(self, endpoint: Endpoint) -> None:
-        """Close the connections that nobody uses."""
+        """Close the idle connections to one broker."""
         for link in self._idle.pop(endpoint, ()):
             link.close()
 
     def close(self) -> None:
-        """Close all connections that nobody uses."""
+        """Close all idle connections."""
         for endpoint in list(self._idle):
             self.forget(endpoint)
 

@@ -22,7 +22,7 @@ SECRET_BYTES = 32
 USER = "cluster"
 NONCE_BYTES = 24
 SALT = b"the secret is as random as this would be"
-"""A salt protects passwords that several users could choose; nobody chose the secret."""
+"""A salt protects passwords that several users could choose; the secret was not chosen by a user."""
 
 
 class _Credential(NamedTuple):

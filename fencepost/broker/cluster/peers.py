@@ -20,7 +20,7 @@ class Links(Protocol):
         """The answer of another broker; it may get the request twice. Raises PeerUnavailable."""
 
     def close(self) -> None:
-        """Close all connections that nobody uses."""
+        """Close all idle connections."""
 
 
 class Peer(NamedTuple):

@@ -38,7 +38,7 @@ class PostgresEngine(Statements):
     """`Engine` on one connection. Methods raise SchemaMismatch, too."""
 
     def __init__(self, conninfo: str, schema: str = "fencepost", first_id: Callable[[int], int] = random_ids) -> None:
-        """`first_id` returns the first of so many ids for a claim."""
+        """`first_id` gets a number of ids, and returns the first of that many for a claim."""
         super().__init__(conninfo, schema)
         self._first_id = first_id
 

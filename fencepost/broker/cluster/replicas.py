@@ -1,4 +1,4 @@
-"""Who serves a partition, as clients are told: its leader, and with racks the brokers that consumers may read from.
+"""The brokers that clients see for a partition: its leader, and with racks those that consumers may read from.
 
 All brokers read the same stores, so with `replica.selector.class` each one with a rack counts as an in-sync replica of
 every partition. Clients read only from brokers that Metadata lists as replicas (KIP-392).

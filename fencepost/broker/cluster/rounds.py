@@ -35,20 +35,20 @@ logger = logging.getLogger(__name__)
 
 
 INLINE_BURST_SECONDS = 0.25
-"""So long may larger rounds be inline at any rate, after a pause."""
+"""How long larger rounds may be inline at any rate, after a pause."""
 
 
 class RoundLimits(NamedTuple):
     """When a round begins, and where it keeps its bytes."""
 
     inline_bytes: int = 16 << 10
-    """The database keeps the bytes of a round of at most so many."""
+    """The database keeps the bytes of a round of at most this size."""
     inline_bytes_per_second: int = 0
-    """It also keeps those of larger rounds, while they are not more than so many a second."""
+    """It also keeps those of larger rounds, up to this many bytes a second."""
     linger_s: float = 0.0
     """How long a round waits for more bytes if it puts an object. Other rounds begin at once."""
     linger_bytes: int = 4 << 20
-    """A round of so many bytes waits no longer."""
+    """A round of this size begins without further waiting."""
 
 
 DEFAULT_LIMITS = RoundLimits()
@@ -120,7 +120,6 @@ class Cut(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the batches."""
         return sum(map(len, self.batches))
 
 
@@ -171,7 +170,7 @@ class Rounds:
             raise OSError(errno.EROFS, str(error)) from error
 
     def enlist(self, log: Participant, size_bytes: int = 0) -> None:
-        """The log has an append for the next round, of so many bytes that were not counted before."""
+        """The log has an append for the next round; `size_bytes` of it were not counted before."""
         self._waiting[log] = None
         self._waiting_bytes += size_bytes
         if self._waiting_bytes >= self.limits.linger_bytes:

@@ -64,7 +64,7 @@ def bounds_differences(head: Head, end: int | None) -> Iterator[tuple[int, str]]
 
 
 def size_difference(head: Head, size_bytes: int) -> str | None:
-    """What is wrong with the size of a log whose rows have so many bytes; readers do not notice it."""
+    """What is wrong with the size of a log whose rows have `size_bytes` bytes; readers do not notice it."""
     if size_bytes == head.size_bytes:
         return None
     return f"its rows have {size_bytes} bytes, but the database counts {head.size_bytes}"

@@ -30,7 +30,7 @@ from fencepost.protocol.batch_header import iter_headers
 from fencepost.protocol.topics import TopicPartition
 
 OBJECT_BYTES = 64 << 20
-"""So many new bytes go into one object."""
+"""How many new bytes go into one object."""
 REST_PER_WORK = 1.0
 """How long the thread sleeps for each second of work."""
 WORK_SECONDS = 0.005
@@ -38,7 +38,7 @@ WORK_SECONDS = 0.005
 
 
 class Ended(Exception):
-    """Nobody wants the compaction any more: the broker stops, or was taken over."""
+    """The compaction is not needed any more: the broker stops, or was taken over."""
 
 
 class CleanJob(NamedTuple):
@@ -145,7 +145,7 @@ class RowPlanner:
         ended: Callable[[], bool] = lambda: False,
         rest_per_work: float = REST_PER_WORK,
     ) -> None:
-        """`scratch` returns an empty store for so many bytes; the caller deletes it. `ended` is asked often.
+        """`scratch` returns an empty store for a number of bytes; the caller deletes it. `ended` is asked often.
 
         The thread sleeps `rest_per_work` seconds for each second of work.
         """

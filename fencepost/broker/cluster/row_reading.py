@@ -11,7 +11,7 @@ from fencepost.broker.cluster.engine import ROWS_MAX, Engine, Placement, Row, Sp
 from fencepost.broker.log.storage.store import Bytes
 
 SPANS_AT_ONCE = 100
-"""So many logs come in one statement, each with the engine's limit of rows."""
+"""The most logs in one statement, each with the engine's limit of rows."""
 GAP_BYTES = 128 << 10
 """Ranges of one object that are so close come in one request."""
 

@@ -44,7 +44,7 @@ from fencepost.coordinator.ports import LogWriteFailed
 
 RETRY_SECONDS = 0.5
 STOP_SECONDS = 30.0
-"""A broker that stops ends its tasks so long after the end of its lease, whatever they wait for."""
+"""A broker that stops ends its tasks this long after the end of its lease, whatever they wait for."""
 
 ResultT = TypeVar("ResultT")
 
@@ -239,7 +239,7 @@ class ClusterBroker:
             self._services.start_soon(remove_later, scratch)
 
     def _first_slots(self, writer: Writer, engine: Engine) -> list[Slot]:
-        """All slots, after this broker took those that nobody holds, and that it should own. Blocks."""
+        """All slots, after this broker took those that no broker holds, and that it should own. Blocks."""
         me, lease_ms, slots = writer.identity.broker, self._lease_ms, engine.slots()
         alive = {one.broker for one in engine.members() if is_alive(one, lease_ms)}
         able = {one.broker for one in engine.members() if may_own(one, lease_ms)}

@@ -16,7 +16,7 @@ UNFINISHED = ".part"
 NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
 """What file systems without hard links say."""
 PARTS_MAX = 1024
-"""The system accepts so many buffers in one call."""
+"""The most buffers that the system accepts in one call."""
 
 
 class SharedDirectory:

@@ -99,14 +99,14 @@ class SlotMoves:
     def _plan(self, members: Sequence[Member], slots: Sequence[Slot]) -> Sequence[int] | None:
         lease_ms = self._cluster.lease_ms
         able = {one.broker for one in members if slot_plan.may_own(one, lease_ms)}
-        if not able:  # all are drained: somebody must lead
+        if not able:  # all are drained: one of them must lead
             able = {one.broker for one in members if one.ready and slot_plan.is_alive(one, lease_ms)}
         if not able:
             return None
         return slot_plan.spread(frozenset(able)) if self._spread else slot_plan.gathered(slots, able, METADATA_SLOT)
 
     async def _take(self, plan: Sequence[int], members: Sequence[Member], slots: Sequence[Slot]) -> list[Slot]:
-        """Own the slots that this broker should own and that nobody else holds. Returns all that it owns."""
+        """Own the slots that this broker should own and that no other broker holds. Returns all that it owns."""
         cluster, lease_ms = self._cluster, self._cluster.lease_ms
         alive = {one.broker for one in members if slot_plan.is_alive(one, lease_ms)}
         me = cluster.node_id

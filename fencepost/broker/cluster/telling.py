@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 LIST_OFFSETS_VERSION = 7
 LATEST = -1
 TELL_SECONDS = 1.0
-"""So long the end of a transaction waits for the leaders; they learn of it in any case."""
+"""How long the end of a transaction waits for the leaders; they learn of it in any case."""
 RETRY_SECONDS = 0.02
 
 logger = logging.getLogger(__name__)

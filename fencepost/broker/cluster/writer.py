@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 FIRST_PAUSE_SECONDS = 0.05
 LONGEST_PAUSE_SECONDS = 1.0
 MANY_CONFLICTS = 10
-"""So many conflicts without a commit between them are reported: other brokers' rows explain a few."""
+"""This many conflicts without a commit between them are reported: other brokers' rows explain a few."""
 
 
 class Stopped(Exception):
@@ -47,7 +47,7 @@ class Writer:
     """Commits for one incarnation of a broker; its methods block, and may be called from any thread.
 
     While the database is unavailable they wait. Then the broker opens a new session, whose answer says whether the
-    last commit happened. Every method raises Fenced, for ever after the first time, and Stopped.
+    last commit happened. Every method raises Fenced, always after the first time, and Stopped.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Writer:
         return self.now() - self.renewed_at
 
     def stop(self, after_s: float = 0.0) -> None:
-        """Let no method wait for a store any more, or only for so long from now on."""
+        """Let no method wait for a store any more, or only for `after_s` seconds from now on."""
         if after_s > 0:
             self._stops_at = min(self._stops_at, self._monotonic() + after_s)
         else:
@@ -161,7 +161,7 @@ class Writer:
             raise Stopped(str(why))
 
     def _stops_within(self, seconds: float) -> bool:
-        """Wait so long, but not after `stop`. Returns whether nothing may wait any more."""
+        """Wait for `seconds`, but not after `stop`. Returns whether nothing may wait any more."""
         return self._stopping.wait(seconds) or self._monotonic() >= self._stops_at
 
     def _fencing(self, call: "Callable[[], object]") -> "tuple[int, ...]":

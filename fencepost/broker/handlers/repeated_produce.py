@@ -44,7 +44,7 @@ PREFIX_BYTES_MAX = 512
 PREFIX_LENGTHS_MAX = 4
 """Each length is one more look into the table for every request that is not in it."""
 REFUSED_MAX = 4096
-"""A full table is emptied after so many requests that had no room in it."""
+"""A full table is emptied after this many requests that had no room in it."""
 LENGTH_BYTES_MAX = 5
 
 _OK, _WRITE, _TOPIC = ErrorCode.NONE, AclOperation.WRITE, AclResourceType.TOPIC

@@ -228,7 +228,7 @@ class LateAppends:
             append = self._waiting.popleft()
             self._fold(self._bound, append.data)
             if append.is_marker and self._log.follower is not None:
-                # Whoever appended it may be gone: the transaction's coordinator may have moved to another broker.
+                # The task that appended it may be gone: the transaction's coordinator may have moved to another broker.
                 self._log.follower.foreign([append.data], refused=False)
         assert self._bound_end == end_offset, "appends are bound in order, each where it was expected"
         self._log.advance_high_watermark(end_offset)

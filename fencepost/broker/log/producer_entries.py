@@ -29,7 +29,6 @@ class BatchMetadata(NamedTuple):
 
     @property
     def first_offset(self) -> int:
-        """Offset of its first record."""
         return self.last_offset - self.offset_delta
 
 

@@ -23,7 +23,7 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.sequence import NO_SEQUENCE, is_next
 
 GUARDS_MAX = 10_000
-"""The most verifications in progress; without a bound, those whose append never comes would stay for ever."""
+"""The most verifications in progress; without a bound, those whose append never comes would never be removed."""
 
 
 class AppendOrigin(Enum):
@@ -65,7 +65,7 @@ class VerificationGuard:
     """Proof that the coordinator knew the transaction when the append was requested (rows T15 and T16).
 
     The object's identity is the proof: a marker between verification and append removes the guard. Then the late
-    append, which would leave a transaction open for ever, is rejected.
+    append, which would leave a transaction open permanently, is rejected.
     """
 
     __slots__ = ("lowest_sequence", "producer_epoch", "transaction_version")

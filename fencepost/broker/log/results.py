@@ -125,7 +125,7 @@ class Ticket:
 
     @property
     def is_settled(self) -> bool:
-        """Whether the result is final: durable, or rejected for ever."""
+        """Whether the result is final: durable, or rejected permanently."""
         return self.log.high_watermark >= self.end_offset
 
     def refuse(self, error: ErrorCode, message: str | None, end_offset: int = 0) -> None:

@@ -13,7 +13,7 @@ logger = logging.getLogger(__name__)
 
 
 def deleting_records(log: PartitionLog, offset: int) -> Steps[tuple[ErrorCode, int]]:
-    """Hide the records below `offset` (-1: the high watermark) for ever, and delete the segments below it.
+    """Hide the records below `offset` (-1: the high watermark) permanently, and delete the segments below it.
 
     Returns the new log start offset, durable if the log is on disk. OFFSET_OUT_OF_RANGE beyond the high watermark.
     A segment in or after which an open transaction begins stays until the transaction is decided, unless

@@ -215,7 +215,6 @@ class LogFollower:
 
     @property
     def tail(self) -> str | None:
-        """Like `LogPosition.tail`."""
         return self._log.tail
 
     def _changes(self, stop: int | None) -> Iterator[tuple[LoggedBatch, list[MetadataEntry]]]:

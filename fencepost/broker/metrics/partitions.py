@@ -103,7 +103,7 @@ async def count_logs(
 
 
 def has_late_transaction(log: "PartitionLog", now_ms: int, timeout_max_ms: int) -> bool:
-    """Whether the transaction that holds the LSO is idle for so long that it must be hanging (rows T10, T20).
+    """Whether the transaction that holds the LSO must be hanging, by its idle time (rows T10, T20).
 
     It counts like Kafka's PartitionsWithLateTransactionsCount: by the newest timestamp of the producer's batches.
     """

@@ -29,7 +29,7 @@ class EncryptedTransmission(Transmission):
     def __init__(self, sock: ssl.SSLSocket, parts: Sequence[Any], corked: bool) -> None:
         super().__init__(sock, parts, corked)
         self._at = 0
-        """So many bytes of the part at `_next` are sent, or are in `_piece`."""
+        """How many bytes of the part at `_next` are sent, or are in `_piece`."""
         self._piece: Any = None
         """What OpenSSL began to send. It must receive the same bytes again."""
 

@@ -42,7 +42,7 @@ class MutationQuota:
         self._until_ms = 0
 
     def __call__(self, count: int) -> bool:
-        """Count the creation or deletion of so many partitions. False: it must be refused."""
+        """Count the creation or deletion of `count` partitions. False: it must be refused."""
         now_ms = self._now_ms()
         usage = self.usage
         missing_ms = usage.bucket.throttle_ms(usage.limit, now_ms) if self.is_strict else 0

@@ -37,7 +37,7 @@ SWEEP_SECONDS = 1.0
 FIRST_REQUEST_SECONDS = 30.0
 IDLE_BUFFER_SECONDS = 5.0
 STALLED_SECONDS = 3.0
-"""While the budget of request bytes is used up, a part of a request without new bytes for so long is dropped."""
+"""While the budget of request bytes is used up, a part of a request without new bytes for this time is dropped."""
 OUT_OF_DESCRIPTORS_SECONDS = 0.5
 _NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 

@@ -24,7 +24,7 @@ audit = logging.getLogger("fencepost.audit")
 LINES_PER_SECOND = 10
 CAUSES_KEPT = 1024
 CHANGES_AT_ONCE = 200
-"""So many changes of one request are logged before other requests are served."""
+"""How many changes of one request are logged before other requests are served."""
 
 
 class _Window:

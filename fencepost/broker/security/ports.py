@@ -23,8 +23,7 @@ class HasRightsAndConfig(HasRights, Protocol):
     """The part of the broker that knows the rules and the settings."""
 
     @property
-    def config(self) -> _Settings:
-        """The settings."""
+    def config(self) -> _Settings: ...
 
 
 class Asking(Protocol):

@@ -17,7 +17,7 @@ Limits = Mapping[QuotaEntity, Mapping[str, float]]
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
 CONNECTION_RATE = "connection_creation_rate"
 CLIENTS_MAX = 1000
-"""So many clients with a quota are remembered before those that use nothing are forgotten."""
+"""At this many clients with a quota, those that use nothing are forgotten."""
 THROTTLE_TIME_WINDOWS = Windows(2, 30)
 """The period of the metric throttle-time (Kafka's metrics.num.samples and metrics.sample.window.ms)."""
 

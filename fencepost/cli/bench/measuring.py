@@ -42,7 +42,7 @@ class Result(NamedTuple):
         return found
 
     def percentile(self, percent: int) -> float:
-        """The latency that so many percent do not exceed: the nearest rank."""
+        """The latency that `percent` percent do not exceed: the nearest rank."""
         rank = max(1, -(-len(self.latencies) * percent // 100))
         return self.latencies[rank - 1]
 

@@ -32,7 +32,7 @@ COLLECTED_AT = 100_000
 """Objects between two garbage collections. Records are no garbage, and a seventh of the time was spent on them."""
 BLOCK_RECORDS = 100_000
 BLOCK_SECONDS = 0.2
-"""After so many records, or if no record comes for this long, the command waits for acknowledgements: an error is
+"""After this many records, or if no record comes for this long, the command waits for acknowledgements: an error is
 reported soon, and not at the end of an endless input."""
 
 

@@ -119,8 +119,8 @@ class Consumer(Generic[K, V]):
         return set(self._fetcher.states)
 
     def batches(self, max_records: int | None = None, max_wait: Duration = 0.0) -> AsyncIterator[ConsumerBatch[K, V]]:
-        """Batches for ever: each as soon as there is a record, or up to `max_wait` (seconds, or a timedelta) later if
-        that fills it.
+        """Batches without end: each as soon as there is a record, or up to `max_wait` (seconds, or a timedelta) later
+        if that fills it.
 
         Reading the next batch means that the one before is processed. Never yields an empty batch. A timeout of the
         event loop stops the wait without loss. Raises ReadError if reading cannot continue.
@@ -150,7 +150,7 @@ class Consumer(Generic[K, V]):
     def arrow(
         self, *, max_bytes: int = 32 << 20, columns: Iterable[str] | None = None
     ) -> "AsyncIterator[pa.RecordBatch]":
-        """Arrow record batches for ever, without a Python object per record.
+        """Arrow record batches without end, and without a Python object per record.
 
         Each has records of one partition in order, from one response (up to about `max_bytes` of unpacked batches).
         Columns: topic (dictionary of string), partition (int32), offset (int64), timestamp (ms, UTC; null if the
@@ -167,7 +167,7 @@ class Consumer(Generic[K, V]):
         return ArrowBatches(self._reader, max_bytes, columns)
 
     def transactions(self, *, max_bytes: int = 64 << 20, overflow: Overflow = "error") -> "WholeTransactions[K, V]":
-        """Each committed transaction of the assigned partitions as one unit, never a part of it, for ever.
+        """The committed transactions of the assigned partitions without end, each as one unit, never a part of it.
 
         Records of incomplete transactions are held, up to `max_bytes`. Beyond that the consumer raises
         TransactionTooLargeError, or with `overflow="spill"` uses a temporary file. Reading the next one means that the

@@ -299,7 +299,7 @@ class Fetcher:
                 if state.jumps == jumps:
                     state.in_request = False
         # At once, not by `wake`: the broker works on the next request while the program reads these records. Not when
-        # cancelled: the next request would be cancelled as well, and start another one, for ever.
+        # cancelled: the next request would be cancelled as well, and start another one, without end.
         self._sleep.deadline = self._round(nursery, anyio.current_time())
 
     def _request(self, connection: Connection, session: FetchSession, asked: Asked) -> tuple[int, SessionRequest]:

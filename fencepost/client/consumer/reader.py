@@ -65,11 +65,11 @@ class Reader(Generic[K, V]):
         self._reference = weakref.ref(self)
 
     def batches(self, limit: int, max_wait: float) -> AsyncIterator[ConsumerBatch[K, V]]:
-        """Batches for ever; see `Consumer.batches`."""
+        """Batches without end; see `Consumer.batches`."""
         return _Batches(self, limit, max_wait)
 
     def records(self) -> AsyncIterator[ConsumerRecord[K, V]]:
-        """One record at a time, for ever."""
+        """One record at a time, without end."""
         return _Records(self)
 
     async def next_raw(self) -> RawFetch:

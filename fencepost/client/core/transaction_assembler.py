@@ -72,7 +72,6 @@ class Unit:
 
     @property
     def size_bytes(self) -> int:
-        """Of all its batches."""
         return sum(piece.size_bytes for share in self.shares for piece in share.pieces)
 
 

@@ -295,7 +295,7 @@ class Cluster:
     def is_stale(self, name: str) -> bool:
         """Whether a topic's metadata is older than `metadata_max_age`, or missing."""
         learned = self._learned_at.get(name)
-        # The same sum as in `_keep_fresh`: a rounded difference could make that wake up for ever without a stale topic.
+        # The same sum as in `_keep_fresh`: a rounded difference could make that wake up without end for no stale topic.
         return learned is None or anyio.current_time() >= learned + self.config.metadata_max_age_ms / 1000
 
     def leader(self, partition: TopicPartition) -> int:

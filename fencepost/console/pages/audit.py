@@ -20,11 +20,11 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
 
 IDS_MAX: Final = 300
-"""Of so many transactional ids the history is asked for."""
+"""The history of at most this many transactional ids is requested."""
 EVENTS_MAX: Final = 100
 STEP_BYTES: Final = 256 << 10
 COUNT_BYTES: Final = 64 << 20
-"""One count reads at most so many bytes; the page offers to go on."""
+"""One count reads at most this many bytes; the page offers to go on."""
 
 
 async def body(request: Request) -> tuple[str, dict[str, Any]]:

@@ -18,7 +18,7 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 
 DESCRIBED_MAX: Final = 200
-"""Of so many open transactions the partitions are looked at."""
+"""The partitions of at most this many open transactions are requested."""
 
 
 class Held(NamedTuple):

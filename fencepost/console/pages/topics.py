@@ -51,7 +51,7 @@ async def body(request: Request) -> tuple[str, dict[str, Any]]:
 
 
 def pages(count: int) -> int:
-    """How many pages so many things need; at least one."""
+    """How many pages `count` things need; at least one."""
     return max(1, -(-count // PAGE))
 
 

@@ -63,7 +63,6 @@ class TopicImage:
 
     @property
     def internal(self) -> bool:
-        """Whether the topic is an internal topic of the broker."""
         return is_internal(self.name)
 
 

@@ -14,7 +14,7 @@ from fencepost.protocol.admin_enums import ConfigResourceType
 Observer = Callable[[Sequence[Change]], None]
 """Called with changes once they are durable and in the image, in order; it must not block."""
 MutationQuota = Callable[[int], bool]
-"""Counts the creation or deletion of so many partitions (KIP-599). False: the quota refuses it."""
+"""Counts the creation or deletion of this many partitions (KIP-599). False: the quota refuses it."""
 IdSource = Callable[[], bytes]
 """A fresh random topic id of 16 bytes."""
 

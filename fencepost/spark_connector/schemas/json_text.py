@@ -7,7 +7,7 @@ from typing import Any
 from fencepost.spark_connector.schemas.errors import PoisonRecordError
 
 _EXACT_DIGITS = 15
-"""So many digits are the same after a double."""
+"""This many digits are the same after a conversion to a double and back."""
 
 
 def parsed_json(text: str | bytes) -> Any:

@@ -138,8 +138,8 @@ class Registry:
     def _ask(self, request: Callable[[Any], _ANSWER], what: str, *, fresh: bool = False) -> _ANSWER:
         """The answer; a `fresh` one is not the client's memory.
 
-        That tells neither versions apart that took another's number, nor the forms of a schema, and keeps the newest
-        version for ever.
+        The client's memory mixes up versions that took another's number, and the forms of a schema. It never replaces
+        the newest version.
         """
         from confluent_kafka.schema_registry.error import SchemaRegistryError
 

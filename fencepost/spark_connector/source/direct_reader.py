@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 ROWS_AT_ONCE = 100
 BYTES_AT_ONCE = 16 << 20
-"""So many bytes are read ahead, unless one row has more."""
+"""The most bytes that are read ahead, unless one row has more."""
 
 
 class Stores(Protocol):

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from fencepost.broker.cluster.row_objects import RowObjects
 
 PIECE_BYTES = 64 << 20
-"""So many bytes are one task's piece, unless one row has more."""
+"""The most bytes in one task's piece, unless one row has more."""
 PIECE_ROWS = 2000
 _TRIES = 3
 

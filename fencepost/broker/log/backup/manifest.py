@@ -33,7 +33,6 @@ class Manifest(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """The bytes of all files."""
         return sum(size for size, _ in self.files.values())
 
     def write(self, directory: Path) -> None:

@@ -76,7 +76,6 @@ class SyncThreads:
 
     @property
     def is_busy(self) -> bool:
-        """Like the port."""
         return self._jobs_count > 0
 
     def is_brief(self, count: int, size_bytes: int) -> bool:

@@ -97,7 +97,7 @@ class Unflushed:
             self._count(log, 0)
 
     def _drop_old(self) -> None:
-        """Drop the logs without appends for so long that the kernel has written their pages."""
+        """Drop the logs whose last append is old enough for the kernel to have written their pages."""
         before = self._monotonic() - self._kept_seconds
         for log in list(takewhile(lambda log: self._looks[log] < before, self._looks)):
             self._count(log, 0)

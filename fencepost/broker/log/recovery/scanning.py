@@ -28,8 +28,7 @@ class Batches(Protocol):
     """The part of a segment that a scan needs."""
 
     @property
-    def file(self) -> ReadableFile:
-        """The file of its batches."""
+    def file(self) -> ReadableFile: ...
 
     @property
     def size_bytes(self) -> int:

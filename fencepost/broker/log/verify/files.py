@@ -45,12 +45,10 @@ class ReadSegment:
 
     @property
     def file(self) -> ReadFile:
-        """The file of its batches."""
         return self._file
 
     @property
     def size_bytes(self) -> int:
-        """Bytes in its file."""
         return self._file.size_bytes
 
 

@@ -22,7 +22,7 @@ class Mechanism(NamedTuple):
     new_exchange: Callable[[], Exchange]
     max_reauth_ms: int = 0
     advertised: bool = True
-    """Whether clients are told of it."""
+    """Whether it is in the list of mechanisms that clients get."""
 
 
 class State(Enum):

@@ -86,7 +86,7 @@ def take_static_place(
     """The member that joins with an instance id: a new one, or the successor of the former member with that id.
 
     A former member of the consumer protocol must have left first (epoch -2): two processes with the same instance id
-    would fence each other for ever. Raises Refused with UNRELEASED_INSTANCE_ID.
+    would fence each other without end. Raises Refused with UNRELEASED_INSTANCE_ID.
     """
     group = context.group
     former = group.static_member(instance_id)
