@@ -84,7 +84,7 @@ def rebalances_end_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
         (anybody_commits, ("is acknowledged", "reads offset")),
         (sessions_end_early, ("both own", "does not come to rest")),
         (everybody_gets_everything, ("both own",)),
-        (answers_leave_before_the_disk, ("reads offset", "both own", "nobody tells")),
+        (answers_leave_before_the_disk, ("is acknowledged", "reads offset", "both own", "nobody tells")),
         (some_offsets_are_not_stored, ("reads offset",)),
         (positions_are_told_while_a_transaction_decides, ("reads offset",)),
         (the_old_static_member_stays, ("is acknowledged", "reads offset", "both own", "does not come to rest")),

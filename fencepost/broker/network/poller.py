@@ -11,6 +11,7 @@ return early without events, and otherwise does the same. If trio or the system 
 the system's (as in a simulation), every connection's task waits through trio's public functions.
 """
 
+import inspect
 import logging
 import select
 import socket
@@ -97,7 +98,7 @@ class _TaskRegistration:
 
     def close(self) -> None:
         if self._work is not None:
-            self._work.close()
+            discard(self._work)
 
 
 class _PollerRegistration:
@@ -150,7 +151,7 @@ class _PollerRegistration:
     def _wake(self, work: Work) -> None:
         """Have the task do `work`, unless it has been cancelled."""
         if self._task is None:
-            work.close()
+            discard(work)
         else:
             task, self._task = self._task, None
             trio.lowlevel.reschedule(task, outcome.Value(work))
@@ -174,6 +175,14 @@ class _PollerRegistration:
         if self._watched:
             self._watched = False
             self._poller.forget(self._fd)
+
+
+def discard(work: Coroutine[Any, Any, Any]) -> None:
+    """Close work that has not begun, and the coroutines it was given: Python warns of each that was never awaited."""
+    for given in inspect.getcoroutinelocals(work).values():
+        if inspect.iscoroutine(given):
+            discard(given)
+    work.close()
 
 
 async def failed(error: Exception) -> bool:

@@ -1,5 +1,6 @@
 """Serving connections where trio waits: who is served when, and that both ways of waiting are alike."""
 
+import gc
 import logging
 import socket
 from collections.abc import Callable, Iterator
@@ -262,3 +263,21 @@ def test_two_of_a_loop_share_a_poller_and_the_next_loop_has_its_own() -> None:
     assert first is not second
     assert first._epoll.closed
     assert second._epoll.closed
+
+
+async def test_work_that_is_dropped_takes_what_it_was_given_with_it(recwarn: pytest.WarningsRecorder) -> None:
+    """A stop of a broker left `coroutine 'Deferred.wait' was never awaited` in the log."""
+
+    async def reply() -> int:
+        await trio.lowlevel.checkpoint()
+        return 1
+
+    async def respond(waiting: Any) -> bool:
+        return bool(await waiting)
+
+    async def finish(unfinished: Any) -> bool:
+        return bool(await unfinished)
+
+    polling.discard(finish(respond(reply())))
+    gc.collect()
+    assert [str(one.message) for one in recwarn] == []
