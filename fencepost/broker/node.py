@@ -321,8 +321,7 @@ class Node:
 
     async def _start_services(self, services: trio.Nursery) -> None:
         """Load the coordinators in the order of their dependencies: metadata, then groups, then transactions."""
-        known_before = self.metadata_log.log_end_offset > 0
-        some_lost = self.logs.kept_aside(METADATA_PARTITION) > 0
+        known_before, some_lost = self.metadata_log.log_end_offset > 0, self.logs.kept_aside(METADATA_PARTITION) > 0
         cluster, first_free = self.cluster, first_free_producer_id(self.logs)
         await self.metadata.start(first_free, standby=cluster is not None and not cluster.is_controller)
         if cluster is not None:
@@ -334,6 +333,9 @@ class Node:
         if cluster is not None:
             services.start_soon(cluster.run)
             following.begin(self, services)
+        if self._has_files:  # before the coordinators write the markers of decided transactions
+            self.partitions.opener = LogOpener(self.logs, self.metadata, self.upkeep_threads)
+            await services.start(self.partitions.opener.run)
         await self.groups.start()
         if cluster is not None or (known_before and not some_lost):
             self.groups.forget_deleted_topics()
@@ -345,8 +347,6 @@ class Node:
             services.start_soon(self.cleaner.run)
         if self._has_files:
             self.logs.lose = self.commit.lose
-            self.partitions.opener = LogOpener(self.logs, self.metadata, self.upkeep_threads)
-            await services.start(self.partitions.opener.run)
             services.start_soon(Checkpointer(self.logs, self.commit, self.clock.monotonic, self.upkeep_threads).run)
 
     async def _make_server(self, services: trio.Nursery) -> Server:

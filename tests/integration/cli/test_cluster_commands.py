@@ -111,10 +111,11 @@ def test_a_directory_that_can_not_be_read_is_told_as_offline(tmp_path: Path) -> 
                 wire.create_topic(name)
                 wire.produce(name, batch_of(b"a"))
         running.stop()
-        running.restart()
         place = tmp_path / "data" / "spoilt-0"
+        (place / "partition.metadata").write_bytes(b"damaged")  # so this log is not opened
+        running.restart()
         place.rename(tmp_path / "aside")
-        place.write_bytes(b"")  # a file where a log that is not open yet has its directory
+        place.write_bytes(b"")  # a file where a log that is not open has its directory
         told = command(running, "cluster", "log-dirs", "--json")
         assert (told.exit_code, [one["error"] for one in json.loads(told.stdout)]) == (1, ["KAFKA_STORAGE_ERROR"])
         assert "cannot read the size of a log partition=spoilt-0 cause=" in running.log()

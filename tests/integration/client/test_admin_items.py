@@ -213,4 +213,4 @@ async def _served(kafka: fencepost.Client) -> set[str]:
     from fencepost.protocol.registry import API_BY_KEY
 
     connection = await kafka._cluster.any_connection()
-    return {API_BY_KEY[key].name for key in connection.versions if key in API_BY_KEY}
+    return {API_BY_KEY[key].name for key in connection.session.versions if key in API_BY_KEY}
