@@ -1,13 +1,13 @@
 """Opens the logs that a start finds on disk, while clients are served."""
 
-from collections import deque
-from contextlib import suppress
+from functools import partial
 
 import trio
 
 from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.durability.sync_threads import FlushThreads
 from fencepost.broker.log.storage.store import CorruptLogFile
+from fencepost.broker.log.upkeep_failures import OPENING
 from fencepost.coordinator.metadata.service import MetadataService
 from fencepost.coordinator.metadata.topic_names import INTERNAL_TOPICS
 from fencepost.protocol.topics import TopicPartition
@@ -26,15 +26,15 @@ class LogOpener:
         self._logs, self._metadata, self._threads = logs, metadata, threads
         opened = {log.tp for log in logs.logs()}
         self._left = {tp for tp in logs.partitions() if tp.topic not in INTERNAL_TOPICS} - opened
-        self._wanted: deque[TopicPartition] = deque()
+        self._wanted: dict[TopicPartition, None] = {}
+        """Those that clients wait for, in the order in which they asked."""
         self._finished = trio.Event()
 
     def hurry(self, tp: TopicPartition) -> bool:
         """Whether the log is still to be opened; if so, it is one of the next."""
         if tp not in self._left:
             return False
-        if tp not in self._wanted:
-            self._wanted.append(tp)
+        self._wanted.setdefault(tp)
         return True
 
     async def run(self, task_status: "trio.TaskStatus[None]") -> None:
@@ -48,14 +48,19 @@ class LogOpener:
     async def _open_all(self) -> None:
         for tp in sorted(self._left):
             while self._wanted:
-                await self._open(self._wanted.popleft())
+                await self._open(next(iter(self._wanted)))
             await self._open(tp)
         self._finished.set()
 
     async def _open(self, tp: TopicPartition) -> None:
         topic = self._metadata.image.topics_by_name.get(tp.topic)
         if tp in self._left and topic is not None and self._logs.opened(tp) is None:
-            # The next use of the log meets the error again, and reports the partition offline.
-            with suppress(CorruptLogFile, OSError):
+            with self._logs.upkeep.guard(OPENING, failed=partial(self._failed, tp)):
                 await self._logs.open_in_thread(tp, topic.topic_id, self._metadata.log_config(tp.topic), self._threads)
         self._left.discard(tp)
+        self._wanted.pop(tp, None)
+
+    def _failed(self, tp: TopicPartition, error: Exception) -> None:
+        """The next use of the log meets the error again; a damaged log was reported, and is offline."""
+        if not isinstance(error, CorruptLogFile | OSError):
+            self._logs.upkeep.note(OPENING, error, None, tp)

@@ -17,6 +17,7 @@ from fencepost.protocol.topics import TopicPartition
 COMPACTION = "compaction"
 RETENTION = "retention"
 CHECKPOINT = "checkpoint"
+OPENING = "the opening of a log"
 
 logger = logging.getLogger(__name__)
 

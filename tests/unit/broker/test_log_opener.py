@@ -14,6 +14,7 @@ from fencepost.broker.log.producer_state import AppendOrigin
 from fencepost.broker.log.recovery.log_files import LogFiles
 from fencepost.broker.log.storage.memory import MemoryStore
 from fencepost.broker.log.storage.store import SyncTask
+from fencepost.broker.log.upkeep_failures import OPENING
 from fencepost.broker.node import Node
 from fencepost.coordinator.metadata.controller import NewTopic, TopicRef
 from fencepost.protocol.errors import ErrorCode
@@ -25,36 +26,37 @@ A, B, C = (TopicPartition(name, 0) for name in NAMES)
 
 
 class Gate(SyncThreads):
-    """Lets a thread read a log only when the test says so; notes the order."""
+    """Holds a thread back from some logs until the test sets `open`; notes the order in which logs are read."""
 
     def __init__(self, *held: TopicPartition) -> None:
         super().__init__(helpers_max=0)
-        self.held = set(held)
+        self.held = held
+        self.open = trio.Event()
         self.read: list[TopicPartition] = []
 
     async def sync(self, sync_targets: Sequence[SyncTask]) -> list[Failure]:
         for target in sync_targets:
             if isinstance(target, LogFiles):
-                while target.tp in self.held:  # noqa: ASYNC110 - virtual time
-                    await trio.sleep(0.1)
+                if target.tp in self.held:
+                    await self.open.wait()
                 self.read.append(target.tp)
         return self.sync_inline(sync_targets)
 
 
 @asynccontextmanager
-async def started(store: MemoryStore, threads: SyncThreads) -> AsyncIterator[Node]:
+async def started(store: MemoryStore, threads: Gate) -> AsyncIterator[Node]:
     node = Node(load_config(flags={"storage": "memory"}), store=store, threads=threads, listening=False)
     async with trio.open_nursery() as nursery:
         await nursery.start(node.run)
         yield node
-        getattr(threads, "held", set()).clear()
+        threads.open.set()
         node.stop()
 
 
 async def killed() -> MemoryStore:
     """The files of a broker that was killed; it had one record in each of three topics."""
     store = MemoryStore()
-    async with started(store, SyncThreads(helpers_max=0)) as node:
+    async with started(store, Gate()) as node:
         await node.metadata.create_topics([NewTopic(name, 1) for name in NAMES])
         for tp in (A, B, C):
             log = node.partition(tp)
@@ -77,7 +79,7 @@ async def test_a_log_that_takes_long_to_read_keeps_nobody_else_waiting(autojump_
         assert not node.is_offline(A)
         await housekeep(node.logs, NOW_MS)
         assert node.logs.opened(A) is None
-        threads.held.clear()
+        threads.open.set()
         await trio.sleep(1)
         log = node.partition(A)
         assert log is not None
@@ -88,7 +90,7 @@ async def test_what_clients_wait_for_is_opened_first(autojump_clock: MockClock) 
     threads = Gate(A)
     async with started(await killed(), threads) as node:
         assert node.partition(C) is None
-        threads.held.clear()
+        threads.open.set()
         await trio.sleep(1)
         assert threads.read == [A, C, B]
 
@@ -101,7 +103,7 @@ async def test_a_topic_that_is_deleted_and_made_again_while_its_log_is_read_is_e
         await node.metadata.delete_topics([TopicRef(name="a")])
         assert node.absence(A) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         await node.metadata.create_topics([NewTopic("a", 1)])
-        threads.held.clear()
+        threads.open.set()
         await trio.sleep(1)
         log = node.partition(A)
         assert log is not None
@@ -120,3 +122,24 @@ async def test_a_damaged_log_is_offline_and_the_next_one_is_opened(
         assert (node.partition(A), node.absence(A)) == (None, ErrorCode.KAFKA_STORAGE_ERROR)
         assert node.is_offline(A)
         assert node.partition(B) is not None
+
+
+async def test_a_defect_in_recovery_does_not_end_the_broker(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is counted as failed upkeep, the other logs are opened, and the next use of this one meets it again."""
+    store, read = await killed(), LogFiles._read
+
+    def read_others(files: LogFiles) -> None:
+        if files.tp == A:
+            raise ZeroDivisionError("a defect")
+        read(files)
+
+    monkeypatch.setattr(LogFiles, "_read", read_others)
+    async with started(store, Gate()) as node:
+        assert [node.logs.opened(tp) is not None for tp in (A, B, C)] == [False, True, True]
+        assert node.logs.upkeep.counts[OPENING] == 1
+        assert "the opening of a log failed" in caplog.text
+        assert "partition=a-0 cause=ZeroDivisionError" in caplog.text
+        with pytest.raises(ZeroDivisionError):
+            node.partition(A)

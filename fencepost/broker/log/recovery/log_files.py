@@ -6,7 +6,6 @@ from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.durability.upkeep import sync_all
 from fencepost.broker.log.kept_offsets import Bounds
 from fencepost.broker.log.log_store import LogStore, OpenedLog
-from fencepost.broker.log.storage.store import CorruptLogFile
 from fencepost.protocol.topics import TopicPartition
 
 
@@ -26,18 +25,18 @@ class LogFiles:
     durable: bool = False
     """Whether that is flushed, too: readers must not see what a crash could lose."""
     _opened: OpenedLog | None = field(init=False, default=None)
-    _error: CorruptLogFile | OSError | None = field(init=False, default=None)
+    _error: Exception | None = field(init=False, default=None)
     _recovery_point: int = field(init=False, default=0)
 
     def sync(self) -> None:
-        """Do it; an error is raised by `opened`, on the event loop."""
+        """Do it; an error is raised by `opened`, on the event loop: in the thread it would end the broker."""
         try:
             self._read()
-        except (CorruptLogFile, OSError) as error:
+        except Exception as error:  # noqa: BLE001 - `opened` raises it
             self._error = error
 
     def opened(self) -> tuple[OpenedLog, int]:
-        """The log and its recovery point. Raises CorruptLogFile and OSError."""
+        """The log and its recovery point. Raises the error of `sync`: CorruptLogFile, OSError, or a defect's."""
         if self._error is not None:
             raise self._error
         assert self._opened is not None, "the files were not read"
