@@ -13,12 +13,15 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache
-from typing import BinaryIO
+from importlib import import_module
+from typing import Any, BinaryIO
 
 _REQUEST_BYTES_MAX = 1 << 20
 _NUMBER = 8
 """The bytes of a process id and of an exit code."""
+_IMPORTS = ("fencepost.__main__", "fencepost.broker.node", "fencepost.cli.main", "fencepost.cli.serve")
 # A socket of packets tells a request's end, and the end of the test process. Linux has it; elsewhere nothing is forked.
 POSSIBLE = sys.platform == "linux"
 
@@ -35,7 +38,12 @@ class ForkedServer:
         os.close(status)
         self.stdout: BinaryIO = os.fdopen(output, "rb")
         self._report = report
-        self.pid = int.from_bytes(os.read(report, _NUMBER), signed=True)
+        self._ended = select.poll()  # select.select takes no descriptor from 1024 on
+        self._ended.register(report, select.POLLIN)
+        told = os.read(report, _NUMBER)
+        if len(told) < _NUMBER:  # a process id of 0 would be the test's own group
+            raise ChildProcessError("the template of the server processes has died")
+        self.pid = int.from_bytes(told, signed=True)
         self.returncode: int | None = None
 
     def poll(self) -> int | None:
@@ -50,14 +58,15 @@ class ForkedServer:
         return code
 
     def _reported(self, timeout: float) -> int | None:
-        if self.returncode is None and select.select([self._report], [], [], timeout)[0]:
+        if self.returncode is None and self._ended.poll(timeout * 1000):
             self.returncode = int.from_bytes(os.read(self._report, _NUMBER), signed=True)
             os.close(self._report)
         return self.returncode
 
     def send_signal(self, number: int) -> None:
         if self.poll() is None:
-            os.kill(self.pid, number)
+            with suppress(ProcessLookupError):  # it died, and its keeper has not said so yet
+                os.kill(self.pid, number)
 
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
@@ -75,11 +84,8 @@ def _template() -> tuple[socket.socket, subprocess.Popen[bytes]]:
 
 def _fork_on_request(requests: socket.socket) -> None:
     """Until the test process has ended."""
-    import fencepost.__main__
-    import fencepost.broker.node
-    import fencepost.cli.main
-    import fencepost.cli.serve  # noqa: F401 - what a server imports
-
+    for name in _IMPORTS:
+        import_module(name)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for keepers
     gc.freeze()
@@ -94,7 +100,7 @@ def _fork_on_request(requests: socket.socket) -> None:
             os.close(descriptor)
 
 
-def _keep(wanted: dict[str, object], stdout: int, stderr: int, status: int) -> None:
+def _keep(wanted: dict[str, Any], stdout: int, stderr: int, status: int) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     pid = os.fork()
     if pid == 0:
@@ -108,7 +114,7 @@ def _keep(wanted: dict[str, object], stdout: int, stderr: int, status: int) -> N
     os._exit(0)
 
 
-def _become_server(wanted: dict[str, object], stdout: int, stderr: int) -> None:
+def _become_server(wanted: dict[str, Any], stdout: int, stderr: int) -> None:
     """As if the process had been started with the command; does not return."""
     from fencepost.__main__ import main
 
@@ -119,9 +125,9 @@ def _become_server(wanted: dict[str, object], stdout: int, stderr: int) -> None:
         os.close(descriptor)
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     os.environ.clear()
-    os.environ.update(wanted["environment"])  # type: ignore[call-overload]
-    os.chdir(str(wanted["directory"]))
-    sys.argv = ["fencepost", *wanted["arguments"]]  # type: ignore[misc]
+    os.environ.update(wanted["environment"])
+    os.chdir(wanted["directory"])
+    sys.argv = ["fencepost", *wanted["arguments"]]
     main()
     sys.exit()
 
