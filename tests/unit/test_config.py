@@ -88,7 +88,7 @@ def test_a_value_of_the_wrong_type_is_refused_with_name_origin_value_and_type() 
         ("security.inter.broker.protocol=SSL", "is not the name of a listener; listeners has PLAINTEXT"),
         ("log.dirs=/a,/b", "exactly one directory"),
         ("compression.gzip.level=0", "-1 or 1 to 9"),
-        ("log.retention.hours=0", "-1 (for ever) or more than 0"),
+        ("log.retention.hours=0", "-1 (no limit) or more than 0"),
         ("advertised.listeners=PLAINTEXT://0.0.0.0:9092", "no address that a client can connect to"),
         ("num.partitions", "name=value"),
     ],

@@ -57,7 +57,7 @@ def gzip_level(level: int) -> str | None:
 
 
 def retention(value: int) -> str | None:
-    return None if value == -1 or value > 0 else f"{value} is out of range, expected -1 (for ever) or more than 0"
+    return None if value == -1 or value > 0 else f"{value} is out of range, expected -1 (no limit) or more than 0"
 
 
 def one_directory(paths: tuple[str, ...]) -> str | None:

@@ -26,7 +26,7 @@ from fencepost.broker.config.fields import (
     settings_of,
 )
 from fencepost.broker.config.listeners import addresses_problem, security_protocol_map
-from fencepost.broker.security.principal_mapping import mapping_problem
+from fencepost.broker.security.principal_mapping import PrincipalMapper
 from fencepost.broker.security.sasl.exchange import MECHANISMS
 from fencepost.broker.security.sasl.jaas import parse_jaas
 from fencepost.broker.security.security_protocol import SecurityProtocol
@@ -183,7 +183,7 @@ class Settings:
         doc="The highest allowed version of TLS.")
     ssl_cipher_suites: tuple[str, ...] = setting(LIST, (), check=checks.cipher_suites, dynamic=True,
         doc="The allowed cipher suites, by their IANA names. Empty: OpenSSL's choice.")
-    ssl_principal_mapping_rules: str = setting(STRING, "DEFAULT", check=mapping_problem,
+    ssl_principal_mapping_rules: str = setting(STRING, "DEFAULT", check=checks.parsed_by(PrincipalMapper),
         doc="How the subject of a client's certificate becomes a principal: RULE:pattern/replacement/[LU], DEFAULT.")
 
     # Topics, and what holds for a topic that has no value of its own (topic_settings.py).
@@ -268,7 +268,7 @@ class Settings:
         doc="Bytes of all logs that the system may keep from the disk before the broker has some written"
             " (durability=os); -1 for a 24th of the memory, at most 1 GiB.")
     log_write_thread_min_bytes: int = setting(INT, 128 << 10, low=1, ours=True,
-        doc="Batches of so many bytes and more are written by a thread, not by the event loop.")
+        doc="Batches of this many bytes and more are written by a thread, not by the event loop.")
 
     # Compaction.
     log_cleaner_enable: bool = setting(BOOLEAN, True, doc="Whether logs are compacted at all.")
@@ -377,21 +377,21 @@ class Settings:
         doc="Where a cluster keeps its records: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX,"
             " file:///DIRECTORY, or memory:// for tests.")
     cluster_lease_ms: int = setting(INT, 3000, low=200, ours=True,
-        doc="A broker of a cluster that did not reach the database for so long may be replaced.")
+        doc="A broker of a cluster that does not reach the database for this time may be replaced.")
     cluster_active_brokers: str = setting(STRING, "one", choices=("one", "all"), ours=True,
         doc="Which brokers of a cluster lead partitions: one, and the others stand by; or all.")
     replica_selector_class: str | None = setting(CLASS, None, choices=(checks.RACK_AWARE,),
         doc="How a cluster with cluster.store chooses the broker that a consumer reads from: by broker.rack and the"
             " consumer's client.rack. Not set: consumers read from leaders.")
     cluster_inline_max_bytes: int = setting(INT, 16 << 10, low=0, high=1 << 20, ours=True,
-        doc="A commit of at most so many bytes keeps them in the database, and puts no object.")
+        doc="A commit of at most this many bytes keeps them in the database, and puts no object.")
     cluster_inline_bytes_per_second: int = setting(INT, 2 << 20, low=0, ours=True,
-        doc="Larger commits keep their bytes in the database, too, up to so many bytes a second. More bytes go to"
+        doc="Larger commits keep their bytes in the database, too, up to this many bytes a second. More bytes go to"
             " objects, which cost less and take longer.")
     cluster_linger_ms: int = setting(INT, 250, low=0, ours=True,
         doc="How long a commit that puts an object waits for further records.")
     cluster_linger_max_bytes: int = setting(INT, 4 << 20, low=1, ours=True,
-        doc="A commit of so many bytes waits no longer.")
+        doc="A commit of this many bytes waits no longer.")
     cluster_cache_directory: str | None = setting(STRING, None, ours=True,
         doc="The directory for cached records, which the broker empties. Not set: a temporary one.")
     cluster_cache_max_bytes: int = setting(LONG, 1 << 30, low=1 << 20, ours=True,

@@ -85,12 +85,3 @@ def _compiled(pattern: str) -> re.Pattern[str]:
         return re.compile(pattern, re.ASCII)  # \w and \d mean ASCII in Java
     except re.error as error:
         raise ValueError(f"{pattern!r} is not a regular expression: {error}") from None
-
-
-def mapping_problem(rules: str) -> str | None:
-    """What is wrong with `ssl.principal.mapping.rules`, or None."""
-    try:
-        PrincipalMapper(rules)
-    except ValueError as error:
-        return str(error)
-    return None

@@ -30,7 +30,9 @@ def bench() -> None:
 
 @bench.command(short_help="Send records as fast as they are acknowledged.")
 @click.argument("topic", shell_complete=complete_topics)
-@click.option("--records", "-n", type=click.IntRange(min=1), default=1_000_000, show_default=True, help="Send so many.")
+@click.option(
+    "--records", "-n", type=click.IntRange(min=1), default=1_000_000, show_default=True, help="Records to send."
+)
 @_bytes_option
 @broker_options
 def produce(topic: str, records: int, size_bytes: int, broker: Broker) -> None:
@@ -53,7 +55,9 @@ def produce(topic: str, records: int, size_bytes: int, broker: Broker) -> None:
 
 @bench.command(short_help="Read records as fast as they come.")
 @click.argument("topic", shell_complete=complete_topics)
-@click.option("--records", "-n", type=click.IntRange(min=1), default=1_000_000, show_default=True, help="Read so many.")
+@click.option(
+    "--records", "-n", type=click.IntRange(min=1), default=1_000_000, show_default=True, help="Records to read."
+)
 @broker_options
 def consume(topic: str, records: int, broker: Broker) -> None:
     """Read a topic from its beginning (read_committed), up to this number of records, or to its end.
@@ -73,7 +77,7 @@ def consume(topic: str, records: int, broker: Broker) -> None:
 @bench.command(short_help="Commit transactions, one after the other.")
 @click.argument("topic", shell_complete=complete_topics)
 @click.option(
-    "--transactions", "-n", type=click.IntRange(min=1), default=500, show_default=True, help="Commit so many."
+    "--transactions", "-n", type=click.IntRange(min=1), default=500, show_default=True, help="Transactions to commit."
 )
 @click.option("--size", type=click.IntRange(min=1), default=10, show_default=True, help="Records of a transaction.")
 @_bytes_option

@@ -61,9 +61,7 @@ def owners_command(addresses: StoreAddresses, as_json: bool, topics: tuple[str, 
 @click.command("drain", short_help="Have a broker hand over all that it leads, before it is stopped for good.")
 @click.argument("broker", type=int)
 @click.option("--undo", is_flag=True, help="Let the broker own slots again.")
-@click.option(
-    "--wait", default=60, show_default=True, help="Wait for so many seconds until it owns none. 0: do not wait."
-)
+@click.option("--wait", default=60, show_default=True, help="Seconds to wait until it owns none. 0: do not wait.")
 @store_options
 def drain_command(addresses: StoreAddresses, as_json: bool, broker: int, undo: bool, wait: int) -> None:
     """Have a broker hand its slots over to the others, one by one, while clients work. It owns none until --undo.

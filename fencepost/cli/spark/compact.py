@@ -57,7 +57,7 @@ WAIT_SECONDS = 120.0
     default=WAIT_SECONDS,
     show_default="2m",
     metavar="DURATION",
-    help="Wait so long for the brokers' answers.",
+    help="How long to wait for the brokers' answers.",
 )
 @click.option("--local", is_flag=True, help="Compact in this process, without Spark.")
 @click.option("--json", "as_json", is_flag=True, help="Write one JSON document instead of text.")

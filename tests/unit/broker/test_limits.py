@@ -3,7 +3,6 @@
 import io
 import logging
 import sys
-from collections.abc import Callable
 from types import SimpleNamespace
 
 import pytest
@@ -18,6 +17,7 @@ from fencepost.broker.network.connection_limits import ConnectionLimits
 from fencepost.broker.network.frames import KEPT_BYTES, FrameBuffer, NoRoom
 from fencepost.broker.node import Node
 from fencepost.cli.log_limit import LINES_PER_SECOND, LimitedHandler
+from tests.kit.waiting import soon
 
 
 def settings(**given: object) -> SimpleNamespace:
@@ -122,21 +122,15 @@ async def test_a_connection_waits_for_memory_however_often_others_are_quicker() 
         budget.take(others)
         async with await trio.open_tcp_stream(endpoint.host, endpoint.port) as client:
             await client.send_all((900_000).to_bytes(4, "big") + bytes(200_000))
-            await _until(lambda: budget.is_short)
+            await soon(lambda: budget.is_short)
             for _ in range(3 * sys.getrecursionlimit()):
                 budget.take(1)
                 budget.give(1)
                 await trio.lowlevel.checkpoint()
             assert [one.arrival.waits_for_room for one in node.server.connections] == [True]
             budget.give(others)
-            await _until(lambda: budget.used > 100_000)
+            await soon(lambda: budget.used > 100_000)
         nursery.cancel_scope.cancel()
-
-
-async def _until(holds: Callable[[], bool]) -> None:
-    with trio.fail_after(30):
-        while not holds():  # noqa: ASYNC110 - nothing tells it
-            await trio.sleep(0.01)
 
 
 def test_an_unfinished_request_has_an_age() -> None:

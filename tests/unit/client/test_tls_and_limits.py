@@ -19,6 +19,7 @@ from fencepost.protocol.messages.api36_sasl_authenticate import SaslAuthenticate
 from fencepost.protocol.registry import API_BY_KEY
 from tests.kit.certificates import Authority
 from tests.kit.scripted_broker import HANG_UP, SILENCE, ScriptedBroker
+from tests.kit.waiting import soon
 
 Script = Callable[..., Any]
 METADATA = API_BY_KEY[3]
@@ -180,9 +181,7 @@ async def test_an_answer_that_nobody_waits_for_any_more_throttles_as_well(script
             nursery.start_soon(kafka._cluster.refresh, ["t"])
             await trio.lowlevel.checkpoint()  # enough to have asked, not enough to be answered
             nursery.cancel_scope.cancel()
-        with trio.fail_after(100):
-            while connection.session.responses < 2:  # noqa: ASYNC110 - the versions, and then this one
-                await trio.sleep(0.001)
+        await soon(lambda: connection.session.responses == 2)  # the versions, and then this one
         assert connection.throttled_until > trio.current_time() + 50
 
 
