@@ -28,6 +28,7 @@ from fencepost.broker.config.topic_rules import (
 )
 from fencepost.broker.coordinator_logs import InternalTopicLogs
 from fencepost.broker.deleted_topics import DeletedTopics
+from fencepost.broker.fetch.sessions import FetchSessions
 from fencepost.broker.listeners import configured_addresses, end_points, open_listeners
 from fencepost.broker.log.compaction.cleaner import LogCleaner
 from fencepost.broker.log.config import LogConfig
@@ -103,11 +104,11 @@ class Node:
         self.metrics = Metrics()
         self.response_bytes = ByteBudget(config.queued_max_response_bytes)
         self.purgatory = Purgatory()
+        self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots, entropy)
         self.dispatch = Dispatch(
             unstable=config.unstable_api_versions_enable, wrap=None if cluster is None else cluster.wrapped
         )
-        self.markers = Markers(self)
-        self.hanging = HangingCheck(self)
+        self.markers, self.hanging = Markers(self), HangingCheck(self)
         self.deleted_topics = DeletedTopics(self)
         self.metadata_answers = MetadataAnswers()
         self.endpoints: dict[str, Endpoint] = {}
@@ -118,8 +119,7 @@ class Node:
         self.authorizer: Authorizer | None = None
         """Replaced when ACLs change; None without authorizer.class.name."""
         self.stopping = False
-        self.stopped = trio.Event()
-        self._stop_wanted = trio.Event()
+        self.stopped, self._stop_wanted = trio.Event(), trio.Event()
         self._entropy = entropy
         self._rules = TopicRules(config)
         self.quotas: ClientQuotas | None = None

@@ -10,7 +10,7 @@ from fencepost.protocol.messages.api01_fetch import FetchPartition, FetchRequest
 from fencepost.protocol.messages.api03_metadata import MetadataRequest, MetadataRequestTopic
 from tests.kit.broker_process import BrokerProcess
 from tests.kit.waiting import until
-from tests.kit.wire import FETCH, NOW_MS, Wire, batch_of, committed_values, fetch_request, values_in
+from tests.kit.wire import FETCH, NOW_MS, Wire, batch_of, committed_values, values_in
 
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 LATEST, EARLIEST, MAX_TIMESTAMP, LATEST_TIERED = -1, -2, -3, -5
@@ -203,15 +203,6 @@ def test_topic_ids(wire: Wire, topic: str) -> None:
     request.topics[0].topic_id = b"\xff" * 16
     response = wire.call(FETCH, 13, request)
     assert response.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
-
-
-def test_sessions_are_declined(wire: Wire, topic: str) -> None:
-    """L13, KIP-227: a broker may answer session id 0 to every first fetch; a session it never gave is not found."""
-    request = fetch_request(topic)
-    request.session_epoch = 0
-    assert wire.call(FETCH, 11, request).session_id == 0
-    request.session_id, request.session_epoch = 1234, 5
-    assert wire.call(FETCH, 11, request).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
 def test_unknown_partitions_are_told_apart_from_the_known(wire: Wire, topic: str) -> None:

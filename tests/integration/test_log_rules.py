@@ -5,7 +5,7 @@ from typing import Any
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.record_batch import build_batch
 from tests.kit.broker_process import BrokerProcess
-from tests.kit.wire import FETCH, NOW_MS, Wire, batch_of, fetch_request, values_in
+from tests.kit.wire import NOW_MS, Wire, batch_of, values_in
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
 
@@ -137,14 +137,3 @@ def test_l10_fetch_12_tells_a_reader_that_the_log_was_cut(wire: Wire, topic: str
     assert fetch(2, 9).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
     wire.delete_records(topic, 2)
     assert fetch(1, 0).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
-
-
-def test_l13_a_fetch_within_no_session_names_all_partitions_again(wire: Wire, topic: str) -> None:
-    """KIP-227 leaves it to the broker to give sessions; epoch -1 asks for none, 0 for one, which is not given."""
-    wire.produce(topic, batch_of(b"x"))
-    request = fetch_request(topic)
-    for epoch in (-1, 0):
-        request.session_epoch = epoch
-        response = wire.call(FETCH, 11, request)
-        assert (response.error_code, response.session_id) == (ErrorCode.NONE, 0)
-        assert values_in(response.responses[0].partitions[0]) == [b"x"]

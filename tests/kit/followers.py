@@ -1,11 +1,13 @@
 """A broker that follows a log of another one, for tests: its part of Fetch, over stores in this process."""
 
+import os
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import MagicMock
 
 import trio
 
+from fencepost.broker.clock import SystemClock
 from fencepost.broker.cluster.byte_cache import ByteCache
 from fencepost.broker.cluster.engine import Placement
 from fencepost.broker.cluster.followed_logs import FollowedLogs
@@ -14,6 +16,7 @@ from fencepost.broker.cluster.ownership import Ownership
 from fencepost.broker.cluster.peers import Peer
 from fencepost.broker.cluster.replicas import Replicas
 from fencepost.broker.config.broker_config import load_config
+from fencepost.broker.fetch.sessions import FetchSessions
 from fencepost.broker.handlers.api01_fetch import handle
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.partition import PartitionLog
@@ -64,6 +67,8 @@ class Following:
         self.purgatory = Purgatory()
         self.node: Any = SimpleNamespace(
             config=load_config(),
+            fetch_sessions=FetchSessions(0, os.urandom),
+            clock=SystemClock(),
             cluster=SimpleNamespace(
                 followed=self.followed, replicas=self.replicas, ownership=self.ownership, peers=peers
             ),

@@ -81,6 +81,9 @@ class Settings:
     socket_listen_backlog_size: int = setting(INT, 1024, low=1, doc="Connections waiting to be accepted.")
     connections_max_idle_ms: int = setting(LONG, 600_000, doc="Silence after which a connection is closed.")
     fetch_max_bytes: int = setting(INT, 55 << 20, low=1024, doc="The most a fetch is answered with.")
+    max_incremental_fetch_session_cache_slots: int = setting(INT, 1000, low=0,
+        doc="Fetch sessions (KIP-227) that are kept, with 200 partitions each on average. 0: each fetch names all of"
+            " its partitions.")
     max_request_partition_size_limit: int = setting(INT, 2000, low=1,
         doc="The most partitions in one DescribeTopicPartitions answer.")
 

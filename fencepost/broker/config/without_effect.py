@@ -29,7 +29,6 @@ group.coordinator.threads INT 4
 log.cleaner.io.buffer.size INT 524288 dynamic
 log.flush.offset.checkpoint.interval.ms INT 60000
 log.flush.start.offset.checkpoint.interval.ms INT 60000
-max.incremental.fetch.session.cache.slots INT 1000
 num.io.threads INT 8 dynamic
 num.network.threads INT 3 dynamic
 num.recovery.threads.per.data.dir INT 2 dynamic

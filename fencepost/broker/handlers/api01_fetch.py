@@ -1,36 +1,65 @@
 """Fetch (1): read batches from partitions in either isolation level, and wait for them up to `max_wait_ms`.
 
-v4-18 are served. v4 brings isolation and the aborted list (I1, I2), v5 the log start offset, v7 sessions (every fetch
-here is a full fetch: the response always has session id 0, which KIP-227 allows), v9 leader epochs, v10 allows zstd,
-v11 tells the consumer's rack (KIP-392), v12 returns a diverging epoch, v13 names topics by id, v16 returns the leader's
-address. With `read.committed.filter` the broker leaves aborted batches out (I4).
+v4-18 are served. v4 brings isolation and the aborted list (I1, I2), v5 the log start offset, v7 sessions (KIP-227), v9
+leader epochs, v10 allows zstd, v11 tells the consumer's rack (KIP-392), v12 returns a diverging epoch, v13 names topics
+by id, v16 returns the leader's address. With `read.committed.filter` the broker leaves aborted batches out (I4).
 """
 
 import math
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Coroutine
 
 import trio
 
-from fencepost.broker.handlers.closest_fetch import ClosestFetch, may_follow
-from fencepost.broker.handlers.fetch_reads import Fetch, FetchBroker
+from fencepost.broker.fetch.closest import ClosestFetch, may_follow
+from fencepost.broker.fetch.reads import Fetch, FetchBroker
+from fencepost.broker.fetch.sessions import FULL_EPOCH, SessionError
 from fencepost.broker.network.context import CloseConnection, LargeWork, RequestContext
 from fencepost.broker.network.reply import Ready, Reply, ready
-from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api01_fetch import FetchRequest, FetchResponse
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
 
 WAIT_MS_MAX = 600_000
 """The longest wait of a fetch, whatever the client asks for: the default of `connections.max.idle.ms`."""
-NO_SESSION_EPOCHS = (0, -1)
-"""Epochs of a session that begins (0) or ends (-1): both are full fetches."""
+LARGE_SESSION = 500
+"""A session with more partitions than this is read in steps, as a large request is."""
 
 
 def handle(node: FetchBroker, request: FetchRequest, context: RequestContext) -> Reply:
     """Read at once. If that is too little, return a coroutine that waits up to `max_wait_ms` and reads again."""
-    if request.session_id != 0 and request.session_epoch not in NO_SESSION_EPOCHS:
-        return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
     if request.isolation_level not in (IsolationLevel.READ_UNCOMMITTED, IsolationLevel.READ_COMMITTED):
         raise CloseConnection(f"isolation level {request.isolation_level} does not exist")
+    sessions = node.fetch_sessions
+    try:
+        session = sessions.continued(request, context.api_version, node.clock.now_ms())
+    except SessionError as error:
+        return FetchResponse(error_code=error.code)
+    if session is not None:
+        request.topics = session.topics()
+        if session.size > LARGE_SESSION and context.large is None:
+            context.large = sessions.large
+    reply = _read(node, request, context)
+    if session is None and request.session_epoch != FULL_EPOCH:
+        return reply
+
+    def within(response: Ready) -> FetchResponse:
+        """The response within its session, which a full fetch begins."""
+        assert isinstance(response, FetchResponse)
+        found = session or sessions.begun(request, context.api_version, node.clock.now_ms())
+        return response if found is None else found.answer(request.session_epoch, response)
+
+    if isinstance(reply, FetchResponse):
+        return within(reply)
+    assert isinstance(reply, Coroutine)
+    return _within_later(within, reply)
+
+
+async def _within_later(
+    within: Callable[[Ready], FetchResponse], waiting: Coroutine[object, object, Ready]
+) -> FetchResponse:
+    return within(await waiting)
+
+
+def _read(node: FetchBroker, request: FetchRequest, context: RequestContext) -> Reply:
     if node.cluster is not None and may_follow(node.cluster, request, context):
         closest = ClosestFetch(node, node.cluster, request, context)
         unread = closest.unread(request.topics)

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from fencepost.broker.durable_ends import at_durable_ends
-from fencepost.broker.handlers.fetch_reads import leader_epoch_error
+from fencepost.broker.fetch.reads import leader_epoch_error
 from fencepost.broker.log.log_store import Missing
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.reading import max_timestamp_offset, offset_for_timestamp

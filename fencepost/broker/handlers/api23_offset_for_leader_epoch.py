@@ -7,7 +7,7 @@ from functools import partial
 from typing import Protocol
 
 from fencepost.broker.durable_ends import at_durable_ends
-from fencepost.broker.handlers.fetch_reads import leader_epoch_error
+from fencepost.broker.fetch.reads import leader_epoch_error
 from fencepost.broker.log.reading import epoch_end_offset
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.network.reply import Reply

@@ -164,7 +164,7 @@ class Meter:
             if topic.topic in topics:
                 unsent = sum(_size(part.records) for part in topic.partitions)
                 topics[topic.topic].bytes_out -= unsent
-        return FetchResponse(throttle_time_ms=throttle_ms), throttle_ms
+        return FetchResponse(throttle_time_ms=throttle_ms, session_id=response.session_id), throttle_ms
 
     def _count(self, amount: tuple[QuotaType, Usage] | None, by_amount: int, by_time: int, now_ms: int) -> None:
         """Count a throttle for the quota that asks for more."""

@@ -1,5 +1,6 @@
 """How long a fetch waits for rows that are not here."""
 
+import os
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import MagicMock
@@ -8,7 +9,9 @@ import pytest
 import trio
 import trio.testing
 
+from fencepost.broker.clock import SystemClock
 from fencepost.broker.config.broker_config import load_config
+from fencepost.broker.fetch.sessions import FetchSessions
 from fencepost.broker.handlers.api01_fetch import _read_later, handle
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.storage.memory import MemoryStore
@@ -92,6 +95,8 @@ def broker_of(log: PartitionLog) -> Any:
     """What Fetch asks of a broker with one partition."""
     return SimpleNamespace(
         config=load_config(),
+        fetch_sessions=FetchSessions(0, os.urandom),
+        clock=SystemClock(),
         authorizer=None,
         cluster=None,
         partition=lambda tp: log,

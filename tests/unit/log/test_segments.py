@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from fencepost.broker.handlers.fetch_reads import leader_epoch_error
+from fencepost.broker.fetch.reads import leader_epoch_error
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.reading import epoch_end_offset, max_timestamp_offset, offset_for_timestamp, read_batches

@@ -3,6 +3,7 @@
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from fencepost.broker.fetch.sessions import TOPIC_ID_SINCE, FetchSessions
 from fencepost.broker.log.filtering import Looks
 from fencepost.broker.log.log_store import Missing
 from fencepost.broker.log.partition import PartitionLog
@@ -13,6 +14,7 @@ from fencepost.broker.network.reply import Response
 from fencepost.broker.partitions import Leader
 from fencepost.broker.ports import (
     HasAuthorizer,
+    HasClock,
     HasCluster,
     HasConfig,
     HasMetadata,
@@ -42,7 +44,6 @@ if TYPE_CHECKING:
     from fencepost.broker.security.authorizer import Authorizer
 
 ZSTD_SINCE = 10
-TOPIC_ID_SINCE = 13
 ENDPOINTS_SINCE = 16
 LEAST_BYTES = 64 << 10
 """What a fetch may return at least, however many bytes of other responses wait to be sent."""
@@ -52,6 +53,7 @@ STEP_PARTITIONS = 200
 
 class FetchBroker(
     HasAuthorizer,
+    HasClock,
     HasCluster,
     HasConfig,
     HasMetadata,
@@ -62,6 +64,10 @@ class FetchBroker(
     Protocol,
 ):
     """What Fetch needs."""
+
+    @property
+    def fetch_sessions(self) -> FetchSessions:
+        """The sessions of consumers."""
 
 
 class LogSource(Protocol):

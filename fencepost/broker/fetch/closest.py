@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from fencepost.broker.brokers import leader
 from fencepost.broker.cluster.followed_log import FollowedRows
-from fencepost.broker.handlers.fetch_reads import Fetch, FetchBroker, Read, epoch_error, is_by_follower
+from fencepost.broker.fetch.reads import Fetch, FetchBroker, Read, epoch_error, is_by_follower
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.partitions import Leader
