@@ -1,24 +1,33 @@
 """A bound on the bytes that all connections together hold."""
 
 import math
+from dataclasses import dataclass, field
 
 import trio
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    """A task that waits for `count` bytes; they are its own once they are `taken`."""
+
+    count: int
+    taken: trio.Event = field(default_factory=trio.Event)
 
 
 class ByteBudget:
     """Bytes that are held, and the tasks that wait for some of them. `limit` -1 means no bound."""
 
-    __slots__ = ("_lot", "limit", "used")
+    __slots__ = ("_waiting", "limit", "used")
 
     def __init__(self, limit: int) -> None:
         self.limit: float = math.inf if limit < 0 else limit
         self.used = 0
-        self._lot = trio.lowlevel.ParkingLot()
+        self._waiting: list[_Waiting] = []
 
     @property
     def is_short(self) -> bool:
         """Whether a task waits for bytes."""
-        return bool(self._lot)
+        return bool(self._waiting)
 
     def left(self, at_least: int) -> int:
         """The bytes that are left, but not less than `at_least`, so that every client makes progress."""
@@ -36,12 +45,22 @@ class ByteBudget:
         self.used += count
 
     def give(self, count: int) -> None:
-        """Give back bytes, and wake all that wait."""
+        """Give back bytes; those of the waiting tasks that they suffice for take them, the first one first."""
         self.used -= count
         assert self.used >= 0, "more bytes were given back than taken"
-        if self._lot:
-            self._lot.unpark_all()
+        for waiting in [one for one in self._waiting if self.try_take(one.count)]:
+            self._waiting.remove(waiting)
+            waiting.taken.set()
 
-    async def wait(self) -> None:
-        """Wait until some bytes are given back."""
-        await self._lot.park()
+    async def take_later(self, count: int) -> None:
+        """Take `count` bytes as soon as others give them back."""
+        waiting = _Waiting(count)
+        self._waiting.append(waiting)
+        try:
+            await waiting.taken.wait()
+        except trio.Cancelled:
+            if waiting.taken.is_set():
+                self.give(count)
+            else:
+                self._waiting.remove(waiting)
+            raise

@@ -38,13 +38,14 @@ class Arrival:
         """Whether a part of a large request is in memory, and the connection reads the rest."""
         return self._frames.pending_bytes > KEPT_BYTES and not self.waits_for_room
 
-    async def wait_for_room(self) -> None:
-        """Wait until other connections have released memory for requests."""
+    async def wait_for_room(self, growth: int) -> None:
+        """Wait until other connections have released memory for requests, and let the buffer grow by `growth` bytes."""
         self.waits_for_room = True
         try:
-            await self._budget.wait()
+            await self._budget.take_later(growth)
         finally:
             self.waits_for_room = False
+        self._frames.grow()
 
 
 async def more_arrives(broker: HasFlusher, sock: socket.socket, responses: ResponseQueue) -> bool:

@@ -182,8 +182,8 @@ class Connection:
                 received = self._tls.receive(self._socket, self._frames)
         except BlockingIOError:
             return None
-        except NoRoom:
-            return self._receive_later()
+        except NoRoom as found:
+            return self._receive_later(found.growth)
         if not received:
             return _ended()
         self.last_active = self._server.now
@@ -199,11 +199,9 @@ class Connection:
                     return self._for_task(self._finish(None))
         return None
 
-    async def _receive_later(self) -> bool:
+    async def _receive_later(self, growth: int) -> bool:
         """Wait for memory, then receive: TLS may hold bytes that the poller does not see."""
-        await self.arrival.wait_for_room()
-        while not self._frames.has_room():  # others were quicker
-            await self.arrival.wait_for_room()
+        await self.arrival.wait_for_room(growth)
         work = self.serve_input() or self.send_responses()
         return await work if work is not None else True
 

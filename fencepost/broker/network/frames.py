@@ -20,7 +20,11 @@ class BadFrame(Exception):
 
 
 class NoRoom(Exception):
-    """The buffer must grow, but the budget of all connections is used up."""
+    """The buffer must grow by `growth` bytes, but the budget of all connections has fewer."""
+
+    def __init__(self, growth: int) -> None:
+        super().__init__(growth)
+        self.growth = growth
 
 
 class FrameBuffer:
@@ -63,14 +67,6 @@ class FrameBuffer:
             self._make_room()
         return self._view[self._end :] if self._end else self._view
 
-    def has_room(self) -> bool:
-        """Whether `space` finds memory; if so, it is taken."""
-        try:
-            self.space()
-        except NoRoom:
-            return False
-        return True
-
     def received(self, count: int) -> None:
         """Record that `count` bytes were received into `space`."""
         self._end += count
@@ -108,20 +104,24 @@ class FrameBuffer:
         self.shrink()
 
     def _make_room(self) -> None:
-        pending = self.pending_bytes
-        capacity = len(self._view)
+        pending, capacity = self.pending_bytes, len(self._view)
         grows = self._was_full and capacity < self._burst_bytes
         if pending <= capacity // 2 and not grows:
             self._view[:pending] = self._view[self._start : self._end]
+            self._start, self._end, self._was_full = 0, pending, False
         else:
             growth = capacity * 2 - max(capacity, KEPT_BYTES)
             if growth > 0 and not self._budget.try_take(growth):
-                raise NoRoom
-            larger = memoryview(bytearray(capacity * 2))
-            larger[:pending] = self._view[self._start : self._end]
-            self._view = larger
-        self._start, self._end = 0, pending
-        self._was_full = False
+                raise NoRoom(growth)
+            self.grow()
+
+    def grow(self) -> None:
+        """Double the buffer. The budget gave the bytes: NoRoom names them."""
+        pending = self.pending_bytes
+        larger = memoryview(bytearray(len(self._view) * 2))
+        larger[:pending] = self._view[self._start : self._end]
+        self._view = larger
+        self._start, self._end, self._was_full = 0, pending, False
 
     def _explain(self, size: int) -> str:
         first = bytes(self._view[self._start : self._start + LENGTH_BYTES])

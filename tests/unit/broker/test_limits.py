@@ -99,17 +99,53 @@ def test_a_task_waits_for_bytes_and_a_response_has_a_least_size() -> None:
         assert budget.left(10) == 10
         assert not budget.try_take(6)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(budget.wait)
+            nursery.start_soon(budget.take_later, 6)
             await trio.testing.wait_all_tasks_blocked()
             assert budget.is_short
             budget.give(1)
-        assert not budget.is_short
+        assert (budget.is_short, budget.used) == (False, 100)
         assert ByteBudget(-1).try_take(1 << 60)
 
     in_trio(main)
 
 
-async def test_a_connection_waits_for_memory_however_often_others_are_quicker() -> None:
+async def test_bytes_go_to_the_first_task_that_they_suffice_for() -> None:
+    """All were woken, and all but one waited again: a thousand connections cost a thousand wakes for each request."""
+    budget, got = ByteBudget(100), []
+    budget.take(100)
+
+    async def take(name: str, count: int) -> None:
+        await budget.take_later(count)
+        got.append(name)
+
+    async with trio.open_nursery() as nursery:
+        for name, count in (("first", 50), ("second", 5), ("third", 5)):
+            nursery.start_soon(take, name, count)
+            await trio.testing.wait_all_tasks_blocked()
+        budget.give(6)
+        assert budget.used == 99
+        await trio.testing.wait_all_tasks_blocked()
+        assert got == ["second"]
+        budget.give(50)
+        await trio.testing.wait_all_tasks_blocked()
+        assert got == ["second", "first"]
+        budget.give(4)
+        await trio.testing.wait_all_tasks_blocked()
+        assert (got, budget.used, budget.is_short) == (["second", "first", "third"], 100, False)
+
+
+async def test_a_task_that_no_longer_waits_takes_nothing() -> None:
+    budget = ByteBudget(100)
+    budget.take(100)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(budget.take_later, 10)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+    budget.give(10)
+    assert (budget.used, budget.is_short) == (90, False)
+
+
+async def test_a_connection_waits_for_memory_however_much_others_take_and_give() -> None:
     """Each time was one more nested coroutine: after a thousand the connection ended with RecursionError."""
     small = {"storage": "memory", "listeners": "PLAINTEXT://127.0.0.1:0"}
     small |= {"queued.max.request.bytes": "1000000", "socket.request.max.bytes": "1000000"}
