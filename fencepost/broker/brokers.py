@@ -33,7 +33,7 @@ def brokers(node: _Broker, context: RequestContext) -> list[Leader]:
     return sorted([own, *others])
 
 
-def led_topic(node: HasCluster, topic: "TopicImage") -> "TopicImage":
+def with_leaders(node: HasCluster, topic: "TopicImage") -> "TopicImage":
     """The topic with its leaders."""
     return topic if node.cluster is None else node.cluster.replicas.led(topic)
 

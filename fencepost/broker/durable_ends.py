@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Answer: TypeAlias = Response | Coroutine[Any, Any, Response]
 
 
-def at_durable_ends(node: HasFlusher, logs: Iterable["PartitionLog | None"], answer: Callable[[], Answer]) -> Answer:
+def when_durable(node: HasFlusher, logs: Iterable["PartitionLog | None"], answer: Callable[[], Answer]) -> Answer:
     """The result of `answer` once the current content of `logs` is durable: at once if it is, else a coroutine.
 
     `answer` may return a coroutine. It does not wait for a log that is offline, or goes offline meanwhile.

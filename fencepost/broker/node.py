@@ -252,7 +252,7 @@ class Node:
         """Whether the partition has a log that cannot be opened, or whose flush failed."""
         return self.partitions.is_offline(tp)
 
-    async def commit_all(self, tickets: Collection[Ticket]) -> bool:
+    async def wait_durable(self, tickets: Collection[Ticket]) -> bool:
         """Return when every ticket is settled, or its log offline. One flush covers them all.
 
         Returns True if the result of a ticket may have changed meanwhile: then the caller must check each again.
@@ -321,7 +321,7 @@ class Node:
 
     async def _start_services(self, services: trio.Nursery) -> None:
         """Load the coordinators in the order of their dependencies: metadata, then groups, then transactions."""
-        known_before, some_lost = self.metadata_log.log_end_offset > 0, self.logs.kept_aside(METADATA_PARTITION) > 0
+        known_before, some_lost = self.metadata_log.log_end_offset > 0, self.logs.quarantined(METADATA_PARTITION) > 0
         cluster, first_free = self.cluster, first_free_producer_id(self.logs)
         await self.metadata.start(first_free, standby=cluster is not None and not cluster.is_controller)
         if cluster is not None:

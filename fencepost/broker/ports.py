@@ -118,7 +118,7 @@ class HasFlusher(Protocol):
     @property
     def commit(self) -> "LogFlusher": ...
 
-    async def commit_all(self, tickets: "Collection[Ticket]") -> bool:
+    async def wait_durable(self, tickets: "Collection[Ticket]") -> bool:
         """Return when every ticket is settled, or its log offline; True if a ticket's result may have changed."""
 
     @property

@@ -9,7 +9,7 @@ import trio
 from fencepost.broker.metadata.reader import MetadataFollower, MetadataReader, NoMetadataLog
 from fencepost.cli.metadata.history_text import HistoryText
 from fencepost.coordinator.metadata.delta import MetadataCorrupt
-from fencepost.coordinator.metadata.history import Moment
+from fencepost.coordinator.metadata.history import MetadataChange
 
 KEPT: Final = 300
 
@@ -52,6 +52,6 @@ class History:
             return str(error)
         return None
 
-    def _entry(self, moment: Moment) -> Entry:
+    def _entry(self, moment: MetadataChange) -> Entry:
         head, *lines = self._text.lines(moment)
         return Entry(head, moment.verdict.value, moment.in_transaction, tuple(line.strip() for line in lines))

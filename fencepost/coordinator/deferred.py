@@ -49,12 +49,12 @@ class Deferred(Generic[ReplyT]):
             wake()
 
     @property
-    def may_leave(self) -> bool:
+    def is_sendable(self) -> bool:
         """Whether the reply is complete and everything it rests on is durable."""
         return self.is_complete and (self._rests_on is None or self._rests_on.is_durable)
 
     def now(self) -> ReplyT:
-        """The reply; call it only if the reply `may_leave`."""
+        """The reply; call it only if the reply `is_sendable`."""
         reply: ReplyT = self._reply if self._convert is None else self._convert(self._reply)
         return reply
 

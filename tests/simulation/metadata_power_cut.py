@@ -195,7 +195,7 @@ def compare(broker: SimBroker, allowed: Sequence[MetadataImage]) -> MetadataImag
             assert node.partition(tp) is not None, f"{tp} is offline"
         owner = node.logs.topic_id_on_disk(tp)
         assert owner in (NO_TOPIC_ID, topic and topic.topic_id), f"{tp} has the files of a topic that is gone"
-    assert not node.logs.kept_aside(TopicPartition("__cluster_metadata", 0)), "taken for damage"
+    assert not node.logs.quarantined(TopicPartition("__cluster_metadata", 0)), "taken for damage"
     return found
 
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from fencepost.broker.cluster.growth import GrowthCounters
 
 
-class ClusterFigures(NamedTuple):
+class ClusterStats(NamedTuple):
     """One run of a broker."""
 
     active: bool

@@ -23,7 +23,7 @@ from fencepost.broker.cluster.engine import (
     StoreUnavailable,
     slot_of,
 )
-from fencepost.broker.cluster.figures import ClusterFigures
+from fencepost.broker.cluster.figures import ClusterStats
 from fencepost.broker.cluster.followed_logs import FollowedLogs
 from fencepost.broker.cluster.forwarding import forwarded
 from fencepost.broker.cluster.growth import Growth
@@ -170,10 +170,10 @@ class Membership:
         return self.ownership.controller
 
     @property
-    def figures(self) -> ClusterFigures:
+    def figures(self) -> ClusterStats:
         """What this run reports about itself."""
         writer = self.writer
-        return ClusterFigures(
+        return ClusterStats(
             active=self.active,
             slots=len(self.ownership.led),
             leader_epoch=self.ownership.slots[METADATA_SLOT].epoch,

@@ -368,7 +368,7 @@ class SharedLog:
     def reserve(self, size_bytes: int) -> None:
         """Nothing: no flush could become cheaper."""
 
-    def write_again(self, offset: int) -> None:
+    def rewrite_tail(self, offset: int) -> None:
         """Nothing: a round is repeated until its outcome is known."""
 
     def tail_targets(self, offset: int) -> list[SyncTask]:

@@ -29,7 +29,7 @@ RETRY_SECONDS = 0.02
 logger = logging.getLogger(__name__)
 
 
-async def tell_leaders(cluster: "Membership", topic_ids: Mapping[TopicPartition, bytes]) -> None:
+async def notify_leaders(cluster: "Membership", topic_ids: Mapping[TopicPartition, bytes]) -> None:
     """Return when the leaders of these partitions of other brokers have read the newest markers, or cannot be asked.
 
     A partition may be changing hands. A next leader that loaded it before the marker was committed has to read it, too:

@@ -11,7 +11,7 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import Any, Protocol
 
-from fencepost.broker.durable_ends import at_durable_ends
+from fencepost.broker.durable_ends import when_durable
 from fencepost.broker.fetch.reads import leader_epoch_error
 from fencepost.broker.log.log_store import Missing
 from fencepost.broker.log.partition import PartitionLog
@@ -61,7 +61,7 @@ def handle(node: _Broker, request: ListOffsetsRequest, context: RequestContext) 
     if request.isolation_level not in (IsolationLevel.READ_UNCOMMITTED, IsolationLevel.READ_COMMITTED):
         raise CloseConnection(f"isolation level {request.isolation_level} does not exist")
     asked = [TopicPartition(topic.name, part.partition_index) for topic in request.topics for part in topic.partitions]
-    return at_durable_ends(node, map(node.partition, asked), partial(_answer_all, node, request, context, asked))
+    return when_durable(node, map(node.partition, asked), partial(_answer_all, node, request, context, asked))
 
 
 def _answer_all(

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from fencepost.broker.brokers import brokers, controller_id, led_topic
+from fencepost.broker.brokers import brokers, controller_id, with_leaders
 from fencepost.broker.metadata.answers import partition_value
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.network.metering import limit_mutations
@@ -85,7 +85,7 @@ async def handle(node: _Broker, request: MetadataRequest, context: RequestContex
         if request.include_topic_authorized_operations
         else NOT_ASKED
     )
-    led = partial(led_topic, node)
+    led = partial(with_leaders, node)
     return Encoded(node.metadata_answers.parts(response, node.metadata.image, version, operations, led))
 
 
@@ -169,6 +169,6 @@ def _topic(node: _Broker, topic: "TopicImage") -> MetadataResponseTopic:
         topic_id=topic.topic_id,
         is_internal=topic.internal,
         partitions=[
-            partition_value(index, partition) for index, partition in enumerate(led_topic(node, topic).assignment)
+            partition_value(index, partition) for index, partition in enumerate(with_leaders(node, topic).assignment)
         ],
     )

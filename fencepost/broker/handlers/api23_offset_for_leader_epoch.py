@@ -6,7 +6,7 @@ v0-4 are served; librdkafka sends exactly v2. v1 also returns the epoch, v2 carr
 from functools import partial
 from typing import Protocol
 
-from fencepost.broker.durable_ends import at_durable_ends
+from fencepost.broker.durable_ends import when_durable
 from fencepost.broker.fetch.reads import leader_epoch_error
 from fencepost.broker.log.reading import epoch_end_offset
 from fencepost.broker.network.context import RequestContext
@@ -32,7 +32,7 @@ class _Broker(HasAuthorizer, HasFlusher, HasPartitions, Protocol):
 def handle(node: _Broker, request: OffsetForLeaderEpochRequest, context: RequestContext) -> Reply:
     """Return the end of the requested epoch, or of the largest epoch before it, once each log's end is durable."""
     asked = [TopicPartition(topic.topic, ask.partition) for topic in request.topics for ask in topic.partitions]
-    return at_durable_ends(node, map(node.partition, asked), partial(_answer_all, node, request, context))
+    return when_durable(node, map(node.partition, asked), partial(_answer_all, node, request, context))
 
 
 def _answer_all(

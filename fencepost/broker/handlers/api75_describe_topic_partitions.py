@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Protocol
 
-from fencepost.broker.brokers import led_topic
+from fencepost.broker.brokers import with_leaders
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.ports import HasAuthorizer, HasCluster, HasConfig, HasMetadata
 from fencepost.broker.security.checks import authorized_operations, denied_topics
@@ -68,7 +68,7 @@ def _page_of_topics(
             continue
         start = cursor.partition_index if cursor is not None and name == cursor.topic_name else 0
         stop = min(topic.partitions, start + left)
-        topics.append(_page(led_topic(node, topic), start, stop))
+        topics.append(_page(with_leaders(node, topic), start, stop))
         left -= max(0, stop - start)
         if stop < topic.partitions:
             next_cursor = Cursor(topic_name=name, partition_index=stop)

@@ -11,9 +11,9 @@ from fencepost.broker.log.deletions import FULL_DISK, BackgroundTasks
 from fencepost.broker.log.durability.flusher import Durability
 from fencepost.broker.log.durability.sync_threads import FlushThreads
 from fencepost.broker.log.durability.upkeep import Steps, at_once, in_threads, sync_all
-from fencepost.broker.log.kept_offsets import KeptOffsets
 from fencepost.broker.log.log_store import LogStore
 from fencepost.broker.log.offline_logs import OfflineLogs
+from fencepost.broker.log.offset_checkpoints import OffsetCheckpoints
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.recovery.log_files import LogFiles
 from fencepost.broker.log.recovery.opening import ALL_TRUSTED
@@ -29,8 +29,8 @@ from fencepost.broker.log.storage.layout import (
     ACCEPT_LOSS,
     DELETED,
     STRAY,
-    copy_aside,
-    last_aside,
+    copy_to_quarantine,
+    last_quarantine,
     long_name,
     may_be_partition,
     partition_of,
@@ -89,7 +89,7 @@ class LogDirectory:
         self.upkeep = UpkeepFailures()
         self._deletions = 0
         self._background_tasks = BackgroundTasks()
-        self.kept = KeptOffsets(store, self._unopened)
+        self.kept = OffsetCheckpoints(store, self._unopened)
         """The offsets in the checkpoint files."""
         if self.clean:
             store.remove(CLEAN_SHUTDOWN)
@@ -156,7 +156,7 @@ class LogDirectory:
     ) -> None:
         """Open a log that is on disk; `threads` read it, and until then `get` returns None. Raises as `create`."""
         with self._offline.opening(tp):
-            self._set_stray_aside(tp, topic_id)
+            self._quarantine_stray(tp, topic_id)
             if tp in self._unopened:
                 self._reading.add(tp)
                 try:
@@ -253,7 +253,7 @@ class LogDirectory:
         """The directory of a partition, open or not."""
         return self._log_store.files(str(tp))
 
-    def keep_aside(self, tp: TopicPartition) -> str:
+    def quarantine(self, tp: TopicPartition) -> str:
         """Copy a damaged log, and mark it for truncation at its first bad batch when it is opened next.
 
         Returns the name of the copy, which is durable. Raises OSError.
@@ -263,13 +263,13 @@ class LogDirectory:
             log.segments.close()
         self._unopened.add(tp)
         self._offline.discard(tp)
-        aside = copy_aside(self._store, str(tp))
+        aside = copy_to_quarantine(self._store, str(tp))
         self._store.child(str(tp)).replace(ACCEPT_LOSS, b"", durable=True)
         return aside
 
-    def kept_aside(self, tp: TopicPartition) -> int:
-        """The number of the last copy of a log by `keep_aside` that still exists; 0 for none."""
-        return last_aside(self._store, str(tp))
+    def quarantined(self, tp: TopicPartition) -> int:
+        """The number of the last copy of a log by `quarantine` that still exists; 0 for none."""
+        return last_quarantine(self._store, str(tp))
 
     def logs(self) -> Collection[PartitionLog]:
         """The logs that are open."""
@@ -334,13 +334,13 @@ class LogDirectory:
             if topic_id is None:
                 topic_id = load_topic_id(self.files(tp))
             elif tp in self._unopened and not only_topic:
-                self._set_stray_aside(tp, topic_id)
+                self._quarantine_stray(tp, topic_id)
             return at_once(self._recovering(tp, topic_id, config))
 
     def _recovering(self, tp: TopicPartition, topic_id: bytes, config: LogConfig) -> Steps[PartitionLog]:
         store = self.files(tp)
         on_disk, kept = tp in self._unopened, self.kept
-        kept.give_name(tp, self._logs.values)
+        kept.forget_stale_entries(tp, self._logs.values)
         kept.claim(tp, topic_id)
         loss_accepted = on_disk and store.load(ACCEPT_LOSS) is not None
         # A log that was compacted once keeps its gaps under another policy.
@@ -350,7 +350,7 @@ class LogDirectory:
         bounds = kept.bounds(tp, self.clean and not loss_accepted)
         files = LogFiles(self._log_store, tp, topic_id, replace(config, cleanup_policy=gaps), bounds)
         files.check_bounds = not loss_accepted
-        files.write_again, files.durable = on_disk and not self.clean, self._durability == "fsync"
+        files.rewrite_tail, files.durable = on_disk and not self.clean, self._durability == "fsync"
         yield [files]
         opened, recovery_point = files.opened()
         log = PartitionLog(
@@ -384,7 +384,7 @@ class LogDirectory:
             store.remove(ACCEPT_LOSS)
         return log
 
-    def _set_stray_aside(self, tp: TopicPartition, topic_id: bytes) -> None:
+    def _quarantine_stray(self, tp: TopicPartition, topic_id: bytes) -> None:
         """Rename the log of a deleted topic, so that the new topic of its name gets an empty one.
 
         Raises CorruptLogFile if the log's topic was not deleted: a damaged file must not empty a partition.

@@ -203,7 +203,7 @@ class StoredLog(Protocol):
     def reserve(self, size_bytes: int) -> None:
         """Expect small flushes: reserve `size_bytes` in the file (`StoredFile.reserve`)."""
 
-    def write_again(self, offset: int) -> None:
+    def rewrite_tail(self, offset: int) -> None:
         """Write all batches from `offset` on again: a flush of them may have failed, and only bytes that are written
         again are surely flushed. Raises OSError.
         """

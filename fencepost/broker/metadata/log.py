@@ -125,7 +125,7 @@ def open_metadata_log(logs: LogDirectory, commit: LogFlusher, config: LogConfig,
                 f"{METADATA_PARTITION} from a backup. Or put an empty file {ACCEPT_LOSS} into it to accept the loss;"
                 " then check users and rules before clients connect"
             ) from error
-        aside = logs.keep_aside(METADATA_PARTITION)
+        aside = logs.quarantine(METADATA_PARTITION)
         behind = begin_behind_snapshot(logs.files(METADATA_PARTITION))
         log = logs.create(METADATA_PARTITION, METADATA_TOPIC_ID, config, only_topic=True)
         logger.error(
@@ -144,4 +144,4 @@ def open_metadata_log(logs: LogDirectory, commit: LogFlusher, config: LogConfig,
 
 def first_free_producer_id(logs: LogDirectory) -> int:
     """The lowest producer id that lost metadata cannot have allocated."""
-    return logs.kept_aside(METADATA_PARTITION) * _IDS_PER_LOSS
+    return logs.quarantined(METADATA_PARTITION) * _IDS_PER_LOSS

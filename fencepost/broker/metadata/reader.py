@@ -21,7 +21,7 @@ from fencepost.broker.log.recovery.scanning import batches
 from fencepost.broker.log.storage.store import END_MARK, CorruptLogFile
 from fencepost.broker.log.verify.files import ReadSegment, file_names, segment_bases
 from fencepost.coordinator.metadata.delta import MetadataCorrupt
-from fencepost.coordinator.metadata.history import MetadataHistory, Moment
+from fencepost.coordinator.metadata.history import MetadataChange, MetadataHistory
 from fencepost.coordinator.metadata.image import EMPTY_IMAGE, MetadataImage
 from fencepost.coordinator.metadata.snapshot import SnapshotId, read_snapshot, snapshot_id
 from fencepost.coordinator.metadata.transactions import MetadataLoader
@@ -83,7 +83,7 @@ class MetadataReader:
         """
         return self.follow_image(offset).image
 
-    def moments(self, start: int | None = None, stop: int | None = None) -> Iterator[Moment]:
+    def moments(self, start: int | None = None, stop: int | None = None) -> Iterator[MetadataChange]:
         """The decided changes in order: every moment with a record from `start` on and below `stop`.
 
         An open transaction at the end comes last. Raises the errors of `image`.
@@ -262,18 +262,18 @@ class MetadataFollower(LogFollower):
         """Every transaction below this offset is decided."""
         return self._history.last_stable_offset
 
-    def pending(self) -> Moment | None:
+    def pending(self) -> MetadataChange | None:
         """The open transaction, as far as it was read."""
         return self._history.pending()
 
-    def poll(self, stop: int | None = None) -> list[Moment]:
+    def poll(self, stop: int | None = None) -> list[MetadataChange]:
         """What was decided since the last call; with `stop` no batch that reaches beyond that offset is read.
 
         Raises NoMetadataLog if the next records are deleted, MetadataCorrupt for an invalid record, and OSError.
         """
         return list(self.decided(stop))
 
-    def decided(self, stop: int | None = None) -> Iterator[Moment]:
+    def decided(self, stop: int | None = None) -> Iterator[MetadataChange]:
         """Like `poll`, one by one: each moment holds its own images, so a long log's moments need much memory.
 
         The iterator reads a batch with its first moment. Consume all moments of a batch: the rest does not come again.

@@ -11,12 +11,12 @@ from prometheus_client.core import (
 )
 
 if TYPE_CHECKING:
-    from fencepost.broker.cluster.figures import ClusterFigures
+    from fencepost.broker.cluster.figures import ClusterStats
     from fencepost.broker.cluster.health import StoreHealth
     from fencepost.coordinator.histogram import Histogram
 
 
-def cluster_metrics(figures: "ClusterFigures", rows: int) -> Iterator[Metric]:
+def cluster_metrics(figures: "ClusterStats", rows: int) -> Iterator[Metric]:
     """What one run of the broker counted; `rows` is how many rows its logs have."""
     writer, cache = figures.writer, figures.cache
     yield from _gauges(

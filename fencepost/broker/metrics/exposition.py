@@ -51,7 +51,7 @@ LISTENER_LABELS = ("listener", "networkProcessor")
 LISTENER_VALUES = ("PLAINTEXT", "0")
 
 
-class Scraped(
+class MetricsSource(
     HasClock,
     HasConfig,
     HasFlusher,
@@ -85,7 +85,7 @@ class Scraped(
 class BrokerCollector(Collector):
     """The families of a node whose rows no client can add to. What takes time was counted before, in steps."""
 
-    def __init__(self, node: Scraped) -> None:
+    def __init__(self, node: MetricsSource) -> None:
         self._node = node
         self.logs = LogCounts()
         self.groups: Counter[Counted] = Counter()
@@ -274,7 +274,7 @@ class _Further(Collector):
 
 
 def renderer(
-    node: Scraped | None, further: Callable[[], Iterator[Metric]] = lambda: iter(())
+    node: MetricsSource | None, further: Callable[[], Iterator[Metric]] = lambda: iter(())
 ) -> "Callable[[], Awaitable[Page]]":
     """The page for a scrape of this node, with its process's memory, CPU time and garbage collector.
 
@@ -313,7 +313,7 @@ def renderer(
     return render_node
 
 
-def _upkeep_metrics(node: Scraped) -> Iterator[Metric]:
+def _upkeep_metrics(node: MetricsSource) -> Iterator[Metric]:
     """The failures by work, and the logs whose last run of some work failed."""
     count = CounterMetricFamily("fencepost_upkeep_failures", "Failures of background work", labels=("work",))
     for work, failures in sorted(node.logs.upkeep.counts.items()):

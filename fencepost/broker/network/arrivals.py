@@ -10,7 +10,7 @@ from fencepost.broker.network.response_queue import ResponseQueue
 from fencepost.broker.ports import HasFlusher
 
 
-class Arrival:
+class PartialRequest:
     """What the sweep of the server learns about an unfinished request. Requests that arrive at once cost nothing."""
 
     __slots__ = ("_budget", "_frames", "_requests", "_since", "waits_for_room")
@@ -48,7 +48,7 @@ class Arrival:
         self._frames.grow()
 
 
-async def more_arrives(broker: HasFlusher, sock: socket.socket, responses: ResponseQueue) -> bool:
+async def wait_readable_or_durable(broker: HasFlusher, sock: socket.socket, responses: ResponseQueue) -> bool:
     """Wait until the client sends more, or the responses can be sent. Returns True if the client was first.
 
     A round of a cluster that puts an object waits for more bytes, and then for the object store: a connection that
@@ -67,6 +67,6 @@ async def more_arrives(broker: HasFlusher, sock: socket.socket, responses: Respo
         return False
     async with trio.open_nursery() as nursery:
         nursery.start_soon(wait_readable)
-        await broker.commit_all(responses.tickets)
+        await broker.wait_durable(responses.tickets)
         nursery.cancel_scope.cancel()
     return arrived

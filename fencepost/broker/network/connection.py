@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import trio
 
-from fencepost.broker.network.arrivals import Arrival, more_arrives
+from fencepost.broker.network.arrivals import PartialRequest, wait_readable_or_durable
 from fencepost.broker.network.connection_ports import ConnectionServer
 from fencepost.broker.network.context import CloseConnection, Endpoint, RequestContext, RequestMeter, Session
 from fencepost.broker.network.decoding import start_decoding
@@ -93,7 +93,7 @@ class Connection:
         self._socket = sock
         self._tls = tls
         self._frames = FrameBuffer(server.request_bytes_max, server.request_bytes)
-        self.arrival = Arrival(self._frames, server.request_bytes)
+        self.arrival = PartialRequest(self._frames, server.request_bytes)
         self._responses = ResponseQueue(server.node, sock)
         if session.sasl is not None:
             self._login_guard = LoginGuard(session, server, self._frames, self._responses)
@@ -237,7 +237,7 @@ class Connection:
 
     async def _send_or_read_on(self) -> bool:
         """Send the responses, unless the client has sent more for the round that they wait for."""
-        if not self._server.draining and await more_arrives(self._node, self._socket, self._responses):
+        if not self._server.draining and await wait_readable_or_durable(self._node, self._socket, self._responses):
             return True
         await self._send()
         return not self._server.draining
@@ -384,7 +384,7 @@ class Connection:
 
     def _respond_parked(self, pending: _Pending, deferred: Deferred[Ready]) -> Work | None:
         """Respond to a parked request. Returns the work that is left for the task."""
-        if not deferred.may_leave:
+        if not deferred.is_sendable:
             return self._finish(self._respond_later(pending, deferred.wait()))
         self.busy_in_handler = False
         unfinished = self._respond(pending, deferred.now())

@@ -144,7 +144,7 @@ class ResponseQueue:
             return
         if self._acknowledgements:
             tickets, self.tickets = self.tickets, []
-            if await self._node.commit_all(tickets):
+            if await self._node.wait_durable(tickets):
                 self._revise()
             self._acknowledgements = []
         self._check()

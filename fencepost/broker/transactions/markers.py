@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from fencepost.broker.cluster.guests import GuestLog
-from fencepost.broker.cluster.telling import tell_leaders
+from fencepost.broker.cluster.telling import notify_leaders
 from fencepost.broker.ports import HasClock, HasCluster, HasFlusher, HasGroups, HasMetadata, HasMetrics, HasPartitions
 from fencepost.coordinator.ports import Marker
 from fencepost.protocol.errors import ErrorCode
@@ -73,7 +73,7 @@ class Markers:
 
     async def settled(self, appended: "_Appended", marker: Marker) -> Mapping[TopicPartition, ErrorCode]:
         """The results of appended markers once they are durable and visible."""
-        changed = await self._node.commit_all(appended.tickets.values())
+        changed = await self._node.wait_durable(appended.tickets.values())
         if self._node.cluster is not None:
             topics = self._node.metadata.image.topics_by_name
             guests = {
@@ -82,7 +82,7 @@ class Markers:
                 if isinstance(ticket.log, GuestLog) and tp.topic in topics
             }
             if guests:
-                await tell_leaders(self._node.cluster, guests)
+                await notify_leaders(self._node.cluster, guests)
         return self._finished(appended, marker, changed)
 
     def _logs(self, partitions: Collection[TopicPartition]) -> "list[tuple[TopicPartition, _Log]]":

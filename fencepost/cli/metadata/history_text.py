@@ -11,7 +11,7 @@ from fencepost.protocol import metadata_record_types as types
 from fencepost.protocol.metadata_entries import PartitionRun
 
 if TYPE_CHECKING:
-    from fencepost.coordinator.metadata.history import Moment
+    from fencepost.coordinator.metadata.history import MetadataChange
 
 _SECRET = ("salt", "stored_key", "server_key")
 _MARKERS = (types.BeginTransactionRecord, types.EndTransactionRecord, types.AbortTransactionRecord)
@@ -26,7 +26,7 @@ class HistoryText:
         self._names: dict[bytes, str] = {}
         self._rules: dict[bytes, str] = {}
 
-    def lines(self, one: "Moment") -> Iterator[str]:
+    def lines(self, one: "MetadataChange") -> Iterator[str]:
         """One moment; nothing if it was not committed, or does not concern the path."""
         entries = [(entry.offset, *self._entry(one, entry.entry)) for entry in one.entries]
         if one.verdict.value != "committed" and not self._everything:
@@ -38,7 +38,7 @@ class HistoryText:
         for offset, path, what in shown:
             yield f"  {offset:>8}  /{'/'.join(path)}{'  ' + what if what else ''}"
 
-    def _head(self, one: "Moment") -> str:
+    def _head(self, one: "MetadataChange") -> str:
         count = one.next_offset - one.first_offset
         how = "transaction" if one.in_transaction else "batch"
         name = f" {cell(one.name)!r}" if one.name else ""
@@ -53,7 +53,7 @@ class HistoryText:
 
     # -- the path and the text of each record
 
-    def _entry(self, one: "Moment", entry: Any) -> tuple[list[str] | None, str]:
+    def _entry(self, one: "MetadataChange", entry: Any) -> tuple[list[str] | None, str]:
         match entry:
             case types.TopicRecord():
                 self._names[entry.topic_id] = entry.name
@@ -79,7 +79,7 @@ class HistoryText:
             case _:
                 return self._other(one, entry)
 
-    def _other(self, one: "Moment", entry: Any) -> tuple[list[str] | None, str]:
+    def _other(self, one: "MetadataChange", entry: Any) -> tuple[list[str] | None, str]:
         match entry:
             case types.FeatureLevelRecord():
                 return ["features", entry.name], f"= {entry.feature_level}"
@@ -106,7 +106,7 @@ class HistoryText:
             case _:
                 return None if isinstance(entry, _MARKERS) else [_kind(entry)], _fields(entry, ())
 
-    def _name(self, one: "Moment", topic_id: bytes) -> str:
+    def _name(self, one: "MetadataChange", topic_id: bytes) -> str:
         """The topic's name, from an earlier record or from the state before."""
         known = self._names.get(topic_id)
         if known is None and one.delta is not None:
@@ -114,7 +114,7 @@ class HistoryText:
             known = None if topic is None else topic.name
         return known if known is not None else shown_id(topic_id)
 
-    def _rule(self, one: "Moment", acl_id: bytes) -> str:
+    def _rule(self, one: "MetadataChange", acl_id: bytes) -> str:
         """The access rule, from an earlier record or from the state before."""
         if acl_id not in self._rules and one.delta is not None and acl_id in one.delta.before.acls:
             return _rule(one.delta.before.acls[acl_id])
@@ -148,7 +148,7 @@ def _fields(record: Any, without: tuple[str, ...]) -> str:
     return cell(" ".join(f"{name}={value}" for name, value in fields.items() if value not in (None, [], "")))
 
 
-def moment_json(one: "Moment") -> dict[str, Any]:
+def moment_json(one: "MetadataChange") -> dict[str, Any]:
     entries = [{"offset": entry.offset, "type": _kind(entry.entry), **_open(entry.entry)} for entry in one.entries]
     return {
         "first_offset": one.first_offset,

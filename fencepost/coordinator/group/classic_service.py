@@ -210,7 +210,7 @@ class ClassicGroups:
         except BaseException:
             parked.abandon()
             raise
-        return parked.now() if parked.is_complete and parked.may_leave else parked
+        return parked.now() if parked.is_complete and parked.is_sendable else parked
 
     def _when_settled(
         self, shard: GroupShard, reply: ReplyT, parking: Parking[ReplyT], request_member_id: str

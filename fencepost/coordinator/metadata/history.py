@@ -31,7 +31,7 @@ class LoggedEntry(NamedTuple):
     entry: MetadataEntry
 
 
-class Moment(NamedTuple):
+class MetadataChange(NamedTuple):
     """Records that count together or not at all: a transaction with its markers, or a batch's records outside of one.
 
     `name` is the transaction's (None without a transaction or a name), `reason` why it was aborted. `delta` is the step
@@ -73,9 +73,9 @@ class MetadataHistory:
         """The start of the open transaction, or `next_offset` if none is open."""
         return self._loader.last_stable_offset
 
-    def take(self, base_offset: int, timestamp_ms: int, entries: Sequence[MetadataEntry]) -> list[Moment]:
+    def take(self, base_offset: int, timestamp_ms: int, entries: Sequence[MetadataEntry]) -> list[MetadataChange]:
         """Load one batch; return the moments that it completes, in order. Raises MetadataCorrupt as `load_batch`."""
-        moments: list[Moment] = []
+        moments: list[MetadataChange] = []
         self._timestamp_ms = timestamp_ms
         offset, plain = base_offset, base_offset
         waiting: list[MetadataEntry] = []
@@ -99,14 +99,14 @@ class MetadataHistory:
         self._loader.pass_over(base_offset, next_offset)
         self._deltas.clear()
 
-    def pending(self) -> Moment | None:
+    def pending(self) -> MetadataChange | None:
         """The records so far of the open transaction; None if none is open."""
         if self._loader.open is None:
             return None
         name = self._loader.open.name
         return self._moment(Verdict.OPEN, self._loader.open.start_offset, True, name, None, None)
 
-    def _plain(self, base_offset: int, entries: list[MetadataEntry]) -> list[Moment]:
+    def _plain(self, base_offset: int, entries: list[MetadataEntry]) -> list[MetadataChange]:
         if not entries:
             return []
         self._loader.load_batch(base_offset, entries)
@@ -120,7 +120,7 @@ class MetadataHistory:
         self._entries = []
         return [moment]
 
-    def _decided(self, last: MetadataEntry) -> Moment:
+    def _decided(self, last: MetadataEntry) -> MetadataChange:
         first = self._entries[0].entry
         name = first.name if isinstance(first, BeginTransactionRecord) else None
         offset, step = self._entries[0].offset, self._step()
@@ -144,8 +144,8 @@ class MetadataHistory:
         name: str | None,
         reason: str | None,
         delta: MetadataDelta | None,
-    ) -> Moment:
-        return Moment(
+    ) -> MetadataChange:
+        return MetadataChange(
             first_offset,
             self._loader.next_offset,
             self._timestamp_ms,

@@ -98,7 +98,7 @@ def table(printed: str) -> list[dict[str, str]]:
 def test_console_consumers_share_partitions_and_inherit_those_of_the_dead(
     kafka: KafkaJvm, broker: BrokerProcess, protocol: str
 ) -> None:
-    """Arrival, kill -9, departure in order; the command sees each of them, and no lag at the end."""
+    """PartialRequest, kill -9, departure in order; the command sees each of them, and no lag at the end."""
     properties = PROTOCOLS[protocol]
 
     def shares() -> list[int]:

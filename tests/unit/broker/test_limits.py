@@ -12,7 +12,7 @@ from trio.testing import MockClock
 
 from fencepost.broker.byte_budget import ByteBudget
 from fencepost.broker.config.broker_config import ConfigError, load_config
-from fencepost.broker.network.arrivals import Arrival
+from fencepost.broker.network.arrivals import PartialRequest
 from fencepost.broker.network.connection_limits import ConnectionLimits
 from fencepost.broker.network.frames import KEPT_BYTES, FrameBuffer, NoRoom
 from fencepost.broker.node import Node
@@ -171,7 +171,7 @@ async def test_a_connection_waits_for_memory_however_much_others_take_and_give()
 
 def test_an_unfinished_request_has_an_age() -> None:
     frames = FrameBuffer(1 << 20, ByteBudget(-1))
-    arrival = Arrival(frames, ByteBudget(-1))
+    arrival = PartialRequest(frames, ByteBudget(-1))
     assert arrival.since(10.0, 0, True) == 10.0
     frames.space()[:5] = b"\0\0\0\2x"
     frames.received(5)

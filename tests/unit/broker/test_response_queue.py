@@ -68,7 +68,7 @@ class Side:
         self.ours = ours
         self.commit = Commit()
         self.node: Any = SimpleNamespace(
-            response_bytes=ByteBudget(-1), commit=self.commit, commit_all=self.commit.wait, answers_hold=True
+            response_bytes=ByteBudget(-1), commit=self.commit, wait_durable=self.commit.wait, answers_hold=True
         )
         self.progress: list[None] = []
         self.queue = ResponseQueue(self.node, ours)

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.durability.upkeep import sync_all
-from fencepost.broker.log.kept_offsets import Bounds
 from fencepost.broker.log.log_store import LogStore, OpenedLog
+from fencepost.broker.log.offset_checkpoints import Bounds
 from fencepost.protocol.topics import TopicPartition
 
 
@@ -19,7 +19,7 @@ class LogFiles:
     config: LogConfig
     bounds: Bounds
     check_bounds: bool = True
-    write_again: bool = False
+    rewrite_tail: bool = False
     """Whether the end of the log is written once more: after a failed flush and a kill, the page cache may hold clean
     pages that the disk lacks."""
     durable: bool = False
@@ -51,8 +51,8 @@ class LogFiles:
         if self.check_bounds:
             bounds.check(files, segments.first_offset, segments.end_offset)
         self._recovery_point = bounds.recovery_point
-        if self.write_again:
-            segments.write_again(bounds.recovery_point)
+        if self.rewrite_tail:
+            segments.rewrite_tail(bounds.recovery_point)
             if self.durable:  # the data and the names
                 sync_all([*segments.tail_targets(bounds.recovery_point), *files.entry_targets()])
                 self._recovery_point = segments.end_offset

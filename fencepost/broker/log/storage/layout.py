@@ -38,9 +38,9 @@ def long_name(tp: TopicPartition, ending: str) -> str:
     return str(tp)[: NAME_MAX - len(ending)] + ending
 
 
-def copy_aside(directory: Store, name: str) -> str:
+def copy_to_quarantine(directory: Store, name: str) -> str:
     """Copy a damaged log durably. Returns the name of the copy. Raises OSError."""
-    aside = f"{name}.damaged{last_aside(directory, name) + 1}{STRAY}"
+    aside = f"{name}.damaged{last_quarantine(directory, name) + 1}{STRAY}"
     source, copy = directory.child(name), directory.child(aside)
     files = source.sizes()
     if not files:
@@ -50,7 +50,7 @@ def copy_aside(directory: Store, name: str) -> str:
     return aside
 
 
-def last_aside(directory: Store, name: str) -> int:
-    """The number of the last copy by `copy_aside` that still exists; 0 for none."""
+def last_quarantine(directory: Store, name: str) -> int:
+    """The number of the last copy by `copy_to_quarantine` that still exists; 0 for none."""
     found = (_ASIDE.fullmatch(child) for child in directory.children())
     return max((int(match["number"]) for match in found if match and match["name"] == name), default=0)

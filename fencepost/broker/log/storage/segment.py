@@ -302,7 +302,7 @@ class Segment:
         if suffix in files:
             files[suffix].follow(to)
 
-    def write_again(self, offset: int) -> None:
+    def rewrite_tail(self, offset: int) -> None:
         """Write the batches from `offset` on again at their positions, and set the file's size. Raises OSError."""
         position = self.position_of(offset)
         while data := self.file.read(position, _COPY_BYTES):

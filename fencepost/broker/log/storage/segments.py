@@ -210,11 +210,11 @@ class Segments:
         """Reserve `size_bytes` in the active segment's file, see `StoredFile`."""
         self.active.file.reserve(size_bytes)
 
-    def write_again(self, offset: int) -> None:
+    def rewrite_tail(self, offset: int) -> None:
         """Write the batches from `offset` on again, see `StoredLog`. Raises OSError."""
         for segment in self._segments:
             if segment.next_offset > offset:
-                segment.write_again(max(offset, segment.base_offset))
+                segment.rewrite_tail(max(offset, segment.base_offset))
 
     def tail_targets(self, offset: int) -> list[SyncTask]:
         """The tasks that make all batches from `offset` on durable. Raises OSError."""

@@ -47,7 +47,7 @@ class Bounds(NamedTuple):
             need_start(store, first_offset, self.log_start_offset)
 
 
-class KeptOffsets:
+class OffsetCheckpoints:
     """Recovery points, log start offsets and the cleaner's offsets of the logs in one data directory.
 
     An entry without a log belongs to a deleted log. A start ignores it. It is removed from the disk before a new log
@@ -83,7 +83,7 @@ class KeptOffsets:
         self._log_starts_filed = b""
         self._filed_number = self._made_number = 0
         self._lock = threading.Lock()
-        self._outlived: set[TopicPartition] = set()
+        self._stale: set[TopicPartition] = set()
 
     def claim(self, tp: TopicPartition, topic_id: bytes) -> None:
         """A log of this topic is opened: drop the entries of other topics of its name. An unknown id fits all."""
@@ -168,7 +168,7 @@ class KeptOffsets:
         for owners in self._owners.values():
             owners.pop(tp, None)
         if tp in self.log_starts or tp in self.recovery_points:
-            self._outlived.add(tp)
+            self._stale.add(tp)
             self.log_starts.pop(tp, None)
             self.recovery_points.pop(tp, None)
 
@@ -185,26 +185,26 @@ class KeptOffsets:
 
     def purge(self) -> None:
         """Durably drop the recovery points of deleted logs: a new topic may get their name. Raises OSError."""
-        if self._outlived or self.without_log:
+        if self._stale or self.without_log:
             self._recovery_points_file().sync()
             self.without_log.clear()
 
     def _recovery_points_file(self) -> SyncTask:
         return self._recovery_file.holding(self._encoded(RECOVERY_POINTS, self.recovery_points, exact=True))
 
-    def give_name(self, tp: TopicPartition, logs: Callable[[], Collection[PartitionLog]]) -> None:
+    def forget_stale_entries(self, tp: TopicPartition, logs: Callable[[], Collection[PartitionLog]]) -> None:
         """Before a log is opened: remove the entries of a deleted log of its name from the disk. Raises OSError."""
-        if tp in self._outlived:
+        if tp in self._stale:
             self._recovery_points_file().sync()
             for file in self.log_start_files(logs()):
                 file.sync()
-            self._outlived.clear()
+            self._stale.clear()
 
 
 class _LogStarts:
     """Writes the file of log start offsets and its copy, one after the other."""
 
-    def __init__(self, kept: KeptOffsets, number: int, data: bytes, files: list[SyncTask]) -> None:
+    def __init__(self, kept: OffsetCheckpoints, number: int, data: bytes, files: list[SyncTask]) -> None:
         self._kept = kept
         self._number = number
         self._data = data

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fencepost.broker.log.kept_offsets import ALL_DIRTY
+from fencepost.broker.log.offset_checkpoints import ALL_DIRTY
 from fencepost.broker.log.storage.checkpoints import decode_offsets, decode_owners, encode_offsets
 from fencepost.broker.log.storage.memory import MemoryStore
 from fencepost.broker.log.storage.store import CorruptLogFile
