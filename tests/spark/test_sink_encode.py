@@ -142,7 +142,7 @@ def test_topic_and_partition_columns_say_where_a_row_goes() -> None:
         (
             "partition value",
             {"partition": pa.array([3], pa.int32()), "value": ["0"]},
-            "row 1 of task 0 has partition 3, but topic t has 3 partitions",
+            "row 1 of task 0 has partition 3, but topic t has 3 partitions: create the topic with more, or drop",
         ),
         (
             "partition value",

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from fencepost.spark_pipelines import PipelineError, delta_table
+from fencepost.spark_pipelines import PipelineError, delta_table, iceberg_table
 from tests.spark.tables_kit import DAYS, FORMATS, SCHEMA, batch, catalog_of, rows_in, staged, table_in
 
 pytest.importorskip("deltalake")
@@ -219,6 +219,14 @@ def test_tables_without_the_partition_column_in_the_rows_or_that_are_none(tmp_pa
         return
     (tmp_path / "catalog.db").write_bytes(b"no database, whatever it says" * 100)
     with pytest.raises(PipelineError, match="cannot be"):
+        table.marks(["position"])
+
+
+def test_a_catalog_without_settings_says_where_they_are_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYICEBERG_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    table = iceberg_table("lake.orders", catalog="unknown")
+    with pytest.raises(PipelineError, match=r"catalog unknown cannot be opened: .*--table-option NAME=VALUE"):
         table.marks(["position"])
 
 

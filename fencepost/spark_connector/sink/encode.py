@@ -232,7 +232,7 @@ class Encoder:
             if wrong.any():
                 raise SinkError(
                     f"{self._row(batch, wrong)} has partition {int(numbers[wrong][0])}, but topic {topic} has {count}"
-                    " partitions"
+                    " partitions: create the topic with more, or drop the column `partition`"
                 )
             chosen[has_partition] = numbers[has_partition]
         return chosen

@@ -216,7 +216,10 @@ class _Iceberg:
         try:
             return load_catalog(self._catalog_name, **self._properties)
         except Exception as error:  # each kind of catalog has errors of its own
-            raise PipelineError(f"catalog {self._catalog_name} cannot be opened: {first_line(error)}") from error
+            raise PipelineError(
+                f"catalog {self._catalog_name} cannot be opened: {first_line(error)}. Give its settings, such as uri,"
+                " as `properties`, with --table-option NAME=VALUE, or in pyiceberg's configuration file"
+            ) from error
 
     def _loaded(self) -> Any:
         from pyiceberg.exceptions import NoSuchTableError
