@@ -8,6 +8,7 @@ import ast
 import enum
 import inspect
 from collections.abc import Iterable, Iterator
+from functools import cache
 from importlib import import_module
 from typing import get_origin, is_typeddict
 
@@ -172,6 +173,7 @@ def sync_lines() -> dict[str, list[str]]:
     return found
 
 
+@cache
 def public_api() -> str:
     """The list as a whole."""
     lines: list[str] = []

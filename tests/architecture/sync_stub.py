@@ -136,12 +136,16 @@ class Writer(ast.NodeTransformer):
 
 def class_body(module: str, name: str) -> list[ast.stmt]:
     """What stands in a class, to be changed freely."""
-    [body] = [
-        node.body
-        for node in ast.parse(ast.unparse(tree_of(module))).body
-        if isinstance(node, ast.ClassDef) and node.name == name
-    ]
-    return body
+    [found] = ast.parse(class_source(module, name)).body
+    assert isinstance(found, ast.ClassDef)
+    return found.body
+
+
+@cache
+def class_source(module: str, name: str) -> str:
+    """A class without comments."""
+    [found] = [node for node in tree_of(module).body if isinstance(node, ast.ClassDef) and node.name == name]
+    return ast.unparse(found)
 
 
 def delegated_by(body: list[ast.stmt]) -> list[str]:

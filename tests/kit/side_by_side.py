@@ -6,6 +6,7 @@ from fnmatch import fnmatch
 SHARED = (
     ("spark/test_own_spark*", "Sparks of their own"),
     ("spark/test_sink_kills*", "Sparks of their own"),
+    ("spark/test_first_stream*", "Sparks of their own"),
     ("spark/test_installed_clone*", "Sparks of their own"),
     ("spark/test_example_etl*", "Sparks of their own"),
     ("spark/*", "Spark"),

@@ -362,6 +362,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=100, help="the number of worlds (100)")
     parser.add_argument("--first", type=int, default=0, help="the first seed (0)")
     parser.add_argument("--keep-going", action="store_true", help="do not stop at the first world that went wrong")
+    parser.add_argument("--until", metavar="TEXT", default="", help="stop only at a violation with this text (any)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes at a time (one per core)")
     parser.add_argument("--spoilt", choices=SPOILT, help="give the cluster this defect, and see whether it is found")
     parser.add_argument("--trace", action="store_true", help="show what happened")
@@ -382,11 +383,10 @@ def main() -> int:
             transactions, lives = total.transactions + one.transactions, total.lives + one.lives
             total = Result(0, [], [], seconds, requests, transactions, lives)
             wrong += bool(one.violations)
-            if one.violations or arguments.trace:
-                shown = [text[:400] for text in one.violations[:12]]
+            shown = [text[:400] for text in one.violations[:12]]
+            if shown or arguments.trace:
                 print("\n".join([*one.trace, f"seed {one.seed}:", *shown]), flush=True)
-            if one.violations and not arguments.keep_going:
-                pool.terminate()
+            if any(arguments.until in text for text in shown) and not arguments.keep_going:
                 break
     print(
         f"{total.transactions} transactions, {total.requests} requests, {total.lives} lives of brokers,"

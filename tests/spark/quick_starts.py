@@ -36,6 +36,15 @@ def prepare() -> None:
     os.environ["SPARK_SUBMIT_OPTS"] = f'{SHORT_LIVED} "-XX:SharedArchiveFile={archive}" -Xlog:disable'
 
 
+def environment_of_a_newcomer() -> dict[str, str]:
+    """This process's environment without anything about Python and Spark; Java only is told to spare its optimizing.
+
+    The archive is of no use there: it is that of another SPARK_HOME.
+    """
+    unset = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYSPARK", "SPARK"))}
+    return {**unset, "JDK_JAVA_OPTIONS": SHORT_LIVED}
+
+
 def _make(archive: Path) -> None:
     """Write the archive, or an empty one, which the JVM ignores: where it cannot be made, Spark only starts slower."""
     fresh = archive.with_suffix(f".{os.getpid()}")

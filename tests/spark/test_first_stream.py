@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.spark.conftest import new_topic
+from tests.spark.quick_starts import environment_of_a_newcomer
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -79,9 +80,7 @@ def test_a_first_stream_with_every_default(installed_spark: None, bootstrap: str
     topic = new_topic(bootstrap, f"busy-{os.urandom(4).hex()}", partitions=1)
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
-    environment = {
-        name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYSPARK", "SPARK"))
-    }
+    environment = environment_of_a_newcomer()
     venv = str(Path(sys.executable).parent)
     environment["PATH"] = os.pathsep.join(one for one in environment["PATH"].split(os.pathsep) if one != venv)
     words = [sys.executable, str(program), bootstrap, topic, str(tmp_path)]

@@ -10,6 +10,7 @@ import pytest
 from tests.architecture.project_files import ROOT
 from tests.spark.conftest import new_topic, transactions_of
 from tests.spark.guide import pieces_of, placed
+from tests.spark.quick_starts import environment_of_a_newcomer
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 SESSION = "from pyspark.sql import SparkSession\nspark = SparkSession.builder.getOrCreate()\n"
@@ -21,9 +22,7 @@ def test_spark_finds_the_data_source_from_any_folder(installed_spark: None, boot
         transactions_of(bootstrap, new_topic(bootstrap, name))([(0, b"1"), (1, b"2"), (2, b"3")])
     (batch,) = [piece.code for piece in pieces_of(ROOT / "docs" / "spark.md") if "subscribePattern" in piece.code]
     program = SESSION + placed(batch, bootstrap, tmp_path) + "print(orders.count(), 'orders')\n"
-    environment = {
-        name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYSPARK", "SPARK"))
-    }
+    environment = environment_of_a_newcomer()
     environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environment["PATH"]])
     run = subprocess.run(
         ["python", "-c", program],

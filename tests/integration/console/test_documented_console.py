@@ -77,7 +77,7 @@ def test_the_pictures_can_be_taken_again(tmp_path: Path) -> None:
     """By the documented command, in a copy of the project: the docs of the clone stay as they are."""
     copy = tmp_path / "project"
     for name in ("deploy", "fencepost"):
-        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / name, copy / name)
     (copy / "docs").mkdir()
     broker, served = Owner(), Owner()
     ports = {"127.0.0.1:9092": f"127.0.0.1:{broker.port}", "127.0.0.1:8080": f"127.0.0.1:{served.port}"}
