@@ -1,8 +1,8 @@
 """The ends of an export's batches, between which each committed transaction is whole over all partitions.
 
 The driver reads the logs ahead, without their records' contents, and finds where the parts of each transaction begin
-and end. The parts of one transaction are told by their markers: in all its logs these have one producer id, epoch and
-time. Where each transaction has an epoch of its own (transactions of version 2), the time does not count.
+and end. The markers of one transaction have one producer id, epoch and time in all its logs. Where each transaction has
+an epoch of its own (transactions of version 2), the time does not count.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Bounds(NamedTuple):
 
 @dataclass
 class _Transactions:
-    """What all logs have told."""
+    """What is known from all logs."""
 
     parts: dict[Name, dict[TopicPartition, Part]] = field(default_factory=dict)
     """Of the committed transactions."""

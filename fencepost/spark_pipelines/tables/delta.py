@@ -59,7 +59,7 @@ _WRITTEN_FEATURES = {
 _COLUMN_RULES = ("delta.generationExpression", "delta.identity", "delta.invariants")
 _ATTEMPTS = 10
 _FEW_MARKS = 8
-"""So many are searched one by one, by deltalake."""
+"""Up to this number deltalake looks for the marks one by one."""
 
 
 def delta_table(
