@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
@@ -13,12 +14,16 @@ from fencepost.protocol.topics import IsolationLevel, TopicPartition
 from fencepost.spark_connector.network.cluster import Cluster
 from fencepost.spark_connector.offsets import EARLIEST, LATEST, Offsets, tree_of
 from fencepost.spark_connector.source.options import parse_options
+from fencepost.spark_connector.source.planner import fetch_settings
 from fencepost.spark_pipelines.errors import PipelineError
 from fencepost.spark_pipelines.export_store import ExportStore, Manifest, next_ends
 from fencepost.spark_pipelines.progress import Advance, watching
 from fencepost.spark_pipelines.shape import Shape
 from fencepost.spark_pipelines.tables.table import Table
 from fencepost.spark_pipelines.tables.table_store import TableStore
+from fencepost.spark_pipelines.whole_batches import Bounds, Name, WholeBatches, headers_of
+
+log = logging.getLogger(__name__)
 
 DEFAULT_BATCH_RECORDS = 1_000_000
 _POLL_SECONDS = 0.2
@@ -37,15 +42,20 @@ def export(
     follow_seconds: float | None = None,
     stop: Callable[[], bool] = lambda: False,
     fail_on_data_loss: bool = True,
+    whole_transactions: bool = True,
     advance: Advance | None = None,
 ) -> Iterator[Manifest]:
     """Write the committed records that are not yet in `target`; yields the manifest of each new batch.
 
     `target` is a directory for Parquet files, or a table: `delta_table(...)` or `iceberg_table(...)`.
-    A batch covers about `batch_records` offsets. With `follow_seconds` the export continues and looks for new records
-    in this interval, until `stop` returns true. After a restart it continues after the last published batch. It needs
-    the same topics and shape then. `kafka` holds Kafka's dotted names, at least "bootstrap.servers". A thread calls
-    `advance` with the number of finished tasks and of all tasks of the current batch.
+    A batch covers about `batch_records` offsets. It holds all records of a committed transaction or none, so it may be
+    larger; records of a transaction that cannot be read whole yet wait, and so do those behind them. With
+    `whole_transactions` false a batch ends anywhere, and the driver does not read ahead.
+
+    With `follow_seconds` the export continues and looks for new records in this interval, until `stop` returns true.
+    After a restart it continues after the last published batch. It needs the same topics and shape then. `kafka` holds
+    Kafka's dotted names, at least "bootstrap.servers". A thread calls `advance` with the number of finished tasks and
+    of all tasks of the current batch.
 
     Raises PipelineError if the target belongs to another export, or if the cluster or a topic is another one than at
     the start. The export checks this before and after each batch, and publishes no batch with records of two topics
@@ -57,7 +67,8 @@ def export(
     store: ExportStore | TableStore
     store = ExportStore.open(target) if isinstance(target, str | Path) else TableStore(target)
     try:
-        work = _Export(spark, store, topics, dict(kafka), shape or Shape(), headers, fail_on_data_loss)
+        whole = WholeBatches() if whole_transactions else None
+        work = _Export(spark, store, topics, dict(kafka), shape or Shape(), headers, fail_on_data_loss, whole)
         while not stop():
             with watching(spark, advance) if advance is not None else nullcontext():
                 manifest = work.batch(batch_records)
@@ -110,12 +121,16 @@ class _Export:
         shape: Shape,
         headers: bool,
         fail_on_data_loss: bool,
+        whole: WholeBatches | None,
     ) -> None:
         self._spark = spark
         self._store = store
         self._topics = list(dict.fromkeys(topics))
         self._options = {f"kafka.{name}": str(value) for name, value in kafka.items()}
-        self._connection = parse_options({"subscribe": ",".join(topics), **self._options}).connection
+        source = parse_options({"subscribe": ",".join(topics), **self._options})
+        self._connection, self._fetching = source.connection, fetch_settings(source)
+        self._whole = whole
+        self._warned_of: Name | None = None
         self._kafka = kafka
         self._shape = shape
         self._headers = headers
@@ -128,9 +143,7 @@ class _Export:
 
     def batch(self, most: int) -> Manifest | None:
         """Read, stage and publish the next batch; None if no visible record is left now."""
-        begin, end = self._bounds()
-        upto = next_ends(begin, end, most)
-        self.more = upto != end
+        begin, upto = self._bounds(most)
         if all(upto[tp] == begin[tp] for tp in upto):
             return None
         records = read_records(
@@ -168,8 +181,8 @@ class _Export:
         finally:
             cluster.close()
 
-    def _bounds(self) -> tuple[Offsets, Offsets]:
-        """The start of the next batch, and the last stable offsets."""
+    def _bounds(self, most: int) -> tuple[Offsets, Offsets]:
+        """The start and the end of the next batch."""
         cluster = Cluster(self._connection)
         try:
             found = self._same_topics(cluster)
@@ -178,16 +191,41 @@ class _Export:
             known = {} if self._last is None else self._last.ends()
             new = [tp for tp in partitions if tp not in known]
             first = cluster.list_offsets(dict.fromkeys(new, EARLIEST), IsolationLevel.READ_COMMITTED)
+            begin = {tp: first[tp] if tp in first else known[tp] for tp in partitions}
+            self._check_not_beyond(begin, end)
+            upto = next_ends(begin, end, most)
+            self.more = upto != end
+            if self._whole is not None and begin != end:
+                upto = self._whole_ends(self._whole, cluster, begin, end, most)
+                self.more &= upto != end
         finally:
             cluster.close()
-        begin = {tp: first[tp] if tp in first else known[tp] for tp in partitions}
-        beyond = [tp for tp in partitions if begin[tp] > end[tp]]
+        return begin, upto
+
+    def _whole_ends(self, whole: WholeBatches, cluster: Cluster, begin: Offsets, end: Offsets, most: int) -> Offsets:
+        # The high watermarks are asked for last: what is below the last stable offsets is decided below them.
+        first = cluster.list_offsets(dict.fromkeys(begin, EARLIEST), IsolationLevel.READ_UNCOMMITTED)
+        high = cluster.list_offsets(dict.fromkeys(begin, LATEST), IsolationLevel.READ_UNCOMMITTED)
+        upto = whole.ends(Bounds(begin, first, end, high), most, headers_of(cluster, self._fetching))
+        held = whole.held_back
+        if upto == begin and held is not None and held != self._warned_of:
+            self._warned_of = held
+            log.warning(
+                "%s: records wait, because a committed transaction of producer %d cannot be read whole yet",
+                self._store.target,
+                held.producer_id,
+            )
+        return upto
+
+    @staticmethod
+    def _check_not_beyond(begin: Offsets, end: Offsets) -> None:
+        """Raise PipelineError if a partition is shorter than what was exported of it."""
+        beyond = [tp for tp in begin if begin[tp] > end[tp]]
         if beyond:
             raise PipelineError(
                 f"{beyond[0]} was exported up to offset {begin[beyond[0]]}, but ends at {end[beyond[0]]}:"
                 f" the topic was created again, or the broker lost records. {_START_AGAIN}"
             )
-        return begin, end
 
     def _same_topics(self, cluster: Cluster) -> dict[str, tuple[int, ...]]:
         """The topics' partitions. Raises PipelineError if a topic is missing or was created again since the start."""

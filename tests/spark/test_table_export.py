@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -46,11 +47,12 @@ def test_committed_records_are_in_the_table_once_and_the_audit_proves_it(
     spark: Any, bootstrap: str, topic: str, transact: Transact, tmp_path: Path, table_format: str
 ) -> None:
     kafka = {"bootstrap.servers": bootstrap}
-    transact([(number % 3, b"%03d" % number) for number in range(90)])
+    for at in range(0, 90, 30):
+        transact([(number % 3, b"%03d" % number) for number in range(at, at + 30)])
     transact([(number % 3, b"x") for number in range(9)], commit=False)
     table = table_in(tmp_path, table_format)
     first = list(export(spark, [topic], table, kafka=kafka, batch_records=50))
-    assert len(first) >= 2, "93 offsets and more in batches of 50"
+    assert len(first) >= 2, "transactions of 30 in batches of 50 offsets"
     assert [one.batch for one in first] == list(range(len(first)))
     assert sum(one.rows for one in first) == 90
     assert list(export(spark, [topic], table, kafka=kafka)) == [], "all of it is there"
@@ -147,6 +149,51 @@ def test_an_export_into_a_table_that_is_killed_and_started_again_has_every_recor
     list(export(spark, [topic], table, kafka=kafka))
     assert values_in(tmp_path, table_format) == expected
     assert audit_table(spark, [topic], table, kafka=kafka).sound
+
+
+def test_no_commit_of_a_table_shows_a_part_of_a_transaction(
+    spark: Any, bootstrap: str, topic: str, tmp_path: Path
+) -> None:
+    """Transactions over three partitions that overlap, in smaller batches; the control ends batches anywhere."""
+    kafka = {"bootstrap.servers": bootstrap}
+    expected = write_overlapping(bootstrap, topic, rounds=4)
+    torn = {}
+    for whole in (True, False):
+        for table_format in FORMATS:
+            directory = tmp_path / f"{whole}-{table_format}"
+            table = table_in(directory, table_format)
+            commits, left = 0, False
+            for _ in export(spark, [topic], table, kafka=kafka, batch_records=7, whole_transactions=whole):
+                left |= any(0 < count < 6 for count in Counter(values_in(directory, table_format)).values())
+                commits += 1
+            assert commits >= 3
+            assert Counter(values_in(directory, table_format)) == dict.fromkeys(expected, 6)
+            torn[whole, table_format] = left
+    assert torn == {(whole, table_format): not whole for whole in (True, False) for table_format in FORMATS}
+
+
+def write_overlapping(bootstrap: str, topic: str, rounds: int) -> list[bytes]:
+    """Transactions of six records, two in each partition; three overlap in each round. Returns their names."""
+    from confluent_kafka import Producer
+
+    producers = [
+        Producer({"bootstrap.servers": bootstrap, "transactional.id": f"{topic}-{number}", "linger.ms": 0})
+        for number in range(3)
+    ]
+    for producer in producers:
+        producer.init_transactions(WAIT_SECONDS)
+    names = []
+    for number in range(rounds):
+        for producer in producers:
+            producer.begin_transaction()
+        for part in range(6):
+            for index, producer in enumerate(producers):
+                producer.produce(topic, b"%d-%d" % (number, index), partition=(part + index) % 3)
+                assert producer.flush(WAIT_SECONDS) == 0
+        for index, producer in enumerate(producers):
+            names.append(b"%d-%d" % (number, index))
+            producer.commit_transaction(WAIT_SECONDS)
+    return names
 
 
 def test_a_delta_table_by_days_is_written_by_the_command(

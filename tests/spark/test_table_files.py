@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,12 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyarrow import parquet
 
-from fencepost.spark_pipelines import delta_table
+from fencepost.spark_pipelines import PipelineError, delta_table
 from fencepost.spark_pipelines.tables import write_files
 from fencepost.spark_pipelines.tables.write_files import PartitionColumn, WriteFiles
-from tests.spark.tables_kit import DAYS, SCHEMA, batch, staged
+from tests.spark.tables_kit import DAYS, FORMATS, SCHEMA, batch, rows_in, staged, table_in
 
 pytest.importorskip("deltalake")
 
@@ -90,3 +92,49 @@ def test_rows_are_divided_by_utc_parts_of_a_time() -> None:
 
     (told,) = WriteFiles(InMemory(), utc, (PartitionColumn("at", "day"),))(iter([rows]))
     assert told.column("rows").to_pylist() == [2]
+
+
+@pytest.mark.parametrize("table_format", FORMATS)
+@pytest.mark.parametrize(
+    ("kind", "value", "physical"),
+    [
+        (pa.decimal128(5, 2), Decimal("-999.99"), "INT32"),
+        (pa.decimal128(18, 2), Decimal("1.25"), "INT64"),
+        (pa.decimal128(38, 2), Decimal("-1.25"), "FIXED_LEN_BYTE_ARRAY"),
+        (pa.int8(), -128, "INT32"),
+        (pa.int16(), -300, "INT32"),
+    ],
+    ids=str,
+)
+def test_narrow_numbers_are_stored_as_the_formats_specify(
+    tmp_path: Path, table_format: str, kind: pa.DataType, value: Any, physical: str
+) -> None:
+    """Iceberg demands integers for decimals of up to 18 digits; they were byte arrays."""
+    pytest.importorskip("pyiceberg")
+    rows = pa.RecordBatch.from_pylist([{"value": value}, {"value": None}], pa.schema([("value", kind)]))
+    table = table_in(tmp_path, table_format)
+    for number in range(2):  # the second one finds the table
+        table.append(staged(table, rows), {"batch": number}, {})
+    widened = pa.int32() if table_format == "iceberg" and pa.types.is_integer(kind) else kind
+    found = table.contents()
+    assert found.schema.field("value").type == widened, "Iceberg has no integer below 32 bits"
+    assert [
+        row for item in found.items for part in found.read(item) for row in part.to_pylist()
+    ] == 2 * rows.to_pylist()
+    assert sorted(rows_in(tmp_path, table_format), key=str) == sorted(2 * rows.to_pylist(), key=str)
+    files = list(tmp_path.rglob("part-*.parquet"))
+    assert [parquet.ParquetFile(path).schema.column(0).physical_type for path in files] == [physical] * 2
+
+
+@pytest.mark.parametrize("table_format", FORMATS)
+def test_a_narrow_number_that_the_table_does_not_have_is_refused_before_a_file_is_written(
+    tmp_path: Path, table_format: str
+) -> None:
+    pytest.importorskip("pyiceberg")
+    table = table_in(tmp_path, table_format)
+    wide, narrow = pa.schema([("value", pa.decimal128(10, 2))]), pa.schema([("value", pa.decimal128(5, 2))])
+    table.append(staged(table, pa.RecordBatch.from_pylist([{"value": Decimal(1)}], wide)), {"batch": 0}, {})
+    files = set(tmp_path.rglob("*.parquet"))
+    with pytest.raises(PipelineError, match=r"column value of .* is decimal128\(10, 2\), but the rows have .*5, 2"):
+        table.write_task(narrow)
+    assert set(tmp_path.rglob("*.parquet")) == files

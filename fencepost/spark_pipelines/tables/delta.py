@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from fencepost.spark_pipelines.errors import PipelineError
+from fencepost.spark_pipelines.tables.delta_marks import marks_in_log
 from fencepost.spark_pipelines.tables.table import (
     Contents,
     Marks,
@@ -57,6 +58,8 @@ _WRITTEN_FEATURES = {
 """The features with which deltalake commits files; it refuses others only at the commit, with all files written."""
 _COLUMN_RULES = ("delta.generationExpression", "delta.identity", "delta.invariants")
 _ATTEMPTS = 10
+_FEW_MARKS = 8
+"""Up to this number deltalake looks for the marks one by one."""
 
 
 def delta_table(
@@ -108,6 +111,12 @@ class _Place:
         if is_local(self.root):
             return open(path if os.path.isabs(path) else os.path.join(self.root, path), "rb")
         return self._files().open_input_file(path)
+
+    def file_system(self) -> Any:
+        """The table's directory as an Arrow file system, local or not."""
+        from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
+
+        return SubTreeFileSystem(self.root, LocalFileSystem()) if is_local(self.root) else self._files()
 
     def _files(self) -> Any:
         from deltalake.fs import DeltaStorageHandler
@@ -169,7 +178,7 @@ class _Delta:
         table = self._load()
         if table is None:
             return {}
-        return _marks_of(table, names)
+        return self._many_marks_of(table, names)
 
     def write_task(self, schema: pa.Schema) -> WriteTask:
         from deltalake import DeltaTable, Schema
@@ -262,7 +271,15 @@ class _Delta:
             for action in actions
         ]
         read = _ReadFile(_Place(self.name, self._storage_options), schema)
-        return Contents(_marks_of(table, names), schema, items, read)
+        return Contents(self._many_marks_of(table, names), schema, items, read)
+
+    def _many_marks_of(self, table: DeltaTable, names: Iterable[str]) -> dict[str, int]:
+        names = list(names)
+        if len(names) > _FEW_MARKS:  # deltalake reads the log again for each one
+            found = marks_in_log(_Place(self.name, self._storage_options).file_system(), table.version(), names)
+            if found is not None:
+                return found
+        return _marks_of(table, names)
 
     def _load(self) -> DeltaTable | None:
         from deltalake.exceptions import TableNotFoundError

@@ -6,12 +6,14 @@ in a property of the table, where they stay when old snapshots are removed.
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import random
 import re
 import time
 import uuid
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -40,7 +42,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MARKS = "fencepost.marks"
-"""The property of snapshots and of the table: a JSON object of all marks."""
+"""The property of snapshots and of the table: a JSON object of all marks, compressed if it is long."""
+_LONG = 4096
+_ZLIB = "zlib:"
+"""Begins a compressed text. All summaries are in the table's metadata, which every commit writes again."""
 _COMMIT = "fencepost.commit"
 _FIRST = 1
 """The sequence number of a table's first snapshot. Tables of format version 1 have only 0."""
@@ -169,8 +174,8 @@ class _Iceberg:
             merged = {**known, **marks}
             kept = {"sequence": table.metadata.last_sequence_number + 1, "marks": merged}
             commit = table.transaction()
-            self._add(commit, files, {MARKS: json.dumps(merged, sort_keys=True), _COMMIT: commit_id})
-            commit.set_properties({MARKS: json.dumps(kept, sort_keys=True)})
+            self._add(commit, files, {MARKS: _packed(merged), _COMMIT: commit_id})
+            commit.set_properties({MARKS: _packed(kept)})
             # Not `commit_transaction`: after a conflict it commits again without a look at the marks. And without
             # repetitions it deletes the manifests of a commit that was done, if only the answer was lost.
             requirements = (*commit._requirements, AssertTableUUID(uuid=table.metadata.table_uuid))
@@ -301,12 +306,12 @@ def _marks_of(table: Any) -> dict[str, int]:
     snapshot = oldest = table.current_snapshot()
     while snapshot is not None:
         if text := _summary(snapshot).get(MARKS):
-            return dict(json.loads(text))
+            return dict(_unpacked(text))
         oldest, parent = snapshot, snapshot.parent_snapshot_id
         snapshot = None if parent is None else table.snapshot_by_id(parent)
     if oldest is None or MARKS not in table.properties:
         return {}
-    kept = json.loads(table.properties[MARKS])
+    kept = _unpacked(table.properties[MARKS])
     if kept["sequence"] < oldest.sequence_number or oldest.sequence_number == 0:
         return dict(kept["marks"])
     if oldest.sequence_number == _FIRST:
@@ -315,6 +320,19 @@ def _marks_of(table: Any) -> dict[str, int]:
         f"{'.'.join(table.name())} was rolled back behind the last commit of fencepost, and old snapshots were removed:"
         " nothing tells which rows it holds. Write another table"
     )
+
+
+def _packed(tree: Mapping[str, Any]) -> str:
+    text = json.dumps(tree, sort_keys=True)
+    if len(text) <= _LONG:
+        return text
+    return _ZLIB + base64.b64encode(zlib.compress(text.encode())).decode()
+
+
+def _unpacked(text: str) -> Any:
+    if text.startswith(_ZLIB):
+        text = zlib.decompress(base64.b64decode(text.removeprefix(_ZLIB))).decode()
+    return json.loads(text)
 
 
 def _has_commit(table: Any, commit_id: str) -> bool:

@@ -87,8 +87,9 @@ class TableStore:
         marks |= {end_mark(tp): end for tp, end in manifest.ends().items()}
         begin = {begin_mark(tp): offset for tp, offset in offsets_of(manifest.begin).items()}
         marks |= {name: offset for name, offset in begin.items() if name not in self._seen}
+        changed = {name: mark for name, mark in marks.items() if name == _BATCH or self._seen.get(name) != mark}
         try:
-            self._table.append(staged, marks, {_BATCH: self._seen.get(_BATCH)})
+            self._table.append(staged, changed, {_BATCH: self._seen.get(_BATCH)})
         except PipelineError:
             self.discard(staged)
             raise

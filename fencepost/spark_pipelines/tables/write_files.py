@@ -160,7 +160,13 @@ class _Files:
         path, stream = self._to.place.create(f"part-{self._name}-{len(self._created):05d}.parquet")
         self._created.append(path)
         collected: list[Any] = []
-        writer = parquet.ParquetWriter(stream, self._schema, compression="zstd", metadata_collector=collected)
+        writer = parquet.ParquetWriter(
+            stream,
+            self._schema,
+            compression="zstd",
+            store_decimal_as_integer=True,  # up to 18 digits: Iceberg demands it, and Spark writes Delta so
+            metadata_collector=collected,
+        )
         return _OpenFile(path, stream, writer, key, collected)
 
     def _finish(self, key: tuple[Any, ...]) -> None:
