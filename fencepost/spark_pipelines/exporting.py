@@ -42,15 +42,15 @@ def export(
     follow_seconds: float | None = None,
     stop: Callable[[], bool] = lambda: False,
     fail_on_data_loss: bool = True,
-    whole_transactions: bool = True,
+    whole_transactions: bool = False,
     advance: Advance | None = None,
 ) -> Iterator[Manifest]:
     """Write the committed records that are not yet in `target`; yields the manifest of each new batch.
 
     `target` is a directory for Parquet files, or a table: `delta_table(...)` or `iceberg_table(...)`.
-    A batch covers about `batch_records` offsets. It holds all records of a committed transaction or none, so it may be
-    larger; records of a transaction that cannot be read whole yet wait, and so do those behind them. With
-    `whole_transactions` false a batch ends anywhere, and the driver does not read ahead.
+    A batch covers about `batch_records` offsets, and may end within a transaction. With `whole_transactions` it holds
+    all records of a committed transaction or none, so it may be larger; records of a transaction that cannot be read
+    whole yet wait, and so do those behind them. The driver reads ahead for that.
 
     With `follow_seconds` the export continues and looks for new records in this interval, until `stop` returns true.
     After a restart it continues after the last published batch. It needs the same topics and shape then. `kafka` holds

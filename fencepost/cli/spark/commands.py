@@ -193,9 +193,9 @@ def _print_report(report: AuditReport, page: Path | None, as_json: bool) -> None
 )
 @click.option("--allow-data-loss", is_flag=True, help="Continue if retention deleted records before their export.")
 @click.option(
-    "--split-transactions",
+    "--whole-transactions",
     is_flag=True,
-    help="Allow the records of a transaction to be in several batches; nothing waits for the rest of one then.",
+    help="Keep all records of a transaction in one batch; the export waits where transactions overlap without end.",
 )
 @shape_options
 @broker_options
@@ -208,7 +208,7 @@ def export_command(
     headers: bool,
     seconds: float | None,
     allow_data_loss: bool,
-    split_transactions: bool,
+    whole_transactions: bool,
     where: str | None,
     select: str | None,
     sql: str | None,
@@ -222,7 +222,8 @@ def export_command(
     offsets. One rename publishes both. Readers therefore see whole batches, and a killed export continues after the
     last one. Read PLACE with spark.read.parquet(PLACE), DuckDB, pandas or any other reader of Parquet.
 
-    A batch holds all records of a transaction or none, over all partitions, so it may be larger than --batch-records.
+    With --whole-transactions a batch holds all records of a transaction or none, over all partitions, so it may be
+    larger than --batch-records.
 
     With --format delta or iceberg each batch is one commit of the table, which holds the position, too. The table may
     be in an object store, and others may read and write it meanwhile. Spark needs no package for it, but Python does:
@@ -257,7 +258,7 @@ def export_command(
                 headers=headers,
                 follow_seconds=seconds,
                 fail_on_data_loss=not allow_data_loss,
-                whole_transactions=not split_transactions,
+                whole_transactions=whole_transactions,
                 advance=advance,
             ):
                 rows, count = rows + manifest.rows, count + 1
