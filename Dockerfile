@@ -11,7 +11,7 @@ RUN apt-get update \
     && apt-get install -y --no-install-recommends gcc libc6-dev \
     && rm -rf /var/lib/apt/lists/*
 WORKDIR /src
-COPY pyproject.toml setup.py README.md LICENSE ./
+COPY pyproject.toml setup.py _fencepost_spark.pth README.md LICENSE ./
 COPY fencepost ./fencepost
 COPY pyspark_fencepost ./pyspark_fencepost
 

@@ -9,6 +9,29 @@ from pathlib import Path
 
 from setuptools import Extension, setup
 from setuptools.command.bdist_wheel import bdist_wheel
+from setuptools.command.build_py import build_py
+
+SPARK_START = "_fencepost_spark.pth"
+"""Python reads it at each start, from the folder of installed packages; see docs/spark.md. A clone has none there."""
+
+
+class BuildModules(build_py):
+    """The modules, and beside the packages the start of Spark's workers."""
+
+    def run(self):
+        """Copy both; an editable installation leaves the modules where they are."""
+        super().run()
+        if not self.editable_mode:
+            self.copy_file(SPARK_START, str(Path(self.build_lib) / SPARK_START))
+
+    def get_outputs(self, include_bytecode=1):
+        """What `run` writes."""
+        start = [] if self.editable_mode else [str(Path(self.build_lib) / SPARK_START)]
+        return super().get_outputs(include_bytecode) + start
+
+    def get_source_files(self):
+        """Also for the source distribution."""
+        return [*super().get_source_files(), SPARK_START]
 
 
 class BuildWheel(bdist_wheel):
@@ -36,6 +59,6 @@ setup(
             extra_compile_args=[] if sys.platform == "win32" else ["-O3", "-std=c11"],
         )
     ],
-    cmdclass={"bdist_wheel": BuildWheel},
+    cmdclass={"bdist_wheel": BuildWheel, "build_py": BuildModules},
     options={"bdist_wheel": {"py_limited_api": "cp311"}},
 )

@@ -18,6 +18,7 @@ from confluent_kafka import Producer
 
 from bench.report import Measured, circumstances, table, write
 from bench.spark.anchor import Unavailable, jars_of
+from bench.spark.installed import installed_python
 from bench.spark.job import ANCHOR, OURS, Job
 from bench.target import OwnBroker
 from bench.workers import create_topic, delete_topic
@@ -59,6 +60,7 @@ def parse_options() -> argparse.Namespace:
     )
     parser.add_argument("--anchor-version", help="of the connector's jars; without it that of PySpark")
     parser.add_argument("--anchor-jars", help="the jars themselves, with commas between; nothing is fetched")
+    parser.add_argument("--zipped", action="store_true", help="workers as in a clone: they compile Spark from its zip")
     parser.add_argument("--quiet-lock", metavar="FILE", help="hold this file's lock (flock) during each process")
     return parser.parse_args()
 
@@ -86,13 +88,13 @@ def fill(bootstrap: str, topic: str, count: int, size: int) -> None:
         producer.commit_transaction(120)
 
 
-def run_job(job: Job, options: argparse.Namespace, tell: Callable[[str, dict[str, float]], None]) -> str:
+def run_job(job: Job, options: argparse.Namespace, python: str, tell: Callable[[str, dict[str, float]], None]) -> str:
     """One process; returns the version of its Spark. Raises RuntimeError where it fails."""
     paths = [str(options.pyspark.resolve())] if options.pyspark else []
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
     environment |= {
         "PYTHONPATH": os.pathsep.join([*paths, str(ROOT), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep),
-        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_PYTHON": python,
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
     environment.pop("SPARK_HOME", None)
@@ -118,8 +120,10 @@ def named(case: str, scale: float) -> str:
     return CASES[case] + ("" if scale == 1 else f" (x {scale:g})")
 
 
-def measure(options: argparse.Namespace, bootstrap: str, jars: dict[str, str]) -> tuple[list[Measured], str]:
-    """All rounds; the versions of Spark that were met."""
+def measure(
+    options: argparse.Namespace, bootstrap: str, jars: dict[str, str], python: str
+) -> tuple[list[Measured], str]:
+    """All rounds, with this Python in Spark's workers; the versions of Spark that were met."""
     records = {size: count if size == "one" else round(count * options.scale) for size, count in RECORDS.items()}
     topics = {size: f"bench-spark-{size}-{os.urandom(3).hex()}" for size in records}
     for size, count in records.items():
@@ -142,7 +146,7 @@ def measure(options: argparse.Namespace, bootstrap: str, jars: dict[str, str]) -
                     for metric, value in figures.items():
                         measured.append(Measured(named(case, options.scale), metric, NAMES[form], value))
 
-                versions.add(run_job(job, options, tell))
+                versions.add(run_job(job, options, python, tell))
     finally:
         for topic in topics.values():
             delete_topic(bootstrap, topic)
@@ -177,7 +181,9 @@ def main() -> int:
             broker.start()
         began = time.monotonic()
         try:
-            measured, spark = measure(options, options.bootstrap or broker.address, jars)  # type: ignore[union-attr]
+            python = sys.executable if options.zipped else installed_python(Path(directory) / "installed")
+            bootstrap = options.bootstrap or broker.address  # type: ignore[union-attr]
+            measured, spark = measure(options, bootstrap, jars, python)
         finally:
             if broker is not None:
                 broker.stop()

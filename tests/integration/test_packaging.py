@@ -16,6 +16,8 @@ from tests.architecture.project_files import PROJECT_FILES, ROOT
 
 COMPILED = "fencepost/protocol/_hot.abi3.so"
 PACKAGES = ("fencepost", "pyspark_fencepost")
+SPARK_START = "_fencepost_spark.pth"
+TREE_FILES = ("pyproject.toml", "setup.py", SPARK_START, "README.md", "LICENSE")
 
 
 def test_pyspark_can_list_the_data_source_from_any_folder(tmp_path: Path) -> None:
@@ -31,7 +33,7 @@ def copied_tree(place: Path) -> Path:
     """What a wheel is built from, as it stands under version control."""
     for path in PROJECT_FILES:
         name = path.relative_to(ROOT)
-        if name.parts[0] in PACKAGES or str(name) in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
+        if name.parts[0] in PACKAGES or str(name) in TREE_FILES:
             (place / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(path, place / name)
     return place
@@ -48,7 +50,7 @@ def built_wheel(tree: Path, compiler: str) -> tuple[str, list[str], str]:
     with zipfile.ZipFile(wheel) as opened:
         names = opened.namelist()
         (description,) = [opened.read(name).decode() for name in names if name.endswith(".dist-info/WHEEL")]
-    assert {name.partition("/")[0] for name in names if ".dist-info/" not in name} == set(PACKAGES)
+    assert {name.partition("/")[0] for name in names if ".dist-info/" not in name} == {*PACKAGES, SPARK_START}
     assert {"fencepost/broker/node.py", "fencepost/broker/cluster/migrations/0001.sql"} <= set(names)
     assert {"fencepost/console/templates/base.html", "fencepost/console/static/console.css"} <= set(names)
     try_wheel(wheel)
