@@ -56,12 +56,15 @@ FORMATS = {
 class Tables:
     """The ways of writing, in one session."""
 
-    def __init__(self, form: str, bootstrap: str, place: Path, python: str) -> None:
+    def __init__(self, form: str, bootstrap: str, place: Path, python: str, anchor: str | None) -> None:
         import pyspark
         from pyspark.sql import SparkSession
 
         os.environ |= {"PYSPARK_PYTHON": python, "SPARK_LOCAL_IP": "127.0.0.1"}
-        jars = [jars_of(pyspark.__version__, OUT / "jars"), table_jars(form, pyspark.__version__, OUT / "jars")]
+        jars = [
+            jars_of(anchor or pyspark.__version__, OUT / "jars"),
+            table_jars(form, pyspark.__version__, OUT / "jars"),
+        ]
         builder: Any = SparkSession.builder.master("local[2]").config(map={**CONFIG, **FORMATS[form]})
         if form == "Iceberg":
             builder = builder.config("spark.sql.catalog.lake.warehouse", str(place / "lake"))
@@ -138,6 +141,7 @@ def main() -> None:
     parser.add_argument("format", choices=list(FORMATS))
     parser.add_argument("--records", type=int, default=1_000_000, help="default %(default)s")
     parser.add_argument("--rounds", type=int, default=3, help="measured turns; default %(default)s")
+    parser.add_argument("--anchor-version", help="of Spark's Kafka connector; without it that of PySpark")
     options = parser.parse_args()
     found: dict[str, list[tuple[float, float]]] = {}
     with tempfile.TemporaryDirectory(prefix="fencepost-bench-") as directory:
@@ -146,7 +150,8 @@ def main() -> None:
         broker.start()
         try:
             fill(broker.address, TOPIC, options.records, RECORD_BYTES)
-            tables = Tables(options.format, broker.address, place, installed_python(place / "installed"))
+            python = installed_python(place / "installed")
+            tables = Tables(options.format, broker.address, place, python, options.anchor_version)
             for number in range(-1, options.rounds):
                 for way in WAYS[:: 1 if number % 2 else -1]:
                     seconds, cpu = tables.write(way, options.format)
