@@ -13,7 +13,7 @@ from tests.spark.output_check import value_of
 PARTITIONS = 3
 _ABORTED_SHARE = 0.25
 _ROWS_MAX = 60
-_PAUSE_SECONDS = 1.0
+_PAUSE_SECONDS = 1.5
 _END_SECONDS = 120.0
 
 
