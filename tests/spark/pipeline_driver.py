@@ -245,6 +245,7 @@ def main(text: str) -> None:
     directory = Path(os.environ[POINTS_AT])
     pipelines = Pipelines(Places(**json.loads(text)))
     pipelines.warm_up()
+    print("started", flush=True)
     for line in sys.stdin:
         try:
             pipelines.run(line.strip())

@@ -139,9 +139,15 @@ class World:
     @property
     def driver(self) -> PipelineDriver:
         """The one that lives. Where there is none, the spare takes its place, and a new spare starts meanwhile."""
-        if self._driver is None:
-            self._driver, self._spare = self._spare or self._new_driver(), self._new_driver()
-        return self._driver
+        for _ in range(MOST_STARTS):
+            if self._driver is not None:
+                return self._driver
+            found, self._spare = self._spare or self._new_driver(), self._new_driver()
+            if found.started():
+                self._driver = found
+            else:
+                self.restarts += 1
+        raise TimeoutError(f"{MOST_STARTS} drivers did not start")
 
     def _new_driver(self) -> PipelineDriver:
         self._drivers += 1
