@@ -95,13 +95,13 @@ class DyingSource(FencepostDataSource):
         return DyingWriter(made._options, made._columns)
 
 
-def run(wanted: Plan) -> None:
-    """Copy until all that is there is there."""
+def new_session(name: str) -> Any:
+    """A session of two cores, whose tasks may fail twice."""
     from pyspark.sql import SparkSession
 
     session = (
         SparkSession.builder.master("local[2,3]")
-        .appName("sink driver")
+        .appName(name)
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.driver.host", "127.0.0.1")
@@ -110,6 +110,12 @@ def run(wanted: Plan) -> None:
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("OFF")
+    return session
+
+
+def run(wanted: Plan) -> None:
+    """Copy until all that is there is there."""
+    session = new_session("sink driver")
     session.dataSource.register(DyingSource)
     frame = (
         session.readStream.format("fencepost")

@@ -12,87 +12,24 @@ from __future__ import annotations
 import argparse
 import os
 import random
-import select
 import signal
-import subprocess
-import sys
 import tempfile
 import time
 from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from tests.kit.broker_process import BrokerProcess
-from tests.spark.conftest import ROOT, new_producer, new_topic, prepare_spark
-from tests.spark.killed import SLOW_WORKER
+from tests.spark.conftest import new_producer, new_topic, prepare_spark
+from tests.spark.driver_process import Driver
+from tests.spark.output_check import faults
 from tests.spark.sink_driver import Plan
 from tests.spark.sink_points import LANE_POINTS, POINTS
 
-START_SECONDS = 900.0
 MOST_STARTS = 10
 DIED = -signal.SIGKILL
 TWO_PHASE = {"unstable.api.versions.enable": "true", "transaction.two.phase.commit.enable": "true"}
-
-
-class Driver:
-    """One driver process and everything it starts."""
-
-    def __init__(self, plan: Plan, log: Path) -> None:
-        self._log = log
-        self._output = log.open("ab")
-        self._began = self._output.tell()
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.spark.sink_driver", plan.text()],
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            stderr=self._output,
-            start_new_session=True,
-            env={**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)},
-        )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.kill()
-        assert self._process.stdout is not None
-        self._process.stdout.close()
-        self._output.close()
-
-    def wait(self, seconds: float = START_SECONDS) -> int:
-        """Its exit code: 0 where it copied all there was, DIED where it was killed."""
-        try:
-            return self._process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            self.kill()
-            raise
-
-    def had_no_worker(self) -> bool:
-        """Whether it failed because a busy machine did not bring up a Python worker in the time that Spark waits."""
-        told = self._log.read_bytes()[self._began :].decode(errors="replace")
-        return any(text in told for text in SLOW_WORKER)
-
-    def started(self) -> bool:
-        """Wait until its query runs; False where it ended before."""
-        assert self._process.stdout is not None
-        ready, _, _ = select.select([self._process.stdout], [], [], START_SECONDS)
-        return bool(ready) and self._process.stdout.readline() == b"started\n"
-
-    def signal(self, number: signal.Signals) -> None:
-        """Send a signal to its whole group, where there still is one."""
-        try:
-            os.killpg(self._process.pid, number)
-        except ProcessLookupError:
-            pass
-
-    def kill(self) -> None:
-        """Driver and JVM at once."""
-        self.signal(signal.SIGKILL)
-        self._process.wait(START_SECONDS)
 
 
 class World:
@@ -122,20 +59,18 @@ class World:
 
     def driver(self, die_at: str = "", die_in: int = -1, *, flaky: bool = False, batch_rows: int = 100) -> Driver:
         """Start one; see Plan."""
-        return Driver(
-            Plan(
-                self.bootstrap,
-                self.input,
-                self.output,
-                str(self.checkpoint),
-                batch_rows,
-                two_phase=self.two_phase,
-                flaky=flaky,
-                die_at=die_at,
-                die_in=die_in,
-            ),
-            self.log,
+        plan = Plan(
+            self.bootstrap,
+            self.input,
+            self.output,
+            str(self.checkpoint),
+            batch_rows,
+            two_phase=self.two_phase,
+            flaky=flaky,
+            die_at=die_at,
+            die_in=die_in,
         )
+        return Driver("tests.spark.sink_driver", plan.text(), self.log)
 
     @property
     def next_batch(self) -> int:
@@ -189,37 +124,37 @@ class World:
 
     def check(self) -> None:
         """The committed output is the input, exactly once, and nothing holds readers back."""
-        found = committed(self.bootstrap, self.output, 2)
-        counts = Counter(found)
-        doubled = [value for value, count in counts.items() if count > 1]
-        missing = [n for n in range(self.written) if b"%d" % n not in counts]
-        assert not doubled, f"{len(doubled)} values were written twice or more: {doubled[:5]}"
-        assert not missing, f"{len(missing)} values of {self.written} are missing: {missing[:5]}"
-        assert len(found) == self.written
+        found = faults([b"%d" % n for n in range(self.written)], committed(self.bootstrap, self.output, 2))
+        assert not found, found
 
 
 def committed(bootstrap: str, topic: str, partitions: int) -> list[bytes]:
-    """All committed values, read by librdkafka up to the high watermark; TimeoutError if it cannot get there."""
+    """All committed values; see committed_messages."""
+    return [message.value() for message in committed_messages(bootstrap, topic, partitions)]
+
+
+def committed_messages(bootstrap: str, topic: str, partitions: int) -> list[Any]:
+    """All committed records, read by librdkafka up to the high watermark; TimeoutError if it cannot get there."""
     from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
     settings = {"bootstrap.servers": bootstrap, "group.id": "none", "isolation.level": "read_committed"}
     consumer: Any = Consumer({**settings, "enable.partition.eof": False, "enable.auto.commit": False})
     places = [TopicPartition(topic, number, OFFSET_BEGINNING) for number in range(partitions)]
     consumer.assign(places)
-    values: list[bytes] = []
+    found: list[Any] = []
     try:
         deadline = time.monotonic() + 120
         while True:
             message = consumer.poll(0.2)
             if message is not None:
                 assert message.error() is None, message.error()
-                values.append(message.value())
+                found.append(message)
                 continue
             at = {place.partition: place.offset for place in consumer.position(places)}
             # Markers hold offsets, too: the position is past them only once they were read.
             ends = {p.partition: consumer.get_watermark_offsets(p, timeout=30)[1] for p in places}
             if all(at[number] >= end or end == 0 for number, end in ends.items()):
-                return values
+                return found
             if time.monotonic() > deadline:
                 raise TimeoutError(f"{topic} can be read up to {at} only, and ends at {ends}: a transaction is open")
     finally:
