@@ -13,7 +13,7 @@ from tests.conftest import StartBroker
 from tests.kit.broker_process import BrokerProcess
 from tests.kit.ready import ready
 from tests.kit.scraping import scrape
-from tests.kit.wire import Wire, batch_of
+from tests.kit.wire import FETCH, Wire, batch_of, fetch_request
 
 LSO_LAG = 'kafka_cluster_partition_laststableoffsetlag{partition="0",topic="t"}'
 LATE = "kafka_server_replicamanager_partitionswithlatetransactionscount"
@@ -169,3 +169,17 @@ def test_ends_durations_and_refusals_are_counted(metered: BrokerProcess) -> None
     assert samples["fencepost_producer_ids"] == 1
     assert samples["fencepost_hanging_transactions"] == 0
     assert samples["fencepost_hanging_transactions_aborted_total"] == 0
+
+
+def test_fetch_sessions_are_counted(metered: BrokerProcess) -> None:
+    """Kafka's beans of FetchSessionCache (KIP-227)."""
+    bean = "kafka_server_fetchsessioncache"
+    with Wire(metered.connect()) as wire:
+        wire.create_topic("t", partitions=2)
+        request = fetch_request("t", max_wait_ms=0)
+        request.session_epoch = 0
+        assert wire.call(FETCH, 11, request).session_id > 0
+        found = scrape(metered)
+        assert found[f"{bean}_numincrementalfetchsessions"] == 1
+        assert found[f"{bean}_numincrementalfetchpartitionscached"] == 1
+        assert found[f"{bean}_incrementalfetchsessionevictions_total"] == 0

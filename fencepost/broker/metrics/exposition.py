@@ -40,6 +40,7 @@ from fencepost.protocol.registry import API_BY_KEY
 
 if TYPE_CHECKING:
     from fencepost.broker.cluster.membership import Membership
+    from fencepost.broker.fetch.sessions import FetchSessions
     from fencepost.broker.log.compaction.cleaner import LogCleaner
     from fencepost.broker.metrics.server import Page
     from fencepost.broker.partitions import Partitions
@@ -80,6 +81,9 @@ class MetricsSource(
 
     @property
     def purgatory(self) -> "Purgatory": ...
+
+    @property
+    def fetch_sessions(self) -> "FetchSessions": ...
 
 
 class BrokerCollector(Collector):
@@ -194,6 +198,16 @@ class BrokerCollector(Collector):
             times.add_metric(label, metrics.requests[key], metrics.request_seconds[key] * 1000)
         yield count
         yield times
+        sessions, bean = self._node.fetch_sessions, "kafka_server_fetchsessioncache"
+        yield GaugeMetricFamily(f"{bean}_numincrementalfetchsessions", "Fetch sessions (KIP-227)", value=len(sessions))
+        yield GaugeMetricFamily(
+            f"{bean}_numincrementalfetchpartitionscached", "Partitions of all fetch sessions", value=sessions.partitions
+        )
+        yield CounterMetricFamily(
+            f"{bean}_incrementalfetchsessionevictions",
+            "Fetch sessions that gave way to others",
+            value=sessions.evictions,
+        )
 
     def _cleaner(self) -> Iterator[Metric]:
         """The metrics of Kafka's LogCleanerManager and LogCleaner, under the names of its JMX exporter."""
