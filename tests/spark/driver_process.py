@@ -57,9 +57,9 @@ class Driver:
 
     def had_no_worker(self) -> bool:
         """Whether it failed because a busy machine did not bring up a Python worker in the time that Spark waits."""
-        return no_worker(self.told())
+        return no_worker(self.printed())
 
-    def told(self) -> str:
+    def printed(self) -> str:
         """What it wrote to standard error."""
         return self._log.read_bytes()[self._began :].decode(errors="replace")
 
@@ -99,9 +99,9 @@ class Driver:
         return len(below)
 
 
-def no_worker(told: str) -> bool:
+def no_worker(failure: str) -> bool:
     """Whether the text of an error says that Spark did not wait for a Python worker."""
-    return any(text in told for text in SLOW_WORKER)
+    return any(text in failure for text in SLOW_WORKER)
 
 
 def send(pids: list[int], number: signal.Signals) -> None:

@@ -1,4 +1,4 @@
-"""A Spark driver that runs one pipeline after the other when it is told to, and that stops where it is to be killed.
+"""A Spark driver that runs one pipeline after the other on command, and that stops where it is to be killed.
 
     python -m tests.spark.pipeline_driver '{"bootstrap": ..., "input": ..., "directory": ...}'
 
@@ -249,11 +249,11 @@ def main(text: str) -> None:
     for line in sys.stdin:
         try:
             pipelines.run(line.strip())
-            told = ""
+            failure = ""
         except Exception as error:  # noqa: BLE001 - whatever ended it is the answer
-            told = f"{type(error).__name__}: {error}"
+            failure = f"{type(error).__name__}: {error}"
         fresh = directory / "answer.new"
-        fresh.write_text(told)
+        fresh.write_text(failure)
         fresh.replace(directory / "answer")
 
 

@@ -56,7 +56,7 @@ MOST_STARTS = 10
 MOST_FAULTS = 6
 """In one run of a pipeline, which goes on while its broker or its workers are killed."""
 ROWS_EACH = 10
-"""At least so many rows are new in each cycle."""
+"""Each cycle adds at least this number of rows."""
 _LOOK_SECONDS = 0.02
 _CAUSE = re.compile(r"^(?!org\.|java\.|py4j\.)[\w.]*(Error|Exception|Loss|Fenced\w*): .")
 Row = tuple[int, int, bytes, bytes]
@@ -103,9 +103,9 @@ class PipelineDriver(Driver):
         """What is found before the run ends; None where it ends."""
         until = time.monotonic() + ANSWER_SECONDS
         while (seen := found()) is None and not self.has_answered:
-            assert not self.ended, f"the driver ended by itself: {self.told()[-2000:]}"
+            assert not self.ended, f"the driver ended by itself: {self.printed()[-2000:]}"
             if time.monotonic() > until:
-                raise TimeoutError(f"no answer of the driver in {ANSWER_SECONDS} s: {self.told()[-2000:]}")
+                raise TimeoutError(f"no answer of the driver in {ANSWER_SECONDS} s: {self.printed()[-2000:]}")
             time.sleep(_LOOK_SECONDS)
         return seen
 
@@ -158,20 +158,20 @@ class World:
         """Run a pipeline in peace; its error, if it has the wanted words or nothing excuses it."""
         for _ in range(MOST_STARTS):
             self.driver.run(pipeline)
-            told = self.driver.answer()
-            if not told or (wanted and wanted in told) or not self._excused(pipeline, told):
-                return told
-        return told
+            failure = self.driver.answer()
+            if not failure or (wanted and wanted in failure) or not self._excused(pipeline, failure):
+                return failure
+        return failure
 
-    def _excused(self, pipeline: str, told: str) -> bool:
+    def _excused(self, pipeline: str, failure: str) -> bool:
         """Whether a run that nothing disturbed may have failed.
 
         Spark did not wait for a worker, or its pool has one of those that were killed, which it finds at its next use.
         """
-        if no_worker(told):
+        if no_worker(failure):
             self.restarts += 1
             return True
-        self._look_at(pipeline, told)
+        self._look_at(pipeline, failure)
         return self.driver.had_workers_killed
 
     def cycle(self, pipeline: str, fault: str, *, at_point: bool) -> list[str]:
@@ -183,9 +183,9 @@ class World:
         point = self.random.choice(PIPELINES[pipeline]) if at_point else ""
         driver.run(pipeline, point, self.random.choice((1, 1, 1, 2)))
         if not (driver.stopped() if point else self._is_running_later(driver)):
-            told = driver.answer()
-            excused = not told or self._excused(pipeline, told)
-            assert excused, f"{pipeline} failed, and nothing had disturbed it: {told[-3000:]}"
+            failure = driver.answer()
+            excused = not failure or self._excused(pipeline, failure)
+            assert excused, f"{pipeline} failed, and nothing had disturbed it: {failure[-3000:]}"
             return []
         self.points[point or "any time"] += 1
         if fault == "zombie":
@@ -234,9 +234,9 @@ class World:
             time.sleep(self.random.uniform(3, 9))
         old.go_on()
         old.signal(signal.SIGCONT)
-        for told in (old.answer(), self.driver.answer()):
-            if REFUSALS["old"] not in told:  # both run at once: one of them is told that the other one is ahead
-                self._look_at(pipeline, told)
+        for failure in (old.answer(), self.driver.answer()):
+            if REFUSALS["old"] not in failure:  # both run at once: one of them finds the other one ahead
+                self._look_at(pipeline, failure)
         old.kill()
 
     def _checkpoint_is_missed(self, pipeline: str, how: str) -> bool:
@@ -245,8 +245,8 @@ class World:
         kept = checkpoint.with_name("kept")
         last = last_batch(checkpoint)
         if last < (0 if how == "lost" else 2):
-            told = self.finish(pipeline)
-            assert not told, f"{pipeline} failed, and nothing had disturbed it: {told[-3000:]}"
+            failure = self.finish(pipeline)
+            assert not failure, f"{pipeline} failed, and nothing had disturbed it: {failure[-3000:]}"
             return False
         checkpoint.rename(kept)
         if how == "old":
@@ -255,33 +255,33 @@ class World:
                 if path.name.isdigit() and int(path.name) >= last - 1:
                     path.unlink()
                     path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
-        told = self.finish(pipeline, REFUSALS[how])
-        assert REFUSALS[how] in told, f"{pipeline} did not notice that its checkpoint is {how}: {told[-3000:]!r}"
+        failure = self.finish(pipeline, REFUSALS[how])
+        assert REFUSALS[how] in failure, f"{pipeline} did not notice that its checkpoint is {how}: {failure[-3000:]!r}"
         shutil.rmtree(checkpoint)
         kept.rename(checkpoint)
         return True
 
-    def _look_at(self, pipeline: str, told: str) -> None:
+    def _look_at(self, pipeline: str, failure: str) -> None:
         """Count the error of a run that was disturbed; errors that no disturbance may cause end the play."""
-        wrong = [text for text in NEVER if text in told]
-        assert not wrong, f"{pipeline} refused to go on: {told[-3000:]}"
-        if no_worker(told):
+        wrong = [text for text in NEVER if text in failure]
+        assert not wrong, f"{pipeline} refused to go on: {failure[-3000:]}"
+        if no_worker(failure):
             self.restarts += 1
-        elif told:
-            self.errors[f"{pipeline}: {first_cause(told)}"] += 1
+        elif failure:
+            self.errors[f"{pipeline}: {first_cause(failure)}"] += 1
 
     def check(self) -> dict[str, int]:
         """The rows of each output, which are those of the input. Raises AssertionError with all that differs."""
         self.writer.end()
         for name in PIPELINES:
-            told = self.finish(name)
-            assert not told, f"{name} does not finish in peace: {told[-3000:]}"
+            failure = self.finish(name)
+            assert not failure, f"{name} does not finish in peace: {failure[-3000:]}"
         rows = [row_of(one) for one in committed_messages(self.places.bootstrap, self.places.input, PARTITIONS)]
         values = [row[3] for row in rows]
         found = [f"input: {one}" for one in torn(values)]
         seen = transactions(values)
         if self.writer.committed - seen or self.writer.aborted & seen:
-            found.append("input: a transaction is not what its writer was told")
+            found.append("input: a transaction did not end as its writer was answered")
         counts = {"input": len(rows)}
         for name in PIPELINES:
             there = list(self.rows_of(name))
@@ -326,9 +326,9 @@ def last_batch(checkpoint: Path) -> int:
     return max((int(path.name) for path in checkpoint.glob("commits/*") if path.name.isdigit()), default=-1)
 
 
-def first_cause(told: str) -> str:
+def first_cause(failure: str) -> str:
     """The line of an error that tells most, without numbers."""
-    lines = [line.strip() for line in told.splitlines() if line.strip()]
+    lines = [line.strip() for line in failure.splitlines() if line.strip()]
     causes = [line for line in lines if _CAUSE.match(line)]
     return re.sub(r"[0-9a-f-]{8,}|\d+", "N", (causes or lines)[-1 if causes else 0])[:160]
 
@@ -353,9 +353,9 @@ def play(world: World, cycles: int, minutes: float = float("inf")) -> dict[str, 
             world.missed += 1
         world.kills.update((pipeline, one) for one in happened)
         done += len(happened)
-        told = f"{world.writer.rows} rows, {world.restarts} slow starts, {world.missed} missed"
+        so_far = f"{world.writer.rows} rows, {world.restarts} slow starts, {world.missed} missed"
         rate = (time.monotonic() - began) / done
-        print(f"{time.strftime('%H:%M:%S')} {done}: {pipeline} {happened}; {told}; {rate:.1f} s each", flush=True)
+        print(f"{time.strftime('%H:%M:%S')} {done}: {pipeline} {happened}; {so_far}; {rate:.1f} s each", flush=True)
     return world.check()
 
 
@@ -378,8 +378,8 @@ def main() -> None:
         finally:
             print(world.table(), flush=True)
             print("points:", dict(world.points.most_common()))
-            for told, times in world.errors.most_common():
-                print(f"{times} x {told}")
+            for failure, times in world.errors.most_common():
+                print(f"{times} x {failure}")
             print(f"{world.restarts} slow starts, {world.missed} runs ended before the fault", flush=True)
     shutil.rmtree(work_dir)
     print(f"rows: {rows}\n{world.kills.total()} cycles: each output is the input, exactly once")

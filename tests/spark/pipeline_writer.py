@@ -51,7 +51,7 @@ class Writer(threading.Thread):
         assert not self.is_alive(), "the writer hangs"
 
     def wait_for(self, rows: int) -> None:
-        """Until so many rows are committed."""
+        """Return when `rows` rows are committed."""
         until = time.monotonic() + _END_SECONDS
         while self.rows < rows:
             assert self.is_alive(), f"the writer has ended: {self.failed}"

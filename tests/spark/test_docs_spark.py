@@ -11,7 +11,9 @@ import pytest
 from click.testing import CliRunner
 
 from fencepost.cli.main import cli
+from fencepost.sync import Client
 from tests.architecture.project_files import ROOT
+from tests.kit.broker_process import BrokerProcess
 from tests.kit.schema_registry import SchemaRegistry
 from tests.spark.guide import Piece, pieces_of, placed, words_of
 from tests.spark.killed import SLOW_WORKER
@@ -86,6 +88,30 @@ def test_the_guide_does_what_it_says(
         spark.conf.set(SHUFFLE, shuffle_partitions)
         for query in spark.streams.active:
             query.stop()
+
+
+def test_the_stream_of_the_readme_copies_each_record(
+    spark: Any, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """On a fresh broker; it reads what is written after its start, Spark's default."""
+    [block] = [piece.code for piece in pieces_of(ROOT / "README.md") if "SparkSession" in piece.code]
+    values = [b"%d" % number for number in range(100)]
+    with BrokerProcess(tmp_path_factory.mktemp("readme")) as broker, Client(broker.address) as kafka:
+        with kafka.admin() as admin:
+            admin.create_topics("flights", 2)
+        names: dict[str, Any] = {}
+        exec(placed(block, broker.address, tmp_path), names)
+        query = names["copy"]
+        try:
+            query.processAllAvailable()
+            with kafka.transactional_producer("writer") as producer, producer.transaction() as txn:
+                txn.send_many("flights", [(None, value) for value in values])
+            query.processAllAvailable()
+        finally:
+            query.stop()
+        with kafka.consumer("copies") as consumer:
+            copied = [record.value for batch in consumer.read_to_end() for record in batch]
+    assert sorted(copied) == sorted(values)
 
 
 def test_what_a_reader_does_not_see_writes_nothing() -> None:

@@ -36,10 +36,8 @@ def environment(version: str) -> Path:
         extras = project["optional-dependencies"]
         wanted = [
             *project["dependencies"],
-            *extras["arrow"],
-            *extras["tables"],
+            *(one for extra in ("spark", "tables", "schema-registry") for one in extras[extra]),
             "sqlalchemy",
-            *extras["schema-registry"],
             "pyyaml",
             f"pyspark[connect]=={version}",
         ]

@@ -173,12 +173,11 @@ class FetchSessions:
 
     def begun(self, request: FetchRequest, version: int, now_ms: int) -> FetchSession | None:
         """A new session for the partitions of a full request; None if it wants none, or there is no room."""
-        if request.session_epoch != FULL_EPOCH:
+        size = sum(len(topic.partitions) for topic in request.topics)
+        if request.session_epoch != FULL_EPOCH or not size or not self._make_room(size, now_ms):
             return None
         session = FetchSession(self._free_id(), version >= TOPIC_ID_SINCE, now_ms)
         session.update(request)
-        if not session.size or not self._make_room(session.size, now_ms):
-            return None
         self._add(session)
         return session
 
@@ -215,7 +214,7 @@ class FetchSessions:
         stalest = next(iter(self._sessions.values()), None)
         if stalest is None or now_ms - stalest.used_ms > EVICTION_MS:
             return stalest
-        old = [one for one in self._sessions.values() if now_ms - one.created_ms > EVICTION_MS]
+        old = (one for one in self._sessions.values() if now_ms - one.created_ms > EVICTION_MS)
         smallest = min(old, key=lambda one: one.size, default=None)
         return smallest if smallest is not None and smallest.size < size else None
 

@@ -58,8 +58,6 @@ _WRITTEN_FEATURES = {
 """The features with which deltalake commits files; it refuses others only at the commit, with all files written."""
 _COLUMN_RULES = ("delta.generationExpression", "delta.identity", "delta.invariants")
 _ATTEMPTS = 10
-_FEW_MARKS = 8
-"""Up to this number deltalake looks for the marks one by one."""
 
 
 def delta_table(
@@ -178,7 +176,7 @@ class _Delta:
         table = self._load()
         if table is None:
             return {}
-        return self._many_marks_of(table, names)
+        return self._marks_of(table, names)
 
     def write_task(self, schema: pa.Schema) -> WriteTask:
         from deltalake import DeltaTable, Schema
@@ -227,7 +225,7 @@ class _Delta:
         if is_local(self.name):
             check_files_are_here(self.name, files)
         table = self._loaded()
-        check_seen(self.name, _marks_of(table, seen), seen)
+        check_seen(self.name, self._marks_of(table, seen), seen)
         if files and _layout_of(table) != self._layout:
             raise PipelineError(f"the columns of {self.name} were changed while a batch was written: start again")
         now = int(time.time() * 1000)
@@ -244,7 +242,7 @@ class _Delta:
             table = self._loaded()
             if files and files[0].path in pa.table(table.get_add_actions()).column("path").to_pylist():
                 return
-            check_seen(self.name, _marks_of(table, seen), seen)
+            check_seen(self.name, self._marks_of(table, seen), seen)
             raise PipelineError(f"the commit to {self.name} failed: {first_line(error)}") from error
 
     def discard(self, files: Sequence[NewFile]) -> None:
@@ -271,15 +269,15 @@ class _Delta:
             for action in actions
         ]
         read = _ReadFile(_Place(self.name, self._storage_options), schema)
-        return Contents(self._many_marks_of(table, names), schema, items, read)
+        return Contents(self._marks_of(table, names), schema, items, read)
 
-    def _many_marks_of(self, table: DeltaTable, names: Iterable[str]) -> dict[str, int]:
+    def _marks_of(self, table: DeltaTable, names: Iterable[str]) -> dict[str, int]:
         names = list(names)
-        if len(names) > _FEW_MARKS:  # deltalake reads the log again for each one
-            found = marks_in_log(_Place(self.name, self._storage_options).file_system(), table.version(), names)
-            if found is not None:
-                return found
-        return _marks_of(table, names)
+        found = marks_in_log(_Place(self.name, self._storage_options).file_system(), table.version(), names)
+        if found is None:  # deltalake reads every form of the log, but all of it again for each name
+            versions = {name: table.transaction_version(name) for name in names}
+            found = {name: version for name, version in versions.items() if version is not None}
+        return found
 
     def _load(self) -> DeltaTable | None:
         from deltalake.exceptions import TableNotFoundError
@@ -337,11 +335,6 @@ class _Delta:
         if new:
             names = {one.name for one in new}
             table.alter.add_columns([one for one in wanted.fields if one.name in names])
-
-
-def _marks_of(table: DeltaTable, names: Iterable[str]) -> dict[str, int]:
-    found = {name: table.transaction_version(name) for name in names}
-    return {name: mark for name, mark in found.items() if mark is not None}
 
 
 def _layout_of(table: DeltaTable) -> str:
