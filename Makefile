@@ -69,8 +69,8 @@ bench: setup ## Load against fencepost, beside a Kafka where KAFKA=host:port nam
 spark-versions: setup ## The Spark connector with each version of Spark that it allows, and with Spark Connect (takes a quarter of an hour)
 	$(PY) -m tests.spark.versions $(ARGS)
 
-pins: ## Renew constraints.txt and the images' pins from pyproject.toml (needs uv)
-	sh deploy/pins.sh
+pins: setup ## Renew every pin from pyproject.toml (with the uv of .venv)
+	PATH="$(BIN):$$PATH" sh deploy/pins.sh
 
 clean: ## Remove what the other targets made
 	rm -rf $(VENV) .spark-versions .demo .demo-cluster bench/out tests/interop/java/.jars tests/interop/members/node_modules tests/interop/members/.built build dist site *.egg-info spark-warehouse

@@ -5,7 +5,8 @@
 #
 # It needs nothing but a Python >= 3.11 with the venv module; where a C compiler is there as well, the optional compiled
 # part is built. Every dependency comes from constraints.txt, by hash, and so does setuptools, which then installs the
-# project in place. The stamp holds the digest of what was installed, so that a changed pin, a changed pyproject.toml or a
+# project in place. uv installs them in a third of pip's time; where there is no uv, or where only pip is configured to
+# reach an index, pip does it. The stamp holds the digest of what was installed, so that a changed pin, a changed pyproject.toml or a
 # change in C installs again, and a mere new time stamp on a file does not (nor does it need a network).
 set -eu
 cd "$(dirname "$0")/.."
@@ -31,7 +32,7 @@ find_python() {
     exit 1
 }
 
-wanted=$(cat constraints.txt pyproject.toml setup.py fencepost/protocol/_hot*.[ch] tools/set_up.sh | cksum)
+wanted=$(cat constraints.txt pyproject.toml setup.py fencepost/protocol/_hot*.[ch] tools/set_up.sh tools/uv.txt | cksum)
 stamp=$venv/.fencepost-installed
 if [ -x "$venv/bin/python" ] && [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ]; then
     exit 0
@@ -42,8 +43,18 @@ if ! [ -x "$venv/bin/python" ]; then
     echo "Setting up $venv with $("$python" --version 2>&1) (once; a few minutes, most of it pyspark)"
     "$python" -m venv "$venv"
 fi
-"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes -r constraints.txt
-"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+pip_install() {
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "$@"
+}
+uv_install() {
+    pip_install --require-hashes -r tools/uv.txt &&
+        "$venv/bin/python" -m uv pip install --quiet --python "$venv/bin/python" --compile-bytecode "$@"
+}
+uv_install --require-hashes -r constraints.txt || {
+    echo "uv could not install the dependencies (above is why); pip does it, which takes longer"
+    pip_install --require-hashes -r constraints.txt
+}
+pip_install --no-deps --no-build-isolation --editable .
 "$venv/bin/python" -c '
 from fencepost.protocol.compiled import record_code
 if record_code() == "pure Python":

@@ -156,20 +156,20 @@ def test_no_commit_of_a_table_shows_a_part_of_a_transaction(
 ) -> None:
     """Transactions over three partitions that overlap, in smaller batches; the control ends batches anywhere."""
     kafka = {"bootstrap.servers": bootstrap}
-    expected = write_overlapping(bootstrap, topic, rounds=4)
+    expected = write_overlapping(bootstrap, topic, rounds=3)
     torn = {}
-    for whole in (True, False):
-        for table_format in FORMATS:
-            directory = tmp_path / f"{whole}-{table_format}"
-            table = table_in(directory, table_format)
-            commits, left = 0, False
-            for _ in export(spark, [topic], table, kafka=kafka, batch_records=7, whole_transactions=whole):
-                left |= any(0 < count < 6 for count in Counter(values_in(directory, table_format)).values())
-                commits += 1
-            assert commits >= 3
-            assert Counter(values_in(directory, table_format)) == dict.fromkeys(expected, 6)
-            torn[whole, table_format] = left
-    assert torn == {(whole, table_format): not whole for whole in (True, False) for table_format in FORMATS}
+    for whole, table_format in [*((True, table_format) for table_format in FORMATS), (False, "delta")]:
+        directory = tmp_path / f"{whole}-{table_format}"
+        table = table_in(directory, table_format)
+        commits, torn[whole, table_format] = 0, False
+        for _ in export(spark, [topic], table, kafka=kafka, batch_records=7, whole_transactions=whole):
+            torn[whole, table_format] |= any(
+                0 < seen < 6 for seen in Counter(values_in(directory, table_format)).values()
+            )
+            commits += 1
+        assert commits >= 3
+        assert Counter(values_in(directory, table_format)) == dict.fromkeys(expected, 6)
+    assert torn == {(whole, table_format): not whole for whole, table_format in torn}
 
 
 def write_overlapping(bootstrap: str, topic: str, rounds: int) -> list[bytes]:
