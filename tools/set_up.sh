@@ -5,9 +5,9 @@
 #
 # It needs nothing but a Python >= 3.11 with the venv module; where a C compiler is there as well, the optional compiled
 # part is built. Every dependency comes from constraints.txt, by hash, and so does setuptools, which then installs the
-# project in place. uv installs them in a third of pip's time; where there is no uv, or where only pip is configured to
-# reach an index, pip does it. The stamp holds the digest of what was installed, so that a changed pin, a changed pyproject.toml or a
-# change in C installs again, and a mere new time stamp on a file does not (nor does it need a network).
+# project in place. uv installs them, since it is quicker; where there is no uv, or only pip is configured to reach an
+# index, pip does it. The stamp holds the digest of what was installed, so that a changed pin, a changed pyproject.toml or
+# a change in C installs again, and a mere new time stamp on a file does not (nor does it need a network).
 set -eu
 cd "$(dirname "$0")/.."
 venv=${1:-.venv}
