@@ -23,7 +23,14 @@ from tests.architecture.project_files import ROOT
 ROOMS: dict[str, tuple[list[str], list[str]]] = {
     "client": (
         ["fencepost/client/core/*.py"],
-        ["tests/unit/client", "tests/property/test_client_groups.py", "tests/property/test_fetch_sessions.py"],
+        [
+            "tests/unit/client",
+            "tests/property/test_client_groups.py",
+            "tests/property/test_client_transactions.py",
+            "tests/property/test_fetch_sessions.py",
+            "tests/property/test_producer_sequences.py",
+            "tests/property/test_whole_transactions.py",
+        ],
     ),
     "transactions": (
         ["fencepost/coordinator/txn/*.py"],
@@ -150,14 +157,20 @@ class _Places(ast.NodeVisitor):
                 self._add(node, "pass")
                 self.generic_visit(node)
 
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        for statement in node.body:
+            self.visit(statement)
+
     def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
         if node.value is not None:
             self.visit(node.value)
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+    def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         if node.name != "__repr__":
             for statement in node.body:
                 self.visit(statement)
+
+    visit_AsyncFunctionDef = visit_FunctionDef
 
     def visit_Assert(self, node: ast.Assert) -> None:
         """An assertion guards our own mistakes; no test makes them."""
