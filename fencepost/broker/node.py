@@ -12,9 +12,6 @@ import trio
 from fencepost.broker import periodic
 from fencepost.broker.byte_budget import ByteBudget
 from fencepost.broker.clock import SystemClock
-from fencepost.broker.cluster import following
-from fencepost.broker.cluster.remote_producer_ids import ClusterProducerIds
-from fencepost.broker.cluster.remote_transactions import RemoteTransactions
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.config.topic_rules import (
     TopicRules,
@@ -55,6 +52,9 @@ from fencepost.broker.network.context import Endpoint
 from fencepost.broker.network.dispatch import Dispatch
 from fencepost.broker.network.server import Server
 from fencepost.broker.partitions import Leader, Partitions
+from fencepost.broker.peers import following
+from fencepost.broker.peers.remote_producer_ids import ClusterProducerIds
+from fencepost.broker.peers.remote_transactions import RemoteTransactions
 from fencepost.broker.purgatory import Purgatory
 from fencepost.broker.security.authorizer import Authorizer
 from fencepost.broker.security.quotas import ClientQuotas, updated_quotas

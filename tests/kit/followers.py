@@ -13,7 +13,6 @@ from fencepost.broker.cluster.engine import Placement
 from fencepost.broker.cluster.followed_logs import FollowedLogs
 from fencepost.broker.cluster.objects import ObjectMissing
 from fencepost.broker.cluster.ownership import Ownership
-from fencepost.broker.cluster.peers import Peer
 from fencepost.broker.cluster.replicas import Replicas
 from fencepost.broker.config.broker_config import load_config
 from fencepost.broker.fetch.sessions import FetchSessions
@@ -23,6 +22,7 @@ from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.storage.memory import MemoryStore
 from fencepost.broker.network.context import Endpoint, RequestContext, Session
 from fencepost.broker.network.reply import ready
+from fencepost.broker.peers.peer import Peer
 from fencepost.broker.purgatory import Purgatory
 from fencepost.protocol.batch_header import iter_headers
 from fencepost.protocol.errors import ErrorCode

@@ -10,7 +10,6 @@ import trio
 from fencepost.broker.cluster.engine import Engine, Placement, StoreUnavailable, slot_of
 from fencepost.broker.cluster.membership import Membership
 from fencepost.broker.cluster.ownership import METADATA_LOG
-from fencepost.broker.cluster.peers import PeerUnavailable
 from fencepost.broker.cluster.rounds import RowBytes
 from fencepost.broker.cluster.serving import ClusterBroker
 from fencepost.broker.cluster.stores import Stores
@@ -20,6 +19,7 @@ from fencepost.broker.log.durability.sync_threads import Failure
 from fencepost.broker.log.storage.store import SyncTask
 from fencepost.broker.network.context import Endpoint
 from fencepost.broker.node import Node
+from fencepost.broker.peers.peer import PeerUnavailable
 from tests.kit.determinism import nap
 from tests.kit.sim_clock import SimClock
 from tests.kit.sim_engine import SimEngine

@@ -17,12 +17,12 @@ from typing import Any
 
 from fencepost.__main__ import main
 from fencepost.broker.cluster import membership, serving
-from fencepost.broker.cluster.peer_links import PeerLinks
-from fencepost.broker.cluster.peers import PeerUnavailable
 from fencepost.broker.cluster.postgres import PostgresEngine
 from fencepost.broker.cluster.rounds import Rounds
 from fencepost.broker.cluster.row_objects import RowObjects
 from fencepost.broker.node import Node
+from fencepost.broker.peers.links import PeerLinks
+from fencepost.broker.peers.peer import PeerUnavailable
 
 CONTROL, PLANTED = "STEPS_CONTROL", "PLANTED_FAULT"
 COMMIT_STEPS = ("before put", "after put", "before commit", "after commit", "before deliver", "after deliver")

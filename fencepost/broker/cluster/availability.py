@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from fencepost.broker.cluster.engine import Member, Slot
-from fencepost.broker.cluster.slot_plan import is_alive
+from fencepost.broker.cluster.members import is_alive
 
 
 def state_of(member: Member, slots: int, lease_ms: int) -> str:

@@ -89,8 +89,8 @@ def confirmed(cluster: Confirmation, api_key: int, handle: Handler) -> Handler:
         return later(since, reply, partial(handle, node, request, context))
 
     async def after_hint(logs: "list[PartitionLog]", answer: Callable[[], Reply]) -> Ready:
-        """A coordinator says that it has written markers there (see telling.py). It wants to know that they were read:
-        the answer itself needs no confirmation.
+        """A coordinator says that it has written markers there (see peers/notifying.py). It wants to know that they
+        were read: the answer itself needs no confirmation.
         """
         await cluster.guest_rows.absorb_now(logs)
         return await ready(answer())

@@ -25,16 +25,12 @@ from fencepost.broker.cluster.engine import (
 )
 from fencepost.broker.cluster.figures import ClusterStats
 from fencepost.broker.cluster.followed_logs import FollowedLogs
-from fencepost.broker.cluster.forwarding import forwarded
 from fencepost.broker.cluster.growth import Growth
 from fencepost.broker.cluster.guest_rows import GuestRows
 from fencepost.broker.cluster.guests import GuestLog, GuestLogs
 from fencepost.broker.cluster.loading import LoadedLog, load_logs
+from fencepost.broker.cluster.members import peers_of
 from fencepost.broker.cluster.ownership import METADATA_LOG, METADATA_SLOT, Ownership
-from fencepost.broker.cluster.peer_links import PeerLinks, Route, route_to
-from fencepost.broker.cluster.peer_login import PeerLogins
-from fencepost.broker.cluster.peers import Links, Peer, peers_of
-from fencepost.broker.cluster.remote_offsets import with_remote_offsets
 from fencepost.broker.cluster.replicas import Replicas
 from fencepost.broker.cluster.rounds import RoundLimits, Rounds, RowBytes
 from fencepost.broker.cluster.row_objects import RowObjects
@@ -51,6 +47,11 @@ from fencepost.broker.log.storage.files import FileStore
 from fencepost.broker.log.storage.store import CorruptLogFile, SyncTask
 from fencepost.broker.metadata.log import METADATA_PARTITION
 from fencepost.broker.network.dispatch import Handler
+from fencepost.broker.peers.forwarding import forwarded
+from fencepost.broker.peers.links import PeerLinks, Route, route_to
+from fencepost.broker.peers.login import PeerLogins
+from fencepost.broker.peers.peer import Links, Peer
+from fencepost.broker.peers.remote_offsets import with_remote_offsets
 from fencepost.protocol.topics import TopicPartition
 
 FOLLOW_SECONDS = 0.1

@@ -10,7 +10,7 @@ from zlib import crc32
 
 from fencepost.broker.cluster.engine import Slot
 from fencepost.broker.cluster.ownership import Ownership
-from fencepost.broker.cluster.peers import Peer
+from fencepost.broker.peers.peer import Peer
 from fencepost.coordinator.metadata.image import PartitionImage, TopicImage
 
 NO_LEADER = -1

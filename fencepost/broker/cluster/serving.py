@@ -24,15 +24,14 @@ from fencepost.broker.cluster.engine import (
 from fencepost.broker.cluster.health import StoreHealth
 from fencepost.broker.cluster.history import History, HistoryLost
 from fencepost.broker.cluster.loading import LoadedLog, load_logs
+from fencepost.broker.cluster.members import addresses_text, is_alive, may_own
 from fencepost.broker.cluster.membership import Membership
 from fencepost.broker.cluster.owner import CHECK_SECONDS
 from fencepost.broker.cluster.ownership import METADATA_LOG, METADATA_SLOT
-from fencepost.broker.cluster.peer_login import SECRET_BYTES
-from fencepost.broker.cluster.peers import addresses_text
 from fencepost.broker.cluster.rounds import RowBytes
 from fencepost.broker.cluster.scratch import Scratch, remove_abandoned, remove_later
 from fencepost.broker.cluster.slot_moves import SlotMoves
-from fencepost.broker.cluster.slot_plan import gathered, is_alive, may_own, spread
+from fencepost.broker.cluster.slot_plan import gathered, spread
 from fencepost.broker.cluster.status import Status
 from fencepost.broker.cluster.stores import Stores, stores_of
 from fencepost.broker.cluster.writer import Stopped, Writer
@@ -40,6 +39,7 @@ from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.listeners import configured_addresses, end_points
 from fencepost.broker.network.context import Endpoint
 from fencepost.broker.node import Node
+from fencepost.broker.peers.login import SECRET_BYTES
 from fencepost.coordinator.ports import LogWriteFailed
 
 RETRY_SECONDS = 0.5

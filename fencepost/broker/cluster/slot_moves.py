@@ -9,8 +9,8 @@ import trio
 
 from fencepost.broker.cluster import slot_plan
 from fencepost.broker.cluster.engine import Fenced, Member, Slot, StoreUnavailable, log_id, slot_of
-from fencepost.broker.cluster.following import Follower, become_controller
 from fencepost.broker.cluster.loading import LoadedLog
+from fencepost.broker.cluster.members import is_alive, may_own
 from fencepost.broker.cluster.membership import FOLLOW_SECONDS, Membership
 from fencepost.broker.cluster.ownership import METADATA_SLOT
 from fencepost.broker.cluster.shared_log import SharedLog
@@ -23,6 +23,7 @@ from fencepost.broker.log.storage.layout import partition_of
 from fencepost.broker.log.storage.store import CorruptLogFile
 from fencepost.broker.metadata.log import METADATA_PARTITION
 from fencepost.broker.partitions import Partitions
+from fencepost.broker.peers.following import Follower, become_controller
 from fencepost.broker.ports import HasFlusher, HasLogs, HasMetadataAnswers
 from fencepost.coordinator.ports import LogWriteFailed
 from fencepost.coordinator.runtime.runtime import CoordinatorRuntime
@@ -98,9 +99,9 @@ class SlotMoves:
 
     def _plan(self, members: Sequence[Member], slots: Sequence[Slot]) -> Sequence[int] | None:
         lease_ms = self._cluster.lease_ms
-        able = {one.broker for one in members if slot_plan.may_own(one, lease_ms)}
+        able = {one.broker for one in members if may_own(one, lease_ms)}
         if not able:  # all are drained: one of them must lead
-            able = {one.broker for one in members if one.ready and slot_plan.is_alive(one, lease_ms)}
+            able = {one.broker for one in members if one.ready and is_alive(one, lease_ms)}
         if not able:
             return None
         return slot_plan.spread(frozenset(able)) if self._spread else slot_plan.gathered(slots, able, METADATA_SLOT)
@@ -108,7 +109,7 @@ class SlotMoves:
     async def _take(self, plan: Sequence[int], members: Sequence[Member], slots: Sequence[Slot]) -> list[Slot]:
         """Own the slots that this broker should own and that no other broker holds. Returns all that it owns."""
         cluster, lease_ms = self._cluster, self._cluster.lease_ms
-        alive = {one.broker for one in members if slot_plan.is_alive(one, lease_ms)}
+        alive = {one.broker for one in members if is_alive(one, lease_ms)}
         me = cluster.node_id
         free = [slot.slot for slot in slots if plan[slot.slot] == me and slot.broker not in alive]
         taken: list[Slot] = []

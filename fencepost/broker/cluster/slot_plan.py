@@ -4,17 +4,7 @@ import hashlib
 from collections.abc import Collection, Sequence
 from functools import lru_cache
 
-from fencepost.broker.cluster.engine import SLOTS, Member, Slot
-
-
-def may_own(member: Member, lease_ms: int) -> bool:
-    """Whether other brokers should give slots to this one: it lives, serves, and is not being drained."""
-    return is_alive(member, lease_ms) and member.ready and not member.draining
-
-
-def is_alive(member: Member, lease_ms: int) -> bool:
-    """Whether its lease is not over."""
-    return not member.left and member.idle_ms < lease_ms
+from fencepost.broker.cluster.engine import SLOTS, Slot
 
 
 @lru_cache(maxsize=64)

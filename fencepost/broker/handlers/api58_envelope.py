@@ -6,12 +6,12 @@ It is checked with the client's rights and quotas. Only brokers may send it, bec
 import logging
 from typing import Any, Protocol
 
-from fencepost.broker.cluster.envelope import read_sender
-from fencepost.broker.cluster.forwarding import CHANGES, FORWARDED
 from fencepost.broker.network.context import CloseConnection, RequestContext, Session
 from fencepost.broker.network.dispatch import Dispatch, Route, UnservedRequest
 from fencepost.broker.network.metering import meter_of
 from fencepost.broker.network.reply import Durable, Encoded, Ready, ready
+from fencepost.broker.peers.envelope import read_sender
+from fencepost.broker.peers.forwarding import CHANGES, FORWARDED
 from fencepost.broker.ports import HasAuthorizer, HasClock, HasCluster, HasConfig, HasFlusher, HasMetrics, HasQuotas
 from fencepost.broker.security.checks import brokers_only
 from fencepost.broker.security.gate import refusal

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Collection
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from fencepost.broker.cluster.other_coordinators import Held, NoAnswer, OtherCoordinators
+from fencepost.broker.peers.other_coordinators import Held, NoAnswer, OtherCoordinators
 from fencepost.broker.ports import (
     HasClock,
     HasCluster,

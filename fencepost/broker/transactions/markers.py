@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from fencepost.broker.cluster.guests import GuestLog
-from fencepost.broker.cluster.telling import notify_leaders
+from fencepost.broker.peers.notifying import notify_leaders
 from fencepost.broker.ports import HasClock, HasCluster, HasFlusher, HasGroups, HasMetadata, HasMetrics, HasPartitions
 from fencepost.coordinator.ports import Marker
 from fencepost.protocol.errors import ErrorCode

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fencepost.broker.cluster.peer_login import PeerLogins
+from fencepost.broker.peers.login import PeerLogins
 from fencepost.protocol.errors import ErrorCode
 from tests.kit.broker_process import BrokerFailed
 from tests.kit.cluster_processes import ClusterBrokerProcess, ClusterProcesses

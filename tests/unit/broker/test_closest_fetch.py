@@ -9,8 +9,8 @@ import pytest
 import trio
 
 from fencepost.broker.cluster.engine import StoreUnavailable
-from fencepost.broker.cluster.peers import Peer
 from fencepost.broker.log.partition import PartitionLog
+from fencepost.broker.peers.peer import Peer
 from fencepost.protocol.batch_header import iter_headers
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition

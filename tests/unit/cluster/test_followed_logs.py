@@ -8,11 +8,12 @@ import trio
 from fencepost.broker.cluster.engine import Member
 from fencepost.broker.cluster.followed_log import FollowedRows
 from fencepost.broker.cluster.loading import load_heads
+from fencepost.broker.cluster.members import peers_of
 from fencepost.broker.cluster.ownership import Ownership
-from fencepost.broker.cluster.peers import Peer, peers_of
 from fencepost.broker.cluster.replicas import Replicas
 from fencepost.broker.cluster.row_reading import foreign_rows
 from fencepost.broker.log.partition import PartitionLog
+from fencepost.broker.peers.peer import Peer
 from fencepost.coordinator.metadata.image import PartitionImage, TopicImage
 from tests.kit.followers import Following
 from tests.kit.growing import Writers, aborted, content, growth_of, opened

@@ -7,8 +7,8 @@ import pytest
 import trio.testing
 
 from fencepost.broker.cluster.engine import SLOTS, Slot, StoreUnavailable, log_id, slot_of
-from fencepost.broker.cluster.other_coordinators import Held, NoAnswer, OtherCoordinators
-from fencepost.broker.cluster.peers import PeerUnavailable
+from fencepost.broker.peers.other_coordinators import Held, NoAnswer, OtherCoordinators
+from fencepost.broker.peers.peer import PeerUnavailable
 from fencepost.coordinator.partitioning import partition_for
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import api65_describe_transactions as api65

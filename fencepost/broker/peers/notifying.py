@@ -12,7 +12,7 @@ import trio
 
 from fencepost.broker.cluster.engine import Slot, StoreUnavailable
 from fencepost.broker.cluster.ownership import slot_among
-from fencepost.broker.cluster.peers import PeerUnavailable
+from fencepost.broker.peers.peer import PeerUnavailable
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from fencepost.protocol.topics import IsolationLevel, TopicPartition

@@ -11,13 +11,13 @@ from typing import Any, Protocol
 
 import trio
 
-from fencepost.broker.cluster.envelope import ask_for
-from fencepost.broker.cluster.forwarding import PATIENCE_SECONDS, RETRY_SECONDS, Cluster
 from fencepost.broker.cluster.ownership import Ownership
-from fencepost.broker.cluster.peers import PeerUnavailable
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.network.dispatch import Handler
 from fencepost.broker.network.reply import Ready, Reply, ready
+from fencepost.broker.peers.envelope import ask_for
+from fencepost.broker.peers.forwarding import PATIENCE_SECONDS, RETRY_SECONDS, Cluster
+from fencepost.broker.peers.peer import PeerUnavailable
 from fencepost.coordinator.partitioning import partition_for
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.errors import ErrorCode

@@ -1,37 +1,21 @@
-"""The other brokers of a cluster, as the database knows them."""
+"""The brokers of a cluster, as the database knows them."""
 
 import json
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
 
 from fencepost.broker.cluster.engine import Member
-from fencepost.broker.cluster.slot_plan import is_alive
 from fencepost.broker.network.context import Endpoint
+from fencepost.broker.peers.peer import Peer
 
 
-class PeerUnavailable(Exception):
-    """Another broker cannot be asked; the text says which, and why."""
+def may_own(member: Member, lease_ms: int) -> bool:
+    """Whether other brokers should give slots to this one: it lives, serves, and is not being drained."""
+    return is_alive(member, lease_ms) and member.ready and not member.draining
 
 
-class Links(Protocol):
-    """Connections to the other brokers."""
-
-    async def ask(self, broker: int, request: Any, version: int) -> Any:
-        """The answer of another broker; it may get the request twice. Raises PeerUnavailable."""
-
-    def close(self) -> None:
-        """Close all idle connections."""
-
-
-class Peer(NamedTuple):
-    """Another broker of the cluster, as clients reach it."""
-
-    node_id: int
-    rack: str | None
-    listeners: dict[str, Endpoint]
-    """Its addresses by listener."""
-    serves: bool = True
-    """It is ready, and its lease is current: consumers may be sent there."""
+def is_alive(member: Member, lease_ms: int) -> bool:
+    """Whether its lease is not over."""
+    return not member.left and member.idle_ms < lease_ms
 
 
 def peers_of(members: Sequence[Member], node_id: int, lease_ms: int) -> dict[int, Peer]:

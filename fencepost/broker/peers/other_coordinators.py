@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from fencepost.broker.cluster.engine import Slot, StoreUnavailable
 from fencepost.broker.cluster.ownership import slot_among
-from fencepost.broker.cluster.peers import PeerUnavailable
+from fencepost.broker.peers.peer import PeerUnavailable
 from fencepost.coordinator.partitioning import partition_for
 from fencepost.coordinator.ports import TopicView
 from fencepost.protocol.errors import ErrorCode

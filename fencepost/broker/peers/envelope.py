@@ -7,9 +7,9 @@ import struct
 from ipaddress import ip_address
 from typing import Any, NamedTuple
 
-from fencepost.broker.cluster.peers import Links, PeerUnavailable
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.network.reply import Response
+from fencepost.broker.peers.peer import Links, PeerUnavailable
 from fencepost.broker.security.principal import Principal
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.headers import read_response_header, write_request_header

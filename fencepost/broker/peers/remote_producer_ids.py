@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from fencepost.broker.cluster.peers import PeerUnavailable
+from fencepost.broker.peers.peer import PeerUnavailable
 from fencepost.coordinator.ports import LogWriteFailed, ProducerIdSource
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api22_init_producer_id import InitProducerIdRequest

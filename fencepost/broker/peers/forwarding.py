@@ -11,11 +11,11 @@ from typing import Any, Protocol
 
 import trio
 
-from fencepost.broker.cluster.envelope import ask_for
-from fencepost.broker.cluster.peers import Links, PeerUnavailable
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.network.dispatch import Handler
 from fencepost.broker.network.reply import Ready, Reply, ready
+from fencepost.broker.peers.envelope import ask_for
+from fencepost.broker.peers.peer import Links, PeerUnavailable
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api03_metadata import MetadataResponse

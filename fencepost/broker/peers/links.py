@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import trio
 
-from fencepost.broker.cluster.peer_login import PeerLogins
-from fencepost.broker.cluster.peers import Peer, PeerUnavailable
 from fencepost.broker.network.context import Endpoint
+from fencepost.broker.peers.login import PeerLogins
+from fencepost.broker.peers.peer import Peer, PeerUnavailable
 from fencepost.broker.security.sasl.exchange import FENCEPOST_CLUSTER
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.errors import ErrorCode

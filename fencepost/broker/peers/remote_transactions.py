@@ -12,7 +12,7 @@ import trio
 
 from fencepost.broker.cluster.engine import StoreUnavailable
 from fencepost.broker.cluster.history import EPOCHS_OF_LIFE
-from fencepost.broker.cluster.peers import PeerUnavailable
+from fencepost.broker.peers.peer import PeerUnavailable
 from fencepost.coordinator.partitioning import partition_for
 from fencepost.coordinator.ports import TopicView
 from fencepost.protocol.errors import ErrorCode
