@@ -12,7 +12,6 @@ from fencepost.protocol.topics import TopicPartition
 
 if TYPE_CHECKING:
     from fencepost.broker.byte_budget import ByteBudget
-    from fencepost.broker.cluster.membership import Membership
     from fencepost.broker.config.broker_config import BrokerConfig
     from fencepost.broker.log.directory import LogDirectory
     from fencepost.broker.log.durability.flusher import LogFlusher
@@ -54,14 +53,6 @@ class HasAuthorizer(Protocol):
     @property
     def authorizer(self) -> "Authorizer | None":
         """The authorizer with the newest durable ACLs; None if no authorizer is set, so that clients may do all."""
-
-
-class HasCluster(Protocol):
-    """The other brokers."""
-
-    @property
-    def cluster(self) -> "Membership | None":
-        """This broker's place in its cluster; None for a broker with files, which is alone."""
 
 
 class HasMetrics(Protocol):

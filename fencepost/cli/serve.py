@@ -308,16 +308,7 @@ def _process_age_seconds() -> float:
 
 def _print_ready(node: "Node", console: str | None) -> None:
     """The one line on standard output that a script may wait for, and the same for a service manager."""
-    config = node.config
-    if node.cluster is not None:
-        facts = [
-            f"store={node.cluster.place.rpartition(' ')[2]}",
-            f"role={'active' if node.cluster.active else 'standby'}",
-        ]
-    else:
-        where = str(config.data_directory.absolute()) if config.data_directory is not None else "memory"
-        durability = config.durability if config.data_directory is not None else "none"
-        facts = [f"data={where}", f"durability={durability}"]
+    facts = node.place.facts()
     if node.metrics_endpoint is not None:
         facts.append(f"metrics={node.metrics_endpoint}")
     if console is not None:

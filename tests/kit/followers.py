@@ -69,8 +69,8 @@ class Following:
             config=load_config(),
             fetch_sessions=FetchSessions(0, os.urandom),
             clock=SystemClock(),
-            cluster=SimpleNamespace(
-                followed=self.followed, replicas=self.replicas, ownership=self.ownership, peers=peers
+            place=SimpleNamespace(
+                followed=self.followed, closest=self.replicas.closest, leader=self.ownership.leader, peers=peers
             ),
             authorizer=None,
             metadata=self.metadata,

@@ -191,7 +191,7 @@ class _Node(Node):
 
     def __init__(self, member: "SimMember", config: BrokerConfig, clock: SimClock, membership: Membership) -> None:
         entropy = member.random.randbytes
-        super().__init__(config, clock, entropy, threads=SimSyncs(), listening=False, cluster=membership)
+        super().__init__(config, clock, entropy, threads=SimSyncs(), listening=False, place=membership)
         self._member = member
 
     async def run(self, task_status: trio.TaskStatus[Endpoint] = trio.TASK_STATUS_IGNORED) -> None:
@@ -266,15 +266,18 @@ class SimMember:
         return node if server is not None and server._nursery is not None else None
 
     @property
+    def member(self) -> Membership | None:
+        """The place of the current run, if that can be reached."""
+        return None if self.node is None or self.broker is None else self.broker.member
+
+    @property
     def is_active(self) -> bool:
         """Whether it believes so."""
-        node = self.node
-        return node is not None and node.cluster is not None and node.cluster.active
+        return self.member is not None and self.member.active
 
     def led(self) -> Collection[int]:
         """The slots that it leads, as it believes."""
-        node = self.node
-        return () if node is None or node.cluster is None else node.cluster.ownership.led
+        return () if self.member is None else self.member.ownership.led
 
     def start(self) -> None:
         """Begin a life."""

@@ -8,18 +8,19 @@ NOT_LEADER_OR_FOLLOWER, or the connection is closed, and the client looks for th
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from fencepost.broker.network.context import CloseConnection, RequestContext
 from fencepost.broker.network.dispatch import Handler
 from fencepost.broker.network.reply import READY, Durable, Ready, Reply, ready
+from fencepost.broker.ports import HasPartitions
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api01_fetch import FetchResponse
 from fencepost.protocol.topics import TopicPartition
 
 if TYPE_CHECKING:
-    from fencepost.broker.cluster.guest_rows import GuestRows
+    from fencepost.broker.cluster.lease import Lease
     from fencepost.broker.log.partition import PartitionLog
     from fencepost.protocol.messages.api02_list_offsets import ListOffsetsRequest
 
@@ -43,27 +44,7 @@ READS = OF_LOGS | {ApiKey.OFFSET_FETCH}
 UNCONFIRMED = "this broker is not active in its cluster any more, or cannot reach the database"
 
 
-class Confirmation(Protocol):
-    """The database's confirmations, shared by all requests that wait for one."""
-
-    guest_rows: "GuestRows"
-    """Absorbs the markers of other brokers."""
-
-    @property
-    def leads(self) -> bool:
-        """Whether clients may use the logs of this broker."""
-
-    def now(self) -> float:
-        """The time, for `confirm`."""
-
-    def look_at(self, log: "PartitionLog") -> None:
-        """Have the next confirmation show markers that other brokers wrote to this log."""
-
-    async def confirm(self, since: float) -> bool:
-        """Whether the database has confirmed at `since` or later that this broker is active; True for a standby."""
-
-
-def confirmed(cluster: Confirmation, api_key: int, handle: Handler) -> Handler:
+def confirmed(lease: "Lease", api_key: int, handle: Handler) -> Handler:
     """The handler of an API, with the confirmation of its answers where they need one."""
     if api_key not in OF_LOGS | OF_COORDINATORS | {ApiKey.FETCH}:
         return handle
@@ -71,16 +52,16 @@ def confirmed(cluster: Confirmation, api_key: int, handle: Handler) -> Handler:
     def needs_confirmation(reply: Ready) -> bool:
         if api_key in OF_COORDINATORS:
             return not isinstance(reply, Durable)  # else the commit for which it waits confirms it
-        return cluster.leads and _out_of_range(reply)
+        return lease.holds and _out_of_range(reply)
 
-    def confirming(node: Any, request: Any, context: RequestContext) -> Reply:
-        since = cluster.now()
+    def confirming(node: HasPartitions, request: Any, context: RequestContext) -> Reply:
+        since = lease.now()
         if api_key == ApiKey.LIST_OFFSETS:
             logs = _logs_of(node, request)
             if request.replica_id >= 0:
                 return after_hint(logs, partial(handle, node, request, context))
             for log in logs:  # also those without an open transaction
-                cluster.look_at(log)
+                lease.guest_rows.want(log)
         if api_key in READS:
             return read(since, partial(handle, node, request, context))
         reply = handle(node, request, context)
@@ -92,18 +73,18 @@ def confirmed(cluster: Confirmation, api_key: int, handle: Handler) -> Handler:
         """A coordinator says that it has written markers there (see peers/notifying.py). It wants to know that they
         were read: the answer itself needs no confirmation.
         """
-        await cluster.guest_rows.absorb_now(logs)
+        await lease.guest_rows.absorb_now(logs)
         return await ready(answer())
 
     async def read(since: float, answer: Callable[[], Reply]) -> Ready:
         """Confirm first: then the answer rests on the markers of other brokers, too."""
-        if not await cluster.confirm(since) and api_key in OF_COORDINATORS:
+        if not await lease.confirm(since) and api_key in OF_COORDINATORS:
             raise CloseConnection(UNCONFIRMED)
         return await ready(answer())  # NOT_LEADER_OR_FOLLOWER once the lease has ended
 
     async def later(since: float, reply: Reply, again: Callable[[], Reply]) -> Ready:
         answer = await ready(reply)
-        if not needs_confirmation(answer) or await cluster.confirm(since):
+        if not needs_confirmation(answer) or await lease.confirm(since):
             return answer
         if api_key in OF_COORDINATORS:
             raise CloseConnection(UNCONFIRMED)
@@ -112,7 +93,7 @@ def confirmed(cluster: Confirmation, api_key: int, handle: Handler) -> Handler:
     return confirming
 
 
-def _logs_of(node: Any, request: "ListOffsetsRequest") -> "list[PartitionLog]":
+def _logs_of(node: HasPartitions, request: "ListOffsetsRequest") -> "list[PartitionLog]":
     """The logs of a request that are here."""
     asked = [TopicPartition(topic.name, one.partition_index) for topic in request.topics for one in topic.partitions]
     return [log for log in map(node.partition, asked) if log is not None]

@@ -1,22 +1,20 @@
 """A broker's place in its cluster: which slots it leads, who leads the others, which brokers there are."""
 
 import logging
-import math
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
 from fencepost.broker.cluster.byte_cache import ByteCache
+from fencepost.broker.cluster.cluster_transactions import ClusterTransactions
 from fencepost.broker.cluster.confirming import confirmed
 from fencepost.broker.cluster.engine import (
     LAST_OFFSET,
-    SLOTS,
     Engine,
-    Fenced,
     Identity,
     Member,
     Slot,
@@ -28,6 +26,7 @@ from fencepost.broker.cluster.followed_logs import FollowedLogs
 from fencepost.broker.cluster.growth import Growth
 from fencepost.broker.cluster.guest_rows import GuestRows
 from fencepost.broker.cluster.guests import GuestLog, GuestLogs
+from fencepost.broker.cluster.lease import Lease
 from fencepost.broker.cluster.loading import LoadedLog, load_logs
 from fencepost.broker.cluster.members import peers_of
 from fencepost.broker.cluster.ownership import METADATA_LOG, METADATA_SLOT, Ownership
@@ -38,7 +37,7 @@ from fencepost.broker.cluster.row_reading import foreign_rows
 from fencepost.broker.cluster.shared_log import SharedLog
 from fencepost.broker.cluster.shared_logs import SharedLogs
 from fencepost.broker.cluster.stores import Stores
-from fencepost.broker.cluster.writer import Stopped, Writer
+from fencepost.broker.cluster.writer import Writer
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.directory import LogDirectory
@@ -47,23 +46,32 @@ from fencepost.broker.log.storage.files import FileStore
 from fencepost.broker.log.storage.store import CorruptLogFile, SyncTask
 from fencepost.broker.metadata.log import METADATA_PARTITION
 from fencepost.broker.network.dispatch import Handler
+from fencepost.broker.peers.following import MetadataFollower
 from fencepost.broker.peers.forwarding import forwarded
 from fencepost.broker.peers.links import PeerLinks, Route, route_to
 from fencepost.broker.peers.login import PeerLogins
-from fencepost.broker.peers.peer import Links, Peer
+from fencepost.broker.peers.peer import PeerUnavailable
 from fencepost.broker.peers.remote_offsets import with_remote_offsets
+from fencepost.broker.peers.remote_producer_ids import RemoteProducerIds
+from fencepost.broker.place import LeaderAndEpoch, LeaderOf, Place, PlacedBroker
+from fencepost.broker.security.sasl.exchange import FENCEPOST_CLUSTER
+from fencepost.broker.security.sasl.session import Mechanism
+from fencepost.coordinator.metadata.image import TopicImage
+from fencepost.coordinator.ports import ProducerIdSource, TopicView
 from fencepost.protocol.topics import TopicPartition
 
-FOLLOW_SECONDS = 0.1
-"""How often a broker looks for free slots, for other brokers, and for new metadata."""
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
 
 ResultT = TypeVar("ResultT")
 
 logger = logging.getLogger(__name__)
 
 
-class Membership:
+class Membership(Place):
     """One run of a broker in its cluster, as active broker or as standby; the next run begins with another role."""
+
+    commits_together = True
 
     def __init__(
         self,
@@ -80,38 +88,26 @@ class Membership:
         """`own` is a connection for this run's threads, besides the writer's; `loaded` are the logs of this broker's
         slots, and that of the metadata; `secret` is that of the cluster.
         """
-        self.node_id = writer.identity.broker
+        super().__init__(writer.identity.broker)
         self.ownership = Ownership(self.node_id, slots)
         """Who leads what."""
         self.replicas = Replicas(self.ownership, config.broker_rack, config.replica_selector_class is not None)
         """Who serves which partition, for clients."""
-        self.peers: dict[int, Peer] = {}
-        """The other living brokers by id."""
-        self.logins = PeerLogins(secret)
-        """Logins between brokers."""
-        self.links: Links = PeerLinks(f"broker-{self.node_id}", self._route, self.logins)
-        """Connections to them."""
+        logins = PeerLogins(secret)
+        self.mechanisms = {FENCEPOST_CLUSTER: Mechanism(logins.new_exchange, advertised=False)}
+        self.links = PeerLinks(f"broker-{self.node_id}", self._route, logins)
         self.over = trio.Event()
         """Set when this run has to end: the broker was taken over, or has to read the metadata anew."""
-        self.place = stores.place
-        """The database, for messages."""
-        self.rounds = Rounds(own, writer, row_bytes, self._taken_over, limits_of(config))
+        self.rounds = self.gathering = Rounds(own, writer, row_bytes, self._taken_over, limits_of(config))
         self.guests = GuestLogs(self.rounds)
         """Markers for the logs of other brokers."""
         self.row_bytes = row_bytes
         self.writer = writer
         self.lease_ms = config.cluster_lease_ms
         self._engine = own
-        self._config, self._connect, self._scratch = config, stores.connect, scratch
-        self.following = trio.Lock()
-        """Held while the metadata log is followed."""
-        self._followed_at = -math.inf
-        """When the last look at the metadata log began."""
+        self._config, self._stores, self._scratch = config, stores, scratch
+        self.follower = MetadataFollower(self, self.follow)
         self._lock = trio.Lock()
-        self._renewal_wanted = trio.Event()
-        self._renewed = trio.Event()
-        self._confirmed_at = -math.inf
-        """When the last look began that found this broker's place and the rows of guests."""
         tails, rows = FileStore(scratch / "tails"), FileStore(scratch / "rows")
         tails.make()
         rows.make()
@@ -122,6 +118,7 @@ class Membership:
         """What this broker has of the logs."""
         self.guest_rows = GuestRows(own, row_bytes, self.in_thread, self._open_logs)
         """Absorbs the markers of other brokers."""
+        self.lease = Lease(writer, self.lease_ms, self.guest_rows, self.over, self._taken_over)
         self.followed: FollowedLogs | None = None
         """The logs of other brokers that consumers read here; None without `replica.selector.class`."""
         if config.replica_selector_class is not None:
@@ -143,17 +140,30 @@ class Membership:
 
     @property
     def leads(self) -> bool:
-        """Whether clients may use this broker's logs: it has renewed its lease in time.
-
-        Otherwise another broker may own them already. What this one commits cannot become wrong, but what it reads
-        may be old, and its clients must look for the new leader.
-        """
-        writer = self.writer
-        return not writer.fenced and writer.idle_seconds * 1000 < self.lease_ms
+        return self.lease.holds
 
     def leads_partition(self, topic_id: bytes, partition: int) -> bool:
-        """Whether this broker leads a partition."""
         return self.ownership.leads_partition(topic_id, partition)
+
+    def count_led(self, topic: TopicImage) -> int:
+        return sum(self.ownership.leads_partition(topic.topic_id, number) for number in range(topic.partitions))
+
+    def leader(self, topic_id: bytes, partition: int) -> LeaderAndEpoch:
+        return self.ownership.leader(topic_id, partition)
+
+    async def newest_leaders(self) -> LeaderOf:
+        """As the database has them now."""
+        try:
+            slots = await self.in_thread(self._engine.slots)
+        except StoreUnavailable as error:
+            raise PeerUnavailable(f"the owners of the slots cannot be read: {error}") from error
+        return Ownership(self.node_id, slots).leader
+
+    def with_leaders(self, topic: TopicImage) -> TopicImage:
+        return self.replicas.led(topic)
+
+    def closest(self, topic_id: bytes, partition: int, rack: str, listener: str) -> int | None:
+        return self.replicas.closest(topic_id, partition, rack, listener)
 
     @property
     def active(self) -> bool:
@@ -162,13 +172,15 @@ class Membership:
 
     @property
     def is_controller(self) -> bool:
-        """Whether this broker changes the metadata."""
         return self.ownership.is_controller
 
     @property
     def controller_id(self) -> int | None:
-        """The broker that changes the metadata; None while there is none."""
         return self.ownership.controller
+
+    @property
+    def answers_hold(self) -> bool:
+        return not self.writer.history.is_lost
 
     @property
     def figures(self) -> ClusterStats:
@@ -191,11 +203,10 @@ class Membership:
         )
 
     def open_logs(self, default_config: Callable[[str], LogConfig]) -> LogDirectory:
-        """The logs of this broker."""
         logs = self.directory = LogDirectory.over(self.logs.small_files, "fsync", default_config, self.logs)
         self.growth = Growth(
             self._config,
-            self._connect(),
+            self._stores.connect(),
             self.writer,
             self.row_bytes,
             logs.logs,
@@ -208,23 +219,53 @@ class Membership:
         return logs
 
     def first_producer_id(self) -> int:
-        """Clients use lower ones, which the database has lost, maybe."""
+        """The database may have lost lower ones."""
         return max(0, self.writer.history.life - 1) << 32
 
-    def keep_metadata(self, kind: str, offset: int, file_name: str, data: bytes) -> SyncTask:
-        """The task that stores a snapshot of the metadata in the database."""
-        return self.logs.keep_file(str(METADATA_PARTITION), kind, offset, file_name, data)
+    def keep_metadata(self, kind: str, offset: int, file_name: str, data: bytes) -> list[SyncTask]:
+        """In the database."""
+        return [self.logs.keep_file(str(METADATA_PARTITION), kind, offset, file_name, data)]
+
+    def producer_ids(self, own: ProducerIdSource) -> ProducerIdSource:
+        return RemoteProducerIds(self, own)
+
+    def remote_coordinators(self, topics: TopicView, partitions: int) -> ClusterTransactions:
+        look = partial(self.in_thread, self.rounds.engine.position)
+        return ClusterTransactions(self, topics, partitions, self.writer.history, self.directory.opened, look)
 
     def marker_log(self, tp: TopicPartition, topic_id: bytes) -> PartitionLog | GuestLog | None:
-        """Where a marker goes: into the own log, or as a guest into another broker's; None if it is not opened yet."""
+        """Into the own log, or as a guest into another broker's; None if it is not opened yet."""
         own = self.directory.opened(tp)
         if own is not None and not own.disowned:
             return own
         return None if self.leads_partition(topic_id, tp.partition) else self.guests.of(tp, topic_id)
 
+    async def read_markers(self, logs: Collection[PartitionLog]) -> bool:
+        return await self.guest_rows.absorb_now(logs)
+
+    def facts(self) -> list[str]:
+        return [f"store={self._stores.place.rpartition(' ')[2]}", f"role={'active' if self.active else 'standby'}"]
+
+    def metrics(self, rows: int) -> "Iterator[Metric]":
+        from fencepost.broker.metrics.cluster import cluster_metrics  # here: it imports prometheus_client
+
+        return cluster_metrics(self.figures, rows)
+
     # Running
 
-    async def run(self) -> None:
+    async def load_metadata(self, node: PlacedBroker) -> None:
+        await super().load_metadata(node)
+        await self.follower.until_bootstrapped(node)
+
+    async def begin(self, node: PlacedBroker, services: trio.Nursery) -> None:
+        services.start_soon(self._run)
+        self.follower.begin(node, services)
+
+    def begin_upkeep(self, node: PlacedBroker, services: trio.Nursery) -> None:
+        if self.followed is not None:
+            services.start_soon(self.followed.run, node.metadata)
+
+    async def _run(self) -> None:
         """Read what clients want of old rows, keep the stores small, and absorb markers, until cancelled."""
         try:
             async with trio.open_nursery() as nursery:
@@ -234,29 +275,6 @@ class Membership:
         finally:
             self.links.close()
 
-    async def keep_lease(self) -> None:
-        """Renew the lease until the broker is taken over, or cancelled; also while the broker starts."""
-        while not self.over.is_set():
-            with trio.move_on_after(self.lease_ms / 4000):
-                await self._renewal_wanted.wait()
-            self._renewal_wanted = trio.Event()
-            began = self.now()
-            try:
-                if await self._look_and_renew():
-                    self._confirmed_at = began
-            except* (Fenced, Stopped) as error:
-                logger.warning("this broker lost its place in the cluster: %s", error.exceptions[0])
-                self._taken_over()
-            finally:
-                self._renewed.set()
-                self._renewed = trio.Event()
-
-    async def _look_and_renew(self) -> bool:
-        """Renew the lease, and meanwhile absorb markers of other brokers. Returns whether that succeeded, too."""
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(partial(trio.to_thread.run_sync, self.writer.renew, abandon_on_cancel=True))
-            return await self.guest_rows.absorb()
-
     def _taken_over(self) -> None:
         """End this run: what waits for a commit fails now, because it will never be committed."""
         self.over.set()
@@ -265,44 +283,14 @@ class Membership:
                 log.disown(f"broker {self.node_id} is not active any more")
 
     def wrapped(self, api_key: int, handle: Handler) -> Handler:
-        """The handler of an API, which confirms its answers, and forwards what only another broker can do."""
-        return with_remote_offsets(self, api_key, confirmed(self, api_key, forwarded(self, api_key, handle)))
+        """It confirms its answers, and forwards what only another broker can do."""
+        inner = confirmed(self.lease, api_key, forwarded(self, self.follower, api_key, handle))
+        return with_remote_offsets(self, api_key, inner)
 
     def _route(self, broker: int) -> Route | None:
         """How to reach another broker."""
         peer = self.peers.get(broker)
         return None if peer is None else route_to(self._config, peer)
-
-    def now(self) -> float:
-        return self.writer.now()
-
-    def look_at(self, log: PartitionLog) -> None:
-        """Have the next confirmation show markers that other brokers wrote to this log."""
-        self.guest_rows.want(log)
-
-    async def confirm(self, since: float) -> bool:
-        """Whether the database has confirmed at `since` or later that this broker has its place, and has shown it the
-        rows of guests.
-
-        Waits for that until the lease ends.
-        """
-        while max(self._confirmed_at, self.writer.renewed_at if self.guest_rows.impossible else -math.inf) < since:
-            if not self.leads:
-                return False
-            self._renewal_wanted.set()
-            with trio.move_on_after(self.lease_ms / 1000):
-                await self._renewed.wait()
-        return True
-
-    async def absorb_all(self) -> None:
-        """Absorb the rows of guests. From then on there are no new ones if this broker leads all slots."""
-        self.guest_rows.impossible = False
-        absorbed = await self.guest_rows.absorb()
-        self.guest_rows.impossible = absorbed and len(self.ownership.led) == SLOTS
-
-    async def newest_slots(self) -> list[Slot]:
-        """The slots as the database has them now, which `look` may not have seen yet. Raises StoreUnavailable."""
-        return await self.in_thread(self._engine.slots)
 
     async def look(self) -> tuple[list[Member], list[Slot]]:
         """Read the brokers and the slots once, for SlotMoves: it follows each change. Raises StoreUnavailable."""
@@ -336,22 +324,6 @@ class Membership:
         shared.absorb(rows)
         return True
 
-    async def read_metadata(self, node: Any) -> None:
-        """Read what the controller has written until now. Requests that come meanwhile share one look."""
-        since = self.now()
-        async with self.following:
-            if self._followed_at < since:
-                began = self.now()
-                await self.read_to_end(node)
-                self._followed_at = began
-
-    async def read_to_end(self, node: Any) -> None:
-        """As `read_metadata`, for a caller that holds `following`: until it gives that back, nothing more is read."""
-        while not self.is_controller and await self.follow(node.metadata_log):
-            if self.over.is_set():
-                return
-            await node.metadata.follow()
-
     async def load(self, slots: Collection[int]) -> list[LoadedLog]:
         """The logs of these slots, but not that of the metadata, which is here. Raises as `load_logs`."""
         wanted = partial(load_logs, self._engine, self.row_bytes, slots, lambda log: log != METADATA_LOG)
@@ -373,20 +345,20 @@ class Membership:
             return await trio.to_thread.run_sync(call, abandon_on_cancel=False)
 
     def stop_waiting(self) -> bool:
-        """The broker stops: wait for no commit that cannot come soon. Returns whether that is so."""
         if self.writer.unavailable or self.writer.fenced:
             self.writer.stop()
             return True
         return False
 
     def close(self, logs: LogDirectory) -> None:
-        """Before the logs close: commit what waits, unless this broker was taken over or the database is unavailable.
+        """Commit what waits, unless this broker was taken over or the database is unavailable.
 
         Then give all logs up: what was not committed is not acknowledged.
         """
         if self.stop_waiting():
             for tp in list(logs.partitions()):
                 logs.release(tp, f"broker {self.node_id} is not active any more")
+        super().close(logs)
 
 
 def limits_of(config: BrokerConfig) -> RoundLimits:

@@ -4,15 +4,11 @@ from collections.abc import Sequence
 
 from fencepost.broker.cluster.engine import SLOTS, Slot, log_id, slot_of
 from fencepost.broker.metadata.log import METADATA_PARTITION, METADATA_TOPIC_ID
+from fencepost.broker.place import LeaderAndEpoch
 
 METADATA_LOG = log_id(METADATA_TOPIC_ID, METADATA_PARTITION.partition)
 METADATA_SLOT = slot_of(METADATA_LOG)
 """The owner of this slot is the controller."""
-
-
-def slot_among(slots: Sequence[Slot], topic_id: bytes, partition: int) -> Slot:
-    """The slot of a partition; `slots` has all, by number."""
-    return slots[slot_of(log_id(topic_id, partition))]
 
 
 class Ownership:
@@ -56,7 +52,12 @@ class Ownership:
 
     def of(self, topic_id: bytes, partition: int) -> Slot:
         """The slot of a partition, with its newest known owner."""
-        return slot_among(self.slots, topic_id, partition)
+        return self.slots[slot_of(log_id(topic_id, partition))]
+
+    def leader(self, topic_id: bytes, partition: int) -> LeaderAndEpoch:
+        """The newest known leader of a partition."""
+        slot = self.of(topic_id, partition)
+        return LeaderAndEpoch(slot.broker, slot.epoch)
 
     @property
     def controller(self) -> int | None:

@@ -59,6 +59,8 @@ class ClusterBroker:
         self.config = config
         self.node: Node | None = None
         """The current run: active, or standby."""
+        self.member: Membership | None = None
+        """Its place."""
         self.ready = trio.Event()
         """Set when the broker listens for the first time."""
         self._stores = stores_of(config) if stores is None else stores
@@ -219,10 +221,11 @@ class ClusterBroker:
             with suppress(StoreUnavailable):  # the first step of SlotMoves looks again
                 await member.look()
             node = self.node = self._status.node = self.new_node(member)
+            self.member = self._status.member = member
             node.metrics_endpoint = self._metrics_endpoint
             try:
                 async with trio.open_nursery() as nursery:
-                    nursery.start_soon(member.keep_lease)
+                    nursery.start_soon(member.lease.keep)
                     nursery.start_soon(_stop_when_over, node, member)
                     await nursery.start(node.run)
                     nursery.start_soon(SlotMoves(node, member, self.config.cluster_active_brokers == "all").run)
@@ -262,7 +265,7 @@ class ClusterBroker:
 
     def new_node(self, member: Membership) -> Node:
         """One run of the broker; simulations give it other parts."""
-        return Node(self.config, cluster=member)
+        return Node(self.config, place=member)
 
     def _release(self, writer: Writer) -> None:
         try:

@@ -8,10 +8,10 @@ from typing import Any, Protocol
 import trio
 
 from fencepost.broker.cluster import slot_plan
-from fencepost.broker.cluster.engine import Fenced, Member, Slot, StoreUnavailable, log_id, slot_of
+from fencepost.broker.cluster.engine import SLOTS, Fenced, Member, Slot, StoreUnavailable, log_id, slot_of
 from fencepost.broker.cluster.loading import LoadedLog
 from fencepost.broker.cluster.members import is_alive, may_own
-from fencepost.broker.cluster.membership import FOLLOW_SECONDS, Membership
+from fencepost.broker.cluster.membership import Membership
 from fencepost.broker.cluster.ownership import METADATA_SLOT
 from fencepost.broker.cluster.shared_log import SharedLog
 from fencepost.broker.cluster.writer import Stopped
@@ -22,9 +22,9 @@ from fencepost.broker.log.results import FlushedLog
 from fencepost.broker.log.storage.layout import partition_of
 from fencepost.broker.log.storage.store import CorruptLogFile
 from fencepost.broker.metadata.log import METADATA_PARTITION
-from fencepost.broker.partitions import Partitions
-from fencepost.broker.peers.following import Follower, become_controller
-from fencepost.broker.ports import HasFlusher, HasLogs, HasMetadataAnswers
+from fencepost.broker.peers.following import FOLLOW_SECONDS, become_controller
+from fencepost.broker.place import PlacedBroker
+from fencepost.broker.ports import HasMetadataAnswers
 from fencepost.coordinator.ports import LogWriteFailed
 from fencepost.coordinator.runtime.runtime import CoordinatorRuntime
 from fencepost.protocol.topics import TopicPartition
@@ -37,7 +37,7 @@ BUSY_SECONDS = 0.02
 logger = logging.getLogger(__name__)
 
 
-class MovingBroker(Follower, HasFlusher, HasLogs, HasMetadataAnswers, Protocol):
+class MovingBroker(PlacedBroker, HasMetadataAnswers, Protocol):
     """The broker whose slots move."""
 
     stopping: bool
@@ -45,10 +45,6 @@ class MovingBroker(Follower, HasFlusher, HasLogs, HasMetadataAnswers, Protocol):
     @property
     def deleted_topics(self) -> DeletedTopics:
         """The logs of deleted topics."""
-
-    @property
-    def partitions(self) -> Partitions:
-        """The partitions that this broker leads."""
 
 
 class SlotMoves:
@@ -65,7 +61,7 @@ class SlotMoves:
         cluster = self._cluster
         try:
             await cluster.change(lambda identity, engine: engine.ready(identity))
-            await cluster.absorb_all()  # if it leads all slots from its start, this look is the last one
+            await self._absorb_all()  # if it leads all slots from its start, this look is the last one
             while not cluster.over.is_set():
                 if not await self._step():
                     await trio.sleep(FOLLOW_SECONDS)
@@ -128,8 +124,8 @@ class SlotMoves:
         loaded = await self._loaded(numbers)
         if loaded is None:
             return
-        async with cluster.following:  # a new controller must not read its own records as those of another one
-            await cluster.read_to_end(node)
+        async with cluster.follower.lock:  # a new controller must not read its own records as those of another one
+            await cluster.follower.read_to_end(node)
             # Further markers are appended as the owner's.
             if not await self._settled(lambda: cluster.guests.waiting(numbers)):
                 return
@@ -144,7 +140,7 @@ class SlotMoves:
                 await runtime.load(partition)
             else:
                 runtime.allow(partition)
-        await cluster.absorb_all()
+        await self._absorb_all()
         node.metadata_answers.forget()
         logger.info("this broker leads slots broker=%d slots=%d logs=%d", cluster.node_id, len(slots), len(loaded))
 
@@ -213,6 +209,13 @@ class SlotMoves:
                 await self._node.commit.flush_all(logs)
             await trio.lowlevel.checkpoint()
         return not self._cluster.over.is_set()
+
+    async def _absorb_all(self) -> None:
+        """Absorb the rows of guests. From then on there are no new ones if this broker leads all slots."""
+        rows = self._cluster.guest_rows
+        rows.impossible = False
+        absorbed = await rows.absorb()
+        rows.impossible = absorbed and len(self._cluster.ownership.led) == SLOTS
 
     # What belongs to a slot
 

@@ -10,6 +10,7 @@ from fencepost.broker.cluster.health import StoreHealth
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
+    from fencepost.broker.cluster.membership import Membership
     from fencepost.broker.metrics.pages import Readiness
     from fencepost.broker.metrics.server import Page
     from fencepost.broker.network.context import Endpoint
@@ -22,6 +23,8 @@ class Status:
     def __init__(self, broker_id: int, health: StoreHealth) -> None:
         self.node: Node | None = None
         """The current run, or the last one."""
+        self.member: Membership | None = None
+        """Its place."""
         self.stopping = False
         self._broker_id = broker_id
         self._health = health
@@ -37,18 +40,17 @@ class Status:
     def role(self) -> str:
         """`active`, `standby`, or `joining`: it does not listen yet, or changes its role."""
         node = self.node
-        if node is None or node.stopping or node.server is None or node.cluster is None:
+        if node is None or node.stopping or node.server is None or self.member is None:
             return "joining"
-        return "active" if node.cluster.active else "standby"
+        return "active" if self.member.active else "standby"
 
     def readiness(self) -> "Readiness":
         """Ready are an active broker and a standby that listen, while both stores are there."""
         from fencepost.broker.metrics.pages import Readiness
 
-        cluster = None if self.node is None else self.node.cluster
-        database, objects = self._health.database, self._health.objects
-        waits = None if cluster is None else cluster.writer.unavailable
-        conflict = None if cluster is None else cluster.writer.conflict
+        member, database, objects = self.member, self._health.database, self._health.objects
+        waits = None if member is None else member.writer.unavailable
+        conflict = None if member is None else member.writer.conflict
         found = {
             "stopping": "the broker is stopping" if self.stopping else None,
             "joining": "the broker does not listen yet, or changes its role" if self.role == "joining" else None,
@@ -60,7 +62,7 @@ class Status:
         facts: dict[str, Any] = {
             "broker": self._broker_id,
             "role": self.role,
-            "active_broker": None if cluster is None else cluster.controller_id,
+            "active_broker": None if member is None else member.controller_id,
             "stopping": self.stopping,
             "missing": [name for name, why in (("database", database), ("objects", objects)) if why is not None],
             "database": database or "ok",

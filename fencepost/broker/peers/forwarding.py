@@ -5,9 +5,9 @@ broker.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import trio
 
@@ -15,7 +15,9 @@ from fencepost.broker.network.context import RequestContext
 from fencepost.broker.network.dispatch import Handler
 from fencepost.broker.network.reply import Ready, Reply, ready
 from fencepost.broker.peers.envelope import ask_for
-from fencepost.broker.peers.peer import Links, PeerUnavailable
+from fencepost.broker.peers.following import MetadataFollower
+from fencepost.broker.peers.peer import PeerUnavailable
+from fencepost.broker.place import Place, PlacedBroker
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api03_metadata import MetadataResponse
@@ -49,44 +51,28 @@ RETRY_SECONDS = 0.1
 logger = logging.getLogger(__name__)
 
 
-class Cluster(Protocol):
-    """Where the controller is."""
-
-    links: Links
-
-    @property
-    def node_id(self) -> int: ...
-
-    @property
-    def is_controller(self) -> bool:
-        """Whether that is this broker."""
-
-    @property
-    def controller_id(self) -> int | None:
-        """The broker that changes the metadata; None while there is none."""
-
-    async def read_metadata(self, node: Any) -> None:
-        """Read what the controller has written until now, unless this broker is the controller."""
-
-
-def forwarded(cluster: Cluster, api_key: int, handle: Handler) -> Handler:
+def forwarded(place: Place, follower: MetadataFollower, api_key: int, handle: Handler) -> Handler:
     """The handler of an API, which passes to the controller what only that can do."""
     if api_key not in CHANGES | {ApiKey.METADATA}:
         return handle
 
-    def forwarding(node: Any, request: Any, context: RequestContext) -> Reply:
+    def forwarding(node: PlacedBroker, request: Any, context: RequestContext) -> Reply:
         own = partial(handle, node, request, context)
-        if cluster.is_controller or context.session.forwarded:
+        if place.is_controller or context.session.forwarded:
             return own()
         if api_key == ApiKey.METADATA:
-            return _newest(cluster, node, request, context, own)
-        return _at_controller(cluster, request, context, own)
+            return _newest(place, partial(follower.catch_up, node), request, context, own)
+        return _at_controller(place, request, context, own)
 
     return forwarding
 
 
 async def _newest(
-    cluster: Cluster, node: Any, request: Any, context: RequestContext, own: Callable[[], Reply]
+    place: Place,
+    catch_up: Callable[[], Awaitable[None]],
+    request: Any,
+    context: RequestContext,
+    own: Callable[[], Reply],
 ) -> Ready:
     """The answer to Metadata; if this broker does not know a topic, after it has read what the controller has written.
 
@@ -96,11 +82,11 @@ async def _newest(
     answer = await ready(own())
     if UNKNOWN.isdisjoint(_errors(answer)):
         return answer
-    await cluster.read_metadata(node)
+    await catch_up()
     answer = await ready(own())
     if ErrorCode.LEADER_NOT_AVAILABLE in _errors(answer):
-        await _at_controller(cluster, request, context, lambda: None)
-        await cluster.read_metadata(node)
+        await _at_controller(place, request, context, lambda: None)
+        await catch_up()
         answer = await ready(own())
     return answer
 
@@ -109,17 +95,17 @@ def _errors(answer: Ready) -> set[int]:
     return {topic.error_code for topic in answer.topics or ()} if isinstance(answer, MetadataResponse) else set()
 
 
-async def _at_controller(cluster: Cluster, request: Any, context: RequestContext, own: Callable[[], Reply]) -> Ready:
+async def _at_controller(place: Place, request: Any, context: RequestContext, own: Callable[[], Reply]) -> Ready:
     """The controller's answer; this broker's own if it becomes the controller, or if there is none for long."""
     until, problem = trio.current_time() + PATIENCE_SECONDS, "the cluster has no controller now"
-    while not cluster.is_controller and trio.current_time() < until:
-        target = cluster.controller_id
-        if target is not None and target != cluster.node_id:
+    while not place.is_controller and trio.current_time() < until:
+        target = place.controller_id
+        if target is not None and target != place.node_id:
             try:
-                return await ask_for(cluster.links, target, request, context)
+                return await ask_for(place.links, target, request, context)
             except PeerUnavailable as error:
                 problem = str(error)
         await trio.sleep(RETRY_SECONDS)
-    if not cluster.is_controller:
+    if not place.is_controller:
         logger.warning("a request of %s is not forwarded: %s", API_BY_KEY[context.api_key].name, problem)
     return await ready(own())

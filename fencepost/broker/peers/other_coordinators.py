@@ -5,11 +5,9 @@ With Kafka's own requests (ListTransactions, DescribeTransactions), as an operat
 
 from collections.abc import Collection, Mapping
 from itertools import count
-from typing import TYPE_CHECKING
 
-from fencepost.broker.cluster.engine import Slot, StoreUnavailable
-from fencepost.broker.cluster.ownership import slot_among
 from fencepost.broker.peers.peer import PeerUnavailable
+from fencepost.broker.place import LeaderAndEpoch, Place
 from fencepost.coordinator.partitioning import partition_for
 from fencepost.coordinator.ports import TopicView
 from fencepost.protocol.errors import ErrorCode
@@ -20,9 +18,6 @@ from fencepost.protocol.messages.api65_describe_transactions import (
 )
 from fencepost.protocol.messages.api66_list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from fencepost.protocol.topics import TRANSACTION_TOPIC, TopicPartition
-
-if TYPE_CHECKING:
-    from fencepost.broker.cluster.membership import Membership
 
 VERSION = 0
 LIVING = ("Ongoing", "PrepareCommit", "PrepareAbort")
@@ -38,34 +33,34 @@ class NoAnswer(Exception):
 class OtherCoordinators:
     """The coordinators of the other brokers."""
 
-    def __init__(self, cluster: "Membership", topics: TopicView, partitions: int) -> None:
+    def __init__(self, place: Place, topics: TopicView, partitions: int) -> None:
         """`partitions` is the number of partitions of `__transaction_state`."""
-        self._cluster = cluster
+        self._place = place
         self._topics = topics
         self._probes = _probes(partitions)
 
-    async def owners(self) -> dict[int, Slot]:
-        """The slot of each partition of `__transaction_state`, as the database has it now.
+    async def owners(self) -> dict[int, LeaderAndEpoch]:
+        """The leader of each partition of `__transaction_state`, as it is now.
 
-        If it is the same before and after the coordinators were asked, none of them has moved meanwhile: a new owner
-        raises the slot's epoch. Raises NoAnswer.
+        If it is the same before and after the coordinators were asked, none of them has moved meanwhile: a new leader
+        has a higher epoch. Raises NoAnswer.
         """
         try:
-            slots = await self._cluster.newest_slots()
-        except StoreUnavailable as error:
-            raise NoAnswer(f"the owners of the coordinators' slots cannot be read: {error}") from error
+            leader = await self._place.newest_leaders()
+        except PeerUnavailable as error:
+            raise NoAnswer(str(error)) from error
         topic_id = self._topics.topic_id(TRANSACTION_TOPIC)
         assert topic_id is not None, "the first controller has made the internal topics"
-        return {number: slot_among(slots, topic_id, number) for number in range(len(self._probes))}
+        return {number: leader(topic_id, number) for number in range(len(self._probes))}
 
-    async def held(self, owners: Mapping[int, Slot]) -> Held:
+    async def held(self, owners: Mapping[int, LeaderAndEpoch]) -> Held:
         """What these owners will end, but this broker. Raises NoAnswer, also if one has not loaded what it owns."""
         partitions: dict[int, list[int]] = {}
-        for number, slot in owners.items():
-            if slot.broker is None:
+        for number, (leader, _) in owners.items():
+            if leader is None:
                 raise NoAnswer(f"{TRANSACTION_TOPIC}-{number} has no leader now")
-            if slot.broker != self._cluster.node_id:
-                partitions.setdefault(slot.broker, []).append(number)
+            if leader != self._place.node_id:
+                partitions.setdefault(leader, []).append(number)
         found: Held = set()
         for broker, numbers in sorted(partitions.items()):
             found |= await self._held_by(broker, numbers)
@@ -101,7 +96,7 @@ class OtherCoordinators:
 
     async def _ask(self, broker: int, request: object) -> object:
         try:
-            answer: object = await self._cluster.links.ask(broker, request, VERSION)
+            answer: object = await self._place.links.ask(broker, request, VERSION)
         except PeerUnavailable as error:
             raise NoAnswer(str(error)) from error
         return answer

@@ -1,4 +1,4 @@
-"""Another broker, and what is asked of it."""
+"""Another broker, and the connections to all of them."""
 
 from typing import Any, NamedTuple, Protocol
 
@@ -6,7 +6,7 @@ from fencepost.broker.network.context import Endpoint
 
 
 class PeerUnavailable(Exception):
-    """Another broker cannot be asked; the text says which, and why."""
+    """Another broker cannot be asked, or it is not known which one; the text says why."""
 
 
 class Links(Protocol):
@@ -17,6 +17,16 @@ class Links(Protocol):
 
     def close(self) -> None:
         """Close all idle connections."""
+
+
+class NoLinks:
+    """Those of a broker without others."""
+
+    async def ask(self, broker: int, request: Any, version: int) -> Any:
+        raise PeerUnavailable(f"there is no broker {broker}")
+
+    def close(self) -> None:
+        """Nothing is open."""
 
 
 class Peer(NamedTuple):

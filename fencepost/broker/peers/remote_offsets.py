@@ -7,17 +7,17 @@ that it was assigned (confluentinc/librdkafka#5586).
 
 import copy
 import logging
-from typing import Any, Protocol
+from typing import Any
 
 import trio
 
-from fencepost.broker.cluster.ownership import Ownership
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.network.dispatch import Handler
 from fencepost.broker.network.reply import Ready, Reply, ready
 from fencepost.broker.peers.envelope import ask_for
-from fencepost.broker.peers.forwarding import PATIENCE_SECONDS, RETRY_SECONDS, Cluster
+from fencepost.broker.peers.forwarding import PATIENCE_SECONDS, RETRY_SECONDS
 from fencepost.broker.peers.peer import PeerUnavailable
+from fencepost.broker.place import Place, PlacedBroker
 from fencepost.coordinator.partitioning import partition_for
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.errors import ErrorCode
@@ -30,28 +30,22 @@ _MOVED = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PRO
 logger = logging.getLogger(__name__)
 
 
-class Owners(Cluster, Protocol):
-    """Which brokers coordinate which groups."""
-
-    ownership: Ownership
-
-
-def with_remote_offsets(cluster: Owners, api_key: int, handle: Handler) -> Handler:
+def with_remote_offsets(place: Place, api_key: int, handle: Handler) -> Handler:
     """The handler of an API; that of OffsetFetch also answers for groups that other brokers coordinate."""
     if api_key != ApiKey.OFFSET_FETCH:
         return handle
 
-    def fetching(node: Any, request: Any, context: RequestContext) -> Reply:
+    def fetching(node: PlacedBroker, request: Any, context: RequestContext) -> Reply:
         if context.session.forwarded or context.api_version < ERROR_SINCE:
             return handle(node, request, context)
         until = trio.current_time() + PATIENCE_SECONDS
-        return (_many_groups if request.groups else _one_group)(cluster, handle, node, request, context, until)
+        return (_many_groups if request.groups else _one_group)(place, handle, node, request, context, until)
 
     return fetching
 
 
 async def _many_groups(
-    cluster: Owners, handle: Handler, node: Any, request: Any, context: RequestContext, until: float
+    place: Place, handle: Handler, node: PlacedBroker, request: Any, context: RequestContext, until: float
 ) -> Ready:
     answer = await ready(handle(node, request, context))
     assert isinstance(answer, OffsetFetchResponse)
@@ -59,12 +53,12 @@ async def _many_groups(
         if _has_moved(OffsetFetchResponse(groups=[group])):
             single = copy.copy(request)
             single.groups = [request.groups[number]]
-            (answer.groups[number],) = (await _one_group(cluster, handle, node, single, context, until)).groups
+            (answer.groups[number],) = (await _one_group(place, handle, node, single, context, until)).groups
     return answer
 
 
 async def _one_group(
-    cluster: Owners, handle: Handler, node: Any, request: Any, context: RequestContext, until: float
+    place: Place, handle: Handler, node: PlacedBroker, request: Any, context: RequestContext, until: float
 ) -> OffsetFetchResponse:
     """The answer of the group's coordinator, once there is one; if there is none in time, this broker's own."""
     while True:
@@ -72,10 +66,10 @@ async def _one_group(
         assert isinstance(answer, OffsetFetchResponse)
         if not _has_moved(answer) or trio.current_time() > until:
             return answer
-        coordinator = _coordinator(cluster, node, request)
-        if coordinator is not None and coordinator != cluster.node_id:
+        coordinator = _coordinator(place, node, request)
+        if coordinator is not None and coordinator != place.node_id:
             try:
-                found = await ask_for(cluster.links, coordinator, request, context)
+                found = await ask_for(place.links, coordinator, request, context)
             except PeerUnavailable as error:
                 logger.debug("the offsets of a group cannot be fetched yet: %s", error)
             else:
@@ -92,9 +86,8 @@ def _has_moved(answer: OffsetFetchResponse) -> bool:
     return not codes.isdisjoint(_MOVED)
 
 
-def _coordinator(cluster: Owners, node: Any, request: Any) -> int | None:
+def _coordinator(place: Place, node: PlacedBroker, request: Any) -> int | None:
     """The broker that owns the group, as far as this one knows."""
     group_id = request.groups[0].group_id if request.groups else request.group_id
     topic = node.metadata.image.topics_by_name[GROUP_TOPIC]
-    owner: int | None = cluster.ownership.of(topic.topic_id, partition_for(group_id, topic.partitions)).broker
-    return owner
+    return place.leader(topic.topic_id, partition_for(group_id, topic.partitions)).leader

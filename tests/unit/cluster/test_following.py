@@ -56,7 +56,7 @@ async def test_a_standby_reads_the_metadata_again_if_an_object_was_deleted_meanw
                 await admin.create_topics("orders", partitions=1)
             while ways[1].due or "orders" not in standby.current.metadata.image.topics_by_name:  # noqa: ASYNC110
                 await trio.sleep(0.01)
-            assert standby.current.cluster is not None
-            assert not standby.current.cluster.active
+            assert standby.member is not None
+            assert not standby.member.active
             for broker in reversed(brokers):
                 broker.stop()

@@ -44,7 +44,7 @@ async def test_a_marker_that_comes_during_a_compaction_is_not_dropped(
             nursery.start_soon(broker.run)
             await broker.ready.wait()
             log = await _new_log(broker)
-            node, cluster = broker.current, broker.current.cluster
+            node, cluster = broker.current, broker.member
             assert cluster is not None
             assert isinstance(log.segments, SharedLog)
             number = log_id(log.topic_id, TP.partition)
