@@ -238,7 +238,7 @@ class Node:
 
     @property
     def answers_hold(self) -> bool:
-        """Whether what was durable still is: a cluster's database can go back in time."""
+        """As the place says."""
         return self.place.answers_hold
 
     def _log_lost(self, log: FlushedLog, error: OSError) -> None:

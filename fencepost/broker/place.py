@@ -64,20 +64,16 @@ class RemoteLog(Protocol):
         """The ticket is settled when the marker is durable."""
 
 
-class FollowedLogs(Protocol):
-    """The logs of other brokers that consumers read here (KIP-392)."""
+class Followed(Protocol):
+    """The logs of other brokers that consumers read here (KIP-392); `FollowedLogs` documents its members."""
 
-    def get(self, tp: "TopicPartition") -> "PartitionLog | None":
-        """The log of a partition that another broker leads; None if it is not open, or too old to be read."""
+    def get(self, tp: "TopicPartition") -> "PartitionLog | None": ...
 
-    def epoch(self, tp: "TopicPartition") -> int | None:
-        """The leader epoch of a partition that another broker leads; None if there is no such partition."""
+    def epoch(self, tp: "TopicPartition") -> int | None: ...
 
-    def needs_look(self, tp: "TopicPartition", offset: int, claimed_epoch: int) -> bool:
-        """Whether a fetch at `offset` should wait for `prepare`: the log is not open, or seems to end before it."""
+    def needs_look(self, tp: "TopicPartition", offset: int, claimed_epoch: int) -> bool: ...
 
-    async def prepare(self, partitions: "Iterable[TopicPartition]") -> None:
-        """Open these logs, and look once at those that are open."""
+    async def prepare(self, partitions: "Iterable[TopicPartition]") -> None: ...
 
 
 class PlacedBroker(
@@ -117,7 +113,7 @@ class Place(ABC):
     """Whether all that is appended in one instant becomes durable in one commit, or not at all."""
     serves_pages = False
     """Whether each run of the broker serves its metrics; otherwise its process does so for all runs."""
-    followed: FollowedLogs | None = None
+    followed: Followed | None = None
     """None if consumers read from leaders only."""
 
     def __init__(self, node_id: int) -> None:
@@ -138,7 +134,7 @@ class Place(ABC):
 
     @property
     def answers_hold(self) -> bool:
-        """Whether what was durable still is: a cluster's database can go back in time."""
+        """Whether what was durable still is: no client hears it any more once a cluster's database has lost commits."""
         return True
 
     @property
@@ -192,6 +188,17 @@ class Place(ABC):
     def remote_coordinators(self, topics: "TopicView", partitions: int) -> "RemoteCoordinators | None":
         """The transaction coordinators of other brokers; `partitions` are those of `__transaction_state`."""
         return None
+
+    def lost_commits(self, tp: "TopicPartition") -> bool:
+        """Whether commits to this log may have been lost before this broker led it."""
+        return False
+
+    async def position(self) -> int:
+        """How many commits there are, where they can be lost: from now on this broker notices if they get fewer.
+
+        Raises PeerUnavailable.
+        """
+        return 0
 
     def marker_log(self, tp: "TopicPartition", topic_id: bytes) -> "PartitionLog | RemoteLog | None":
         """Where a marker goes for a partition that clients cannot use here; None if nowhere."""

@@ -8,7 +8,7 @@ from fencepost.broker.cluster.loading import load_logs
 from fencepost.broker.cluster.rounds import RoundLimits, Rounds
 from fencepost.broker.cluster.shared_log import SharedLog
 from fencepost.broker.cluster.shared_logs import SharedLogs
-from fencepost.broker.cluster.tail import stamped
+from fencepost.broker.cluster.stamping import stamped
 from fencepost.broker.cluster.writer import Writer
 from fencepost.broker.log.log_store import Missing
 from fencepost.broker.log.storage.memory import MemoryStore

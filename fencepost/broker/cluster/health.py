@@ -7,13 +7,22 @@ from typing import NamedTuple
 import trio
 
 from fencepost.broker.cluster.engine import SchemaMismatch, StoreUnavailable
-from fencepost.broker.cluster.table_facts import TableSize
 
 DATABASE_SECONDS = 2.0
 OBJECTS_SECONDS = 5.0
 """A request for an object that does not exist: 18,000 a day."""
 
 logger = logging.getLogger(__name__)
+
+
+class TableSize(NamedTuple):
+    """A table of the cluster's database."""
+
+    name: str
+    rows: int
+    """As the last ANALYZE or VACUUM estimated it."""
+    size_bytes: int
+    """With its indexes."""
 
 
 class Probes(NamedTuple):

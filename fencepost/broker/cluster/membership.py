@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, TypeVar
 import trio
 
 from fencepost.broker.cluster.byte_cache import ByteCache
-from fencepost.broker.cluster.cluster_transactions import ClusterTransactions
-from fencepost.broker.cluster.confirming import confirmed
 from fencepost.broker.cluster.engine import (
     LAST_OFFSET,
     Engine,
@@ -21,12 +19,12 @@ from fencepost.broker.cluster.engine import (
     StoreUnavailable,
     slot_of,
 )
-from fencepost.broker.cluster.figures import ClusterStats
 from fencepost.broker.cluster.followed_logs import FollowedLogs
 from fencepost.broker.cluster.growth import Growth
 from fencepost.broker.cluster.guest_rows import GuestRows
 from fencepost.broker.cluster.guests import GuestLog, GuestLogs
-from fencepost.broker.cluster.lease import Lease
+from fencepost.broker.cluster.history import EPOCHS_OF_LIFE
+from fencepost.broker.cluster.lease import Lease, confirmed
 from fencepost.broker.cluster.loading import LoadedLog, load_logs
 from fencepost.broker.cluster.members import peers_of
 from fencepost.broker.cluster.ownership import METADATA_LOG, METADATA_SLOT, Ownership
@@ -52,7 +50,7 @@ from fencepost.broker.peers.links import PeerLinks, Route, route_to
 from fencepost.broker.peers.login import PeerLogins
 from fencepost.broker.peers.peer import PeerUnavailable
 from fencepost.broker.peers.remote_offsets import with_remote_offsets
-from fencepost.broker.peers.remote_producer_ids import RemoteProducerIds
+from fencepost.broker.peers.remote_transactions import RemoteProducerIds, RemoteTransactions
 from fencepost.broker.place import LeaderAndEpoch, LeaderOf, Place, PlacedBroker
 from fencepost.broker.security.sasl.exchange import FENCEPOST_CLUSTER
 from fencepost.broker.security.sasl.session import Mechanism
@@ -182,26 +180,6 @@ class Membership(Place):
     def answers_hold(self) -> bool:
         return not self.writer.history.is_lost
 
-    @property
-    def figures(self) -> ClusterStats:
-        """What this run reports about itself."""
-        writer = self.writer
-        return ClusterStats(
-            active=self.active,
-            slots=len(self.ownership.led),
-            leader_epoch=self.ownership.slots[METADATA_SLOT].epoch,
-            peers=len(self.peers),
-            followed=0 if self.followed is None else len(self.followed.logs()),
-            lease_age_s=writer.idle_seconds,
-            unavailable=writer.unavailable,
-            conflict=writer.conflict,
-            writer=writer.counters,
-            cache=self._cold.counters,
-            objects=self.row_bytes.counters if isinstance(self.row_bytes, RowObjects) else None,
-            growth=self.growth.counters,
-            objects_deleted=self.growth.collector.deleted + self.growth.counters.swept_objects,
-        )
-
     def open_logs(self, default_config: Callable[[str], LogConfig]) -> LogDirectory:
         logs = self.directory = LogDirectory.over(self.logs.small_files, "fsync", default_config, self.logs)
         self.growth = Growth(
@@ -229,9 +207,20 @@ class Membership(Place):
     def producer_ids(self, own: ProducerIdSource) -> ProducerIdSource:
         return RemoteProducerIds(self, own)
 
-    def remote_coordinators(self, topics: TopicView, partitions: int) -> ClusterTransactions:
-        look = partial(self.in_thread, self.rounds.engine.position)
-        return ClusterTransactions(self, topics, partitions, self.writer.history, self.directory.opened, look)
+    def remote_coordinators(self, topics: TopicView, partitions: int) -> RemoteTransactions:
+        return RemoteTransactions(self, topics, partitions)
+
+    def lost_commits(self, tp: TopicPartition) -> bool:
+        """Whether the database went back before this broker was the first one to lead the partition again."""
+        log = self.directory.opened(tp)
+        return self.writer.history.follows_loss and log is not None and log.epochs.rise >= EPOCHS_OF_LIFE
+
+    async def position(self) -> int:
+        """The database's: this broker may lead no log in which it could read what is durable."""
+        try:
+            return await self.in_thread(self.rounds.engine.position)
+        except StoreUnavailable as error:
+            raise PeerUnavailable(str(error)) from error
 
     def marker_log(self, tp: TopicPartition, topic_id: bytes) -> PartitionLog | GuestLog | None:
         """Into the own log, or as a guest into another broker's; None if it is not opened yet."""
@@ -249,7 +238,17 @@ class Membership(Place):
     def metrics(self, rows: int) -> "Iterator[Metric]":
         from fencepost.broker.metrics.cluster import cluster_metrics  # here: it imports prometheus_client
 
-        return cluster_metrics(self.figures, rows)
+        return cluster_metrics(
+            self.writer,
+            self._cold.counters,
+            self.growth,
+            self.row_bytes.counters if isinstance(self.row_bytes, RowObjects) else None,
+            active=self.active,
+            leader_epoch=self.ownership.slots[METADATA_SLOT].epoch,
+            brokers=len(self.peers) + 1,
+            followed=0 if self.followed is None else len(self.followed.logs()),
+            rows=rows,
+        )
 
     # Running
 

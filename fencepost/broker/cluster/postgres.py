@@ -28,10 +28,11 @@ from fencepost.broker.cluster.engine import (
     Snapshot,
     Span,
 )
+from fencepost.broker.cluster.health import TableSize
 from fencepost.broker.cluster.owner import DatabaseIdentity
 from fencepost.broker.cluster.postgres_values import Blobs, array, columns, row_of, session_of
+from fencepost.broker.cluster.row_checks import ObjectUse
 from fencepost.broker.cluster.statements import Statements
-from fencepost.broker.cluster.table_facts import ObjectUse, TableSize
 
 
 class PostgresEngine(Statements):

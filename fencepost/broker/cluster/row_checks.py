@@ -1,16 +1,28 @@
 """What a row says about its batches and its neighbours, compared with what they are. Pure; `verify` and the audit."""
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from fencepost.broker.cluster.engine import Head, Row, RowKind
 from fencepost.broker.cluster.rounds import producer_ids
-from fencepost.broker.cluster.table_facts import ObjectUse
 from fencepost.protocol.batch_header import HEADER_SIZE, BatchHeader, CorruptBatch, read_header
 
 BASE_OFFSET_END, LEADER_EPOCH_START, LEADER_EPOCH_END = 8, 12, 16
 """A row's headers, and its bytes, may carry other offsets and epochs than the row."""
 _LIVE = 1
 _STATES = {0: "claimed, and not live", 2: "marked for deletion"}
+
+
+class ObjectUse(NamedTuple):
+    """What the database has about an object to which rows refer."""
+
+    object_id: int
+    state: int | None
+    """0 claimed, 1 live, 2 marked for deletion; None if the database does not know the object."""
+    counted: int
+    """How many rows the database believes refer to it. At 0 garbage collection deletes the object."""
+    rows: int
+    """How many rows refer to it."""
 
 
 def row_differences(

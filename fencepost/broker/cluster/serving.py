@@ -27,11 +27,10 @@ from fencepost.broker.cluster.loading import LoadedLog, load_logs
 from fencepost.broker.cluster.members import addresses_text, is_alive, may_own
 from fencepost.broker.cluster.membership import Membership
 from fencepost.broker.cluster.owner import CHECK_SECONDS
-from fencepost.broker.cluster.ownership import METADATA_LOG, METADATA_SLOT
+from fencepost.broker.cluster.ownership import METADATA_LOG, METADATA_SLOT, gathered, spread
 from fencepost.broker.cluster.rounds import RowBytes
 from fencepost.broker.cluster.scratch import Scratch, remove_abandoned, remove_later
 from fencepost.broker.cluster.slot_moves import SlotMoves
-from fencepost.broker.cluster.slot_plan import gathered, spread
 from fencepost.broker.cluster.status import Status
 from fencepost.broker.cluster.stores import Stores, stores_of
 from fencepost.broker.cluster.writer import Stopped, Writer

@@ -11,7 +11,7 @@ from fencepost.broker.cluster.engine import NewLog, Row
 from fencepost.broker.cluster.rounds import Cut, Rounds
 from fencepost.broker.cluster.row_index import RowIndex
 from fencepost.broker.cluster.row_reading import Foreign
-from fencepost.broker.cluster.tail import keep, stamped
+from fencepost.broker.cluster.stamping import keep, stamped
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.log_store import Conflict, Extent, FoundTime, LateLog, Missing, RowListener
 from fencepost.broker.log.retention import SegmentFacts

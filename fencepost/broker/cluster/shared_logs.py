@@ -9,7 +9,7 @@ from fencepost.broker.cluster.loading import LoadedLog
 from fencepost.broker.cluster.rounds import Rounds
 from fencepost.broker.cluster.row_index import RowIndex
 from fencepost.broker.cluster.shared_log import ColdRows, SharedLog
-from fencepost.broker.cluster.tail import keep, stamped
+from fencepost.broker.cluster.stamping import keep, stamped
 from fencepost.broker.cluster.writer import Stopped
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.epochs import LeaderEpochs

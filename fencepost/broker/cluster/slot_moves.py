@@ -7,12 +7,11 @@ from typing import Any, Protocol
 
 import trio
 
-from fencepost.broker.cluster import slot_plan
 from fencepost.broker.cluster.engine import SLOTS, Fenced, Member, Slot, StoreUnavailable, log_id, slot_of
 from fencepost.broker.cluster.loading import LoadedLog
 from fencepost.broker.cluster.members import is_alive, may_own
 from fencepost.broker.cluster.membership import Membership
-from fencepost.broker.cluster.ownership import METADATA_SLOT
+from fencepost.broker.cluster.ownership import METADATA_SLOT, gathered, spread
 from fencepost.broker.cluster.shared_log import SharedLog
 from fencepost.broker.cluster.writer import Stopped
 from fencepost.broker.deleted_topics import DeletedTopics
@@ -100,7 +99,7 @@ class SlotMoves:
             able = {one.broker for one in members if one.ready and is_alive(one, lease_ms)}
         if not able:
             return None
-        return slot_plan.spread(frozenset(able)) if self._spread else slot_plan.gathered(slots, able, METADATA_SLOT)
+        return spread(frozenset(able)) if self._spread else gathered(slots, able, METADATA_SLOT)
 
     async def _take(self, plan: Sequence[int], members: Sequence[Member], slots: Sequence[Slot]) -> list[Slot]:
         """Own the slots that this broker should own and that no other broker holds. Returns all that it owns."""

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from fencepost.broker.cluster.claims import ClaimPool
 from fencepost.broker.cluster.engine import Engine
-from fencepost.broker.cluster.health import Probes
+from fencepost.broker.cluster.health import Probes, TableSize
 from fencepost.broker.cluster.objects import open_objects
 from fencepost.broker.cluster.owner import BucketOwner
 from fencepost.broker.cluster.rounds import RowBytes
 from fencepost.broker.cluster.row_objects import RowObjects
-from fencepost.broker.cluster.table_facts import TableSize
 
 if TYPE_CHECKING:
     from fencepost.broker.config.broker_config import BrokerConfig

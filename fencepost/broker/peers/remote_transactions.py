@@ -1,16 +1,20 @@
-"""Transactions that another broker of the cluster coordinates: a partition's leader asks it before the first write.
+"""Transactions that another broker coordinates: a partition's leader asks it before the first write; and producer ids.
 
 Kafka's brokers do the same, with the same request (KIP-890): AddPartitionsToTxn v5, which verifies or adds.
 """
 
 import logging
+import math
 from collections.abc import Collection
+
+import trio
 
 from fencepost.broker.peers.peer import PeerUnavailable
 from fencepost.broker.place import Place
 from fencepost.coordinator.partitioning import partition_for
-from fencepost.coordinator.ports import TopicView
+from fencepost.coordinator.ports import LogWriteFailed, ProducerIdSource, TopicView
 from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages.api22_init_producer_id import InitProducerIdRequest
 from fencepost.protocol.messages.api24_add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -20,6 +24,7 @@ from fencepost.protocol.messages.api24_add_partitions_to_txn import (
 from fencepost.protocol.topics import TRANSACTION_TOPIC, TopicPartition
 
 ADD_VERSION = 5
+INIT_PRODUCER_ID_VERSION = 4
 
 logger = logging.getLogger(__name__)
 
@@ -32,13 +37,16 @@ class RemoteTransactions:
         self._place = place
         self._topics = topics
         self._partitions = partitions
+        self._looking = trio.Lock()
+        self._looked_at = -math.inf
+        """When the last look began."""
 
     def coordinates(self, transactional_id: str) -> bool:
         """Whether another broker coordinates this id, or one that is not known yet."""
         return not self._place.leads_partition(*self._partition(transactional_id))
 
     def lost_some(self, partition: int) -> bool:
-        return False
+        return self._place.lost_commits(TopicPartition(TRANSACTION_TOPIC, partition))
 
     async def ensure(
         self,
@@ -73,7 +81,13 @@ class RemoteTransactions:
         return _codes(answer, partitions)
 
     async def _note_position(self) -> None:
-        """The answer rests on what is durable. Overridden where that can be lost. Raises PeerUnavailable."""
+        """The answer rests on what is durable. Requests share one look."""
+        since = trio.current_time()
+        async with self._looking:
+            if self._looked_at < since:
+                began = trio.current_time()
+                await self._place.position()
+                self._looked_at = began
 
     def _partition(self, transactional_id: str) -> tuple[bytes, int]:
         """The topic id and partition that hold the id's state."""
@@ -91,3 +105,33 @@ def _codes(
             for part in topic.results_by_partition:
                 found[TopicPartition(topic.name, part.partition_index)] = ErrorCode(part.partition_error_code)
     return found
+
+
+class RemoteProducerIds:
+    """A `ProducerIdSource` that asks the controller, unless that is this broker.
+
+    It asks as a client without a transactional id does. A new id is needed once for each producer, so that a request
+    for each costs little.
+    """
+
+    def __init__(self, place: Place, own: ProducerIdSource) -> None:
+        self._place = place
+        self._own = own
+
+    async def next_producer_id(self) -> int:
+        """A new producer id. Raises LogWriteFailed, with NOT_CONTROLLER if no controller can be asked."""
+        place = self._place
+        if place.is_controller:
+            return await self._own.next_producer_id()
+        if place.controller_id in (None, place.node_id):
+            raise LogWriteFailed(ErrorCode.NOT_CONTROLLER, "the cluster has no controller now")
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1)
+        try:
+            answer = await place.links.ask(place.controller_id, request, INIT_PRODUCER_ID_VERSION)
+        except PeerUnavailable as error:
+            raise LogWriteFailed(ErrorCode.NOT_CONTROLLER, f"the controller gives no producer ids: {error}") from error
+        if answer.error_code:
+            code = ErrorCode(answer.error_code)
+            raise LogWriteFailed(ErrorCode.NOT_CONTROLLER, f"the controller gives no producer ids: {code.name}")
+        producer_id: int = answer.producer_id
+        return producer_id

@@ -37,7 +37,7 @@ def owners_command(addresses: StoreAddresses, as_json: bool, topics: tuple[str, 
       fencepost cluster owners --store postgresql://app@db/fencepost
       fencepost cluster owners --store postgresql://app@db/fencepost orders
     """
-    from fencepost.broker.cluster.availability import problems
+    from fencepost.broker.cluster.members import problems
 
     engine = _engine(addresses)
     with explained():
@@ -110,7 +110,7 @@ def _owned(engine: "PostgresEngine", broker: int) -> int:
 
 
 def _brokers(members: "list[Member]", slots: "list[Slot]", heads: "list[Head]", lease_ms: int) -> str:
-    from fencepost.broker.cluster.availability import state_of
+    from fencepost.broker.cluster.members import state_of
 
     owned, logs = _counts(slots, heads)
     rows = [
@@ -151,7 +151,7 @@ def _as_object(
     wrong: list[str],
     lease_ms: int,
 ) -> dict[str, Any]:
-    from fencepost.broker.cluster.availability import state_of
+    from fencepost.broker.cluster.members import state_of
 
     owned, logs = _counts(slots, heads)
     names = ("partition", "slot", "broker", "epoch", "end")

@@ -11,8 +11,13 @@ from fencepost.broker.cluster.cut import Cut, MetadataView, cut_of
 from fencepost.broker.cluster.engine import Row, RowKind
 from fencepost.broker.cluster.folding import Folded, Index
 from fencepost.broker.cluster.objects import ObjectMissing, place_name
-from fencepost.broker.cluster.row_checks import before_row, bounds_differences, size_difference, use_difference
-from fencepost.broker.cluster.table_facts import ObjectUse
+from fencepost.broker.cluster.row_checks import (
+    ObjectUse,
+    before_row,
+    bounds_differences,
+    size_difference,
+    use_difference,
+)
 from fencepost.broker.log.storage.store import CorruptLogFile
 from fencepost.coordinator.txn.codec import UnreadableRecord
 from fencepost.protocol.batch_header import CorruptBatch

@@ -7,7 +7,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from fencepost.broker.cluster.slot_plan import spread
+from fencepost.broker.cluster.ownership import spread
 from fencepost.broker.peers.login import PeerLogins
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api03_metadata import MetadataRequest, MetadataRequestTopic
