@@ -153,8 +153,7 @@ def _tasks(
 def _run(task: CompactionTask) -> _Computed:
     """Compute one log's compaction, and put its objects. Raises StoreUnavailable and OSError."""
     from fencepost.broker.cluster.objects import ObjectMissing
-    from fencepost.broker.cluster.proposals import encode
-    from fencepost.broker.cluster.proposing import clean_job, computed
+    from fencepost.broker.cluster.proposals import clean_job, computed, encode
     from fencepost.broker.cluster.row_cleaning import RowPlanner
 
     log = task.log_index.head.log

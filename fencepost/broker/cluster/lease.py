@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from fencepost.broker.cluster.engine import Fenced
-from fencepost.broker.cluster.guest_rows import GuestRows
+from fencepost.broker.cluster.guests import GuestRows
 from fencepost.broker.cluster.writer import Stopped, Writer
 from fencepost.broker.network.context import CloseConnection, RequestContext
 from fencepost.broker.network.dispatch import Handler

@@ -21,8 +21,7 @@ from fencepost.broker.cluster.engine import (
 )
 from fencepost.broker.cluster.followed_logs import FollowedLogs
 from fencepost.broker.cluster.growth import Growth
-from fencepost.broker.cluster.guest_rows import GuestRows
-from fencepost.broker.cluster.guests import GuestLog, GuestLogs
+from fencepost.broker.cluster.guests import GuestLog, GuestLogs, GuestRows
 from fencepost.broker.cluster.history import EPOCHS_OF_LIFE
 from fencepost.broker.cluster.lease import Lease, confirmed
 from fencepost.broker.cluster.loading import LoadedLog, load_logs

@@ -1,4 +1,4 @@
-"""Compactions that another program has computed, as a value in the database, and what their owner checks. Pure.
+"""Compactions that another program computes, a value in the database: how it does so, and what the log's owner checks.
 
 The value is JSON. A proposal counts only for the rows that it was computed from: if the log has others, it is stale.
 """
@@ -9,9 +9,15 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 from fencepost.broker.cluster.engine import Placement, Replacement, Row, RowKind
-from fencepost.broker.cluster.folding import aborted_in
+from fencepost.broker.cluster.folding import Index, aborted_in
+from fencepost.broker.cluster.merging import MergeLimits
+from fencepost.broker.cluster.row_cleaning import CleanJob, RowPlanner, cleanable_rows, ending_behind
+from fencepost.broker.cluster.row_index import slim
+from fencepost.broker.log.compaction.cleaning import CleaningLimits, CleaningStats
+from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.producer_entries import ProducerEntry
 from fencepost.broker.log.storage.txn_index import AbortedTransaction
+from fencepost.protocol.topics import TopicPartition
 
 FORMAT = 2
 Place = tuple[int, int, Placement]
@@ -168,3 +174,54 @@ def _replacement_of(log: int, tree: dict[str, Any]) -> Replacement:
     facts = (RowKind(kind), epoch, Placement(object_id, position, size), timestamp, batches, tuple(ids))
     row = Row(base, count, *facts, heads, aborted or b"", inline, checksum)
     return Replacement(log, base, row.end, tree["bases"], [row], tree["objects"])
+
+
+class Computed(NamedTuple):
+    """A proposal, and what it did."""
+
+    proposal: Proposal
+    stats: CleaningStats
+
+
+def clean_job(
+    index: Index, tp: TopicPartition, config: LogConfig, limits: CleaningLimits, now_ms: int, newest: bool = False
+) -> CleanJob | None:
+    """The compaction of a log; None if nothing may be compacted. `config` has the size of new segments.
+
+    Without `newest` only the rows up to the last full one are compacted, if there is one: brokers do not merge these
+    any more, so the proposal does not become stale by itself.
+
+    Raises CorruptLogFile if the snapshot of the producers or the headers in a row are damaged.
+    """
+    folded = index.fold()
+    slimmed = [slim(row) for row in index.rows]
+    range_ = cleanable_rows(slimmed, index.folded_to, config, index.cleaned_to, index.head.start, folded.stable, now_ms)
+    merging = MergeLimits(config.segment_bytes)
+    full_to = max((row.end for row in slimmed if row.end <= range_.upper_offset and merging.is_full(row)), default=0)
+    if full_to > range_.first_dirty_offset and not newest:
+        range_ = cleanable_rows(slimmed, full_to, config, index.cleaned_to, index.head.start, folded.stable, now_ms)
+    rows = [row for row in slimmed if row.end <= range_.upper_offset]
+    if not range_.dirty_bytes or not rows:
+        return None
+    return CleanJob(
+        index.head.log,
+        tp,
+        rows,
+        range_,
+        config,
+        folded.producers,
+        limits,
+        bytes_per_second=float("inf"),
+        now_ms=now_ms,
+        aborted=ending_behind(rows, folded.aborted),
+    )
+
+
+def computed(planner: RowPlanner, job: CleanJob) -> Computed | None:
+    """Compact a log into new objects; None if its rows have changed since. See `RowPlanner.plan` for errors."""
+    planned = planner.plan(job)
+    if planned is None:
+        return None
+    replacements = list(planned.replacements)
+    proposal = Proposal([place_of(row) for row in job.rows], replacements, planned.cleaned_to)
+    return Computed(proposal, planned.stats)
