@@ -19,7 +19,7 @@ from fencepost.cli.sd_notify import notify, report_alive
 if TYPE_CHECKING:
     import trio
 
-    from fencepost.broker.cluster.serving import ClusterBroker
+    from fencepost.broker.cluster.serving.broker import ClusterBroker
     from fencepost.broker.config.broker_config import BrokerConfig
     from fencepost.broker.node import Node
 
@@ -236,7 +236,7 @@ async def _serve(config: "BrokerConfig") -> None:
 async def _serve_in_cluster(config: "BrokerConfig") -> None:
     import trio
 
-    from fencepost.broker.cluster.serving import ClusterBroker  # here: it imports psycopg
+    from fencepost.broker.cluster.serving.broker import ClusterBroker  # here: it imports psycopg
 
     broker = ClusterBroker(config)
     stop = trio.Event()

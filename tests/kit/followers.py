@@ -8,12 +8,12 @@ from unittest.mock import MagicMock
 import trio
 
 from fencepost.broker.clock import SystemClock
-from fencepost.broker.cluster.byte_cache import ByteCache
 from fencepost.broker.cluster.engine import Placement
-from fencepost.broker.cluster.followed_logs import FollowedLogs
-from fencepost.broker.cluster.objects import ObjectMissing
+from fencepost.broker.cluster.objects.object_store import ObjectMissing
 from fencepost.broker.cluster.ownership import Ownership
-from fencepost.broker.cluster.replicas import Replicas
+from fencepost.broker.cluster.reading.byte_cache import ByteCache
+from fencepost.broker.cluster.serving.followed_logs import FollowedLogs
+from fencepost.broker.cluster.serving.replicas import Replicas
 from fencepost.broker.config.broker_config import load_config
 from fencepost.broker.fetch.sessions import FetchSessions
 from fencepost.broker.handlers.api01_fetch import handle

@@ -7,13 +7,13 @@ from typing import Any
 
 import trio
 
+from fencepost.broker.cluster.commit.rounds import RowBytes
+from fencepost.broker.cluster.commit.writer import Writer
 from fencepost.broker.cluster.engine import Engine, Placement, StoreUnavailable, slot_of
-from fencepost.broker.cluster.membership import Membership
 from fencepost.broker.cluster.ownership import METADATA_LOG
-from fencepost.broker.cluster.rounds import RowBytes
-from fencepost.broker.cluster.serving import ClusterBroker
-from fencepost.broker.cluster.stores import Stores
-from fencepost.broker.cluster.writer import Writer
+from fencepost.broker.cluster.serving.broker import ClusterBroker
+from fencepost.broker.cluster.serving.membership import Membership
+from fencepost.broker.cluster.serving.stores import Stores
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.log.durability.sync_threads import Failure
 from fencepost.broker.log.storage.store import SyncTask

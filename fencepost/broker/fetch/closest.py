@@ -7,7 +7,7 @@ serves it from the shared stores. As in Kafka it does so for every consumer sinc
 from collections.abc import Sequence
 
 from fencepost.broker.brokers import leader
-from fencepost.broker.cluster.followed_log import FollowedRows
+from fencepost.broker.cluster.serving.followed_log import FollowedRows
 from fencepost.broker.fetch.reads import Fetch, FetchBroker, Read, epoch_error, is_by_follower
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.network.context import RequestContext

@@ -11,11 +11,11 @@ from prometheus_client.core import (
 )
 
 if TYPE_CHECKING:
-    from fencepost.broker.cluster.byte_cache import CacheCounters
-    from fencepost.broker.cluster.growth import Growth
-    from fencepost.broker.cluster.health import StoreHealth
-    from fencepost.broker.cluster.objects import ObjectCounters
-    from fencepost.broker.cluster.writer import Writer
+    from fencepost.broker.cluster.commit.writer import Writer
+    from fencepost.broker.cluster.growth.loops import Growth
+    from fencepost.broker.cluster.objects.object_store import ObjectCounters
+    from fencepost.broker.cluster.reading.byte_cache import CacheCounters
+    from fencepost.broker.cluster.serving.health import StoreHealth
     from fencepost.coordinator.histogram import Histogram
 
 

@@ -6,9 +6,9 @@ import trio
 
 from fencepost import Client
 from fencepost.broker.cluster.engine import Engine, Placement
-from fencepost.broker.cluster.objects import ObjectMissing
-from fencepost.broker.cluster.serving import ClusterBroker
-from fencepost.broker.cluster.stores import Stores
+from fencepost.broker.cluster.objects.object_store import ObjectMissing
+from fencepost.broker.cluster.serving.broker import ClusterBroker
+from fencepost.broker.cluster.serving.stores import Stores
 from fencepost.broker.config.broker_config import BrokerConfig
 from tests.kit.engine_worlds import SimWorld
 from tests.kit.shared_store import ObjectsInMemory

@@ -8,8 +8,8 @@ import pytest
 import trio.testing
 
 from fencepost.broker.cluster.engine import SLOTS, Slot, StoreUnavailable, log_id, slot_of
-from fencepost.broker.cluster.membership import Membership
 from fencepost.broker.cluster.ownership import Ownership
+from fencepost.broker.cluster.serving.membership import Membership
 from fencepost.broker.config.broker_config import load_config
 from fencepost.broker.peers.other_coordinators import Held, NoAnswer, OtherCoordinators
 from fencepost.broker.peers.peer import PeerUnavailable
