@@ -31,7 +31,6 @@ from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.durability.flusher import LogFlusher, LogOffline
 from fencepost.broker.log.durability.large_writes import LargeWrites
 from fencepost.broker.log.durability.sync_threads import FlushThreads, SyncThreads
-from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.results import FlushedLog, Ticket
 from fencepost.broker.log.storage.store import Store
 from fencepost.broker.metadata.answers import MetadataAnswers
@@ -46,7 +45,7 @@ from fencepost.broker.metrics.counters import Metrics
 from fencepost.broker.network.context import Endpoint
 from fencepost.broker.network.dispatch import Dispatch
 from fencepost.broker.network.server import Server
-from fencepost.broker.partitions import Leader, Partitions
+from fencepost.broker.partitions import Partitions
 from fencepost.broker.place import Alone, Place
 from fencepost.broker.purgatory import Purgatory
 from fencepost.broker.security.authorizer import Authorizer
@@ -60,8 +59,7 @@ from fencepost.coordinator.metadata.service import MetadataService
 from fencepost.coordinator.metadata.start_records import Registration
 from fencepost.coordinator.ports import Clock, LogWriteFailed
 from fencepost.coordinator.txn.service import TransactionService
-from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.topics import GROUP_TOPIC, METADATA_TOPIC, TRANSACTION_TOPIC, TopicPartition
+from fencepost.protocol.topics import GROUP_TOPIC, METADATA_TOPIC, TRANSACTION_TOPIC
 
 logger = logging.getLogger(__name__)
 
@@ -171,6 +169,8 @@ class Node:
         self.metadata.deleted_topic_ids.update(self._snapshots.deleted_topic_ids())
         self.logs.deleted_topic_ids = self.metadata.deleted_topic_ids
         self.partitions = Partitions(self.logs, self.metadata, self.place)
+        self.partition, self.absence = self.partitions.get, self.partitions.absence
+        self.leader_of, self.is_offline = self.partitions.leader_of, self.partitions.is_offline
         self.groups = GroupService(
             group_config(config),
             self._internal_logs(GROUP_TOPIC, config.offsets_topic_num_partitions),
@@ -204,22 +204,6 @@ class Node:
         """Whether groups may use the consumer protocol (KIP-848)."""
         enabled = "consumer" in self.config.group_coordinator_rebalance_protocols
         return enabled and self.metadata.image.features.get(GROUP_VERSION, 0) >= 1
-
-    def partition(self, tp: TopicPartition) -> PartitionLog | None:
-        """The log of a partition, opened on first use; None if there is none, and `absence` returns why."""
-        return self.partitions.get(tp)
-
-    def absence(self, tp: TopicPartition) -> ErrorCode:
-        """The error for a client if `partition` returned None."""
-        return self.partitions.absence(tp)
-
-    def leader_of(self, tp: TopicPartition) -> Leader | None:
-        """The other broker that leads a partition, if it is known."""
-        return self.partitions.leader_of(tp)
-
-    def is_offline(self, tp: TopicPartition) -> bool:
-        """Whether the partition has a log that cannot be opened, or whose flush failed."""
-        return self.partitions.is_offline(tp)
 
     async def wait_durable(self, tickets: Collection[Ticket]) -> bool:
         """Return when every ticket is settled, or its log offline. One flush covers them all.
