@@ -24,7 +24,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench.target import cpu_seconds_of
 from fencepost.broker.cluster.engine import log_id, slot_of
-from fencepost.broker.cluster.slot_plan import spread
+from fencepost.broker.cluster.ownership import spread
 from fencepost.protocol.messages.api03_metadata import MetadataRequest, MetadataRequestTopic
 from tests.kit.cluster_processes import ClusterProcesses
 from tests.kit.postgres_server import PostgresServer, postgres_or_skip

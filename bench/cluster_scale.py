@@ -17,6 +17,7 @@ from typing import NamedTuple
 import psutil
 
 from bench.scale_model import Cluster, Costs, idle_cores, most_transactions, simulate
+from fencepost.broker.cluster.database.postgres import PostgresEngine
 from fencepost.broker.cluster.engine import (
     LAST_OFFSET,
     Append,
@@ -28,7 +29,6 @@ from fencepost.broker.cluster.engine import (
     RowKind,
     Span,
 )
-from fencepost.broker.cluster.postgres import PostgresEngine
 from fencepost.protocol.record_batch import build_batch
 from tests.kit.cluster_processes import ClusterProcesses
 from tests.kit.postgres_server import PostgresServer, find_binaries

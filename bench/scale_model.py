@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import NamedTuple
 
-from fencepost.broker.cluster.guest_rows import LOOK_SECONDS
-from fencepost.broker.cluster.membership import FOLLOW_SECONDS
+from fencepost.broker.cluster.commit.guests import LOOK_SECONDS
+from fencepost.broker.peers.following import FOLLOW_SECONDS
 
 RENEWALS_PER_LEASE = 4
 

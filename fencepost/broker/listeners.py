@@ -10,7 +10,8 @@ from fencepost.broker.config.listeners import EVERY_INTERFACE
 from fencepost.broker.logins import Logins
 from fencepost.broker.network.context import Endpoint
 from fencepost.broker.network.listening import Listening
-from fencepost.broker.ports import HasClock, HasCluster, HasConfig, HasMetadata
+from fencepost.broker.place import HasPlace
+from fencepost.broker.ports import HasClock, HasConfig, HasMetadata
 from fencepost.protocol.metadata_record_types import BrokerEndpoint
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from fencepost.broker.network.server import Server
 
 
-class _Broker(HasClock, HasCluster, HasConfig, HasMetadata, Protocol):
+class _Broker(HasClock, HasConfig, HasMetadata, HasPlace, Protocol):
     """What listeners need of the broker."""
 
 
@@ -29,8 +30,7 @@ async def open_listeners(server: "Server", node: _Broker, services: trio.Nursery
     certificate that cannot be used.
     """
     config = node.config
-    of_brokers = None if node.cluster is None else node.cluster.logins.new_exchange
-    logins = Logins(config, node.metadata, node.clock, of_brokers)
+    logins = Logins(config, node.metadata, node.clock, node.place.mechanisms)
     await logins.start(services)
     watch = None
     if any(one.protocol.tls for one in config.client_listeners):

@@ -2,7 +2,7 @@
 
 import logging
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import trio
@@ -10,7 +10,7 @@ import trio
 from fencepost.broker.config.checks import UNSECURED
 from fencepost.broker.config.sasl_settings import jaas_of
 from fencepost.broker.security.audit import audit
-from fencepost.broker.security.sasl.exchange import FENCEPOST_CLUSTER, OAUTHBEARER, PLAIN, Exchange
+from fencepost.broker.security.sasl.exchange import OAUTHBEARER, PLAIN, Exchange
 from fencepost.broker.security.sasl.oauthbearer import OAuthExchange, Validator
 from fencepost.broker.security.sasl.plain import PlainExchange, PlainUsers
 from fencepost.broker.security.sasl.scram import Credential, Form, ScramCredentials, ScramExchange, usual_form
@@ -41,9 +41,9 @@ class Logins:
         config: "BrokerConfig",
         metadata: "MetadataService",
         clock: "Clock",
-        of_brokers: Callable[[], Exchange] | None = None,
+        of_brokers: Mapping[str, Mechanism],
     ) -> None:
-        """`of_brokers` makes the exchange of a login by another broker of the cluster."""
+        """`of_brokers` are the mechanisms with which other brokers of the cluster log in."""
         self._of_brokers = of_brokers
         self._config = config
         self._metadata = metadata
@@ -86,8 +86,7 @@ class Logins:
             )
             for name in enabled
         }
-        if self._of_brokers is not None:
-            mechanisms[FENCEPOST_CLUSTER] = Mechanism(self._of_brokers, advertised=False)
+        mechanisms.update(self._of_brokers)
         delay_s = config.of_listener(listener, "connection.failed.authentication.delay.ms") / 1000
         receive_bytes_max = config.of_listener(listener, "sasl.server.max.receive.size")
         return lambda: SaslSession(mechanisms, delay_s, receive_bytes_max)

@@ -5,16 +5,12 @@ import os
 import uuid
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 import trio
 
 from fencepost.broker import periodic
 from fencepost.broker.byte_budget import ByteBudget
 from fencepost.broker.clock import SystemClock
-from fencepost.broker.cluster import following
-from fencepost.broker.cluster.remote_producer_ids import ClusterProducerIds
-from fencepost.broker.cluster.remote_transactions import RemoteTransactions
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.config.topic_rules import (
     TopicRules,
@@ -32,21 +28,16 @@ from fencepost.broker.fetch.sessions import FetchSessions
 from fencepost.broker.listeners import configured_addresses, end_points, open_listeners
 from fencepost.broker.log.compaction.cleaner import LogCleaner
 from fencepost.broker.log.config import LogConfig
-from fencepost.broker.log.directory import LogDirectory
-from fencepost.broker.log.durability.checkpointing import Checkpointer
-from fencepost.broker.log.durability.flusher import Durability, LogFlusher, LogOffline
+from fencepost.broker.log.durability.flusher import LogFlusher, LogOffline
 from fencepost.broker.log.durability.large_writes import LargeWrites
 from fencepost.broker.log.durability.sync_threads import FlushThreads, SyncThreads
-from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.results import FlushedLog, Ticket
 from fencepost.broker.log.storage.store import Store
-from fencepost.broker.log_opener import LogOpener
 from fencepost.broker.metadata.answers import MetadataAnswers
-from fencepost.broker.metadata.identity import check_format, cluster_id_of, new_topic_id
+from fencepost.broker.metadata.identity import cluster_id_of, new_topic_id
 from fencepost.broker.metadata.log import (
     METADATA_PARTITION,
     MetadataPartitionLog,
-    first_free_producer_id,
     open_metadata_log,
 )
 from fencepost.broker.metadata.snapshots import MetadataSnapshots
@@ -54,7 +45,8 @@ from fencepost.broker.metrics.counters import Metrics
 from fencepost.broker.network.context import Endpoint
 from fencepost.broker.network.dispatch import Dispatch
 from fencepost.broker.network.server import Server
-from fencepost.broker.partitions import Leader, Partitions
+from fencepost.broker.partitions import Partitions
+from fencepost.broker.place import Alone, Place
 from fencepost.broker.purgatory import Purgatory
 from fencepost.broker.security.authorizer import Authorizer
 from fencepost.broker.security.quotas import ClientQuotas, updated_quotas
@@ -67,11 +59,7 @@ from fencepost.coordinator.metadata.service import MetadataService
 from fencepost.coordinator.metadata.start_records import Registration
 from fencepost.coordinator.ports import Clock, LogWriteFailed
 from fencepost.coordinator.txn.service import TransactionService
-from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.topics import GROUP_TOPIC, METADATA_TOPIC, TRANSACTION_TOPIC, TopicPartition
-
-if TYPE_CHECKING:
-    from fencepost.broker.cluster.membership import Membership
+from fencepost.protocol.topics import GROUP_TOPIC, METADATA_TOPIC, TRANSACTION_TOPIC
 
 logger = logging.getLogger(__name__)
 
@@ -96,7 +84,7 @@ class Node:
         store: Store | None = None,
         threads: FlushThreads | None = None,
         listening: bool = True,
-        cluster: "Membership | None" = None,
+        place: Place | None = None,
     ) -> None:
         self.config = config
         """The current settings: those of the start, overridden by those altered at run time."""
@@ -105,9 +93,9 @@ class Node:
         self.response_bytes = ByteBudget(config.queued_max_response_bytes)
         self.purgatory = Purgatory()
         self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots, entropy)
-        self.dispatch = Dispatch(
-            unstable=config.unstable_api_versions_enable, wrap=None if cluster is None else cluster.wrapped
-        )
+        self.place: Place = place or Alone(config, store)
+        """Where this broker's logs are, which of them it leads, and which other brokers there are."""
+        self.dispatch = Dispatch(unstable=config.unstable_api_versions_enable, wrap=self.place.wrapped)
         self.markers, self.hanging = Markers(self), HangingCheck(self)
         self.deleted_topics = DeletedTopics(self)
         self.metadata_answers = MetadataAnswers()
@@ -124,15 +112,20 @@ class Node:
         self._rules = TopicRules(config)
         self.quotas: ClientQuotas | None = None
         """The quotas of users and client ids; None if there are none."""
-        self._has_files = cluster is None and (store is not None or config.data_directory is not None)
         self.upkeep_threads: FlushThreads = threads or SyncThreads(helpers_max=0)
         """Threads for disk work that no request waits for, or rarely."""
         self._listening = listening
-        self.cluster = cluster
-        """This broker's place in its cluster; None for a broker with files, which is alone."""
-        self.logs, self.commit = self._open_logs(store, threads)
+        self.logs = self.place.open_logs(self._default_log_config)
+        unflushed_max = config.log_unflushed_max_bytes
+        self.commit = LogFlusher(
+            self.place.durability,
+            self._log_lost if config.log_failure_policy == "offline" else None,
+            threads,
+            None if unflushed_max < 0 else unflushed_max,
+            self.place.gathering,
+        )
         self.large_writes = LargeWrites(
-            config.log_write_thread_min_bytes if self._has_files else None,
+            config.log_write_thread_min_bytes if self.place.has_files else None,
             lambda log: self.commit.is_flushing(log) or self.upkeep_threads.is_busy,
             threads,
         )
@@ -142,29 +135,6 @@ class Node:
         except BaseException:
             self._close_after_failure()
             raise
-
-    def _open_logs(self, store: Store | None, threads: FlushThreads | None) -> tuple[LogDirectory, LogFlusher]:
-        config, cluster = self.config, self.cluster
-        # The stores of a cluster decide about durability.
-        durability: Durability = "os" if config.durability == "os" and cluster is None else "fsync"
-        if cluster is not None:
-            logs = cluster.open_logs(self._default_log_config)
-        elif store is not None:
-            logs = LogDirectory.over(store, durability, self._default_log_config)
-        else:
-            check_format(config.data_directory)
-            logs = LogDirectory.open(
-                config.data_directory, durability=durability, default_config=self._default_log_config
-            )
-        only_that_log = config.log_failure_policy == "offline"
-        unflushed_max = config.log_unflushed_max_bytes
-        return logs, LogFlusher(
-            durability,
-            self._log_lost if only_that_log else None,
-            threads,
-            None if unflushed_max < 0 else unflushed_max,
-            None if cluster is None else cluster.rounds,
-        )
 
     def _close_after_failure(self) -> None:
         """Close the logs; an error here must not hide why the start failed."""
@@ -184,7 +154,7 @@ class Node:
             self.clock,
             lambda: self.config,
             self.deleted_topics.lingering_ids,
-            None if self.cluster is None else self.cluster.keep_metadata,
+            self.place.keep_metadata,
         )
         self.metadata = MetadataService(
             MetadataPartitionLog(self.metadata_log, self.commit),
@@ -193,13 +163,14 @@ class Node:
             self._rules,
             new_id=partial(new_topic_id, self._entropy),
             observer=self._metadata_changed,
-            snapshots=self._snapshots if self._has_files or self.cluster is not None else None,
+            snapshots=self._snapshots if self.place.outlives_process else None,
         )
-        if self.cluster is not None:
-            self.metadata.producer_ids_from = self.cluster.first_producer_id
+        self.metadata.producer_ids_from = self.place.first_producer_id
         self.metadata.deleted_topic_ids.update(self._snapshots.deleted_topic_ids())
         self.logs.deleted_topic_ids = self.metadata.deleted_topic_ids
-        self.partitions = Partitions(self.logs, self.metadata, self.cluster)
+        self.partitions = Partitions(self.logs, self.metadata, self.place)
+        self.partition, self.absence = self.partitions.get, self.partitions.absence
+        self.leader_of, self.is_offline = self.partitions.leader_of, self.partitions.is_offline
         self.groups = GroupService(
             group_config(config),
             self._internal_logs(GROUP_TOPIC, config.offsets_topic_num_partitions),
@@ -207,17 +178,15 @@ class Node:
             self.clock,
             new_id=lambda: str(uuid.UUID(bytes=self._entropy(16), version=4)),
         )
-        count, cluster = config.transaction_state_log_num_partitions, self.cluster
-        others = None if cluster is None else RemoteTransactions(cluster, self.metadata, count)
-        ids = self.metadata if cluster is None else ClusterProducerIds(cluster, self.metadata)
+        count = config.transaction_state_log_num_partitions
         self.transactions = TransactionService(
             logs=self._internal_logs(TRANSACTION_TOPIC, count),
             markers=self.markers,
-            producer_ids=ids,
+            producer_ids=self.place.producer_ids(self.metadata),
             topics=self.metadata,
             clock=self.clock,
             config=txn_config(config),
-            others=others,
+            others=self.place.remote_coordinators(self.metadata, count),
         )
 
     def _internal_logs(self, topic: str, count: int) -> InternalTopicLogs:
@@ -236,22 +205,6 @@ class Node:
         enabled = "consumer" in self.config.group_coordinator_rebalance_protocols
         return enabled and self.metadata.image.features.get(GROUP_VERSION, 0) >= 1
 
-    def partition(self, tp: TopicPartition) -> PartitionLog | None:
-        """The log of a partition, opened on first use; None if there is none, and `absence` returns why."""
-        return self.partitions.get(tp)
-
-    def absence(self, tp: TopicPartition) -> ErrorCode:
-        """The error for a client if `partition` returned None."""
-        return self.partitions.absence(tp)
-
-    def leader_of(self, tp: TopicPartition) -> Leader | None:
-        """The other broker that leads a partition, if it is known."""
-        return self.partitions.leader_of(tp)
-
-    def is_offline(self, tp: TopicPartition) -> bool:
-        """Whether the partition has a log that cannot be opened, or whose flush failed."""
-        return self.partitions.is_offline(tp)
-
     async def wait_durable(self, tickets: Collection[Ticket]) -> bool:
         """Return when every ticket is settled, or its log offline. One flush covers them all.
 
@@ -269,8 +222,8 @@ class Node:
 
     @property
     def answers_hold(self) -> bool:
-        """Whether what was durable still is: a cluster's database can go back in time."""
-        return self.cluster is None or not self.cluster.writer.history.is_lost
+        """As the place says."""
+        return self.place.answers_hold
 
     def _log_lost(self, log: FlushedLog, error: OSError) -> None:
         """A log went offline. The broker continues without it; for the metadata log it raises `error`."""
@@ -304,13 +257,10 @@ class Node:
                 self.purgatory.close()
                 self.groups.close()
                 await server.drain(DRAIN_SECONDS)
-                if self.cluster is not None:
-                    self.cluster.stop_waiting()
+                self.place.stop_waiting()
             services.cancel_scope.cancel()
         self.large_writes.close()
-        if self.cluster is not None:
-            self.cluster.close(self.logs)
-        self.logs.close()
+        self.place.close(self.logs)
         logger.info("stopped in order")
         self.stopped.set()
 
@@ -322,32 +272,20 @@ class Node:
     async def _start_services(self, services: trio.Nursery) -> None:
         """Load the coordinators in the order of their dependencies: metadata, then groups, then transactions."""
         known_before, some_lost = self.metadata_log.log_end_offset > 0, self.logs.quarantined(METADATA_PARTITION) > 0
-        cluster, first_free = self.cluster, first_free_producer_id(self.logs)
-        await self.metadata.start(first_free, standby=cluster is not None and not cluster.is_controller)
-        if cluster is not None:
-            await following.until_bootstrapped(self)
+        await self.place.load_metadata(self)
         self.authorizer = make_authorizer(self.config, self.metadata.image)
         self.deleted_topics.delete_strays()
         self.deleted_topics.find_lost_logs()
         self._settings_changed()
-        if cluster is not None:
-            services.start_soon(cluster.run)
-            following.begin(self, services)
-        if self._has_files:  # before the coordinators write the markers of decided transactions
-            self.partitions.opener = LogOpener(self.logs, self.metadata, self.upkeep_threads)
-            await services.start(self.partitions.opener.run)
+        await self.place.begin(self, services)
         await self.groups.start()
-        if cluster is not None or (known_before and not some_lost):
+        if known_before and not some_lost:
             self.groups.forget_deleted_topics()
         await self.transactions.start()
         await services.start(self.groups.run)
         await services.start(self.transactions.run)
         periodic.begin(self, services, partial(self._snapshots.take_if_due, self.metadata))
-        if self.cluster is None:
-            services.start_soon(self.cleaner.run)
-        if self._has_files:
-            self.logs.lose = self.commit.lose
-            services.start_soon(Checkpointer(self.logs, self.commit, self.clock.monotonic, self.upkeep_threads).run)
+        self.place.begin_upkeep(self, services)
 
     async def _make_server(self, services: trio.Nursery) -> Server:
         server = Server(self, self.dispatch, self.logs.upkeep)
@@ -357,7 +295,7 @@ class Node:
 
     async def register(self) -> None:
         """Register this run of the broker in the metadata. No request depends on it, so an error is only logged."""
-        if self.cluster is not None and not self.cluster.is_controller:
+        if not self.place.is_controller:
             return
         found = Registration(self._entropy(16), end_points(self.config, self.endpoints), self.config.broker_rack)
         try:
@@ -366,8 +304,8 @@ class Node:
             logger.error("the broker cannot be registered in the metadata: %s", error)
 
     async def _serve_metrics(self, services: trio.Nursery) -> None:
-        if self.config.metrics_listen is None or self.cluster is not None:
-            return  # a broker of a cluster serves them for all its runs
+        if self.config.metrics_listen is None or not self.place.serves_pages:
+            return
         from fencepost.broker.metrics.exposition import renderer  # here: it imports prometheus_client
         from fencepost.broker.metrics.pages import ready_alone, serve_pages
 

@@ -26,7 +26,7 @@ class Leader(NamedTuple):
 
 
 class Leading(Protocol):
-    """Which partitions this broker's place in its cluster lets it lead."""
+    """The part of `Place` that says which partitions this broker leads."""
 
     @property
     def leads(self) -> bool:
@@ -43,9 +43,9 @@ class Partitions:
     opened on its first use.
     """
 
-    def __init__(self, logs: LogDirectory, metadata: MetadataService, cluster: "Leading | None" = None) -> None:
-        """A broker that stands by in its `cluster`, or is cut off from it, leads no partition."""
-        self._cluster = cluster
+    def __init__(self, logs: LogDirectory, metadata: MetadataService, place: Leading) -> None:
+        """A broker that stands by in its cluster, or is cut off from it, leads no partition."""
+        self._place = place
         self._logs = logs
         self._metadata = metadata
         self._owned: dict[TopicPartition, PartitionLog] = {}
@@ -56,7 +56,7 @@ class Partitions:
 
     def get(self, tp: TopicPartition) -> PartitionLog | None:
         """The log of a partition, opened on first use; None if there is none, and `absence` returns why."""
-        if self._cluster is not None and not self._cluster.leads:
+        if not self._place.leads:
             return None
         log = self._owned.get(tp)
         if log is None and tp not in self._offline and tp not in self._elsewhere and self._leads(tp):
@@ -76,7 +76,7 @@ class Partitions:
         if not self._metadata.exists(tp):
             return False
         topic_id = self._metadata.image.topics_by_name[tp.topic].topic_id
-        return self._cluster is None or self._cluster.leads_partition(topic_id, tp.partition)
+        return self._place.leads_partition(topic_id, tp.partition)
 
     def open(self, tp: TopicPartition) -> PartitionLog:
         """Open the log of a partition in the metadata. Raises CorruptLogFile and OSError."""
@@ -94,10 +94,9 @@ class Partitions:
         For a partition that is opening it is NOT_LEADER_OR_FOLLOWER, as in Kafka before a new leader is ready: the
         client refreshes its metadata and retries.
         """
-        leads = self._cluster is None or (self._cluster.leads and self._leads(tp))
         exists = self._metadata.exists(tp)
         opening = exists and self.opener is not None and self.opener.hurry(tp)
-        if opening or tp in self._elsewhere or (exists and not leads):
+        if opening or tp in self._elsewhere or (exists and not (self._place.leads and self._leads(tp))):
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.KAFKA_STORAGE_ERROR if tp in self._offline else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 

@@ -12,7 +12,6 @@ from fencepost.protocol.topics import TopicPartition
 
 if TYPE_CHECKING:
     from fencepost.broker.byte_budget import ByteBudget
-    from fencepost.broker.cluster.membership import Membership
     from fencepost.broker.config.broker_config import BrokerConfig
     from fencepost.broker.log.directory import LogDirectory
     from fencepost.broker.log.durability.flusher import LogFlusher
@@ -33,56 +32,36 @@ if TYPE_CHECKING:
 
 
 class HasClock(Protocol):
-    """The time."""
-
     @property
     def clock(self) -> "Clock":
         """The only source of time."""
 
 
 class HasConfig(Protocol):
-    """The settings."""
-
     @property
     def config(self) -> "BrokerConfig":
         """The current settings: those of the start, overridden by those altered at run time."""
 
 
 class HasAuthorizer(Protocol):
-    """The rights of principals."""
-
     @property
     def authorizer(self) -> "Authorizer | None":
         """The authorizer with the newest durable ACLs; None if no authorizer is set, so that clients may do all."""
 
 
-class HasCluster(Protocol):
-    """The other brokers."""
-
-    @property
-    def cluster(self) -> "Membership | None":
-        """This broker's place in its cluster; None for a broker with files, which is alone."""
-
-
 class HasMetrics(Protocol):
-    """The counters."""
-
     @property
     def metrics(self) -> "Metrics":
         """The counters, as plain numbers."""
 
 
 class HasResponseBytes(Protocol):
-    """The memory for responses."""
-
     @property
     def response_bytes(self) -> "ByteBudget":
         """The bytes of responses that are not sent yet."""
 
 
 class HasQuotas(Protocol):
-    """The client quotas."""
-
     @property
     def quotas(self) -> "ClientQuotas | None":
         """The quotas of users and client ids; None if there are none."""
@@ -105,8 +84,6 @@ class HasPartitions(Protocol):
 
 
 class HasLogs(Protocol):
-    """Every open log of this broker, internal topics included."""
-
     @property
     def logs(self) -> "LogDirectory":
         """The data directory."""
@@ -123,7 +100,7 @@ class HasFlusher(Protocol):
 
     @property
     def answers_hold(self) -> bool:
-        """Whether what was durable still is: no client hears it any more once a cluster's database has lost commits."""
+        """Whether what was durable still is: see `Place`."""
 
 
 class HasUpkeepThreads(Protocol):
@@ -134,48 +111,36 @@ class HasUpkeepThreads(Protocol):
 
 
 class HasLargeWrites(Protocol):
-    """The staging of large batches."""
-
     @property
     def large_writes(self) -> "LargeWrites":
         """The thread that writes a large batch to its file before the append."""
 
 
 class HasPurgatory(Protocol):
-    """The requests that wait for a change of a partition's bounds."""
-
     @property
     def purgatory(self) -> "Purgatory":
         """Parked fetches, and lookups that wait for bytes."""
 
 
 class HasMetadata(Protocol):
-    """The cluster's metadata."""
-
     @property
     def metadata(self) -> "MetadataService":
         """The controller and the newest durable image."""
 
 
 class HasMetadataAnswers(Protocol):
-    """The encoded responses to Metadata requests."""
-
     @property
     def metadata_answers(self) -> "MetadataAnswers":
         """The cache of the encoded topics."""
 
 
 class HasMetadataLog(Protocol):
-    """The log of the cluster's metadata."""
-
     @property
     def metadata_log(self) -> "PartitionLog":
         """`__cluster_metadata-0`."""
 
 
 class HasGroups(Protocol):
-    """The group coordinator."""
-
     @property
     def groups(self) -> "GroupService":
         """Classic and consumer groups, and their committed offsets."""
@@ -186,8 +151,6 @@ class HasGroups(Protocol):
 
 
 class HasTransactions(Protocol):
-    """The transaction coordinator."""
-
     @property
     def transactions(self) -> "TransactionService":
         """Every transactional id of this broker."""

@@ -19,7 +19,7 @@ from fencepost.cli.sd_notify import notify, report_alive
 if TYPE_CHECKING:
     import trio
 
-    from fencepost.broker.cluster.serving import ClusterBroker
+    from fencepost.broker.cluster.serving.broker import ClusterBroker
     from fencepost.broker.config.broker_config import BrokerConfig
     from fencepost.broker.node import Node
 
@@ -236,7 +236,7 @@ async def _serve(config: "BrokerConfig") -> None:
 async def _serve_in_cluster(config: "BrokerConfig") -> None:
     import trio
 
-    from fencepost.broker.cluster.serving import ClusterBroker  # here: it imports psycopg
+    from fencepost.broker.cluster.serving.broker import ClusterBroker  # here: it imports psycopg
 
     broker = ClusterBroker(config)
     stop = trio.Event()
@@ -308,16 +308,7 @@ def _process_age_seconds() -> float:
 
 def _print_ready(node: "Node", console: str | None) -> None:
     """The one line on standard output that a script may wait for, and the same for a service manager."""
-    config = node.config
-    if node.cluster is not None:
-        facts = [
-            f"store={node.cluster.place.rpartition(' ')[2]}",
-            f"role={'active' if node.cluster.active else 'standby'}",
-        ]
-    else:
-        where = str(config.data_directory.absolute()) if config.data_directory is not None else "memory"
-        durability = config.durability if config.data_directory is not None else "none"
-        facts = [f"data={where}", f"durability={durability}"]
+    facts = node.place.facts()
     if node.metrics_endpoint is not None:
         facts.append(f"metrics={node.metrics_endpoint}")
     if console is not None:

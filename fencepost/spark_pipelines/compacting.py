@@ -23,7 +23,7 @@ from fencepost.spark_connector.source.store_settings import StoreSettings
 from fencepost.spark_pipelines.errors import PipelineError
 
 if TYPE_CHECKING:
-    from fencepost.broker.cluster.folding import Index
+    from fencepost.broker.cluster.reading.folding import Index
     from fencepost.broker.log.config import LogConfig
     from fencepost.broker.log.storage.store import Store
 
@@ -117,7 +117,7 @@ def compact(
 def _tasks(
     cluster: StoreCluster, topics: Collection[str], config: BrokerConfig, newest: bool, map_bytes: int | None
 ) -> list[CompactionTask]:
-    from fencepost.broker.cluster.cut import MetadataView, cut_of
+    from fencepost.broker.cluster.verify.cut import MetadataView, cut_of
 
     engine, row_objects = cluster.stores()
     rules = TopicRules(config)
@@ -152,10 +152,9 @@ def _tasks(
 
 def _run(task: CompactionTask) -> _Computed:
     """Compute one log's compaction, and put its objects. Raises StoreUnavailable and OSError."""
-    from fencepost.broker.cluster.objects import ObjectMissing
-    from fencepost.broker.cluster.proposals import encode
-    from fencepost.broker.cluster.proposing import clean_job, computed
-    from fencepost.broker.cluster.row_cleaning import RowPlanner
+    from fencepost.broker.cluster.growth.proposals import clean_job, computed, encode
+    from fencepost.broker.cluster.growth.row_cleaning import RowPlanner
+    from fencepost.broker.cluster.objects.object_store import ObjectMissing
 
     log = task.log_index.head.log
 
@@ -222,7 +221,7 @@ def _run_rows(batches: Iterable[Any]) -> Iterator[Any]:
 
 def _answers(cluster: StoreCluster, done: Collection[_Computed], wait_seconds: float) -> list[CompactedPartition]:
     """Propose what was computed, and wait for the owners."""
-    from fencepost.broker.cluster.accepting import COMMITTED
+    from fencepost.broker.cluster.growth.accepting import COMMITTED
 
     engine, _ = cluster.stores()
     results = {one.result[:2]: one.result for one in done}

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from fencepost.broker.cluster.engine import StoreUnavailable
-from fencepost.broker.cluster.objects import Objects, open_objects
+from fencepost.broker.cluster.objects.object_store import Objects, open_objects
 from fencepost.broker.log.storage.store import CorruptLogFile
 from tests.kit.http_faults import Fault, FaultyProxy
 from tests.kit.s3_server import S3Server

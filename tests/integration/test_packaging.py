@@ -49,7 +49,7 @@ def built_wheel(tree: Path, compiler: str) -> tuple[str, list[str], str]:
         names = opened.namelist()
         (description,) = [opened.read(name).decode() for name in names if name.endswith(".dist-info/WHEEL")]
     assert {name.partition("/")[0] for name in names if ".dist-info/" not in name} == set(PACKAGES)
-    assert {"fencepost/broker/node.py", "fencepost/broker/cluster/migrations/0001.sql"} <= set(names)
+    assert {"fencepost/broker/node.py", "fencepost/broker/cluster/database/migrations/0001.sql"} <= set(names)
     assert {"fencepost/console/templates/base.html", "fencepost/console/static/console.css"} <= set(names)
     try_wheel(wheel)
     return wheel.name, names, description

@@ -7,9 +7,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from fencepost.broker.cluster.database.postgres import PostgresEngine
+from fencepost.broker.cluster.database.schema import upgrade
 from fencepost.broker.cluster.engine import Slot
-from fencepost.broker.cluster.postgres import PostgresEngine
-from fencepost.broker.cluster.schema import upgrade
 from tests.kit.broker_process import BrokerProcess
 from tests.kit.postgres_server import PostgresServer
 from tests.kit.waiting import until

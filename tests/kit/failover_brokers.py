@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from fencepost.broker.cluster.loading import read_indexes
-from fencepost.broker.cluster.postgres import PostgresEngine
+from fencepost.broker.cluster.database.postgres import PostgresEngine
+from fencepost.broker.cluster.reading.loading import read_indexes
 from fencepost.protocol.messages.api03_metadata import MetadataRequest
 from tests.kit.cluster_processes import ClusterBrokerProcess
 from tests.kit.failover_check import Kept

@@ -8,13 +8,12 @@ from unittest.mock import MagicMock
 import trio
 
 from fencepost.broker.clock import SystemClock
-from fencepost.broker.cluster.byte_cache import ByteCache
 from fencepost.broker.cluster.engine import Placement
-from fencepost.broker.cluster.followed_logs import FollowedLogs
-from fencepost.broker.cluster.objects import ObjectMissing
+from fencepost.broker.cluster.objects.object_store import ObjectMissing
 from fencepost.broker.cluster.ownership import Ownership
-from fencepost.broker.cluster.peers import Peer
-from fencepost.broker.cluster.replicas import Replicas
+from fencepost.broker.cluster.reading.byte_cache import ByteCache
+from fencepost.broker.cluster.serving.followed_logs import FollowedLogs
+from fencepost.broker.cluster.serving.replicas import Replicas
 from fencepost.broker.config.broker_config import load_config
 from fencepost.broker.fetch.sessions import FetchSessions
 from fencepost.broker.handlers.api01_fetch import handle
@@ -23,6 +22,7 @@ from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.storage.memory import MemoryStore
 from fencepost.broker.network.context import Endpoint, RequestContext, Session
 from fencepost.broker.network.reply import ready
+from fencepost.broker.peers.peer import Peer
 from fencepost.broker.purgatory import Purgatory
 from fencepost.protocol.batch_header import iter_headers
 from fencepost.protocol.errors import ErrorCode
@@ -69,8 +69,8 @@ class Following:
             config=load_config(),
             fetch_sessions=FetchSessions(0, os.urandom),
             clock=SystemClock(),
-            cluster=SimpleNamespace(
-                followed=self.followed, replicas=self.replicas, ownership=self.ownership, peers=peers
+            place=SimpleNamespace(
+                followed=self.followed, closest=self.replicas.closest, leader=self.ownership.leader, peers=peers
             ),
             authorizer=None,
             metadata=self.metadata,

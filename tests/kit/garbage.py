@@ -1,7 +1,7 @@
 """Garbage collection of a cluster's objects all at once: a running broker leaves an interval between its two steps."""
 
-from fencepost.broker.cluster.claims import CLAIM_IDLE_MS
-from fencepost.broker.cluster.gc import Collector, Deletes, ObjectTable
+from fencepost.broker.cluster.objects.claims import CLAIM_IDLE_MS
+from fencepost.broker.cluster.objects.gc import Collector, Deletes, ObjectTable
 
 
 def collect(engine: ObjectTable, objects: Deletes, idle_ms: int = CLAIM_IDLE_MS) -> int:

@@ -6,7 +6,7 @@ from typing import Any
 
 import trio
 
-from fencepost.broker.cluster.growth import Growth
+from fencepost.broker.cluster.growth.loops import Growth
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.partition import AppendOrigin, PartitionLog

@@ -8,9 +8,9 @@ from typing import Self
 
 import psycopg
 
+from fencepost.broker.cluster.database.postgres import PostgresEngine
 from fencepost.broker.cluster.engine import StillAlive
-from fencepost.broker.cluster.objects import open_objects
-from fencepost.broker.cluster.postgres import PostgresEngine
+from fencepost.broker.cluster.objects.object_store import open_objects
 from fencepost.testing.reserved_port import reserve_port
 from tests.kit.cluster_processes import ClusterBrokerProcess, ClusterProcesses
 from tests.kit.garbage import collect

@@ -5,7 +5,7 @@ import time
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from fencepost.broker.cluster.slot_plan import spread
+from fencepost.broker.cluster.ownership import spread
 from fencepost.protocol.messages.api03_metadata import MetadataRequest, MetadataRequestTopic
 from tests.kit.cluster_processes import ClusterBrokerProcess, ClusterProcesses
 from tests.kit.waiting import until

@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from fencepost.broker.cluster.database.postgres import PostgresEngine
 from fencepost.broker.cluster.engine import ClaimLost, Commit, Fenced, Identity
-from fencepost.broker.cluster.postgres import PostgresEngine
 from tests.kit.stepped_broker import BEFORE_LATE_COMMITS, BETWEEN_PARTS, reach
 
 SURELY_ACKNOWLEDGED = 3

@@ -5,9 +5,9 @@ from typing import Any
 
 import psycopg
 
-from fencepost.broker.cluster import connection
-from fencepost.broker.cluster.postgres import PostgresEngine
-from fencepost.broker.cluster.schema import upgrade
+from fencepost.broker.cluster.database import connection
+from fencepost.broker.cluster.database.postgres import PostgresEngine
+from fencepost.broker.cluster.database.schema import upgrade
 
 
 class PostgresWorld:

@@ -3,13 +3,13 @@
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
+from fencepost.broker.cluster.commit.rounds import RoundLimits, Rounds
+from fencepost.broker.cluster.commit.shared_log import SharedLog
+from fencepost.broker.cluster.commit.shared_logs import SharedLogs
+from fencepost.broker.cluster.commit.writer import Writer
 from fencepost.broker.cluster.engine import SLOTS, Engine, Placement, Row, Session
-from fencepost.broker.cluster.loading import load_logs
-from fencepost.broker.cluster.rounds import RoundLimits, Rounds
-from fencepost.broker.cluster.shared_log import SharedLog
-from fencepost.broker.cluster.shared_logs import SharedLogs
-from fencepost.broker.cluster.tail import stamped
-from fencepost.broker.cluster.writer import Writer
+from fencepost.broker.cluster.reading.loading import load_logs
+from fencepost.broker.cluster.reading.stamping import stamped
 from fencepost.broker.log.log_store import Missing
 from fencepost.broker.log.storage.memory import MemoryStore
 from fencepost.broker.log.storage.segment import Segment

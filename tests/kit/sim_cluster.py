@@ -7,19 +7,19 @@ from typing import Any
 
 import trio
 
+from fencepost.broker.cluster.commit.rounds import RowBytes
+from fencepost.broker.cluster.commit.writer import Writer
 from fencepost.broker.cluster.engine import Engine, Placement, StoreUnavailable, slot_of
-from fencepost.broker.cluster.membership import Membership
 from fencepost.broker.cluster.ownership import METADATA_LOG
-from fencepost.broker.cluster.peers import PeerUnavailable
-from fencepost.broker.cluster.rounds import RowBytes
-from fencepost.broker.cluster.serving import ClusterBroker
-from fencepost.broker.cluster.stores import Stores
-from fencepost.broker.cluster.writer import Writer
+from fencepost.broker.cluster.serving.broker import ClusterBroker
+from fencepost.broker.cluster.serving.membership import Membership
+from fencepost.broker.cluster.serving.stores import Stores
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.log.durability.sync_threads import Failure
 from fencepost.broker.log.storage.store import SyncTask
 from fencepost.broker.network.context import Endpoint
 from fencepost.broker.node import Node
+from fencepost.broker.peers.peer import PeerUnavailable
 from tests.kit.determinism import nap
 from tests.kit.sim_clock import SimClock
 from tests.kit.sim_engine import SimEngine
@@ -191,7 +191,7 @@ class _Node(Node):
 
     def __init__(self, member: "SimMember", config: BrokerConfig, clock: SimClock, membership: Membership) -> None:
         entropy = member.random.randbytes
-        super().__init__(config, clock, entropy, threads=SimSyncs(), listening=False, cluster=membership)
+        super().__init__(config, clock, entropy, threads=SimSyncs(), listening=False, place=membership)
         self._member = member
 
     async def run(self, task_status: trio.TaskStatus[Endpoint] = trio.TASK_STATUS_IGNORED) -> None:
@@ -266,15 +266,18 @@ class SimMember:
         return node if server is not None and server._nursery is not None else None
 
     @property
+    def member(self) -> Membership | None:
+        """The place of the current run, if that can be reached."""
+        return None if self.node is None or self.broker is None else self.broker.member
+
+    @property
     def is_active(self) -> bool:
         """Whether it believes so."""
-        node = self.node
-        return node is not None and node.cluster is not None and node.cluster.active
+        return self.member is not None and self.member.active
 
     def led(self) -> Collection[int]:
         """The slots that it leads, as it believes."""
-        node = self.node
-        return () if node is None or node.cluster is None else node.cluster.ownership.led
+        return () if self.member is None else self.member.ownership.led
 
     def start(self) -> None:
         """Begin a life."""

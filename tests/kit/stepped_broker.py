@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from fencepost.__main__ import main
-from fencepost.broker.cluster import membership, serving
-from fencepost.broker.cluster.peer_links import PeerLinks
-from fencepost.broker.cluster.peers import PeerUnavailable
-from fencepost.broker.cluster.postgres import PostgresEngine
-from fencepost.broker.cluster.rounds import Rounds
-from fencepost.broker.cluster.row_objects import RowObjects
+from fencepost.broker.cluster.commit.rounds import Rounds
+from fencepost.broker.cluster.database.postgres import PostgresEngine
+from fencepost.broker.cluster.objects.row_objects import RowObjects
+from fencepost.broker.cluster.serving import broker, membership
 from fencepost.broker.node import Node
+from fencepost.broker.peers.links import PeerLinks
+from fencepost.broker.peers.peer import PeerUnavailable
 
 CONTROL, PLANTED = "STEPS_CONTROL", "PLANTED_FAULT"
 COMMIT_STEPS = ("before put", "after put", "before commit", "after commit", "before deliver", "after deliver")
@@ -104,7 +104,7 @@ def put_steps() -> None:
     _between(RowObjects, "put", "before put", "after put")
     _between(PostgresEngine, "commit", "before commit", "after commit", lambda bases: True)
     _between(PostgresEngine, "take_over", "before take-over", "after take-over")
-    for module in (membership, serving):
+    for module in (membership, broker):
         _between(module, "load_logs", "while loading", "after loading", lambda logs: True)
     _between(Node, "register", "before registering", None)
     _around_deliver()

@@ -29,7 +29,7 @@ def new_stores(work_dir: Path, server: PostgresServer | None = None) -> list[str
     """Options of `fencepost serve`: a new database, and a new directory of objects in `work_dir`."""
     import psycopg
 
-    from fencepost.broker.cluster.schema import upgrade
+    from fencepost.broker.cluster.database.schema import upgrade
 
     server = _server() if server is None else server
     database = f"cluster_{secrets.token_hex(4)}"

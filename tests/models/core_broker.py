@@ -4,6 +4,10 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+from fencepost.broker.cluster.commit.rounds import Cut, Foreign, RoundLimits, Rounds
+from fencepost.broker.cluster.commit.shared_log import SharedLog
+from fencepost.broker.cluster.commit.shared_logs import SharedLogs
+from fencepost.broker.cluster.commit.writer import Writer
 from fencepost.broker.cluster.engine import (
     Identity,
     NewLog,
@@ -11,11 +15,7 @@ from fencepost.broker.cluster.engine import (
     log_id,
     slot_of,
 )
-from fencepost.broker.cluster.loading import load_logs
-from fencepost.broker.cluster.rounds import Cut, Foreign, RoundLimits, Rounds
-from fencepost.broker.cluster.shared_log import SharedLog
-from fencepost.broker.cluster.shared_logs import SharedLogs
-from fencepost.broker.cluster.writer import Writer
+from fencepost.broker.cluster.reading.loading import load_logs
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.producer_state import AppendOrigin

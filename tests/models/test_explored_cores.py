@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
+from fencepost.broker.cluster.commit.rounds import Rounds
 from fencepost.broker.cluster.engine import Append, Identity, Row
-from fencepost.broker.cluster.rounds import Rounds
 from fencepost.broker.log.late_appends import LateAppends
 from tests.kit.sim_engine import SimEngine
 from tests.kit.sim_tables import ObjectState

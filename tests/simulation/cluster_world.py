@@ -23,7 +23,7 @@ from typing import NamedTuple
 import trio
 
 from fencepost.broker.cluster.engine import log_id
-from fencepost.broker.cluster.slot_plan import spread
+from fencepost.broker.cluster.ownership import spread
 from fencepost.coordinator.partitioning import partition_for
 from tests.kit.determinism import ends_within, nap, run_seeded
 from tests.kit.history import READ_COMMITTED, READ_UNCOMMITTED, History, Place, Reader

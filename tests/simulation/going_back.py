@@ -74,8 +74,8 @@ class GoingBack(ClusterWorld):
     def _behind(self) -> bool:
         """Whether a broker still serves what it knew before."""
         life = self.cluster.database.life
-        nodes = [member.node for member in self.cluster.members]
-        return any(node is None or node.cluster is None or node.cluster.writer.history.life != life for node in nodes)
+        places = [member.member for member in self.cluster.members]
+        return any(place is None or place.writer.history.life != life for place in places)
 
 
 def unchecked() -> None:

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 pytest.importorskip("psycopg")
 
-from fencepost.broker.cluster.objects import object_name
+from fencepost.broker.cluster.objects.object_store import object_name
 from fencepost.broker.log.recovery.snapshots import encode_snapshot
 from fencepost.cli.main import cli
 from fencepost.spark_pipelines.auditing.findings import Rule

@@ -1,18 +1,19 @@
-"""The slots of a cluster as one broker sees them: which it leads, and who leads the others."""
+"""The slots of a cluster as one broker sees them: which it leads, who leads the others, and who should.
 
-from collections.abc import Sequence
+The plan is pure, so every broker that knows the same members computes the same one.
+"""
+
+import hashlib
+from collections.abc import Collection, Sequence
+from functools import lru_cache
 
 from fencepost.broker.cluster.engine import SLOTS, Slot, log_id, slot_of
 from fencepost.broker.metadata.log import METADATA_PARTITION, METADATA_TOPIC_ID
+from fencepost.broker.place import LeaderAndEpoch
 
 METADATA_LOG = log_id(METADATA_TOPIC_ID, METADATA_PARTITION.partition)
 METADATA_SLOT = slot_of(METADATA_LOG)
 """The owner of this slot is the controller."""
-
-
-def slot_among(slots: Sequence[Slot], topic_id: bytes, partition: int) -> Slot:
-    """The slot of a partition; `slots` has all, by number."""
-    return slots[slot_of(log_id(topic_id, partition))]
 
 
 class Ownership:
@@ -56,7 +57,12 @@ class Ownership:
 
     def of(self, topic_id: bytes, partition: int) -> Slot:
         """The slot of a partition, with its newest known owner."""
-        return slot_among(self.slots, topic_id, partition)
+        return self.slots[slot_of(log_id(topic_id, partition))]
+
+    def leader(self, topic_id: bytes, partition: int) -> LeaderAndEpoch:
+        """The newest known leader of a partition."""
+        slot = self.of(topic_id, partition)
+        return LeaderAndEpoch(slot.broker, slot.epoch)
 
     @property
     def controller(self) -> int | None:
@@ -67,3 +73,22 @@ class Ownership:
     def is_controller(self) -> bool:
         """Whether that is this broker."""
         return METADATA_SLOT in self.led
+
+
+@lru_cache(maxsize=64)
+def spread(brokers: frozenset[int]) -> tuple[int, ...]:
+    """The broker of each slot, by rendezvous hashing: of those that may own slots, the one with the highest score.
+
+    A broker that comes or goes changes only its own share. `brokers` must not be empty.
+    """
+    return tuple(max(brokers, key=lambda broker: _score(slot, broker)) for slot in range(SLOTS))
+
+
+def gathered(slots: Sequence[Slot], brokers: Collection[int], first: int) -> tuple[int, ...]:
+    """All slots at one broker: at the owner of slot `first` if it is among `brokers`, else at the lowest id."""
+    owner = slots[first].broker
+    return (owner if owner is not None and owner in brokers else min(brokers),) * SLOTS
+
+
+def _score(slot: int, broker: int) -> tuple[bytes, int]:
+    return hashlib.blake2b(f"{slot}/{broker}".encode(), digest_size=8).digest(), broker

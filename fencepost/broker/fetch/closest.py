@@ -5,10 +5,9 @@ serves it from the shared stores. As in Kafka it does so for every consumer sinc
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from fencepost.broker.brokers import leader
-from fencepost.broker.cluster.followed_log import FollowedRows
+from fencepost.broker.cluster.serving.followed_log import FollowedRows
 from fencepost.broker.fetch.reads import Fetch, FetchBroker, Read, epoch_error, is_by_follower
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.network.context import RequestContext
@@ -19,15 +18,12 @@ from fencepost.protocol.errors import NO_ERROR, ErrorCode
 from fencepost.protocol.messages.api01_fetch import FetchRequest, FetchTopic, PartitionData
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
 
-if TYPE_CHECKING:
-    from fencepost.broker.cluster.membership import Membership
-
 RACK_SINCE = 11
 
 
-def may_follow(cluster: "Membership", request: FetchRequest, context: RequestContext) -> bool:
+def may_follow(node: FetchBroker, request: FetchRequest, context: RequestContext) -> bool:
     """Whether a fetch is one of a consumer that may read from other brokers than leaders."""
-    if cluster.followed is None or context.api_version < RACK_SINCE:
+    if node.place.followed is None or context.api_version < RACK_SINCE:
         return False
     return not is_by_follower(request)
 
@@ -35,13 +31,10 @@ def may_follow(cluster: "Membership", request: FetchRequest, context: RequestCon
 class ClosestFetch(Fetch):
     """A fetch that leads to the closest broker, or is served by it."""
 
-    def __init__(
-        self, node: FetchBroker, cluster: "Membership", request: FetchRequest, context: RequestContext
-    ) -> None:
+    def __init__(self, node: FetchBroker, request: FetchRequest, context: RequestContext) -> None:
         super().__init__(node, request, context)
-        assert cluster.followed is not None
-        self.followed = cluster.followed
-        self._replicas = cluster.replicas
+        assert node.place.followed is not None
+        self.followed = node.place.followed
         self._rack, self._listener = request.rack_id, context.session.listener_name
         self._preferred: dict[TopicPartition, int] = {}
         self._source = self
@@ -92,7 +85,7 @@ class ClosestFetch(Fetch):
             return
         super()._check(read, log)
         if not read.error and read.diverging is None and log.log_start_offset <= offset <= log.high_watermark:
-            closest = self._replicas.closest(log.topic_id, ask.partition, self._rack, self._listener)
+            closest = self._node.place.closest(log.topic_id, ask.partition, self._rack, self._listener)
             if closest is not None:
                 self._preferred[read.tp] = closest
 

@@ -12,10 +12,10 @@ from fencepost.broker.log.storage.store import CorruptLogFile
 from fencepost.broker.network.context import LargeWork, RequestContext
 from fencepost.broker.network.reply import Response
 from fencepost.broker.partitions import Leader
+from fencepost.broker.place import HasPlace
 from fencepost.broker.ports import (
     HasAuthorizer,
     HasClock,
-    HasCluster,
     HasConfig,
     HasMetadata,
     HasMetrics,
@@ -54,11 +54,11 @@ STEP_PARTITIONS = 200
 class FetchBroker(
     HasAuthorizer,
     HasClock,
-    HasCluster,
     HasConfig,
     HasMetadata,
     HasMetrics,
     HasPartitions,
+    HasPlace,
     HasPurgatory,
     HasResponseBytes,
     Protocol,

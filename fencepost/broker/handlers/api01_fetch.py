@@ -60,8 +60,8 @@ async def _within_later(
 
 
 def _read(node: FetchBroker, request: FetchRequest, context: RequestContext) -> Reply:
-    if node.cluster is not None and may_follow(node.cluster, request, context):
-        closest = ClosestFetch(node, node.cluster, request, context)
+    if may_follow(node, request, context):
+        closest = ClosestFetch(node, request, context)
         unread = closest.unread(request.topics)
         return (
             _look_first(closest, unread, node, request, context) if unread else _answer(closest, node, request, context)

@@ -6,15 +6,15 @@ request.
 """
 
 from collections.abc import Iterable, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from fencepost.broker.brokers import brokers, controller_id, with_leaders
+from fencepost.broker.brokers import brokers, controller_id
 from fencepost.broker.metadata.answers import partition_value
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.network.metering import limit_mutations
 from fencepost.broker.network.reply import Encoded
-from fencepost.broker.ports import HasAuthorizer, HasCluster, HasConfig, HasMetadata, HasMetadataAnswers
+from fencepost.broker.place import HasPlace
+from fencepost.broker.ports import HasAuthorizer, HasConfig, HasMetadata, HasMetadataAnswers
 from fencepost.broker.security.checks import (
     NOT_ASKED,
     authorized_operations,
@@ -41,7 +41,7 @@ TOPIC_IDS_SINCE = 12
 AUTO_CREATION_FLAG_SINCE = 4
 
 
-class _Broker(HasAuthorizer, HasCluster, HasConfig, HasMetadata, HasMetadataAnswers, Protocol):
+class _Broker(HasAuthorizer, HasConfig, HasMetadata, HasMetadataAnswers, HasPlace, Protocol):
     """What Metadata needs."""
 
 
@@ -85,8 +85,9 @@ async def handle(node: _Broker, request: MetadataRequest, context: RequestContex
         if request.include_topic_authorized_operations
         else NOT_ASKED
     )
-    led = partial(with_leaders, node)
-    return Encoded(node.metadata_answers.parts(response, node.metadata.image, version, operations, led))
+    return Encoded(
+        node.metadata_answers.parts(response, node.metadata.image, version, operations, node.place.with_leaders)
+    )
 
 
 def _visible_topics(node: _Broker, context: RequestContext) -> list[MetadataResponseTopic]:
@@ -169,6 +170,7 @@ def _topic(node: _Broker, topic: "TopicImage") -> MetadataResponseTopic:
         topic_id=topic.topic_id,
         is_internal=topic.internal,
         partitions=[
-            partition_value(index, partition) for index, partition in enumerate(with_leaders(node, topic).assignment)
+            partition_value(index, partition)
+            for index, partition in enumerate(node.place.with_leaders(topic).assignment)
         ],
     )

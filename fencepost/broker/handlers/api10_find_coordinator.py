@@ -8,9 +8,9 @@ from typing import Protocol
 
 from fencepost.broker.brokers import leader
 from fencepost.broker.network.context import RequestContext
+from fencepost.broker.place import HasPlace
 from fencepost.broker.ports import (
     HasAuthorizer,
-    HasCluster,
     HasConfig,
     HasGroups,
     HasMetadata,
@@ -34,7 +34,7 @@ BATCH_SINCE = 4
 NO_NODE = -1
 
 
-class _Broker(HasAuthorizer, HasCluster, HasConfig, HasGroups, HasMetadata, HasPartitions, HasTransactions, Protocol):
+class _Broker(HasAuthorizer, HasConfig, HasGroups, HasMetadata, HasPartitions, HasPlace, HasTransactions, Protocol):
     """What FindCoordinator needs."""
 
 

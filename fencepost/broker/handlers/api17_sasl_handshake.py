@@ -9,26 +9,25 @@ from typing import Protocol
 
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.network.login import delay
-from fencepost.broker.ports import HasClock, HasCluster, HasConfig
-from fencepost.broker.security.sasl.exchange import FENCEPOST_CLUSTER
-from fencepost.broker.security.sasl.session import Mechanism, SaslSession
+from fencepost.broker.place import HasPlace
+from fencepost.broker.ports import HasClock, HasConfig
+from fencepost.broker.security.sasl.session import SaslSession
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api17_sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 HEADERS_SINCE = 1
 
 
-class _Broker(HasClock, HasCluster, HasConfig, Protocol):
+class _Broker(HasClock, HasConfig, HasPlace, Protocol):
     """What SaslHandshake needs."""
 
 
 async def handle(node: _Broker, request: SaslHandshakeRequest, context: RequestContext) -> SaslHandshakeResponse:
     """Begin a login, or after one a re-authentication (KIP-368)."""
     session = context.session
-    if request.mechanism == FENCEPOST_CLUSTER and session.sasl is None and node.cluster is not None:
+    if session.sasl is None and request.mechanism in node.place.mechanisms:
         delay_s = node.config.connection_failed_authentication_delay_ms / 1000
-        mechanism = Mechanism(node.cluster.logins.new_exchange, advertised=False)
-        session.sasl = SaslSession({FENCEPOST_CLUSTER: mechanism}, delay_s)
+        session.sasl = SaslSession(node.place.mechanisms, delay_s)
     if session.sasl is None:
         return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
     sasl = session.sasl

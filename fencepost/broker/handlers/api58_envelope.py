@@ -6,13 +6,14 @@ It is checked with the client's rights and quotas. Only brokers may send it, bec
 import logging
 from typing import Any, Protocol
 
-from fencepost.broker.cluster.envelope import read_sender
-from fencepost.broker.cluster.forwarding import CHANGES, FORWARDED
 from fencepost.broker.network.context import CloseConnection, RequestContext, Session
 from fencepost.broker.network.dispatch import Dispatch, Route, UnservedRequest
 from fencepost.broker.network.metering import meter_of
 from fencepost.broker.network.reply import Durable, Encoded, Ready, ready
-from fencepost.broker.ports import HasAuthorizer, HasClock, HasCluster, HasConfig, HasFlusher, HasMetrics, HasQuotas
+from fencepost.broker.peers.envelope import read_sender
+from fencepost.broker.peers.forwarding import CHANGES, FORWARDED
+from fencepost.broker.place import HasPlace
+from fencepost.broker.ports import HasAuthorizer, HasClock, HasConfig, HasFlusher, HasMetrics, HasQuotas
 from fencepost.broker.security.checks import brokers_only
 from fencepost.broker.security.gate import refusal
 from fencepost.broker.security.principal import CLUSTER
@@ -24,7 +25,7 @@ from fencepost.protocol.schema import DecodeError, ResponseValue
 logger = logging.getLogger(__name__)
 
 
-class _Broker(HasAuthorizer, HasClock, HasCluster, HasConfig, HasFlusher, HasMetrics, HasQuotas, Protocol):
+class _Broker(HasAuthorizer, HasClock, HasConfig, HasFlusher, HasMetrics, HasPlace, HasQuotas, Protocol):
     """What Envelope needs."""
 
     @property
@@ -36,7 +37,7 @@ async def handle(node: _Broker, request: EnvelopeRequest, context: RequestContex
     """Handle the request in the envelope as that of its client."""
     if (refused := brokers_only(node, request, context)) is not None:
         return refused
-    if node.cluster is None:
+    if not node.place.mechanisms:
         raise CloseConnection("Envelope is a request between brokers of a cluster, and this broker is alone")
     if node.authorizer is not None and context.principal != CLUSTER:
         return EnvelopeResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
@@ -46,7 +47,7 @@ async def handle(node: _Broker, request: EnvelopeRequest, context: RequestContex
         key, version, correlation_id, client_id, start = read_request_header(data)
         if key not in FORWARDED:
             return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
-        if key in CHANGES and not node.cluster.is_controller:
+        if key in CHANGES and not node.place.is_controller:
             return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
         route = node.dispatch.route(key, version)
         inner = route.api.request.decode(data, version, start)

@@ -4,7 +4,8 @@ from typing import Protocol
 
 from fencepost.broker.brokers import brokers, controller_id
 from fencepost.broker.network.context import RequestContext
-from fencepost.broker.ports import HasAuthorizer, HasCluster, HasConfig, HasMetadata
+from fencepost.broker.place import HasPlace
+from fencepost.broker.ports import HasAuthorizer, HasConfig, HasMetadata
 from fencepost.broker.security.checks import cluster_operations
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api60_describe_cluster import (
@@ -18,7 +19,7 @@ BROKER_ENDPOINT = 1
 _ENDPOINTS = {BROKER_ENDPOINT: "BROKER", 2: "CONTROLLER"}
 
 
-class _Broker(HasAuthorizer, HasCluster, HasConfig, HasMetadata, Protocol):
+class _Broker(HasAuthorizer, HasConfig, HasMetadata, HasPlace, Protocol):
     """What DescribeCluster needs."""
 
 

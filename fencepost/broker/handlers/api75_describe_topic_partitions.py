@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING, Protocol
 
-from fencepost.broker.brokers import with_leaders
 from fencepost.broker.network.context import RequestContext
-from fencepost.broker.ports import HasAuthorizer, HasCluster, HasConfig, HasMetadata
+from fencepost.broker.place import HasPlace
+from fencepost.broker.ports import HasAuthorizer, HasConfig, HasMetadata
 from fencepost.broker.security.checks import authorized_operations, denied_topics
 from fencepost.coordinator.metadata.topic_names import topic_name_problem
 from fencepost.protocol.admin_enums import AclOperation, AclResourceType
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fencepost.coordinator.metadata.image import TopicImage
 
 
-class _Broker(HasAuthorizer, HasCluster, HasConfig, HasMetadata, Protocol):
+class _Broker(HasAuthorizer, HasConfig, HasMetadata, HasPlace, Protocol):
     """What DescribeTopicPartitions needs."""
 
 
@@ -68,7 +68,7 @@ def _page_of_topics(
             continue
         start = cursor.partition_index if cursor is not None and name == cursor.topic_name else 0
         stop = min(topic.partitions, start + left)
-        topics.append(_page(with_leaders(node, topic), start, stop))
+        topics.append(_page(node.place.with_leaders(topic), start, stop))
         left -= max(0, stop - start)
         if stop < topic.partitions:
             next_cursor = Cursor(topic_name=name, partition_index=stop)

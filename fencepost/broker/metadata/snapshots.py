@@ -55,11 +55,9 @@ class MetadataSnapshots:
         clock: Clock,
         config: Callable[[], "BrokerConfig"],
         lingering: Callable[[], Collection[bytes]],
-        keep: Callable[[str, int, str, bytes], SyncTask] | None = None,
+        keep: Callable[[str, int, str, bytes], Collection[SyncTask]],
     ) -> None:
-        """`keep` returns the task that stores a file elsewhere, because the directory does not outlive the process: of
-        its kind, for this offset, with its name and content.
-        """
+        """`keep` is `Place.keep_metadata`."""
         self._keep = keep
         self._log = log
         self._commit = commit
@@ -135,8 +133,8 @@ class MetadataSnapshots:
         await self._clean()
 
     async def _store(self, kind: str, offset: int, name: str, data: bytes) -> None:
-        tasks = [] if self._keep is None else [self._keep(kind, offset, name, data)]
-        await in_threads(syncing([*tasks, self._log.store.replacement(name, data)]), self._threads)
+        elsewhere = self._keep(kind, offset, name, data)
+        await in_threads(syncing([*elsewhere, self._log.store.replacement(name, data)]), self._threads)
 
     async def _clean(self) -> None:
         """Delete old snapshots, and the log's oldest segments above the size bound that both kept snapshots cover."""

@@ -17,12 +17,12 @@ from prometheus_client import (
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, SummaryMetricFamily
 from prometheus_client.registry import Collector
 
-from fencepost.broker.metrics.cluster import cluster_metrics
 from fencepost.broker.metrics.groups import count_groups, group_metrics, position_text
 from fencepost.broker.metrics.pages import free_bytes
 from fencepost.broker.metrics.partitions import METRICS, LogCounts, count_logs, partition_text, topic_text
 from fencepost.broker.metrics.quotas import quota_text
 from fencepost.broker.metrics.transactions import transaction_metrics
+from fencepost.broker.place import HasPlace
 from fencepost.broker.ports import (
     HasClock,
     HasConfig,
@@ -39,7 +39,6 @@ from fencepost.coordinator.group.admin import Counted
 from fencepost.protocol.registry import API_BY_KEY
 
 if TYPE_CHECKING:
-    from fencepost.broker.cluster.membership import Membership
     from fencepost.broker.fetch.sessions import FetchSessions
     from fencepost.broker.log.compaction.cleaner import LogCleaner
     from fencepost.broker.metrics.server import Page
@@ -61,14 +60,12 @@ class MetricsSource(
     HasMetadata,
     HasMetrics,
     HasPartitions,
+    HasPlace,
     HasQuotas,
     HasTransactions,
     Protocol,
 ):
     """All that a scrape reads."""
-
-    @property
-    def cluster(self) -> "Membership | None": ...
 
     @property
     def partitions(self) -> "Partitions": ...
@@ -108,27 +105,17 @@ class BrokerCollector(Collector):
             group_metrics(self._node, self.groups),
             self._disk_and_loop(),
             self._cleaner(),
-            self._of_cluster(),
+            self._node.place.metrics(self.logs.rows),
             _upkeep_metrics(self._node),
         ):
             with self._node.logs.upkeep.guard(METRICS):
                 yield from part
 
-    def _of_cluster(self) -> Iterator[Metric]:
-        if self._node.cluster is not None:
-            yield from cluster_metrics(self._node.cluster.figures, self.logs.rows)
-
     def _cluster(self) -> Iterator[Metric]:
         node = self._node
         topics = node.metadata.image.topics_by_name
-        cluster = node.cluster
         partitions = sum(topic.partitions for topic in topics.values())
-        led, is_controller = partitions, 1
-        if cluster is not None:
-            led = sum(
-                cluster.leads_partition(one.topic_id, n) for one in topics.values() for n in range(one.partitions)
-            )
-            is_controller = int(cluster.is_controller)
+        led, is_controller = sum(map(node.place.count_led, topics.values())), int(node.place.is_controller)
         offline = len(node.partitions.offline())
         for name, text, value in (
             ("kafka_server_replicamanager_leadercount", "Partitions led by this node", led),

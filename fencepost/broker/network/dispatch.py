@@ -68,7 +68,9 @@ class Dispatch:
     With `unstable` (`unstable.api.versions.enable`) it also serves versions that Kafka may still change.
     """
 
-    def __init__(self, *, unstable: bool = False, wrap: Callable[[int, Handler], Handler] | None = None) -> None:
+    def __init__(
+        self, *, unstable: bool = False, wrap: Callable[[int, Handler], Handler] = lambda api_key, handle: handle
+    ) -> None:
         """`wrap` returns the handler to use in place of that of an API."""
         self._wrap = wrap
         found = (module.name for module in pkgutil.iter_modules(handlers.__path__) if module.name.startswith("api"))
@@ -95,11 +97,10 @@ class Dispatch:
             lowest, highest = api.served
             raise UnservedRequest(f"{api.name} version {version} is not served ({lowest} to {highest} are)")
         module = importlib.import_module(f"{handlers.__name__}.{name}")
-        handle = module.handle if self._wrap is None else self._wrap(api_key, module.handle)
         route = self._routes[api_key, version] = Route(
             api,
             version,
-            handle,
+            self._wrap(api_key, module.handle),
             api_key in NON_BLOCKING,
             api.request.decoder(version),
             api.response.encoder(version),

@@ -4,10 +4,10 @@ import logging
 from collections.abc import Collection
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from fencepost.broker.cluster.other_coordinators import Held, NoAnswer, OtherCoordinators
+from fencepost.broker.peers.other_coordinators import Held, NoAnswer, OtherCoordinators
+from fencepost.broker.place import HasPlace
 from fencepost.broker.ports import (
     HasClock,
-    HasCluster,
     HasConfig,
     HasLogs,
     HasMetadata,
@@ -44,7 +44,7 @@ class Hanging(NamedTuple):
     coordinator_says: str
 
 
-class _Broker(HasClock, HasCluster, HasConfig, HasLogs, HasMetadata, HasPartitions, HasTransactions, Protocol):
+class _Broker(HasClock, HasConfig, HasLogs, HasMetadata, HasPartitions, HasPlace, HasTransactions, Protocol):
     """What the check needs."""
 
     @property
@@ -133,7 +133,7 @@ class HangingCheck:
     def _written(self, found: Open) -> "ProducerEntry | None":
         """What the producer has written; None if this transaction is not open here any more."""
         log = self._node.partition(found.tp)
-        if log is None or (self._node.cluster is not None and log.high_watermark < log.log_end_offset):
+        if log is None or (log.binds_late and log.high_watermark < log.log_end_offset):
             return None  # what waits for a commit has no place yet
         entry = log.producers.get(found.producer_id)
         if entry is None or (entry.epoch, entry.txn_first_offset) != (found.producer_epoch, found.first_offset):
@@ -145,22 +145,21 @@ class HangingCheck:
 
         Raises NoAnswer.
         """
-        node, cluster = self._node, self._node.cluster
-        transactions = node.transactions
-        if transactions.is_running and transactions.inspection.knows_everything:
-            return set()
-        if cluster is None or not transactions.is_running:
+        node, place, transactions = self._node, self._node.place, self._node.transactions
+        if not transactions.is_running:
             return None
-        others = OtherCoordinators(cluster, node.metadata, transactions.runtime.count)
+        if transactions.inspection.knows_everything:
+            return set()
+        others = OtherCoordinators(place, node.metadata, transactions.runtime.count)
         owners = await others.owners()
         held = await others.held(owners)
         if await others.owners() != owners:
             raise NoAnswer("coordinators have moved while they were asked")
         # Markers that were committed before the answers.
         logs = {found.tp: node.partition(found.tp) for found in opened}
-        if not await cluster.guest_rows.absorb_now([log for log in logs.values() if log is not None]):
+        if not await place.read_markers([log for log in logs.values() if log is not None]):
             raise NoAnswer("the markers of other brokers cannot be read")
-        own = {number for number, slot in owners.items() if slot.broker == cluster.node_id}
+        own = {number for number, owner in owners.items() if owner.leader == place.node_id}
         return held if transactions.inspection.knows(own) else None
 
     async def _coordinator_state(self, found: Open) -> str:

@@ -4,34 +4,37 @@ import logging
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Protocol
 
-from fencepost.broker.cluster.guests import GuestLog
-from fencepost.broker.cluster.telling import notify_leaders
-from fencepost.broker.ports import HasClock, HasCluster, HasFlusher, HasGroups, HasMetadata, HasMetrics, HasPartitions
+from fencepost.broker.log.partition import PartitionLog
+from fencepost.broker.peers.notifying import notify_leaders
+from fencepost.broker.place import HasPlace
+from fencepost.broker.ports import HasClock, HasFlusher, HasGroups, HasMetadata, HasMetrics, HasPartitions
 from fencepost.coordinator.ports import Marker
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import GROUP_TOPIC, TopicPartition
 
 if TYPE_CHECKING:
-    from fencepost.broker.log.partition import PartitionLog
     from fencepost.broker.log.results import Ticket
+    from fencepost.broker.place import RemoteLog
 
-    _Log = PartitionLog | GuestLog | None
+    _Log = PartitionLog | RemoteLog | None
 
 logger = logging.getLogger(__name__)
 
 
-class _Broker(HasClock, HasCluster, HasFlusher, HasGroups, HasMetadata, HasMetrics, HasPartitions, Protocol):
+class _Broker(HasClock, HasFlusher, HasGroups, HasMetadata, HasMetrics, HasPartitions, HasPlace, Protocol):
     """The logs that receive markers, and the groups whose offsets they commit or drop."""
 
 
 class _Appended:
     """The result of each partition, and the tickets of the appended markers."""
 
-    __slots__ = ("results", "tickets")
+    __slots__ = ("remote", "results", "tickets")
 
     def __init__(self) -> None:
         self.results: dict[TopicPartition, ErrorCode] = {}
         self.tickets: dict[TopicPartition, Ticket] = {}
+        self.remote: list[TopicPartition] = []
+        """Those whose logs other brokers lead."""
 
 
 class Markers:
@@ -66,23 +69,18 @@ class Markers:
     def append_with_decision(
         self, marker: Marker, partitions: Collection[TopicPartition]
     ) -> "MarkersOfDecision | None":
-        """Append the markers if they share the commit of the decision just appended: with the stores of a cluster."""
-        if self._node.cluster is None:
+        """Append the markers if they share the commit of the decision just appended: see `Place`."""
+        if not self._node.place.commits_together:
             return None
         return MarkersOfDecision(self, marker, self._append(marker, self._logs(partitions)))
 
     async def settled(self, appended: "_Appended", marker: Marker) -> Mapping[TopicPartition, ErrorCode]:
         """The results of appended markers once they are durable and visible."""
         changed = await self._node.wait_durable(appended.tickets.values())
-        if self._node.cluster is not None:
+        if appended.remote:
             topics = self._node.metadata.image.topics_by_name
-            guests = {
-                tp: topics[tp.topic].topic_id
-                for tp, ticket in appended.tickets.items()
-                if isinstance(ticket.log, GuestLog) and tp.topic in topics
-            }
-            if guests:
-                await notify_leaders(self._node.cluster, guests)
+            remote = {tp: topics[tp.topic].topic_id for tp in appended.remote if tp.topic in topics}
+            await notify_leaders(self._node.place, remote)
         return self._finished(appended, marker, changed)
 
     def _logs(self, partitions: Collection[TopicPartition]) -> "list[tuple[TopicPartition, _Log]]":
@@ -90,10 +88,10 @@ class Markers:
         return [(tp, self._log(tp)) for tp in sorted(partitions)]
 
     def _log(self, tp: TopicPartition) -> "_Log":
-        log, cluster = self._node.partition(tp), self._node.cluster
-        if log is not None or cluster is None or not self._node.metadata.exists(tp):
+        log = self._node.partition(tp)
+        if log is not None or not self._node.metadata.exists(tp):
             return log
-        return cluster.marker_log(tp, self._node.metadata.image.topics_by_name[tp.topic].topic_id)
+        return self._node.place.marker_log(tp, self._node.metadata.image.topics_by_name[tp.topic].topic_id)
 
     def _append(self, marker: Marker, logs: "list[tuple[TopicPartition, _Log]]") -> _Appended:
         node = self._node
@@ -104,8 +102,9 @@ class Markers:
             if log is None:
                 results[tp] = node.absence(tp)
                 continue
-            if isinstance(log, GuestLog):
+            if not isinstance(log, PartitionLog):
                 results[tp], appended.tickets[tp] = ErrorCode.NONE, log.append(marker, now_ms)
+                appended.remote.append(tp)
                 continue
             if tp.topic == GROUP_TOPIC and not node.groups.takes_markers(tp.partition):
                 results[tp] = ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -13,8 +13,8 @@ from fencepost.cli.plain_text import counted, table
 from fencepost.cli.store.options import StoreAddresses, explained, store_options
 
 if TYPE_CHECKING:
+    from fencepost.broker.cluster.database.postgres import PostgresEngine
     from fencepost.broker.cluster.engine import Head, Member, Slot
-    from fencepost.broker.cluster.postgres import PostgresEngine
 
 LEASE_MS = 3000
 """The default of cluster.lease.ms: the database does not have the brokers' setting."""
@@ -37,7 +37,7 @@ def owners_command(addresses: StoreAddresses, as_json: bool, topics: tuple[str, 
       fencepost cluster owners --store postgresql://app@db/fencepost
       fencepost cluster owners --store postgresql://app@db/fencepost orders
     """
-    from fencepost.broker.cluster.availability import problems
+    from fencepost.broker.cluster.serving.members import problems
 
     engine = _engine(addresses)
     with explained():
@@ -98,7 +98,7 @@ def drain_command(addresses: StoreAddresses, as_json: bool, broker: int, undo: b
 
 def _engine(addresses: StoreAddresses) -> "PostgresEngine":
     try:
-        from fencepost.broker.cluster.postgres import PostgresEngine
+        from fencepost.broker.cluster.database.postgres import PostgresEngine
     except ImportError as error:
         fail(f"psycopg cannot be imported: {error}", "install fencepost[cluster], or psycopg[binary]")
     with explained():
@@ -110,7 +110,7 @@ def _owned(engine: "PostgresEngine", broker: int) -> int:
 
 
 def _brokers(members: "list[Member]", slots: "list[Slot]", heads: "list[Head]", lease_ms: int) -> str:
-    from fencepost.broker.cluster.availability import state_of
+    from fencepost.broker.cluster.serving.members import state_of
 
     owned, logs = _counts(slots, heads)
     rows = [
@@ -151,7 +151,7 @@ def _as_object(
     wrong: list[str],
     lease_ms: int,
 ) -> dict[str, Any]:
-    from fencepost.broker.cluster.availability import state_of
+    from fencepost.broker.cluster.serving.members import state_of
 
     owned, logs = _counts(slots, heads)
     names = ("partition", "slot", "broker", "epoch", "end")

@@ -11,8 +11,8 @@ from fencepost.cli.plain_text import counted, size
 from fencepost.cli.store.options import EXIT_USAGE, SCHEMA, StoreAddresses, explained, store_options
 
 if TYPE_CHECKING:
-    from fencepost.broker.cluster.objects import Objects
-    from fencepost.broker.cluster.store_facts import Remark, StoreFacts
+    from fencepost.broker.cluster.objects.object_store import Objects
+    from fencepost.broker.cluster.verify.store_facts import Remark, StoreFacts
 
 ALIVE_MS = 10_000
 """A broker that renewed its lease in this time is regarded as running."""
@@ -56,7 +56,7 @@ def init_command(addresses: StoreAddresses, as_json: bool) -> None:
       fencepost store init --store postgresql://owner@db/fencepost
     """
     with addresses.connection() as (connection, place):
-        from fencepost.broker.cluster import schema
+        from fencepost.broker.cluster.database import schema
 
         created = schema.create_if_missing(connection, SCHEMA)
         schema.check_version(connection, SCHEMA)
@@ -79,8 +79,8 @@ def upgrade_command(addresses: StoreAddresses, force: bool, as_json: bool) -> No
       fencepost store upgrade --store postgresql://owner@db/fencepost
     """
     with addresses.connection() as (connection, place):
-        from fencepost.broker.cluster import schema
-        from fencepost.broker.cluster.store_facts import living_brokers
+        from fencepost.broker.cluster.database import schema
+        from fencepost.broker.cluster.verify.store_facts import living_brokers
 
         found = schema.version_of(connection, SCHEMA)
         if found is None:
@@ -116,7 +116,7 @@ def check_command(addresses: StoreAddresses, as_json: bool) -> None:
     from fencepost.broker.cluster.engine import StoreUnavailable
 
     with addresses.connection() as (connection, place):
-        from fencepost.broker.cluster.store_facts import Remark, gather
+        from fencepost.broker.cluster.verify.store_facts import Remark, gather
 
         facts = gather(connection, SCHEMA)
     remarks, times = facts.remarks(), None
@@ -160,7 +160,7 @@ def take_over_command(addresses: StoreAddresses, wait: float | None, as_json: bo
     Example:
       fencepost store take-over --store postgresql://app@db/restored --objects s3://bucket/prefix
     """
-    from fencepost.broker.cluster.owner import TAKE_OVER_SECONDS, BucketOwner, NotOwner
+    from fencepost.broker.cluster.objects.owner import TAKE_OVER_SECONDS, BucketOwner, NotOwner
 
     if addresses.objects is None:
         raise click.UsageError("no object store is named: give --objects s3://BUCKET/PREFIX")
@@ -197,8 +197,8 @@ def _print(as_json: bool, answer: Any, text: str) -> None:
 
 def _owner_remarks(addresses: StoreAddresses, objects: "Objects") -> "list[Remark]":
     """Whether the objects belong to another database. Raises StoreUnavailable."""
-    from fencepost.broker.cluster.owner import BucketOwner, NotOwner, refused
-    from fencepost.broker.cluster.store_facts import Remark
+    from fencepost.broker.cluster.objects.owner import BucketOwner, NotOwner, refused
+    from fencepost.broker.cluster.verify.store_facts import Remark
 
     with addresses.engine() as engine:
         try:

@@ -14,8 +14,8 @@ from fencepost.cli.connect import fail
 if TYPE_CHECKING:
     import psycopg
 
-    from fencepost.broker.cluster.objects import Objects
-    from fencepost.broker.cluster.postgres import PostgresEngine
+    from fencepost.broker.cluster.database.postgres import PostgresEngine
+    from fencepost.broker.cluster.objects.object_store import Objects
     from fencepost.broker.config.broker_config import BrokerConfig
 
 EXIT_USAGE = 2
@@ -50,7 +50,7 @@ class StoreAddresses(NamedTuple):
             try:
                 import psycopg
 
-                from fencepost.broker.cluster import connection
+                from fencepost.broker.cluster.database import connection
             except ImportError as error:
                 fail(f"psycopg cannot be imported: {error}", "install fencepost[cluster], or psycopg[binary]")
             parameters = connection.parse(self.database)
@@ -66,14 +66,14 @@ class StoreAddresses(NamedTuple):
     @contextmanager
     def engine(self) -> "Iterator[PostgresEngine]":
         """The database, as brokers use it. Raises as its methods."""
-        from fencepost.broker.cluster.postgres import PostgresEngine
+        from fencepost.broker.cluster.database.postgres import PostgresEngine
 
         with closing(PostgresEngine(self.database, SCHEMA)) as opened:
             yield opened
 
     def opened_objects(self, cluster_id: str) -> "Objects":
         """The objects of a cluster. Raises ValueError and StoreUnavailable."""
-        from fencepost.broker.cluster.objects import open_objects
+        from fencepost.broker.cluster.objects.object_store import open_objects
 
         assert self.objects is not None
         return open_objects(self.objects, cluster_id, retry_s=OBJECTS_RETRY_S)
@@ -83,7 +83,7 @@ class StoreAddresses(NamedTuple):
 def explained() -> Iterator[None]:
     """End the process with a sentence if a store is unavailable, has another schema or owner, or a wrong address."""
     from fencepost.broker.cluster.engine import SchemaMismatch, StoreUnavailable
-    from fencepost.broker.cluster.owner import NotOwner
+    from fencepost.broker.cluster.objects.owner import NotOwner
 
     try:
         yield

@@ -26,15 +26,15 @@ def verify_cluster(
     if addresses.objects is None:
         raise click.UsageError("no object store is named: give --objects s3://BUCKET/PREFIX")
     with addresses.connection() as (connection, place):
-        from fencepost.broker.cluster import schema
-        from fencepost.broker.cluster.postgres import PostgresEngine
+        from fencepost.broker.cluster.database import schema
+        from fencepost.broker.cluster.database.postgres import PostgresEngine
 
         schema.check_version(connection, SCHEMA)
         row = connection.execute(f"SELECT id FROM {SCHEMA}.cluster".encode()).fetchone()
         cluster_id = None if row is None else row[0]
     if cluster_id is None:
         fail(f"{place}: no broker has used this database yet, so there is nothing to check", exit_code=EXIT_USAGE)
-    from fencepost.broker.cluster.verification import StoreReport, verify_stores
+    from fencepost.broker.cluster.verify.verification import StoreReport, verify_stores
 
     report = StoreReport() if as_json else StoreReport(found=print_finding)
     began = time.monotonic()

@@ -7,9 +7,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from fencepost.broker.cluster.engine import Placement, Row, slot_of
-from fencepost.broker.cluster.objects import ObjectMissing, place_name
-from fencepost.broker.cluster.row_reading import Foreign, bytes_in_objects, with_bytes
-from fencepost.broker.cluster.stamping import stamp
+from fencepost.broker.cluster.objects.object_store import ObjectMissing, place_name
+from fencepost.broker.cluster.reading.row_reading import Foreign, bytes_in_objects, with_bytes
+from fencepost.broker.cluster.reading.stamping import stamp
 from fencepost.broker.log.storage.store import CorruptLogFile
 from fencepost.protocol.batch_header import iter_headers
 from fencepost.protocol.isolation import AbortedFilter
@@ -18,8 +18,8 @@ from fencepost.spark_connector.source.ranges import OffsetRange
 from fencepost.spark_connector.source.reader import Fetched, FetchSettings, arrow_batches_of, lost
 
 if TYPE_CHECKING:
-    from fencepost.broker.cluster.postgres import PostgresEngine
-    from fencepost.broker.cluster.row_objects import RowObjects
+    from fencepost.broker.cluster.database.postgres import PostgresEngine
+    from fencepost.broker.cluster.objects.row_objects import RowObjects
 
 T = TypeVar("T")
 

@@ -16,9 +16,9 @@ from fencepost.spark_connector.source.ranges import OffsetRange, Stored
 from fencepost.spark_connector.source.store_settings import StoreSettings
 
 if TYPE_CHECKING:
-    from fencepost.broker.cluster.cut import Cut, MetadataView
-    from fencepost.broker.cluster.postgres import PostgresEngine
-    from fencepost.broker.cluster.row_objects import RowObjects
+    from fencepost.broker.cluster.database.postgres import PostgresEngine
+    from fencepost.broker.cluster.objects.row_objects import RowObjects
+    from fencepost.broker.cluster.verify.cut import Cut, MetadataView
     from fencepost.spark_connector.source.direct_reader import DirectReader
     from fencepost.spark_connector.source.reader import FetchSettings
 
@@ -65,10 +65,10 @@ class StoreCluster:
         a database that no broker has used.
         """
         if self._opened is None:
-            from fencepost.broker.cluster.claims import ClaimPool
-            from fencepost.broker.cluster.objects import open_objects
-            from fencepost.broker.cluster.postgres import PostgresEngine
-            from fencepost.broker.cluster.row_objects import RowObjects
+            from fencepost.broker.cluster.database.postgres import PostgresEngine
+            from fencepost.broker.cluster.objects.claims import ClaimPool
+            from fencepost.broker.cluster.objects.object_store import open_objects
+            from fencepost.broker.cluster.objects.row_objects import RowObjects
 
             engine = PostgresEngine(self.settings.database)
             cluster_id = engine.known_cluster_id()
@@ -145,7 +145,7 @@ class StoreCluster:
 
     @contextmanager
     def _cut(self) -> Iterator[Cut]:
-        from fencepost.broker.cluster.cut import MetadataView, cut_of
+        from fencepost.broker.cluster.verify.cut import MetadataView, cut_of
 
         if self._metadata is None:
             self._metadata = MetadataView()

@@ -11,11 +11,11 @@ from functools import partial
 from typing import NamedTuple
 
 from fencepost.broker.cluster.engine import Placement, Row, RowKind, slot_of
-from fencepost.broker.cluster.objects import ObjectMissing, place_name
-from fencepost.broker.cluster.row_checks import row_differences
-from fencepost.broker.cluster.row_objects import RowObjects
-from fencepost.broker.cluster.row_reading import Foreign, bytes_in_objects, rows_of, with_bytes
-from fencepost.broker.cluster.stamping import stamp
+from fencepost.broker.cluster.objects.object_store import ObjectMissing, place_name
+from fencepost.broker.cluster.objects.row_objects import RowObjects
+from fencepost.broker.cluster.reading.row_reading import Foreign, bytes_in_objects, rows_of, with_bytes
+from fencepost.broker.cluster.reading.stamping import stamp
+from fencepost.broker.cluster.verify.row_checks import row_differences
 from fencepost.broker.log.storage.store import Bytes, CorruptLogFile
 from fencepost.protocol.batch_header import BatchHeader, CorruptBatch, assign_offset, iter_headers
 from fencepost.spark_connector.source.direct_reader import parts_of, read_ahead

@@ -7,12 +7,17 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from fencepost.broker.cluster.cut import Cut, MetadataView, cut_of
+from fencepost.broker.cluster.database.table_facts import ObjectUse
 from fencepost.broker.cluster.engine import Row, RowKind
-from fencepost.broker.cluster.folding import Folded, Index
-from fencepost.broker.cluster.objects import ObjectMissing, place_name
-from fencepost.broker.cluster.row_checks import before_row, bounds_differences, size_difference, use_difference
-from fencepost.broker.cluster.table_facts import ObjectUse
+from fencepost.broker.cluster.objects.object_store import ObjectMissing, place_name
+from fencepost.broker.cluster.reading.folding import Folded, Index
+from fencepost.broker.cluster.verify.cut import Cut, MetadataView, cut_of
+from fencepost.broker.cluster.verify.row_checks import (
+    before_row,
+    bounds_differences,
+    size_difference,
+    use_difference,
+)
 from fencepost.broker.log.storage.store import CorruptLogFile
 from fencepost.coordinator.txn.codec import UnreadableRecord
 from fencepost.protocol.batch_header import CorruptBatch
@@ -27,8 +32,8 @@ from fencepost.spark_pipelines.auditing.plan import Plan, StorePiece
 from fencepost.spark_pipelines.errors import PipelineError
 
 if TYPE_CHECKING:
-    from fencepost.broker.cluster.postgres import PostgresEngine
-    from fencepost.broker.cluster.row_objects import RowObjects
+    from fencepost.broker.cluster.database.postgres import PostgresEngine
+    from fencepost.broker.cluster.objects.row_objects import RowObjects
 
 PIECE_BYTES = 64 << 20
 """The most bytes in one task's piece, unless one row has more."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from fencepost.broker.cluster.folding import heads_of
+from fencepost.broker.cluster.reading.folding import heads_of
 from fencepost.client import Client
 from fencepost.protocol.control_records import read_marker
 from fencepost.protocol.errors import ErrorCode

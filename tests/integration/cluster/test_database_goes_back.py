@@ -9,15 +9,15 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from fencepost.broker.cluster.claims import ClaimPool
+from fencepost.broker.cluster.database.postgres import PostgresEngine
+from fencepost.broker.cluster.database.schema import migrations, upgrade
 from fencepost.broker.cluster.engine import Placement
-from fencepost.broker.cluster.growth import Growth
-from fencepost.broker.cluster.objects import Objects, open_objects
-from fencepost.broker.cluster.postgres import PostgresEngine
-from fencepost.broker.cluster.row_objects import RowObjects
-from fencepost.broker.cluster.row_reading import foreign_rows
-from fencepost.broker.cluster.schema import migrations, upgrade
-from fencepost.broker.cluster.slot_plan import spread
+from fencepost.broker.cluster.growth.loops import Growth
+from fencepost.broker.cluster.objects.claims import ClaimPool
+from fencepost.broker.cluster.objects.object_store import Objects, open_objects
+from fencepost.broker.cluster.objects.row_objects import RowObjects
+from fencepost.broker.cluster.ownership import spread
+from fencepost.broker.cluster.reading.row_reading import foreign_rows
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.partition import AppendOrigin
 from tests.kit.broker_process import BrokerFailed

@@ -43,7 +43,7 @@ class InThread:
 @contextmanager
 def heads_locked(world: "PostgresWorld") -> Iterator[None]:
     """As by the transaction of another broker that is under way: commits wait while they hold their broker's row."""
-    from fencepost.broker.cluster import connection
+    from fencepost.broker.cluster.database import connection
 
     with connection.connect(connection.parse(world.conninfo)) as other, other.transaction():
         other.execute(f'SELECT FROM "{world.schema}".head FOR UPDATE')
@@ -122,7 +122,7 @@ def test_a_takeover_waits_for_a_commit_under_way_and_then_sees_the_lease(world: 
 
 def test_an_engine_works_on_after_the_server_was_killed(server: PostgresServer, world: "PostgresWorld") -> None:
     """What was committed is there; while the server is down, the text names it and keeps the password."""
-    from fencepost.broker.cluster.postgres import PostgresEngine
+    from fencepost.broker.cluster.database.postgres import PostgresEngine
 
     broker = joined(world, 1)
     broker.commit(1, append(7, 0, row(3)))
@@ -143,7 +143,7 @@ def test_an_engine_works_on_after_the_server_was_killed(server: PostgresServer, 
 
 def test_a_server_that_only_reads_is_unavailable(server: PostgresServer, world: "PostgresWorld") -> None:
     """It became a standby; of several servers in an address, the one that writes is used."""
-    from fencepost.broker.cluster.postgres import PostgresEngine
+    from fencepost.broker.cluster.database.postgres import PostgresEngine
 
     broker = joined(world, 1)
     world.execute("ALTER SYSTEM SET default_transaction_read_only = on")
@@ -172,7 +172,7 @@ def test_a_schema_of_another_version_is_refused(world: "PostgresWorld") -> None:
 
 def test_a_missing_schema_is_refused(server: PostgresServer, world: "PostgresWorld") -> None:
     """At the first call; and later, if someone deletes it under a broker that runs."""
-    from fencepost.broker.cluster.postgres import PostgresEngine
+    from fencepost.broker.cluster.database.postgres import PostgresEngine
 
     with pytest.raises(SchemaMismatch, match="no schema other: run `fencepost store init`"):
         PostgresEngine(server.conninfo, "other").slots()
@@ -198,7 +198,7 @@ def test_a_schema_may_have_any_name(server: PostgresServer) -> None:
 
 def test_a_role_without_rights_is_told_so(server: PostgresServer, world: "PostgresWorld") -> None:
     """The database refuses; no table is read."""
-    from fencepost.broker.cluster.postgres import PostgresEngine
+    from fencepost.broker.cluster.database.postgres import PostgresEngine
 
     world.execute("CREATE ROLE stranger LOGIN")
     try:
@@ -218,7 +218,7 @@ def test_a_fenced_error_names_the_identity(world: "PostgresWorld") -> None:
 def test_the_address_decides_before_the_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     """And so do libpq's environment variables."""
     pytest.importorskip("psycopg", exc_type=ImportError)
-    from fencepost.broker.cluster.connection import parse
+    from fencepost.broker.cluster.database.connection import parse
 
     assert parse("postgresql://db.example/orders?connect_timeout=60")["connect_timeout"] == "60"
     assert parse("host=db.example")["connect_timeout"] == 5

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fencepost.broker.cluster.peer_login import PeerLogins
+from fencepost.broker.peers.login import PeerLogins
 from fencepost.protocol.errors import ErrorCode
 from tests.kit.broker_process import BrokerFailed
 from tests.kit.cluster_processes import ClusterBrokerProcess, ClusterProcesses
@@ -66,7 +66,7 @@ def installed(address: str, version: int) -> None:
     """A schema of this version, as its fencepost made it."""
     import psycopg
 
-    from fencepost.broker.cluster.schema import migrations, upgrade
+    from fencepost.broker.cluster.database.schema import migrations, upgrade
 
     with psycopg.connect(address, autocommit=True) as connection:
         upgrade(connection, "fencepost", migrations()[:version])

@@ -7,8 +7,8 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from fencepost.broker.cluster.peer_login import PeerLogins
-from fencepost.broker.cluster.slot_plan import spread
+from fencepost.broker.cluster.ownership import spread
+from fencepost.broker.peers.login import PeerLogins
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api03_metadata import MetadataRequest, MetadataRequestTopic
 from fencepost.protocol.messages.api19_create_topics import CreatableTopic, CreateTopicsRequest

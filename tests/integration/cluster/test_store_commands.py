@@ -53,7 +53,7 @@ def test_init_creates_the_schema_once_and_check_says_so(database: str) -> None:
 def test_of_two_at_once_one_waits(database: str) -> None:
     import psycopg
 
-    from fencepost.broker.cluster.schema import ADVISORY_LOCK
+    from fencepost.broker.cluster.database.schema import ADVISORY_LOCK
 
     waiting = (
         "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
@@ -71,7 +71,7 @@ def test_of_two_at_once_one_waits(database: str) -> None:
 def test_upgrade_runs_what_is_missing_and_not_while_a_broker_runs(database: str) -> None:
     import psycopg
 
-    from fencepost.broker.cluster.schema import migrations, upgrade
+    from fencepost.broker.cluster.database.schema import migrations, upgrade
 
     with psycopg.connect(database, autocommit=True, client_encoding="utf8") as connection:
         assert upgrade(connection, "fencepost", migrations()[:1]) == (0, 1)

@@ -10,7 +10,7 @@ import pytest
 import trio
 from click.testing import CliRunner, Result
 
-from fencepost.broker.cluster.objects import object_name
+from fencepost.broker.cluster.objects.object_store import object_name
 from fencepost.broker.log.producer_entries import BatchMetadata, ProducerEntry
 from fencepost.broker.log.recovery.snapshots import encode_snapshot
 from fencepost.cli.main import cli

@@ -9,8 +9,8 @@ import pytest
 import trio
 
 from fencepost.broker.cluster.engine import StoreUnavailable
-from fencepost.broker.cluster.peers import Peer
 from fencepost.broker.log.partition import PartitionLog
+from fencepost.broker.peers.peer import Peer
 from fencepost.protocol.batch_header import iter_headers
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
@@ -241,7 +241,7 @@ async def test_rows_that_vanished_are_found_again(inline_bytes: int) -> None:
 
 async def test_a_row_that_is_damaged_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """KIP-392 with shared stores: the log is opened anew once, since the row might have been replaced."""
-    monkeypatch.setattr("fencepost.broker.cluster.byte_cache.RETRY_SECONDS", 0.05)
+    monkeypatch.setattr("fencepost.broker.cluster.reading.byte_cache.RETRY_SECONDS", 0.05)
     world = World(inline_bytes=0)
     world.stores.objects.clear()
     async with world.running() as follower:
@@ -271,7 +271,7 @@ async def test_a_log_is_closed_when_no_consumer_reads_it(monkeypatch: pytest.Mon
         async with trio.open_nursery() as nursery:
             nursery.start_soon(partial(follower.fetch, 3, max_wait_ms=700))
             await trio.sleep(0.1)
-            monkeypatch.setattr("fencepost.broker.cluster.followed_logs.IDLE_SECONDS", 0.2)
+            monkeypatch.setattr("fencepost.broker.cluster.serving.followed_logs.IDLE_SECONDS", 0.2)
             await trio.sleep(0.4)
             assert len(follower.followed.logs()) == 1, "a fetch that waits uses it"
         while follower.followed.logs():  # noqa: ASYNC110
@@ -302,7 +302,7 @@ async def test_a_log_is_closed_when_this_broker_leads_it_or_its_topic_is_deleted
 
 async def test_a_follower_follows_so_many_logs_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
     """KIP-392 with shared stores: consumers read the others from their leaders."""
-    monkeypatch.setattr("fencepost.broker.cluster.followed_logs.LOGS_MAX", 2)
+    monkeypatch.setattr("fencepost.broker.cluster.serving.followed_logs.LOGS_MAX", 2)
     world = World()
     async with world.running() as follower:
         errors = [(await follower.fetch(0, TopicPartition(TP.topic, number))).error_code for number in range(3)]

@@ -98,7 +98,7 @@ def broker_of(log: PartitionLog) -> Any:
         fetch_sessions=FetchSessions(0, os.urandom),
         clock=SystemClock(),
         authorizer=None,
-        cluster=None,
+        place=SimpleNamespace(followed=None),
         partition=lambda tp: log,
         leader_of=lambda tp: None,
         response_bytes=SimpleNamespace(left=lambda least: 1 << 20),

@@ -17,6 +17,6 @@ def test_a_client_always_learns_a_broker_that_takes_changes_of_the_metadata(cont
     """KIP-590, KRaftMetadataCache: any living broker, since each forwards. While the slot of the metadata moved, the
     answer was -1, and CreateTopics of librdkafka hung for more than 30 s.
     """
-    cluster = SimpleNamespace(controller_id=controller, peers={2: object()})
-    node: Any = SimpleNamespace(config=SimpleNamespace(node_id=1), cluster=cluster)
+    place = SimpleNamespace(controller_id=controller, peers={2: object()})
+    node: Any = SimpleNamespace(config=SimpleNamespace(node_id=1), place=place)
     assert controller_id(node) == named

@@ -9,12 +9,12 @@ import pytest
 import trio
 import trio.testing
 
-from fencepost.broker.cluster.byte_cache import AHEAD_BYTES, ByteCache
-from fencepost.broker.cluster.claims import ClaimPool
 from fencepost.broker.cluster.engine import Placement, Row, StoreUnavailable
-from fencepost.broker.cluster.objects import Objects, open_objects
-from fencepost.broker.cluster.row_objects import RowObjects
-from fencepost.broker.cluster.stamping import stamp
+from fencepost.broker.cluster.objects.claims import ClaimPool
+from fencepost.broker.cluster.objects.object_store import Objects, open_objects
+from fencepost.broker.cluster.objects.row_objects import RowObjects
+from fencepost.broker.cluster.reading.byte_cache import AHEAD_BYTES, ByteCache
+from fencepost.broker.cluster.reading.stamping import stamp
 from fencepost.broker.log.storage.descriptor_pool import DescriptorPool
 from fencepost.broker.log.storage.files import FileStore
 from fencepost.broker.log.storage.segment import Segment
@@ -187,7 +187,7 @@ async def test_what_is_fetched_ahead_is_bounded(tmp_path: Path, nursery: trio.Nu
 async def test_rows_in_the_database_are_fetched_together(
     shop: Shop, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fencepost.broker.cluster.byte_cache.MERGE_SECONDS", 0)
+    monkeypatch.setattr("fencepost.broker.cluster.reading.byte_cache.MERGE_SECONDS", 0)
     await nursery.start(shop.cache.run)
     for seq in range(1, 5):
         data = batch(seq)

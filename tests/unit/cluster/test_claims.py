@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.broker.cluster.claims import BLOCK, CLAIM_IDLE_MS, FRESH_PART, ID_BITS, ClaimPool, random_ids
 from fencepost.broker.cluster.engine import Placement, StoreUnavailable
-from fencepost.broker.cluster.objects import ObjectMissing, open_objects
-from fencepost.broker.cluster.row_objects import RowObjects
+from fencepost.broker.cluster.objects.claims import BLOCK, CLAIM_IDLE_MS, FRESH_PART, ID_BITS, ClaimPool, random_ids
+from fencepost.broker.cluster.objects.object_store import ObjectMissing, open_objects
+from fencepost.broker.cluster.objects.row_objects import RowObjects
 from fencepost.broker.log.partition import AppendOrigin
 from tests.kit.growing import opened
 from tests.kit.shared_store import Stores

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from fencepost.broker.cluster.envelope import ask_for, read_sender
-from fencepost.broker.cluster.peers import PeerUnavailable
 from fencepost.broker.network.context import Endpoint, RequestContext, Session
+from fencepost.broker.peers.envelope import ask_for, read_sender
+from fencepost.broker.peers.peer import PeerUnavailable
 from fencepost.broker.security.principal import Principal
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api19_create_topics import CreateTopicsRequest, CreateTopicsResponse

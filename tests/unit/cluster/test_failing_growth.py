@@ -59,7 +59,7 @@ def test_a_log_that_cannot_be_merged_does_not_keep_others_from_it(monkeypatch: p
 
     monkeypatch.setattr(growth, "_job", plan)
     monkeypatch.setattr(growth._merger, "run", carry_out)
-    monkeypatch.setattr("fencepost.broker.cluster.growth.RETRY_SECONDS", 0.0)
+    monkeypatch.setattr("fencepost.broker.cluster.growth.loops.RETRY_SECONDS", 0.0)
     for failing[0] in ("plan", "run"):
         for _ in range(5):
             for log in (bad, good):

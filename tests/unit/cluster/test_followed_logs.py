@@ -6,13 +6,14 @@ import pytest
 import trio
 
 from fencepost.broker.cluster.engine import Member
-from fencepost.broker.cluster.followed_log import FollowedRows
-from fencepost.broker.cluster.loading import load_heads
 from fencepost.broker.cluster.ownership import Ownership
-from fencepost.broker.cluster.peers import Peer, peers_of
-from fencepost.broker.cluster.replicas import Replicas
-from fencepost.broker.cluster.row_reading import foreign_rows
+from fencepost.broker.cluster.reading.loading import load_heads
+from fencepost.broker.cluster.reading.row_reading import foreign_rows
+from fencepost.broker.cluster.serving.followed_log import FollowedRows
+from fencepost.broker.cluster.serving.members import peers_of
+from fencepost.broker.cluster.serving.replicas import Replicas
 from fencepost.broker.log.partition import PartitionLog
+from fencepost.broker.peers.peer import Peer
 from fencepost.coordinator.metadata.image import PartitionImage, TopicImage
 from tests.kit.followers import Following
 from tests.kit.growing import Writers, aborted, content, growth_of, opened
@@ -31,8 +32,8 @@ async def caught_up(follower: Following, log: PartitionLog) -> None:
 @pytest.mark.parametrize("seed", range(10))
 async def test_a_follower_has_what_its_owner_has(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Records, aborted transactions and bounds, whatever was merged before or after it was followed."""
-    monkeypatch.setattr("fencepost.broker.cluster.followed_logs.LOOK_SECONDS", 0.001)
-    monkeypatch.setattr("fencepost.broker.cluster.byte_cache.RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("fencepost.broker.cluster.serving.followed_logs.LOOK_SECONDS", 0.001)
+    monkeypatch.setattr("fencepost.broker.cluster.reading.byte_cache.RETRY_SECONDS", 0.01)
     random_ = random.Random(seed)
     stores = Stores()
     owner = stores.broker(1, random_.choice((0, 400, 1 << 14)))

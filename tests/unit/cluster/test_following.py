@@ -6,9 +6,9 @@ import trio
 
 from fencepost import Client
 from fencepost.broker.cluster.engine import Engine, Placement
-from fencepost.broker.cluster.objects import ObjectMissing
-from fencepost.broker.cluster.serving import ClusterBroker
-from fencepost.broker.cluster.stores import Stores
+from fencepost.broker.cluster.objects.object_store import ObjectMissing
+from fencepost.broker.cluster.serving.broker import ClusterBroker
+from fencepost.broker.cluster.serving.stores import Stores
 from fencepost.broker.config.broker_config import BrokerConfig
 from tests.kit.engine_worlds import SimWorld
 from tests.kit.shared_store import ObjectsInMemory
@@ -56,7 +56,7 @@ async def test_a_standby_reads_the_metadata_again_if_an_object_was_deleted_meanw
                 await admin.create_topics("orders", partitions=1)
             while ways[1].due or "orders" not in standby.current.metadata.image.topics_by_name:  # noqa: ASYNC110
                 await trio.sleep(0.01)
-            assert standby.current.cluster is not None
-            assert not standby.current.cluster.active
+            assert standby.member is not None
+            assert not standby.member.active
             for broker in reversed(brokers):
                 broker.stop()

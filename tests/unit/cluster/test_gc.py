@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import trio
 
-from fencepost.broker.cluster.claims import CLAIM_IDLE_MS, ClaimPool
 from fencepost.broker.cluster.engine import ClaimLost, Placement, StoreUnavailable
-from fencepost.broker.cluster.gc import PAGE, Collector, sweep
-from fencepost.broker.cluster.objects import ObjectMissing, Objects, open_objects
+from fencepost.broker.cluster.objects.claims import CLAIM_IDLE_MS, ClaimPool
+from fencepost.broker.cluster.objects.gc import PAGE, Collector, sweep
+from fencepost.broker.cluster.objects.object_store import ObjectMissing, Objects, open_objects
 from fencepost.broker.log.partition import AppendOrigin
 from fencepost.broker.log.storage.store import Bytes
 from tests.kit.engine_worlds import Broker, SimWorld, append, joined, row

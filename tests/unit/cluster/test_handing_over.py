@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 import trio
 
+from fencepost.broker.cluster.commit.shared_log import SharedLog
 from fencepost.broker.cluster.engine import log_id, slot_of
-from fencepost.broker.cluster.serving import ClusterBroker
-from fencepost.broker.cluster.shared_log import SharedLog
-from fencepost.broker.cluster.slot_moves import BUSY_SECONDS, SlotMoves
-from fencepost.broker.cluster.stores import Stores
+from fencepost.broker.cluster.serving.broker import ClusterBroker
+from fencepost.broker.cluster.serving.slot_moves import BUSY_SECONDS, SlotMoves
+from fencepost.broker.cluster.serving.stores import Stores
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.client import Client
@@ -44,7 +44,7 @@ async def test_a_marker_that_comes_during_a_compaction_is_not_dropped(
             nursery.start_soon(broker.run)
             await broker.ready.wait()
             log = await _new_log(broker)
-            node, cluster = broker.current, broker.current.cluster
+            node, cluster = broker.current, broker.member
             assert cluster is not None
             assert isinstance(log.segments, SharedLog)
             number = log_id(log.topic_id, TP.partition)

@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 import pytest
 
-from fencepost.broker.cluster.dropping import raise_starts
+from fencepost.broker.cluster.commit.dropping import raise_starts
 from fencepost.broker.cluster.engine import Placement, Row, RowKind, StoreUnavailable
-from fencepost.broker.cluster.merging import MergeLimits, due_merge, merged
+from fencepost.broker.cluster.growth.merging import MergeLimits, due_merge, merged
 from fencepost.broker.log.partition import AppendOrigin, PartitionLog
 from fencepost.broker.log.recovery.snapshots import encode_snapshot
 from fencepost.protocol.batch_header import iter_headers

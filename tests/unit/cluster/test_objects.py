@@ -12,10 +12,16 @@ from urllib.parse import quote
 
 import pytest
 
-from fencepost.broker.cluster.claims import ClaimPool
 from fencepost.broker.cluster.engine import StoreUnavailable
-from fencepost.broker.cluster.objects import ObjectExists, ObjectMissing, Objects, object_name, open_objects
-from fencepost.broker.cluster.row_objects import RowObjects
+from fencepost.broker.cluster.objects.claims import ClaimPool
+from fencepost.broker.cluster.objects.object_store import (
+    ObjectExists,
+    ObjectMissing,
+    Objects,
+    object_name,
+    open_objects,
+)
+from fencepost.broker.cluster.objects.row_objects import RowObjects
 from fencepost.broker.log.storage.store import CorruptLogFile
 from tests.kit.s3_server import S3Server
 

@@ -1,14 +1,19 @@
 """Row T20 where several brokers coordinate: each must have answered, and nothing may have moved meanwhile."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import trio.testing
 
 from fencepost.broker.cluster.engine import SLOTS, Slot, StoreUnavailable, log_id, slot_of
-from fencepost.broker.cluster.other_coordinators import Held, NoAnswer, OtherCoordinators
-from fencepost.broker.cluster.peers import PeerUnavailable
+from fencepost.broker.cluster.ownership import Ownership
+from fencepost.broker.cluster.serving.membership import Membership
+from fencepost.broker.config.broker_config import load_config
+from fencepost.broker.peers.other_coordinators import Held, NoAnswer, OtherCoordinators
+from fencepost.broker.peers.peer import PeerUnavailable
+from fencepost.broker.place import Alone, LeaderOf
 from fencepost.coordinator.partitioning import partition_for
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import api65_describe_transactions as api65
@@ -29,30 +34,21 @@ class Topics:
         return TOPIC_ID
 
 
-class Rows:
-    """The rows of guests are always read."""
-
-    async def absorb_now(self, logs: Any) -> bool:
-        return True
-
-
-class Cluster:
+class Cluster(Alone):
     """Two brokers: the other one owns the slots that `theirs` says."""
 
-    node_id = OWN
-
     def __init__(self, theirs: Callable[[int], bool] = lambda slot: True) -> None:
+        super().__init__(load_config())
+        assert self.node_id == OWN
         self.slots = [Slot(number, OTHER if theirs(number) else OWN, 7) for number in range(SLOTS)]
         self.links = self
-        self.guest_rows = Rows()
-        self.followed = None
         self.held: Held = set()
         self.probed, self.listed = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, ErrorCode.NONE
         self.while_asked: Callable[[], None] = lambda: None
         self.asked = 0
 
-    async def newest_slots(self) -> list[Slot]:
-        return list(self.slots)
+    async def newest_leaders(self) -> LeaderOf:
+        return Ownership(OWN, self.slots).leader
 
     async def ask(self, broker: int, request: Any, version: int) -> Any:
         assert broker == OTHER
@@ -77,7 +73,7 @@ class Cluster:
 
 
 def others(cluster: Cluster) -> OtherCoordinators:
-    return OtherCoordinators(cluster, Topics(), PARTITIONS)  # type: ignore[arg-type]
+    return OtherCoordinators(cluster, Topics(), PARTITIONS)
 
 
 async def test_what_other_brokers_will_end_is_known_when_all_have_answered() -> None:
@@ -85,7 +81,7 @@ async def test_what_other_brokers_will_end_is_known_when_all_have_answered() -> 
     cluster.held = {(5, TopicPartition("t", 0)), (6, TopicPartition("u", 3))}
     asked = others(cluster)
     owners = await asked.owners()
-    assert owners[7].slot == slot_of(log_id(TOPIC_ID, 7))
+    assert owners[7] == (OTHER, 7)
     assert await asked.held(owners) == cluster.held
     assert cluster.asked == 3
 
@@ -133,7 +129,10 @@ async def test_otherwise_nothing_is_known(trouble: Callable[[Cluster], None], wh
 
 async def test_nor_if_the_database_does_not_answer() -> None:
     class Gone(Cluster):
-        async def newest_slots(self) -> list[Slot]:
+        _engine = SimpleNamespace(slots=None)
+        newest_leaders = Membership.newest_leaders
+
+        async def in_thread(self, call: object) -> object:
             raise StoreUnavailable("no database")
 
     with pytest.raises(NoAnswer, match="no database"):
@@ -152,7 +151,7 @@ async def with_others(on: TxnNode) -> tuple[Cluster, tuple[int, int]]:
     for number in range(runtime.count):
         if slot_of(log_id(topic_id, number)) != slot_of(log_id(topic_id, own)):
             runtime.unload(number)
-    node.cluster = cluster  # type: ignore[assignment]
+    node.place = cluster
     return cluster, held
 
 
@@ -161,7 +160,6 @@ async def test_a_transaction_that_no_coordinator_knows_is_aborted(autojump_clock
         await with_others(on)
         await trio.sleep(5 * MINUTE_S)
         assert on.node.hanging.aborted == 1
-        on.node.cluster = None
 
 
 def holds(cluster: Cluster, on: TxnNode, held: tuple[int, int]) -> None:
@@ -207,4 +205,3 @@ async def test_else_it_is_left_alone(
         cluster.held = set()
         await trio.sleep(5 * MINUTE_S)
         assert on.node.hanging.aborted == 1, "a check later it is proved"
-        on.node.cluster = None

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.broker.cluster.claims import ClaimPool
-from fencepost.broker.cluster.gc import Collector, sweep
-from fencepost.broker.cluster.objects import Objects, open_objects
-from fencepost.broker.cluster.owner import NOTE, BucketOwner, DatabaseIdentity, NotOwner
-from fencepost.broker.cluster.row_objects import RowObjects
+from fencepost.broker.cluster.objects.claims import ClaimPool
+from fencepost.broker.cluster.objects.gc import Collector, sweep
+from fencepost.broker.cluster.objects.object_store import Objects, open_objects
+from fencepost.broker.cluster.objects.owner import NOTE, BucketOwner, DatabaseIdentity, NotOwner
+from fencepost.broker.cluster.objects.row_objects import RowObjects
 from tests.kit.engine_worlds import SimWorld
 
 ORIGINAL = DatabaseIdentity("7", 16384, 1, "PostgreSQL at db:5432/fencepost")

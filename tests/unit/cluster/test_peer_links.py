@@ -7,9 +7,9 @@ import pytest
 import trio
 import trio.testing
 
-from fencepost.broker.cluster.peer_links import _Link
-from fencepost.broker.cluster.peer_login import PeerLogins
-from fencepost.broker.cluster.peers import PeerUnavailable
+from fencepost.broker.peers.links import _Link
+from fencepost.broker.peers.login import PeerLogins
+from fencepost.broker.peers.peer import PeerUnavailable
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api17_sasl_handshake import SaslHandshakeResponse
 from fencepost.protocol.messages.api36_sasl_authenticate import SaslAuthenticateResponse

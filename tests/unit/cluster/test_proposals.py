@@ -8,13 +8,12 @@ from functools import partial
 import pytest
 import trio
 
-from fencepost.broker.cluster.accepting import _facts
 from fencepost.broker.cluster.engine import Changed, StoreUnavailable, log_id
-from fencepost.broker.cluster.folding import encode_aborted
-from fencepost.broker.cluster.loading import read_indexes
-from fencepost.broker.cluster.proposals import Proposal, decode, encode
-from fencepost.broker.cluster.proposing import Computed, clean_job, computed
-from fencepost.broker.cluster.row_cleaning import RowPlanner
+from fencepost.broker.cluster.growth.accepting import _facts
+from fencepost.broker.cluster.growth.proposals import Computed, Proposal, clean_job, computed, decode, encode
+from fencepost.broker.cluster.growth.row_cleaning import RowPlanner
+from fencepost.broker.cluster.reading.folding import encode_aborted
+from fencepost.broker.cluster.reading.loading import read_indexes
 from fencepost.broker.log.compaction.cleaning import CleaningLimits
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.partition import AppendOrigin, PartitionLog

@@ -3,7 +3,7 @@
 import trio
 import trio.testing
 
-from fencepost.broker.cluster.rounds import InlineBytes, RoundLimits, Rounds
+from fencepost.broker.cluster.commit.rounds import InlineBytes, RoundLimits, Rounds
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.partition import AppendOrigin, PartitionLog
 from tests.kit.shared_store import TOPIC_ID, Stores

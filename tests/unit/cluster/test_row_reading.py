@@ -6,12 +6,12 @@ from typing import cast
 
 import pytest
 
-from fencepost.broker.cluster.claims import ClaimPool
 from fencepost.broker.cluster.engine import Engine, Placement, Row, Span
-from fencepost.broker.cluster.loading import load_logs
-from fencepost.broker.cluster.objects import ObjectMissing, open_objects
-from fencepost.broker.cluster.row_objects import READ_AHEAD_BYTES, READERS, RowObjects
-from fencepost.broker.cluster.row_reading import GAP_BYTES, SPANS_AT_ONCE, all_rows, bytes_in_objects
+from fencepost.broker.cluster.objects.claims import ClaimPool
+from fencepost.broker.cluster.objects.object_store import ObjectMissing, open_objects
+from fencepost.broker.cluster.objects.row_objects import READ_AHEAD_BYTES, READERS, RowObjects
+from fencepost.broker.cluster.reading.loading import load_logs
+from fencepost.broker.cluster.reading.row_reading import GAP_BYTES, SPANS_AT_ONCE, all_rows, bytes_in_objects
 from fencepost.broker.log.partition import AppendOrigin
 from fencepost.broker.log.storage.layout import partition_of
 from fencepost.protocol.topics import GROUP_TOPIC, TRANSACTION_TOPIC

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import trio
 
-from fencepost.broker.cluster.scratch import PREFIX, Scratch, remove_abandoned, remove_later
+from fencepost.broker.cluster.serving.scratch import PREFIX, Scratch, remove_abandoned, remove_later
 
 HOLD = """
 import sys, time
 import trio
 
-from fencepost.broker.cluster.scratch import Scratch
+from fencepost.broker.cluster.serving.scratch import Scratch
 print(Scratch(sys.argv[1]).path, flush=True)
 time.sleep(600)
 """

@@ -3,7 +3,7 @@
 import pytest
 
 from fencepost.broker.cluster.engine import Placement, Row, RowKind
-from fencepost.broker.cluster.stamping import stamp
+from fencepost.broker.cluster.reading.stamping import stamp
 from fencepost.broker.log.storage.store import CorruptLogFile
 from fencepost.protocol.record_batch import build_batch
 from tests.kit.cluster_rows import EPOCH, batch, run_of

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from fencepost.broker.cluster.serving import ClusterBroker
-from fencepost.broker.cluster.stores import Stores
+from fencepost.broker.cluster.serving.broker import ClusterBroker
+from fencepost.broker.cluster.serving.stores import Stores
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.log.partition import AppendOrigin
 from tests.kit.fading_database import FadingDatabase

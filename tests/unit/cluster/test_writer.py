@@ -2,6 +2,7 @@
 
 import pytest
 
+from fencepost.broker.cluster.commit.writer import MANY_CONFLICTS, Stopped, Writer
 from fencepost.broker.cluster.engine import (
     SLOTS,
     Append,
@@ -15,7 +16,6 @@ from fencepost.broker.cluster.engine import (
     log_id,
 )
 from fencepost.broker.cluster.history import History
-from fencepost.broker.cluster.writer import MANY_CONFLICTS, Stopped, Writer
 from tests.kit.shared_store import LEASE_MS, TOPIC_ID
 from tests.kit.sim_engine import SimEngine
 from tests.kit.sim_tables import SimDatabase

@@ -11,6 +11,7 @@ from fencepost.broker.config.broker_config import BrokerConfig, load_config
 from fencepost.broker.metadata.answers import MetadataAnswers
 from fencepost.broker.network.context import Endpoint, RequestContext, Session
 from fencepost.broker.network.reply import Encoded
+from fencepost.broker.place import Alone
 from fencepost.coordinator.metadata.commands import NewTopic
 from fencepost.coordinator.metadata.service import MetadataService
 from fencepost.protocol.registry import API_BY_KEY
@@ -45,7 +46,9 @@ class NodeDouble:
     metadata: MetadataService
     metadata_answers: MetadataAnswers = field(default_factory=MetadataAnswers)
     authorizer: None = None
-    cluster: None = None
+
+    def __post_init__(self) -> None:
+        self.place = Alone(self.config)
 
 
 async def node(*settings: str) -> NodeDouble:

@@ -1,0 +1,1 @@
+"""Logs whose appends wait for a round: one commit for all of them."""

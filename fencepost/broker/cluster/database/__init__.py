@@ -1,0 +1,1 @@
+"""PostgreSQL as the database of a cluster, behind `cluster/engine.py`."""

@@ -1,0 +1,1 @@
+"""What keeps the stores small: merging, and compaction."""

@@ -1,0 +1,1 @@
+"""What a broker reads from the stores of a cluster, and keeps."""

@@ -1,0 +1,1 @@
+"""Requests between brokers: how one reaches the others, and what it asks them."""

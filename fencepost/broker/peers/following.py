@@ -1,0 +1,81 @@
+"""Following the metadata log: what every broker does that is not the controller."""
+
+import logging
+import math
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+import trio
+
+from fencepost.broker.place import Place, PlacedBroker
+from fencepost.coordinator.metadata.image import METADATA_VERSION
+from fencepost.coordinator.ports import LogWriteFailed
+
+if TYPE_CHECKING:
+    from fencepost.broker.log.partition import PartitionLog
+
+FOLLOW_SECONDS = 0.1
+"""How often a broker looks for new metadata; in a cluster also for free slots, and for other brokers."""
+
+logger = logging.getLogger(__name__)
+
+
+class MetadataFollower:
+    """Reads what the controller writes."""
+
+    def __init__(self, place: Place, read: "Callable[[PartitionLog], Awaitable[bool]]") -> None:
+        """`read` adds the new rows of a log that another broker leads. It returns whether there were any."""
+        self._place = place
+        self._read = read
+        self._read_at = -math.inf
+        """When the last look at the log began."""
+        self.lock = trio.Lock()
+        """Held while the log is read."""
+
+    async def catch_up(self, node: PlacedBroker) -> None:
+        """Read what the controller has written until now. Requests that come meanwhile share one look."""
+        since = trio.current_time()
+        async with self.lock:
+            if self._read_at <= since:
+                began = trio.current_time()
+                await self.read_to_end(node)
+                self._read_at = began
+
+    async def read_to_end(self, node: PlacedBroker) -> None:
+        """As `catch_up`, for a caller that holds `lock`: until it gives that back, nothing more is read."""
+        while not self._place.is_controller and await self._read(node.metadata_log):
+            await node.metadata.follow()
+
+    async def until_bootstrapped(self, node: PlacedBroker) -> None:
+        """Return when the cluster has metadata: its first controller writes them."""
+        while METADATA_VERSION not in node.metadata.image.features:
+            await trio.sleep(FOLLOW_SECONDS)
+            await self.catch_up(node)
+
+    def begin(self, node: PlacedBroker, services: trio.Nursery) -> None:
+        """Follow the metadata. Coordinate nothing that other brokers lead: NOT_COORDINATOR sends clients there."""
+        services.start_soon(self._run, node)
+        for runtime in (node.groups.runtime, node.transactions.runtime):
+            topic = node.metadata.image.topics_by_name[runtime.topic]
+            for partition in range(runtime.count):
+                if not self._place.leads_partition(topic.topic_id, partition):
+                    runtime.unload(partition)
+
+    async def _run(self, node: PlacedBroker) -> None:
+        """Follow the metadata until cancelled."""
+        while True:
+            await trio.sleep(FOLLOW_SECONDS)
+            await self.catch_up(node)
+
+
+async def become_controller(node: PlacedBroker, epoch: int) -> None:
+    """Change the metadata from now on, in place of another broker. The log must have been followed to its end."""
+    log = node.metadata_log
+    log.leader_epoch = epoch
+    log.epochs.note(epoch, log.log_end_offset)
+    try:
+        await node.metadata.take_over()
+    except LogWriteFailed as error:
+        logger.warning("this broker could not become the controller: %s", error)
+    else:
+        await node.register()
