@@ -1,23 +1,12 @@
 """The brokers in responses to clients: this one, and the others of its cluster."""
 
-from typing import Protocol
-
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.partitions import Leader
-from fencepost.broker.place import HasPlace
-from fencepost.broker.ports import HasConfig, HasMetadata
+from fencepost.broker.ports import Broker
 from fencepost.protocol.topics import TopicPartition
 
 
-class _Broker(HasConfig, HasPlace, Protocol):
-    """What the list needs."""
-
-
-class _Leading(_Broker, HasMetadata, Protocol):
-    """What the leader of a partition needs."""
-
-
-def brokers(node: _Broker, context: RequestContext) -> list[Leader]:
+def brokers(node: Broker, context: RequestContext) -> list[Leader]:
     """This broker, and the others with a listener of the name that the client uses."""
     own = Leader(node.config.node_id, -1, *context.listener, node.config.broker_rack)
     name = context.session.listener_name
@@ -29,7 +18,7 @@ def brokers(node: _Broker, context: RequestContext) -> list[Leader]:
     return sorted([own, *others])
 
 
-def controller_id(node: _Broker) -> int:
+def controller_id(node: Broker) -> int:
     """The broker that changes the metadata; this one, which forwards to it, if it is not known or not listed.
 
     As in KRaft, where a broker names any living one (KIP-590): librdkafka's admin client waits without end for a
@@ -39,7 +28,7 @@ def controller_id(node: _Broker) -> int:
     return node.config.node_id if found is None or found not in node.place.peers else found
 
 
-def leader(node: _Leading, context: RequestContext, tp: TopicPartition) -> Leader | None:
+def leader(node: Broker, context: RequestContext, tp: TopicPartition) -> Leader | None:
     """The broker that leads a partition, or coordinates what an internal one holds; None if it is not known."""
     topic = node.metadata.image.topics_by_name.get(tp.topic)
     if topic is None:

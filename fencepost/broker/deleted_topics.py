@@ -1,32 +1,24 @@
 """The logs of deleted topics: they are deleted with the topic, or at the next start if a crash came first."""
 
 import logging
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from fencepost.broker.metadata.log import METADATA_PARTITION
-from fencepost.broker.ports import HasGroups, HasLogs, HasMetadata, HasMetrics
+from fencepost.broker.ports import Broker
 from fencepost.protocol.topics import TopicPartition
 
 if TYPE_CHECKING:
-    from fencepost.broker.partitions import Partitions
+    pass
 
 MANY_PARTITIONS = 1000
 
 logger = logging.getLogger(__name__)
 
 
-class _Broker(HasGroups, HasLogs, HasMetadata, HasMetrics, Protocol):
-    """What the deletion of a topic touches."""
-
-    @property
-    def partitions(self) -> "Partitions":
-        """The partitions that this broker leads."""
-
-
 class DeletedTopics:
     """Deletes the logs of one broker's deleted topics."""
 
-    def __init__(self, node: _Broker) -> None:
+    def __init__(self, node: Broker) -> None:
         self._node = node
 
     def delete(self, name: str, partitions: int) -> None:

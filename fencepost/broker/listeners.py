@@ -2,7 +2,7 @@
 
 import socket
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -10,8 +10,7 @@ from fencepost.broker.config.listeners import EVERY_INTERFACE
 from fencepost.broker.logins import Logins
 from fencepost.broker.network.context import Endpoint
 from fencepost.broker.network.listening import Listening
-from fencepost.broker.place import HasPlace
-from fencepost.broker.ports import HasClock, HasConfig, HasMetadata
+from fencepost.broker.ports import Broker
 from fencepost.protocol.metadata_record_types import BrokerEndpoint
 
 if TYPE_CHECKING:
@@ -19,11 +18,7 @@ if TYPE_CHECKING:
     from fencepost.broker.network.server import Server
 
 
-class _Broker(HasClock, HasConfig, HasMetadata, HasPlace, Protocol):
-    """What listeners need of the broker."""
-
-
-async def open_listeners(server: "Server", node: _Broker, services: trio.Nursery) -> dict[str, Endpoint]:
+async def open_listeners(server: "Server", node: Broker, services: trio.Nursery) -> dict[str, Endpoint]:
     """Listen on every configured address. Returns the bound addresses by listener, in order.
 
     `services` runs what logins and certificates need in the background. Raises OSError, and StoreError for a

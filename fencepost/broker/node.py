@@ -44,6 +44,7 @@ from fencepost.broker.metadata.snapshots import MetadataSnapshots
 from fencepost.broker.metrics.counters import Metrics
 from fencepost.broker.network.context import Endpoint
 from fencepost.broker.network.dispatch import Dispatch
+from fencepost.broker.network.large_requests import LargeRequests
 from fencepost.broker.network.server import Server
 from fencepost.broker.partitions import Partitions
 from fencepost.broker.place import Alone, Place
@@ -92,6 +93,7 @@ class Node:
         self.metrics = Metrics()
         self.response_bytes = ByteBudget(config.queued_max_response_bytes)
         self.purgatory = Purgatory()
+        self.large_requests = LargeRequests()
         self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots, entropy)
         self.place: Place = place or Alone(config, store)
         """Where this broker's logs are, which of them it leads, and which other brokers there are."""
@@ -288,7 +290,7 @@ class Node:
         self.place.begin_upkeep(self, services)
 
     async def _make_server(self, services: trio.Nursery) -> Server:
-        server = Server(self, self.dispatch, self.logs.upkeep)
+        server = Server(self, self.logs.upkeep)
         opened = await open_listeners(server, self, services) if self._listening else None
         self.endpoints = configured_addresses(self.config) if opened is None else opened
         return server

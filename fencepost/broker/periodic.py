@@ -2,28 +2,22 @@
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import trio
 
 from fencepost.broker.log.housekeeping import housekeep
 from fencepost.broker.log.upkeep_failures import RETENTION, UpkeepFailures
-from fencepost.broker.ports import HasClock, HasConfig, HasLogs, HasUpkeepThreads
+from fencepost.broker.ports import Broker
 
 if TYPE_CHECKING:
-    from fencepost.broker.transactions.hanging import HangingCheck
+    pass
 
 HOUSEKEEPING_SECONDS_MAX = 60.0
 SNAPSHOT_CHECK_SECONDS = 10.0
 
 
-class _Broker(HasClock, HasConfig, HasLogs, HasUpkeepThreads, Protocol):
-    """The parts with periodic work."""
-
-    hanging: "HangingCheck"
-
-
-def begin(node: _Broker, services: trio.Nursery, take_snapshot: Callable[[], Awaitable[None]]) -> None:
+def begin(node: Broker, services: trio.Nursery, take_snapshot: Callable[[], Awaitable[None]]) -> None:
     """Run retention, metadata snapshots and the check for hanging transactions, until `services` end."""
     repeat, config = partial(every, node.logs.upkeep), node.config
     interval = min(config.log_retention_check_interval_ms / 1000, HOUSEKEEPING_SECONDS_MAX)

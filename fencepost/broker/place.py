@@ -13,30 +13,19 @@ from fencepost.broker.log_opener import LogOpener
 from fencepost.broker.metadata.identity import check_format
 from fencepost.broker.metadata.log import first_free_producer_id
 from fencepost.broker.peers.peer import Links, NoLinks, Peer
-from fencepost.broker.ports import (
-    HasClock,
-    HasFlusher,
-    HasGroups,
-    HasLogs,
-    HasMetadata,
-    HasMetadataLog,
-    HasTransactions,
-    HasUpkeepThreads,
-)
+from fencepost.broker.ports import Broker
 
 if TYPE_CHECKING:
     import trio
     from prometheus_client.core import Metric
 
     from fencepost.broker.config.broker_config import BrokerConfig
-    from fencepost.broker.log.compaction.cleaner import LogCleaner
     from fencepost.broker.log.config import LogConfig
     from fencepost.broker.log.durability.flusher import Durability, Gathering
     from fencepost.broker.log.partition import PartitionLog
     from fencepost.broker.log.results import Ticket
     from fencepost.broker.log.storage.store import Store, SyncTask
     from fencepost.broker.network.dispatch import Handler
-    from fencepost.broker.partitions import Partitions
     from fencepost.broker.security.sasl.session import Mechanism
     from fencepost.coordinator.metadata.image import TopicImage
     from fencepost.coordinator.ports import Marker, ProducerIdSource, RemoteCoordinators, TopicView
@@ -74,29 +63,6 @@ class Followed(Protocol):
     def needs_look(self, tp: "TopicPartition", offset: int, claimed_epoch: int) -> bool: ...
 
     async def prepare(self, partitions: "Iterable[TopicPartition]") -> None: ...
-
-
-class PlacedBroker(
-    HasClock,
-    HasFlusher,
-    HasGroups,
-    HasLogs,
-    HasMetadata,
-    HasMetadataLog,
-    HasTransactions,
-    HasUpkeepThreads,
-    Protocol,
-):
-    """What a place starts with the broker, and what follows the metadata."""
-
-    @property
-    def partitions(self) -> "Partitions": ...
-
-    @property
-    def cleaner(self) -> "LogCleaner": ...
-
-    async def register(self) -> None:
-        """As the controller, register this run of the broker in the metadata."""
 
 
 class Place(ABC):
@@ -222,16 +188,16 @@ class Place(ABC):
 
     # Start and stop
 
-    async def load_metadata(self, node: PlacedBroker) -> None:
+    async def load_metadata(self, node: Broker) -> None:
         """Load the metadata, or as the first controller write them. Raises as `MetadataService.start`."""
         await node.metadata.start(first_free_producer_id(node.logs), standby=not self.is_controller)
 
     @abstractmethod
-    async def begin(self, node: PlacedBroker, services: "trio.Nursery") -> None:
+    async def begin(self, node: Broker, services: "trio.Nursery") -> None:
         """Begin what the coordinators need before they load."""
 
     @abstractmethod
-    def begin_upkeep(self, node: PlacedBroker, services: "trio.Nursery") -> None:
+    def begin_upkeep(self, node: Broker, services: "trio.Nursery") -> None:
         """Begin the rest of what runs as long as the broker."""
 
     def stop_waiting(self) -> bool:
@@ -251,14 +217,6 @@ class Place(ABC):
     def metrics(self, rows: int) -> "Iterable[Metric]":
         """The metrics of this place; `rows` is how many rows its logs have."""
         return ()
-
-
-class HasPlace(Protocol):
-    """The other brokers."""
-
-    @property
-    def place(self) -> Place:
-        """Where this broker's logs are, and which of them it leads."""
 
 
 class Alone(Place):
@@ -281,13 +239,13 @@ class Alone(Place):
         check_format(path)
         return LogDirectory.open(path, durability=self.durability, default_config=default_config)
 
-    async def begin(self, node: PlacedBroker, services: "trio.Nursery") -> None:
+    async def begin(self, node: Broker, services: "trio.Nursery") -> None:
         """Open the logs, before the coordinators write the markers of decided transactions."""
         if self.has_files:
             opener = node.partitions.opener = LogOpener(node.logs, node.metadata, node.upkeep_threads)
             await services.start(opener.run)
 
-    def begin_upkeep(self, node: PlacedBroker, services: "trio.Nursery") -> None:
+    def begin_upkeep(self, node: Broker, services: "trio.Nursery") -> None:
         services.start_soon(node.cleaner.run)
         if self.has_files:
             node.logs.lose = node.commit.lose

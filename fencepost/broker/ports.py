@@ -1,8 +1,4 @@
-"""Narrow protocols of what the parts of a broker need from it; `Node` implements all of them.
-
-A part names the protocols that it needs: `class _Broker(HasClock, HasPartitions, Protocol)`. So its signature shows
-what it can use, and a test's double implements no more than that.
-"""
+"""What the parts of a broker use of it. `Node` implements it, and a test's double only what its test needs."""
 
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Protocol
@@ -13,6 +9,9 @@ from fencepost.protocol.topics import TopicPartition
 if TYPE_CHECKING:
     from fencepost.broker.byte_budget import ByteBudget
     from fencepost.broker.config.broker_config import BrokerConfig
+    from fencepost.broker.deleted_topics import DeletedTopics
+    from fencepost.broker.fetch.sessions import FetchSessions
+    from fencepost.broker.log.compaction.cleaner import LogCleaner
     from fencepost.broker.log.directory import LogDirectory
     from fencepost.broker.log.durability.flusher import LogFlusher
     from fencepost.broker.log.durability.large_writes import LargeWrites
@@ -21,54 +20,80 @@ if TYPE_CHECKING:
     from fencepost.broker.log.results import Ticket
     from fencepost.broker.metadata.answers import MetadataAnswers
     from fencepost.broker.metrics.counters import Metrics
-    from fencepost.broker.partitions import Leader
+    from fencepost.broker.network.dispatch import Dispatch
+    from fencepost.broker.network.large_requests import LargeRequests
+    from fencepost.broker.partitions import Leader, Partitions
+    from fencepost.broker.place import Place
     from fencepost.broker.purgatory import Purgatory
     from fencepost.broker.security.authorizer import Authorizer
     from fencepost.broker.security.quotas import ClientQuotas
+    from fencepost.broker.transactions.hanging import HangingCheck
+    from fencepost.broker.transactions.markers import Markers
     from fencepost.coordinator.group.service import GroupService
     from fencepost.coordinator.metadata.service import MetadataService
     from fencepost.coordinator.ports import Clock
     from fencepost.coordinator.txn.service import TransactionService
 
 
-class HasClock(Protocol):
+class Broker(Protocol):
+    """One broker, as its handlers, its metrics and its place use it."""
+
+    stopping: bool
+    """Whether a clean shutdown has begun."""
+
     @property
     def clock(self) -> "Clock":
         """The only source of time."""
 
-
-class HasConfig(Protocol):
     @property
     def config(self) -> "BrokerConfig":
         """The current settings: those of the start, overridden by those altered at run time."""
 
-
-class HasAuthorizer(Protocol):
-    @property
-    def authorizer(self) -> "Authorizer | None":
-        """The authorizer with the newest durable ACLs; None if no authorizer is set, so that clients may do all."""
-
-
-class HasMetrics(Protocol):
     @property
     def metrics(self) -> "Metrics":
         """The counters, as plain numbers."""
 
+    @property
+    def place(self) -> "Place":
+        """Where this broker's logs are, and which of them it leads."""
 
-class HasResponseBytes(Protocol):
+    # Requests
+
+    @property
+    def dispatch(self) -> "Dispatch":
+        """From API key and version to the handler."""
+
+    @property
+    def large_requests(self) -> "LargeRequests":
+        """Runs the requests of many elements in steps, in turns."""
+
     @property
     def response_bytes(self) -> "ByteBudget":
         """The bytes of responses that are not sent yet."""
 
+    @property
+    def purgatory(self) -> "Purgatory":
+        """Parked fetches, and lookups that wait for bytes."""
 
-class HasQuotas(Protocol):
+    @property
+    def fetch_sessions(self) -> "FetchSessions":
+        """The sessions of consumers."""
+
+    # Who may do what, and how much
+
+    @property
+    def authorizer(self) -> "Authorizer | None":
+        """The authorizer with the newest durable ACLs; None if no authorizer is set, so that clients may do all."""
+
     @property
     def quotas(self) -> "ClientQuotas | None":
         """The quotas of users and client ids; None if there are none."""
 
+    # Partitions and logs
 
-class HasPartitions(Protocol):
-    """The partitions that this broker serves."""
+    @property
+    def partitions(self) -> "Partitions":
+        """The partitions that this broker leads."""
 
     def partition(self, tp: TopicPartition) -> "PartitionLog | None":
         """The log of a partition, opened on first use; None if there is none, and `absence` returns why."""
@@ -82,18 +107,13 @@ class HasPartitions(Protocol):
     def is_offline(self, tp: TopicPartition) -> bool:
         """Whether the partition has a log that cannot be opened, or whose flush failed."""
 
-
-class HasLogs(Protocol):
     @property
     def logs(self) -> "LogDirectory":
-        """The data directory."""
-
-
-class HasFlusher(Protocol):
-    """The flusher, which makes appended batches durable."""
+        """Every open log, internal topics included."""
 
     @property
-    def commit(self) -> "LogFlusher": ...
+    def commit(self) -> "LogFlusher":
+        """The flusher, which makes appended batches durable."""
 
     async def wait_durable(self, tickets: "Collection[Ticket]") -> bool:
         """Return when every ticket is settled, or its log offline; True if a ticket's result may have changed."""
@@ -102,45 +122,39 @@ class HasFlusher(Protocol):
     def answers_hold(self) -> bool:
         """Whether what was durable still is: see `Place`."""
 
-
-class HasUpkeepThreads(Protocol):
-    """Threads for disk work that no request waits for."""
-
-    @property
-    def upkeep_threads(self) -> "FlushThreads": ...
-
-
-class HasLargeWrites(Protocol):
     @property
     def large_writes(self) -> "LargeWrites":
         """The thread that writes a large batch to its file before the append."""
 
-
-class HasPurgatory(Protocol):
     @property
-    def purgatory(self) -> "Purgatory":
-        """Parked fetches, and lookups that wait for bytes."""
+    def upkeep_threads(self) -> "FlushThreads":
+        """Threads for disk work that no request waits for, or rarely."""
 
+    @property
+    def cleaner(self) -> "LogCleaner":
+        """Compacts the logs."""
 
-class HasMetadata(Protocol):
+    @property
+    def deleted_topics(self) -> "DeletedTopics":
+        """The logs of deleted topics."""
+
+    # Coordinators
+
     @property
     def metadata(self) -> "MetadataService":
         """The controller and the newest durable image."""
 
-
-class HasMetadataAnswers(Protocol):
-    @property
-    def metadata_answers(self) -> "MetadataAnswers":
-        """The cache of the encoded topics."""
-
-
-class HasMetadataLog(Protocol):
     @property
     def metadata_log(self) -> "PartitionLog":
         """`__cluster_metadata-0`."""
 
+    @property
+    def metadata_answers(self) -> "MetadataAnswers":
+        """The encoded topics of Metadata responses."""
 
-class HasGroups(Protocol):
+    async def register(self) -> None:
+        """As the controller, register this run of the broker in the metadata."""
+
     @property
     def groups(self) -> "GroupService":
         """Classic and consumer groups, and their committed offsets."""
@@ -149,8 +163,14 @@ class HasGroups(Protocol):
     def consumer_protocol(self) -> bool:
         """Whether groups may use the consumer protocol (KIP-848)."""
 
-
-class HasTransactions(Protocol):
     @property
     def transactions(self) -> "TransactionService":
         """Every transactional id of this broker."""
+
+    @property
+    def markers(self) -> "Markers":
+        """Writes the ends of transactions to their partitions."""
+
+    @property
+    def hanging(self) -> "HangingCheck":
+        """Finds transactions that no coordinator will end."""

@@ -8,6 +8,7 @@ import trio
 
 from fencepost.broker.config.tls_settings import tls_settings
 from fencepost.broker.network.tls import CertificateRefused, TlsListener
+from fencepost.broker.ports import Broker
 from fencepost.broker.security.distinguished_name import subject_name
 from fencepost.broker.security.keystores import StoreError
 from fencepost.broker.security.principal import Principal
@@ -18,7 +19,6 @@ from fencepost.broker.security.tls_context import TlsSettings, make_context
 if TYPE_CHECKING:
     from fencepost.broker.config.broker_config import BrokerConfig
     from fencepost.broker.config.listeners import ClientListener
-    from fencepost.broker.ports import HasConfig
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ CHECK_SECONDS = 2.0
 class CertificateWatch:
     """The listeners with TLS, and the files and settings that each one was made from."""
 
-    def __init__(self, node: "HasConfig") -> None:
+    def __init__(self, node: "Broker") -> None:
         self._node = node
         self._listeners: dict[str, TlsListener] = {}
         self._seen: dict[str, tuple[TlsSettings, object]] = {}

@@ -10,6 +10,7 @@ from fencepost.broker.config.checks import super_users
 from fencepost.broker.config.fields import Kind
 from fencepost.broker.config.topic_config import Dynamic, chain, effective, topic_problem
 from fencepost.broker.config.topic_settings import TOPIC_SETTINGS
+from fencepost.broker.ports import Broker
 from fencepost.broker.security.authorizer import Authorizer
 from fencepost.broker.security.rates import Windows
 from fencepost.coordinator.metadata.commands import Outcome
@@ -20,7 +21,6 @@ from fencepost.protocol.admin_enums import ConfigResourceType
 if TYPE_CHECKING:
     from fencepost.broker.log.compaction.cleaner import CleanerSettings
     from fencepost.broker.log.config import LogConfig
-    from fencepost.broker.ports import HasMetadata
     from fencepost.coordinator.group.config import GroupConfig
     from fencepost.coordinator.txn.config import TxnConfig
 
@@ -86,7 +86,7 @@ class TopicRules:
         return found
 
 
-def rules_of(node: "HasMetadata") -> TopicRules:
+def rules_of(node: "Broker") -> TopicRules:
     """The rules of a node's metadata service."""
     rules = node.metadata.rules
     assert isinstance(rules, TopicRules), "the node was built with other rules"

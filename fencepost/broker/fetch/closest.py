@@ -8,10 +8,11 @@ from collections.abc import Sequence
 
 from fencepost.broker.brokers import leader
 from fencepost.broker.cluster.serving.followed_log import FollowedRows
-from fencepost.broker.fetch.reads import Fetch, FetchBroker, Read, epoch_error, is_by_follower
+from fencepost.broker.fetch.reads import Fetch, Read, epoch_error, is_by_follower
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.partitions import Leader
+from fencepost.broker.ports import Broker
 from fencepost.broker.security.checks import denied_topics
 from fencepost.protocol.admin_enums import AclOperation
 from fencepost.protocol.errors import NO_ERROR, ErrorCode
@@ -21,7 +22,7 @@ from fencepost.protocol.topics import IsolationLevel, TopicPartition
 RACK_SINCE = 11
 
 
-def may_follow(node: FetchBroker, request: FetchRequest, context: RequestContext) -> bool:
+def may_follow(node: Broker, request: FetchRequest, context: RequestContext) -> bool:
     """Whether a fetch is one of a consumer that may read from other brokers than leaders."""
     if node.place.followed is None or context.api_version < RACK_SINCE:
         return False
@@ -31,7 +32,7 @@ def may_follow(node: FetchBroker, request: FetchRequest, context: RequestContext
 class ClosestFetch(Fetch):
     """A fetch that leads to the closest broker, or is served by it."""
 
-    def __init__(self, node: FetchBroker, request: FetchRequest, context: RequestContext) -> None:
+    def __init__(self, node: Broker, request: FetchRequest, context: RequestContext) -> None:
         super().__init__(node, request, context)
         assert node.place.followed is not None
         self.followed = node.place.followed

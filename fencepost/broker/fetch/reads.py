@@ -3,7 +3,7 @@
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from fencepost.broker.fetch.sessions import TOPIC_ID_SINCE, FetchSessions
+from fencepost.broker.fetch.sessions import TOPIC_ID_SINCE
 from fencepost.broker.log.filtering import Looks
 from fencepost.broker.log.log_store import Missing
 from fencepost.broker.log.partition import PartitionLog
@@ -12,17 +12,7 @@ from fencepost.broker.log.storage.store import CorruptLogFile
 from fencepost.broker.network.context import LargeWork, RequestContext
 from fencepost.broker.network.reply import Response
 from fencepost.broker.partitions import Leader
-from fencepost.broker.place import HasPlace
-from fencepost.broker.ports import (
-    HasAuthorizer,
-    HasClock,
-    HasConfig,
-    HasMetadata,
-    HasMetrics,
-    HasPartitions,
-    HasPurgatory,
-    HasResponseBytes,
-)
+from fencepost.broker.ports import Broker
 from fencepost.broker.security.checks import denied_topics, is_allowed
 from fencepost.protocol.admin_enums import AclOperation, AclResourceType
 from fencepost.protocol.errors import NO_ERROR, ErrorCode
@@ -49,25 +39,6 @@ LEAST_BYTES = 64 << 10
 """What a fetch may return at least, however many bytes of other responses wait to be sent."""
 STEP_PARTITIONS = 200
 """Partitions that a fetch of very many reads between two pauses."""
-
-
-class FetchBroker(
-    HasAuthorizer,
-    HasClock,
-    HasConfig,
-    HasMetadata,
-    HasMetrics,
-    HasPartitions,
-    HasPlace,
-    HasPurgatory,
-    HasResponseBytes,
-    Protocol,
-):
-    """What Fetch needs."""
-
-    @property
-    def fetch_sessions(self) -> FetchSessions:
-        """The sessions of consumers."""
 
 
 class LogSource(Protocol):
@@ -99,7 +70,7 @@ class Read:
 class Fetch:
     """A fetch that reads at once, and again after it waited for records."""
 
-    def __init__(self, node: FetchBroker, request: FetchRequest, context: RequestContext) -> None:
+    def __init__(self, node: Broker, request: FetchRequest, context: RequestContext) -> None:
         self._node = node
         self._source: LogSource = node
         """Where the logs to read come from."""

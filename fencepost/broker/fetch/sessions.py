@@ -9,8 +9,6 @@ session by its id alone, so each request checks the rights anew.
 
 from collections.abc import Callable
 
-from fencepost.broker.network.context import LargeWork
-from fencepost.broker.network.large_requests import LargeRequest, LargeRequests
 from fencepost.protocol.errors import NO_ERROR, ErrorCode
 from fencepost.protocol.messages.api01_fetch import (
     FetchPartition,
@@ -139,8 +137,6 @@ class FetchSessions:
         """The partitions of all sessions."""
         self.evictions = 0
         """Sessions that gave way to others since the start."""
-        self.large: LargeWork = LargeRequest(LargeRequests(), None)
-        """Runs the reads of large sessions."""
 
     def __len__(self) -> int:
         return len(self._sessions)

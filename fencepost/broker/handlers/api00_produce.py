@@ -10,13 +10,13 @@ from fencepost.broker.handlers.produce_append import (
     TOPIC_ID_SINCE,
     TRANSACTIONAL,
     ZSTD_SINCE,
-    ProduceBroker,
     write_all,
 )
 from fencepost.broker.handlers.produce_reply import Write
 from fencepost.broker.handlers.repeated_produce import KnownRequest, RepeatedProduce
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.network.reply import Reply
+from fencepost.broker.ports import Broker
 from fencepost.broker.security.checks import is_allowed
 from fencepost.coordinator.metadata.topic_names import INTERNAL_TOPICS
 from fencepost.protocol.admin_enums import AclOperation, AclResourceType
@@ -34,7 +34,7 @@ repeated = RepeatedProduce
 """What `Route.repeated` is for Produce."""
 
 
-def handle(node: ProduceBroker, request: ProduceRequest, context: RequestContext) -> Reply:
+def handle(node: Broker, request: ProduceRequest, context: RequestContext) -> Reply:
     """Append every batch, in order. With acks=all the response waits until the batches are durable.
 
     Returns a coroutine only if the coordinator must verify a transaction, a thread writes a large batch, or the
@@ -46,7 +46,7 @@ def handle(node: ProduceBroker, request: ProduceRequest, context: RequestContext
 
 
 def _resolve(
-    node: ProduceBroker, request: ProduceRequest, context: RequestContext
+    node: Broker, request: ProduceRequest, context: RequestContext
 ) -> tuple[list[Write], list[Write], list[Write]]:
     """One write per partition, in the request's order; a write that cannot be appended has its error set.
 

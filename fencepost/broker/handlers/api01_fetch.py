@@ -11,10 +11,12 @@ from collections.abc import Callable, Collection, Coroutine
 import trio
 
 from fencepost.broker.fetch.closest import ClosestFetch, may_follow
-from fencepost.broker.fetch.reads import Fetch, FetchBroker
+from fencepost.broker.fetch.reads import Fetch
 from fencepost.broker.fetch.sessions import FULL_EPOCH, SessionError
 from fencepost.broker.network.context import CloseConnection, LargeWork, RequestContext
+from fencepost.broker.network.large_requests import LargeRequest
 from fencepost.broker.network.reply import Ready, Reply, ready
+from fencepost.broker.ports import Broker
 from fencepost.protocol.messages.api01_fetch import FetchRequest, FetchResponse
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
 
@@ -24,7 +26,7 @@ LARGE_SESSION = 500
 """A session with more partitions than this is read in steps, as a large request is."""
 
 
-def handle(node: FetchBroker, request: FetchRequest, context: RequestContext) -> Reply:
+def handle(node: Broker, request: FetchRequest, context: RequestContext) -> Reply:
     """Read at once. If that is too little, return a coroutine that waits up to `max_wait_ms` and reads again."""
     if request.isolation_level not in (IsolationLevel.READ_UNCOMMITTED, IsolationLevel.READ_COMMITTED):
         raise CloseConnection(f"isolation level {request.isolation_level} does not exist")
@@ -36,7 +38,7 @@ def handle(node: FetchBroker, request: FetchRequest, context: RequestContext) ->
     if session is not None:
         request.topics = session.topics()
         if session.size > LARGE_SESSION and context.large is None:
-            context.large = sessions.large
+            context.large = LargeRequest(node.large_requests, None)
     reply = _read(node, request, context)
     if session is None and request.session_epoch != FULL_EPOCH:
         return reply
@@ -59,7 +61,7 @@ async def _within_later(
     return within(await waiting)
 
 
-def _read(node: FetchBroker, request: FetchRequest, context: RequestContext) -> Reply:
+def _read(node: Broker, request: FetchRequest, context: RequestContext) -> Reply:
     if may_follow(node, request, context):
         closest = ClosestFetch(node, request, context)
         unread = closest.unread(request.topics)
@@ -72,7 +74,7 @@ def _read(node: FetchBroker, request: FetchRequest, context: RequestContext) -> 
 async def _look_first(
     fetch: ClosestFetch,
     unread: Collection[TopicPartition],
-    node: FetchBroker,
+    node: Broker,
     request: FetchRequest,
     context: RequestContext,
 ) -> Ready:
@@ -81,7 +83,7 @@ async def _look_first(
     return await ready(_answer(fetch, node, request, context))
 
 
-def _answer(fetch: Fetch, node: FetchBroker, request: FetchRequest, context: RequestContext) -> Reply:
+def _answer(fetch: Fetch, node: Broker, request: FetchRequest, context: RequestContext) -> Reply:
     if context.large is not None:
         return _read_many(node, fetch, request, context.large)
     fetch.resolve(request.topics)
@@ -91,7 +93,7 @@ def _answer(fetch: Fetch, node: FetchBroker, request: FetchRequest, context: Req
     return _read_later(node, fetch, min(request.max_wait_ms, WAIT_MS_MAX))
 
 
-async def _read_many(node: FetchBroker, fetch: Fetch, request: FetchRequest, large: LargeWork) -> Ready:
+async def _read_many(node: Broker, fetch: Fetch, request: FetchRequest, large: LargeWork) -> Ready:
     """Read in steps. The response has a topic once for every `STEP_PARTITIONS` of its partitions."""
     await large.run(fetch.resolve_in_steps(request))
     response, settled = await fetch.read_in_steps(large)
@@ -100,7 +102,7 @@ async def _read_many(node: FetchBroker, fetch: Fetch, request: FetchRequest, lar
     return await _read_later(node, fetch, min(request.max_wait_ms, WAIT_MS_MAX), large)
 
 
-async def _read_later(node: FetchBroker, fetch: Fetch, max_wait_ms: int, large: LargeWork | None = None) -> Ready:
+async def _read_later(node: Broker, fetch: Fetch, max_wait_ms: int, large: LargeWork | None = None) -> Ready:
     purgatory, deadline = node.purgatory, trio.current_time() + max_wait_ms / 1000
     while True:
         left = deadline - trio.current_time()

@@ -9,7 +9,7 @@ import logging
 from collections import Counter
 from collections.abc import Coroutine
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from fencepost.broker.durable_ends import when_durable
 from fencepost.broker.fetch.reads import leader_epoch_error
@@ -19,7 +19,7 @@ from fencepost.broker.log.reading import max_timestamp_offset, offset_for_timest
 from fencepost.broker.log.storage.store import CorruptLogFile
 from fencepost.broker.network.context import CloseConnection, RequestContext
 from fencepost.broker.network.reply import Reply, Response
-from fencepost.broker.ports import HasAuthorizer, HasFlusher, HasPartitions, HasPurgatory
+from fencepost.broker.ports import Broker
 from fencepost.broker.security.checks import denied_topics
 from fencepost.protocol.admin_enums import AclOperation
 from fencepost.protocol.errors import ErrorCode
@@ -52,11 +52,7 @@ class _Missed(Exception):
         self.missing = missing
 
 
-class _Broker(HasAuthorizer, HasFlusher, HasPartitions, HasPurgatory, Protocol):
-    """What ListOffsets needs."""
-
-
-def handle(node: _Broker, request: ListOffsetsRequest, context: RequestContext) -> Reply:
+def handle(node: Broker, request: ListOffsetsRequest, context: RequestContext) -> Reply:
     """Look up each partition's offset once the ends of all logs are durable."""
     if request.isolation_level not in (IsolationLevel.READ_UNCOMMITTED, IsolationLevel.READ_COMMITTED):
         raise CloseConnection(f"isolation level {request.isolation_level} does not exist")
@@ -65,7 +61,7 @@ def handle(node: _Broker, request: ListOffsetsRequest, context: RequestContext) 
 
 
 def _answer_all(
-    node: _Broker,
+    node: Broker,
     request: ListOffsetsRequest,
     context: RequestContext,
     asked: list[TopicPartition],
@@ -80,7 +76,7 @@ def _answer_all(
 
 
 async def _answer_when_arrived(
-    node: _Broker,
+    node: Broker,
     request: ListOffsetsRequest,
     context: RequestContext,
     asked: list[TopicPartition],
@@ -94,7 +90,7 @@ async def _answer_when_arrived(
 
 
 def _answers(
-    node: _Broker, request: ListOffsetsRequest, context: RequestContext, asked: list[TopicPartition], may_wait: bool
+    node: Broker, request: ListOffsetsRequest, context: RequestContext, asked: list[TopicPartition], may_wait: bool
 ) -> Response:
     isolation = IsolationLevel(request.isolation_level)
     refused = denied_topics(node, context, AclOperation.DESCRIBE, (topic.name for topic in request.topics))
@@ -135,7 +131,7 @@ def _refuse(ask: ListOffsetsPartition, error: ErrorCode) -> ListOffsetsPartition
 
 
 def _answer(
-    node: _Broker,
+    node: Broker,
     tp: TopicPartition,
     ask: ListOffsetsPartition,
     isolation: IsolationLevel,

@@ -6,15 +6,14 @@ request.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from fencepost.broker.brokers import brokers, controller_id
 from fencepost.broker.metadata.answers import partition_value
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.network.metering import limit_mutations
 from fencepost.broker.network.reply import Encoded
-from fencepost.broker.place import HasPlace
-from fencepost.broker.ports import HasAuthorizer, HasConfig, HasMetadata, HasMetadataAnswers
+from fencepost.broker.ports import Broker
 from fencepost.broker.security.checks import (
     NOT_ASKED,
     authorized_operations,
@@ -41,11 +40,7 @@ TOPIC_IDS_SINCE = 12
 AUTO_CREATION_FLAG_SINCE = 4
 
 
-class _Broker(HasAuthorizer, HasConfig, HasMetadata, HasMetadataAnswers, HasPlace, Protocol):
-    """What Metadata needs."""
-
-
-async def handle(node: _Broker, request: MetadataRequest, context: RequestContext) -> MetadataResponse | Encoded:
+async def handle(node: Broker, request: MetadataRequest, context: RequestContext) -> MetadataResponse | Encoded:
     """Describe the cluster and the requested topics. Creates missing topics if the client and the broker allow it."""
     version = context.api_version
     asked = None if version == 0 and not request.topics else request.topics
@@ -90,7 +85,7 @@ async def handle(node: _Broker, request: MetadataRequest, context: RequestContex
     )
 
 
-def _visible_topics(node: _Broker, context: RequestContext) -> list[MetadataResponseTopic]:
+def _visible_topics(node: Broker, context: RequestContext) -> list[MetadataResponseTopic]:
     """Every topic that the client may see."""
     by_name = node.metadata.image.topics_by_name
     hidden = denied_topics(node, context, AclOperation.DESCRIBE, by_name, log_denial=False)
@@ -98,7 +93,7 @@ def _visible_topics(node: _Broker, context: RequestContext) -> list[MetadataResp
 
 
 async def _topics(
-    node: _Broker, asked: Sequence[MetadataRequestTopic], may_create: bool, context: RequestContext
+    node: Broker, asked: Sequence[MetadataRequestTopic], may_create: bool, context: RequestContext
 ) -> list[MetadataResponseTopic]:
     """One response for each distinct topic. If the request has any topic id, names are ignored, as in Kafka.
 
@@ -128,7 +123,7 @@ async def _topics(
     ]
 
 
-def _topics_by_id(node: _Broker, ids: Iterable[bytes], context: RequestContext) -> list[MetadataResponseTopic]:
+def _topics_by_id(node: Broker, ids: Iterable[bytes], context: RequestContext) -> list[MetadataResponseTopic]:
     """One response for each id. An id is no secret in Kafka; the name of a topic that the client may not see is."""
     by_id = node.metadata.image.topics_by_id
     known = [by_id[topic_id].name for topic_id in ids if topic_id in by_id]
@@ -144,7 +139,7 @@ def _topics_by_id(node: _Broker, ids: Iterable[bytes], context: RequestContext) 
     return topics
 
 
-def _denied_creation(node: _Broker, names: Iterable[str], context: RequestContext) -> frozenset[str]:
+def _denied_creation(node: Broker, names: Iterable[str], context: RequestContext) -> frozenset[str]:
     """Those of `names` that this request would create, and may not."""
     by_name = node.metadata.image.topics_by_name
     missing = [name for name in names if name not in by_name] if node.authorizer is not None else []
@@ -164,7 +159,7 @@ def _missing(name: str, codes: dict[str, ErrorCode]) -> MetadataResponseTopic:
     return MetadataResponseTopic(error_code=code, name=name, is_internal=is_internal(name))
 
 
-def _topic(node: _Broker, topic: "TopicImage") -> MetadataResponseTopic:
+def _topic(node: Broker, topic: "TopicImage") -> MetadataResponseTopic:
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,

@@ -6,10 +6,9 @@ GROUP_ID_NOT_FOUND for an unknown group (KIP-848), v10 names topics by id.
 """
 
 from collections.abc import Collection
-from typing import Protocol
 
 from fencepost.broker.network.context import RequestContext
-from fencepost.broker.ports import HasAuthorizer, HasGroups, HasMetadata
+from fencepost.broker.ports import Broker
 from fencepost.broker.security.checks import denied_topics
 from fencepost.coordinator.group.commit import Commit
 from fencepost.coordinator.group.offsets import OffsetCommitItem
@@ -27,11 +26,7 @@ GROUP_NOT_FOUND_SINCE = 9
 TOPIC_ID_SINCE = 10
 
 
-class _Broker(HasAuthorizer, HasGroups, HasMetadata, Protocol):
-    """What OffsetCommit needs."""
-
-
-async def handle(node: _Broker, request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse:
+async def handle(node: Broker, request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse:
     """Commit the offsets, and return an error code for each partition."""
     version = context.api_version
     unknown_group = ErrorCode.GROUP_ID_NOT_FOUND if version >= GROUP_NOT_FOUND_SINCE else ErrorCode.ILLEGAL_GENERATION

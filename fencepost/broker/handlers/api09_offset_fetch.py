@@ -6,10 +6,10 @@ row T6), v8 names many groups (KIP-709), v9 carries member epochs, which only gr
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, TypeVar
 
 from fencepost.broker.network.context import RequestContext
-from fencepost.broker.ports import HasAuthorizer, HasGroups, HasMetadata
+from fencepost.broker.ports import Broker
 from fencepost.broker.security.checks import denied_topics, is_allowed
 from fencepost.coordinator.group.offsets import FetchedOffset
 from fencepost.protocol.admin_enums import AclOperation, AclResourceType
@@ -33,10 +33,6 @@ TOPIC_ID_SINCE = 10
 NO_TOPIC_ID = bytes(16)
 
 
-class _Broker(HasAuthorizer, HasGroups, HasMetadata, Protocol):
-    """What OffsetFetch needs."""
-
-
 P = TypeVar("P", OffsetFetchResponsePartition, OffsetFetchResponsePartitions)
 
 
@@ -48,7 +44,7 @@ class _Topic(NamedTuple):
     offsets: Sequence[FetchedOffset]
 
 
-async def handle(node: _Broker, request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
+async def handle(node: Broker, request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
     """Return each group's committed offsets."""
     version = context.api_version
     if version < MANY_GROUPS_SINCE:
@@ -95,7 +91,7 @@ async def handle(node: _Broker, request: OffsetFetchRequest, context: RequestCon
     return OffsetFetchResponse(groups=groups)
 
 
-def _may_see(node: _Broker, group_id: str, context: RequestContext) -> bool:
+def _may_see(node: Broker, group_id: str, context: RequestContext) -> bool:
     return is_allowed(node, context, AclOperation.DESCRIBE, AclResourceType.GROUP, group_id)
 
 
@@ -134,7 +130,7 @@ def _partition(struct: Callable[..., P], offset: FetchedOffset) -> P:
 
 
 async def _fetch(
-    node: _Broker,
+    node: Broker,
     group_id: str,
     topics: Sequence[OffsetFetchRequestTopics] | None,
     require_stable: bool,
@@ -186,7 +182,7 @@ def _failed(topic: OffsetFetchRequestTopics, name: str, error: ErrorCode) -> lis
     return [FetchedOffset(TopicPartition(name, index), error=error) for index in topic.partition_indexes]
 
 
-async def _fetch_all(node: _Broker, group_id: str, require_stable: bool, version: int) -> list[_Topic]:
+async def _fetch_all(node: Broker, group_id: str, require_stable: bool, version: int) -> list[_Topic]:
     """Every committed offset of the group; by id (v10) only those of topics that still exist."""
     by_topic: dict[str, list[FetchedOffset]] = {}
     for offset in await node.groups.positions.fetch(group_id, None, require_stable):

@@ -4,19 +4,9 @@ v0-6 are served: v1 brings transactional ids, v4 many keys (KIP-699), v5 TRANSAC
 share groups. Share groups are not served: the broker rejects them like a Kafka broker that has them disabled.
 """
 
-from typing import Protocol
-
 from fencepost.broker.brokers import leader
 from fencepost.broker.network.context import RequestContext
-from fencepost.broker.place import HasPlace
-from fencepost.broker.ports import (
-    HasAuthorizer,
-    HasConfig,
-    HasGroups,
-    HasMetadata,
-    HasPartitions,
-    HasTransactions,
-)
+from fencepost.broker.ports import Broker
 from fencepost.broker.security.checks import is_allowed
 from fencepost.broker.security.rights import ERROR_OF
 from fencepost.protocol.admin_enums import AclOperation, AclResourceType
@@ -34,11 +24,7 @@ BATCH_SINCE = 4
 NO_NODE = -1
 
 
-class _Broker(HasAuthorizer, HasConfig, HasGroups, HasMetadata, HasPartitions, HasPlace, HasTransactions, Protocol):
-    """What FindCoordinator needs."""
-
-
-def handle(node: _Broker, request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
+def handle(node: Broker, request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
     """Return the address of each key's coordinator."""
     if context.api_version < BATCH_SINCE:
         found = _find(node, request.key_type, request.key, context)
@@ -54,7 +40,7 @@ def handle(node: _Broker, request: FindCoordinatorRequest, context: RequestConte
     )
 
 
-def _find(node: _Broker, key_type: int, key: str, context: RequestContext) -> Coordinator:
+def _find(node: Broker, key_type: int, key: str, context: RequestContext) -> Coordinator:
     """One key's response. If the coordinator's log is offline, the key has no coordinator until the next start."""
     error, message = ErrorCode.NONE, None
     found = leader(node, context, _partition(node, key_type, key)) if key_type in (GROUP, TRANSACTION) else None
@@ -75,13 +61,13 @@ def _find(node: _Broker, key_type: int, key: str, context: RequestContext) -> Co
     )
 
 
-def _is_refused(node: _Broker, key_type: int, key: str) -> bool:
+def _is_refused(node: Broker, key_type: int, key: str) -> bool:
     """Whether the log is online but the coordinator failed to load it."""
     refusal = node.groups.refusal(key) if key_type == GROUP else node.transactions.store.refusal(key)
     return refusal not in (ErrorCode.NONE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
 
-def _partition(node: _Broker, key_type: int, key: str) -> TopicPartition:
+def _partition(node: Broker, key_type: int, key: str) -> TopicPartition:
     """The partition of the internal topic that stores a key's state (rows G1, T1)."""
     if key_type == GROUP:
         return TopicPartition(GROUP_TOPIC, node.groups.group_partition(key))

@@ -12,7 +12,7 @@ from sys import intern
 
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.network.reply import Encoded, Ready, Reply, encoded_prefix, reply_with
-from fencepost.broker.ports import HasGroups
+from fencepost.broker.ports import Broker
 from fencepost.coordinator.group.commands import Join, JoinReply
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api11_join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
@@ -32,7 +32,7 @@ LONGEST_STRING = 2**15 - 1
 _put_length = struct.Struct(">h").pack
 
 
-def handle(node: HasGroups, request: JoinGroupRequest, context: RequestContext) -> Reply:
+def handle(node: Broker, request: JoinGroupRequest, context: RequestContext) -> Reply:
     """Join the group. The response waits for the group's next generation."""
     version = context.api_version
     timed = version >= REBALANCE_TIMEOUT_SINCE

@@ -4,11 +4,11 @@ v0-4 are served; v3 brings static members (KIP-345).
 """
 
 from fencepost.broker.network.context import RequestContext
-from fencepost.broker.ports import HasGroups
+from fencepost.broker.ports import Broker
 from fencepost.protocol.messages.api12_heartbeat import HeartbeatRequest, HeartbeatResponse
 
 
-def handle(node: HasGroups, request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:
+def handle(node: Broker, request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:
     """Restart the member's session timeout."""
     error = node.groups.classic.heartbeat(
         request.group_id, request.member_id, request.group_instance_id, request.generation_id

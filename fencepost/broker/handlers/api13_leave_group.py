@@ -5,14 +5,14 @@ instance id (KIP-345), each with its own error; v5 brings a reason for the log (
 """
 
 from fencepost.broker.network.context import RequestContext
-from fencepost.broker.ports import HasGroups
+from fencepost.broker.ports import Broker
 from fencepost.coordinator.group.commands import MemberName
 from fencepost.protocol.messages.api13_leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 
 BATCH_SINCE = 3
 
 
-async def handle(node: HasGroups, request: LeaveGroupRequest, context: RequestContext) -> LeaveGroupResponse:
+async def handle(node: Broker, request: LeaveGroupRequest, context: RequestContext) -> LeaveGroupResponse:
     """Remove the members, and return an error code for each."""
     if context.api_version < BATCH_SINCE:
         error, errors = await node.groups.classic.leave(request.group_id, [MemberName(request.member_id)])

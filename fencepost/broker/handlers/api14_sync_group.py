@@ -11,7 +11,7 @@ from sys import intern
 
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.network.reply import Encoded, Ready, Reply, encoded_prefix, reply_with
-from fencepost.broker.ports import HasGroups
+from fencepost.broker.ports import Broker
 from fencepost.coordinator.group.commands import Sync, SyncReply
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api14_sync_group import SyncGroupRequest, SyncGroupResponse
@@ -24,7 +24,7 @@ FRONTS_KEPT = 64
 _put_length = struct.Struct(">i").pack
 
 
-def handle(node: HasGroups, request: SyncGroupRequest, context: RequestContext) -> Reply:
+def handle(node: Broker, request: SyncGroupRequest, context: RequestContext) -> Reply:
     """Return the member's assignment."""
     version = context.api_version
     if version >= PROTOCOL_SINCE and (request.protocol_type is None or request.protocol_name is None):

@@ -4,10 +4,8 @@ v0-6 are served. v3 brings the authorized operations, v4 static members. An unkn
 returns GROUP_ID_NOT_FOUND for it (KIP-1043).
 """
 
-from typing import Protocol
-
 from fencepost.broker.network.context import RequestContext
-from fencepost.broker.ports import HasAuthorizer, HasGroups
+from fencepost.broker.ports import Broker
 from fencepost.broker.security.checks import NOT_ASKED, authorized_operations, denied
 from fencepost.coordinator.group.view import DescribedGroup as Description
 from fencepost.protocol.admin_enums import AclOperation, AclResourceType
@@ -22,11 +20,7 @@ from fencepost.protocol.messages.api15_describe_groups import (
 NOT_FOUND_SINCE = 6
 
 
-class _Broker(HasAuthorizer, HasGroups, Protocol):
-    """What DescribeGroups needs."""
-
-
-async def handle(node: _Broker, request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
+async def handle(node: Broker, request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
     """Describe each group that the client may see."""
     refused = denied(node, context, AclOperation.DESCRIBE, AclResourceType.GROUP, request.groups)
     described = await node.groups.admin.describe([name for name in request.groups if name not in refused])

@@ -3,20 +3,14 @@
 v0-5 are served; v4 filters by state (KIP-518), v5 by type (KIP-848).
 """
 
-from typing import Protocol
-
 from fencepost.broker.network.context import RequestContext
-from fencepost.broker.ports import HasAuthorizer, HasGroups
+from fencepost.broker.ports import Broker
 from fencepost.broker.security.checks import denied, is_allowed
 from fencepost.protocol.admin_enums import AclOperation, AclResourceType
 from fencepost.protocol.messages.api16_list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 
-class _Broker(HasAuthorizer, HasGroups, Protocol):
-    """What ListGroups needs."""
-
-
-async def handle(node: _Broker, request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
+async def handle(node: Broker, request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
     """List the groups that match the filters and that the client may see."""
     groups = await node.groups.admin.list_groups(request.states_filter, request.types_filter)
     if not is_allowed(node, context, AclOperation.DESCRIBE, AclResourceType.CLUSTER, log_denial=False):

@@ -5,12 +5,9 @@ listener without SASL both are rejected with ILLEGAL_SASL_STATE, as in Kafka; bu
 in there.
 """
 
-from typing import Protocol
-
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.network.login import delay
-from fencepost.broker.place import HasPlace
-from fencepost.broker.ports import HasClock, HasConfig
+from fencepost.broker.ports import Broker
 from fencepost.broker.security.sasl.session import SaslSession
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api17_sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
@@ -18,11 +15,7 @@ from fencepost.protocol.messages.api17_sasl_handshake import SaslHandshakeReques
 HEADERS_SINCE = 1
 
 
-class _Broker(HasClock, HasConfig, HasPlace, Protocol):
-    """What SaslHandshake needs."""
-
-
-async def handle(node: _Broker, request: SaslHandshakeRequest, context: RequestContext) -> SaslHandshakeResponse:
+async def handle(node: Broker, request: SaslHandshakeRequest, context: RequestContext) -> SaslHandshakeResponse:
     """Begin a login, or after one a re-authentication (KIP-368)."""
     session = context.session
     if session.sasl is None and request.mechanism in node.place.mechanisms:

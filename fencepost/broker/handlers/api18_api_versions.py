@@ -12,7 +12,7 @@ import re
 from typing import TYPE_CHECKING, Protocol
 
 from fencepost.broker.network.context import RequestContext
-from fencepost.broker.ports import HasMetadata
+from fencepost.broker.ports import Broker
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api18_api_versions import (
@@ -42,15 +42,7 @@ class _ServedApis(Protocol):
         """Each of them, by key."""
 
 
-class _Broker(HasMetadata, Protocol):
-    """What ApiVersions needs."""
-
-    @property
-    def dispatch(self) -> _ServedApis:
-        """From API key and version to the handler."""
-
-
-def handle(node: _Broker, request: ApiVersionsRequest | None, context: RequestContext) -> ApiVersionsResponse:
+def handle(node: Broker, request: ApiVersionsRequest | None, context: RequestContext) -> ApiVersionsResponse:
     """List the APIs and the features. `request` is None if its version is not served."""
     if request is None:
         api = API_BY_KEY[ApiKey.API_VERSIONS]

@@ -4,13 +4,11 @@ v1 validateOnly and error messages; v4 -1 for the broker's defaults (KIP-464); v
 (KIP-525); v7 topic ids. A plan (tag 1000, a fencepost extension) declares more than topics.
 """
 
-from typing import Protocol
-
 from fencepost.broker.config.entries import topic_entries
 from fencepost.broker.config.topic_rules import rules_of
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.network.metering import limit_mutations
-from fencepost.broker.ports import HasAuthorizer, HasMetadata
+from fencepost.broker.ports import Broker
 from fencepost.broker.security.checks import denied_topics, is_allowed
 from fencepost.coordinator.metadata.commands import CreatedTopic, NewTopic, Outcome
 from fencepost.protocol.admin_enums import AclOperation, AclResourceType
@@ -28,11 +26,7 @@ SETTINGS_IN_RESPONSE_SINCE = 5
 STRICT_QUOTA_SINCE = 6
 
 
-class _Broker(HasAuthorizer, HasMetadata, Protocol):
-    """What CreateTopics needs."""
-
-
-async def handle(node: _Broker, request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
+async def handle(node: Broker, request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
     """Create the valid topics in one append; the response waits until they are durable."""
     if request.plan is not None:
         return await _apply(node, request, request.plan, context)
@@ -54,7 +48,7 @@ async def handle(node: _Broker, request: CreateTopicsRequest, context: RequestCo
 
 
 async def _apply(
-    node: _Broker, request: CreateTopicsRequest, plan: Plan, context: RequestContext
+    node: Broker, request: CreateTopicsRequest, plan: Plan, context: RequestContext
 ) -> CreateTopicsResponse:
     """Apply a plan. A request with a plan and topics is rejected: other brokers would create only the topics."""
     from fencepost.broker.metadata.cluster_plan import apply_plan, refused_plan  # here: few clients have one
@@ -81,7 +75,7 @@ def _wanted(topic: CreatableTopic) -> NewTopic:
 
 
 def _answer(
-    node: HasMetadata,
+    node: Broker,
     topic: CreatedTopic,
     version: int,
     same: dict[frozenset[tuple[str, str]], list[CreatableTopicConfigs]] | None,
@@ -111,7 +105,7 @@ def _answer(
     )
 
 
-def _settings(node: HasMetadata, topic: CreatedTopic) -> list[CreatableTopicConfigs]:
+def _settings(node: Broker, topic: CreatedTopic) -> list[CreatableTopicConfigs]:
     rules = rules_of(node)
     entries = topic_entries(topic.configs, rules.started_with, rules.dynamic(node.metadata.image))
     return [CreatableTopicConfigs(name=entry.name, value=entry.value, config_source=entry.source) for entry in entries]

@@ -1,10 +1,8 @@
 """DeleteTopics (20): by name, or since v6 by id. v3 has its own code for "deletion is disabled"; v5 error messages."""
 
-from typing import Protocol
-
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.network.metering import limit_mutations
-from fencepost.broker.ports import HasAuthorizer, HasMetadata
+from fencepost.broker.ports import Broker
 from fencepost.broker.security.checks import denied_topics, is_allowed
 from fencepost.coordinator.metadata.commands import NO_ID, TopicRef
 from fencepost.protocol.admin_enums import AclOperation, AclResourceType
@@ -20,11 +18,7 @@ DISABLED_CODE_SINCE = 3
 STRICT_QUOTA_SINCE = 5
 
 
-class _Broker(HasAuthorizer, HasMetadata, Protocol):
-    """What DeleteTopics needs."""
-
-
-async def handle(node: _Broker, request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
+async def handle(node: Broker, request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
     """Delete the topics in one append; the response waits until that is durable."""
     version = context.api_version
     if version >= BY_ID_SINCE:
@@ -49,7 +43,7 @@ async def handle(node: _Broker, request: DeleteTopicsRequest, context: RequestCo
     return DeleteTopicsResponse(responses=responses)
 
 
-def _refused(node: _Broker, wanted: list[TopicRef], context: RequestContext) -> dict[TopicRef, DeletableTopicResult]:
+def _refused(node: Broker, wanted: list[TopicRef], context: RequestContext) -> dict[TopicRef, DeletableTopicResult]:
     """The topics that the client may not delete. A name that the client may not see is not answered to its id."""
     if is_allowed(node, context, AclOperation.DELETE, AclResourceType.CLUSTER, log_denial=False):
         return {}

@@ -3,12 +3,10 @@
 v0-2 are served; they differ in encoding only. If a topic's cleanup.policy lacks `delete`, the code is POLICY_VIOLATION.
 """
 
-from typing import Protocol
-
 from fencepost.broker.log.durability.upkeep import in_threads
 from fencepost.broker.log.trimming import deleting_records
 from fencepost.broker.network.context import RequestContext
-from fencepost.broker.ports import HasAuthorizer, HasFlusher, HasPartitions, HasUpkeepThreads
+from fencepost.broker.ports import Broker
 from fencepost.broker.security.checks import denied_topics
 from fencepost.coordinator.metadata.topic_names import is_internal
 from fencepost.protocol.admin_enums import AclOperation
@@ -24,11 +22,7 @@ from fencepost.protocol.topics import TopicPartition
 UNKNOWN_LOW_WATERMARK = -1
 
 
-class _Broker(HasAuthorizer, HasFlusher, HasPartitions, HasUpkeepThreads, Protocol):
-    """What DeleteRecords needs."""
-
-
-async def handle(node: _Broker, request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
+async def handle(node: Broker, request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
     """Move each log start offset, and return the new one."""
     refused = denied_topics(node, context, AclOperation.DELETE, (topic.name for topic in request.topics))
     return DeleteRecordsResponse(
@@ -55,7 +49,7 @@ def _refused(number: int) -> DeleteRecordsPartitionResult:
     )
 
 
-async def _delete(node: _Broker, tp: TopicPartition, offset: int) -> DeleteRecordsPartitionResult:
+async def _delete(node: Broker, tp: TopicPartition, offset: int) -> DeleteRecordsPartitionResult:
     log = node.partition(tp)
     if is_internal(tp.topic):
         code, start = ErrorCode.INVALID_TOPIC_EXCEPTION, UNKNOWN_LOW_WATERMARK

@@ -6,15 +6,13 @@ two-phase commit (KIP-939).
 """
 
 from fencepost.broker.network.context import CloseConnection, RequestContext
-from fencepost.broker.ports import HasTransactions
+from fencepost.broker.ports import Broker
 from fencepost.coordinator.ports import LogWriteFailed
 from fencepost.coordinator.txn.wire_codes import visible
 from fencepost.protocol.messages.api22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 
-async def handle(
-    node: HasTransactions, request: InitProducerIdRequest, context: RequestContext
-) -> InitProducerIdResponse:
+async def handle(node: Broker, request: InitProducerIdRequest, context: RequestContext) -> InitProducerIdResponse:
     """Respond once the producer id and epoch are durable and the id's earlier transaction has ended."""
     try:
         answer = await node.transactions.init_producer_id(

@@ -4,14 +4,13 @@ v0-4 are served; librdkafka sends exactly v2. v1 also returns the epoch, v2 carr
 """
 
 from functools import partial
-from typing import Protocol
 
 from fencepost.broker.durable_ends import when_durable
 from fencepost.broker.fetch.reads import leader_epoch_error
 from fencepost.broker.log.reading import epoch_end_offset
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.network.reply import Reply
-from fencepost.broker.ports import HasAuthorizer, HasFlusher, HasPartitions
+from fencepost.broker.ports import Broker
 from fencepost.broker.security.checks import denied_topics, is_allowed
 from fencepost.protocol.admin_enums import AclOperation, AclResourceType
 from fencepost.protocol.errors import ErrorCode
@@ -25,18 +24,14 @@ from fencepost.protocol.messages.api23_offset_for_leader_epoch import (
 from fencepost.protocol.topics import TopicPartition
 
 
-class _Broker(HasAuthorizer, HasFlusher, HasPartitions, Protocol):
-    """What OffsetForLeaderEpoch needs."""
-
-
-def handle(node: _Broker, request: OffsetForLeaderEpochRequest, context: RequestContext) -> Reply:
+def handle(node: Broker, request: OffsetForLeaderEpochRequest, context: RequestContext) -> Reply:
     """Return the end of the requested epoch, or of the largest epoch before it, once each log's end is durable."""
     asked = [TopicPartition(topic.topic, ask.partition) for topic in request.topics for ask in topic.partitions]
     return when_durable(node, map(node.partition, asked), partial(_answer_all, node, request, context))
 
 
 def _answer_all(
-    node: _Broker, request: OffsetForLeaderEpochRequest, context: RequestContext
+    node: Broker, request: OffsetForLeaderEpochRequest, context: RequestContext
 ) -> OffsetForLeaderEpochResponse:
     refused: frozenset[str] = frozenset()
     if not is_allowed(node, context, AclOperation.CLUSTER_ACTION, AclResourceType.CLUSTER, log_denial=False):
@@ -57,7 +52,7 @@ def _answer_all(
     )
 
 
-def _answer(node: _Broker, tp: TopicPartition, ask: OffsetForLeaderPartition) -> EpochEndOffset:
+def _answer(node: Broker, tp: TopicPartition, ask: OffsetForLeaderPartition) -> EpochEndOffset:
     log = node.partition(tp)
     if log is None:
         return EpochEndOffset(partition=tp.partition, error_code=node.absence(tp))

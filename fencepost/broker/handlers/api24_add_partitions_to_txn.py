@@ -6,11 +6,10 @@ partitions for a client of TV2.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Protocol
 
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.network.reply import Reply, reply_with
-from fencepost.broker.ports import HasAuthorizer, HasConfig, HasTransactions
+from fencepost.broker.ports import Broker
 from fencepost.broker.security.checks import brokers_only, denied_topics
 from fencepost.coordinator.metadata.topic_names import is_internal
 from fencepost.coordinator.txn.wire_codes import by_partition, visible
@@ -29,11 +28,7 @@ from fencepost.protocol.topics import TopicPartition
 BATCHED_SINCE = 4
 
 
-class _Broker(HasAuthorizer, HasConfig, HasTransactions, Protocol):
-    """What AddPartitionsToTxn needs."""
-
-
-def handle(node: _Broker, request: AddPartitionsToTxnRequest, context: RequestContext) -> Reply:
+def handle(node: Broker, request: AddPartitionsToTxnRequest, context: RequestContext) -> Reply:
     """Add the partitions, or verify that they were added."""
     if context.api_version >= BATCHED_SINCE:
         return brokers_only(node, request, context) or _handle_batch(node, request, context)
@@ -52,7 +47,7 @@ def handle(node: _Broker, request: AddPartitionsToTxnRequest, context: RequestCo
 
 
 def _denied(
-    node: _Broker, wanted: frozenset[TopicPartition], context: RequestContext
+    node: Broker, wanted: frozenset[TopicPartition], context: RequestContext
 ) -> Mapping[TopicPartition, ErrorCode]:
     """If the client may not write to a topic: an error for each partition, because all are added or none.
 
@@ -78,7 +73,7 @@ def _response(
 
 
 async def _handle_batch(
-    node: HasTransactions, request: AddPartitionsToTxnRequest, context: RequestContext
+    node: Broker, request: AddPartitionsToTxnRequest, context: RequestContext
 ) -> AddPartitionsToTxnResponse:
     """Process the transactions one after another."""
     results = []

@@ -5,14 +5,12 @@ TxnOffsetCommit adds the group's partition implicitly.
 """
 
 from fencepost.broker.network.context import RequestContext
-from fencepost.broker.ports import HasTransactions
+from fencepost.broker.ports import Broker
 from fencepost.coordinator.txn.wire_codes import visible
 from fencepost.protocol.messages.api25_add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
 
-async def handle(
-    node: HasTransactions, request: AddOffsetsToTxnRequest, context: RequestContext
-) -> AddOffsetsToTxnResponse:
+async def handle(node: Broker, request: AddOffsetsToTxnRequest, context: RequestContext) -> AddOffsetsToTxnResponse:
     """Add the partition of `__consumer_offsets` that stores the group's offsets."""
     error = await node.transactions.add_offsets(
         request.transactional_id, request.producer_id, request.producer_epoch, request.group_id, caller=context

@@ -8,7 +8,7 @@ from functools import partial
 
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.network.reply import Reply, reply_with
-from fencepost.broker.ports import HasTransactions
+from fencepost.broker.ports import Broker
 from fencepost.coordinator.txn.commands import Answer
 from fencepost.coordinator.txn.wire_codes import visible
 from fencepost.protocol.messages.api26_end_txn import EndTxnRequest, EndTxnResponse
@@ -16,7 +16,7 @@ from fencepost.protocol.messages.api26_end_txn import EndTxnRequest, EndTxnRespo
 EPOCH_BUMP_SINCE = 5
 
 
-def handle(node: HasTransactions, request: EndTxnRequest, context: RequestContext) -> Reply:
+def handle(node: Broker, request: EndTxnRequest, context: RequestContext) -> Reply:
     """End the transaction by the rules of the request's version."""
     result = node.transactions.ending(
         request.transactional_id,

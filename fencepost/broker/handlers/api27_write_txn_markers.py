@@ -10,7 +10,7 @@ from typing import Protocol
 
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.network.reply import Response
-from fencepost.broker.ports import HasAuthorizer, HasConfig, HasTransactions
+from fencepost.broker.ports import Broker
 from fencepost.broker.security.audit import audit
 from fencepost.broker.security.checks import brokers_only
 from fencepost.broker.security.log_names import principal_text, quoted
@@ -35,22 +35,14 @@ class _HangingCheck(Protocol):
         """The partitions on which the producer's open transaction hangs."""
 
 
-class _Broker(HasAuthorizer, HasConfig, HasTransactions, Protocol):
-    """What WriteTxnMarkers needs."""
-
-    @property
-    def hanging(self) -> _HangingCheck:
-        """The check for hanging transactions."""
-
-
-async def handle(node: _Broker, request: WriteTxnMarkersRequest, context: RequestContext) -> Response:
+async def handle(node: Broker, request: WriteTxnMarkersRequest, context: RequestContext) -> Response:
     """Write the markers in the order of the request; each is durable and visible before the answer."""
     if (refused := brokers_only(node, request, context)) is not None:
         return refused
     return WriteTxnMarkersResponse(markers=[await _write(node, marker, context) for marker in request.markers])
 
 
-async def _write(node: _Broker, marker: WritableTxnMarker, context: RequestContext) -> WritableTxnMarkerResult:
+async def _write(node: Broker, marker: WritableTxnMarker, context: RequestContext) -> WritableTxnMarkerResult:
     wanted = {TopicPartition(topic.name, partition) for topic in marker.topics for partition in topic.partition_indexes}
     owned: set[TopicPartition] = set()
     if marker.only_hanging:
@@ -94,7 +86,7 @@ async def _write(node: _Broker, marker: WritableTxnMarker, context: RequestConte
 
 
 def _explain(
-    node: _Broker,
+    node: Broker,
     marker: WritableTxnMarker,
     answers: dict[TopicPartition, ErrorCode],
     owned: set[TopicPartition],

@@ -7,11 +7,10 @@ groups of KIP-848 (T5).
 """
 
 from collections.abc import Collection, Sequence
-from typing import Protocol
 
 from fencepost.broker.handlers.api08_offset_commit import unusable_topic
 from fencepost.broker.network.context import RequestContext
-from fencepost.broker.ports import HasAuthorizer, HasGroups, HasMetadata, HasPartitions, HasTransactions
+from fencepost.broker.ports import Broker
 from fencepost.broker.security.checks import denied_topics
 from fencepost.coordinator.group.commit import Commit
 from fencepost.coordinator.group.offsets import OffsetCommitItem
@@ -35,11 +34,7 @@ NO_SEQUENCE = 0
 """Offsets have no sequence numbers."""
 
 
-class _Broker(HasAuthorizer, HasGroups, HasMetadata, HasPartitions, HasTransactions, Protocol):
-    """What TxnOffsetCommit needs."""
-
-
-async def handle(node: _Broker, request: TxnOffsetCommitRequest, context: RequestContext) -> TxnOffsetCommitResponse:
+async def handle(node: Broker, request: TxnOffsetCommitRequest, context: RequestContext) -> TxnOffsetCommitResponse:
     """Store the offsets as pending, and return an error code for each partition."""
     version = context.api_version
     error = ErrorCode.NONE if request.group_id else ErrorCode.INVALID_GROUP_ID
@@ -84,7 +79,7 @@ async def handle(node: _Broker, request: TxnOffsetCommitRequest, context: Reques
     )
 
 
-def _unusable(node: _Broker, name: str | None, number: int, refused: Collection[str]) -> ErrorCode:
+def _unusable(node: Broker, name: str | None, number: int, refused: Collection[str]) -> ErrorCode:
     """Why no offset of this partition can be committed, whatever the transaction and the group say."""
     if error := unusable_topic(name, refused):
         return error
@@ -105,7 +100,7 @@ def _command(request: TxnOffsetCommitRequest, items: tuple[OffsetCommitItem, ...
 
 
 async def _commit(
-    node: _Broker, request: TxnOffsetCommitRequest, items: tuple[OffsetCommitItem, ...], context: RequestContext
+    node: Broker, request: TxnOffsetCommitRequest, items: tuple[OffsetCommitItem, ...], context: RequestContext
 ) -> Sequence[ErrorCode]:
     """Store the offsets. If the group's partition rejects the producer, store the reason."""
     errors = await node.groups.positions.commit(_command(request, items, context.api_version))
@@ -118,7 +113,7 @@ async def _commit(
     return errors
 
 
-async def _check_transaction(node: _Broker, request: TxnOffsetCommitRequest, context: RequestContext) -> ErrorCode:
+async def _check_transaction(node: Broker, request: TxnOffsetCommitRequest, context: RequestContext) -> ErrorCode:
     """Add the group's partition to the transaction (v5), or verify that it was added.
 
     No other task runs between this result and the append: there is no checkpoint between them (row T16). If another

@@ -1,10 +1,8 @@
 """DescribeAcls (29): the ACLs that match a filter. v1 has resource patterns (KIP-290); v3 the type USER."""
 
-from typing import Protocol
-
 from fencepost.broker.metadata.acl_requests import AclFilter
 from fencepost.broker.network.context import RequestContext
-from fencepost.broker.ports import HasAuthorizer, HasMetadata
+from fencepost.broker.ports import Broker
 from fencepost.coordinator.metadata.image import Acl
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api29_describe_acls import (
@@ -15,11 +13,7 @@ from fencepost.protocol.messages.api29_describe_acls import (
 )
 
 
-class _Broker(HasAuthorizer, HasMetadata, Protocol):
-    """What DescribeAcls needs."""
-
-
-def handle(node: _Broker, request: DescribeAclsRequest, context: RequestContext) -> DescribeAclsResponse:
+def handle(node: Broker, request: DescribeAclsRequest, context: RequestContext) -> DescribeAclsResponse:
     """List the ACLs by resource pattern."""
     wanted = AclFilter.of(request)
     if node.authorizer is None:

@@ -1,10 +1,8 @@
 """CreateAcls (30): add ACLs. v1 has resource patterns (KIP-290); v3 the type USER."""
 
-from typing import Protocol
-
 from fencepost.broker.metadata.acl_requests import NO_AUTHORIZER, audit_text, refuse_unknown
 from fencepost.broker.network.context import RequestContext
-from fencepost.broker.ports import HasAuthorizer, HasMetadata
+from fencepost.broker.ports import Broker
 from fencepost.broker.security.audit import log_changes
 from fencepost.coordinator.metadata.commands import Outcome
 from fencepost.coordinator.metadata.image import Acl
@@ -16,11 +14,7 @@ from fencepost.protocol.messages.api30_create_acls import (
 )
 
 
-class _Broker(HasAuthorizer, HasMetadata, Protocol):
-    """What CreateAcls needs."""
-
-
-async def handle(node: _Broker, request: CreateAclsRequest, context: RequestContext) -> CreateAclsResponse:
+async def handle(node: Broker, request: CreateAclsRequest, context: RequestContext) -> CreateAclsResponse:
     """Add the valid ACLs of the request; each that exists already is a success without a change."""
     for one in request.creations:
         refuse_unknown(one.resource_type, one.resource_pattern_type, one.operation, one.permission_type)

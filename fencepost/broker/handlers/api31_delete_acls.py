@@ -1,13 +1,12 @@
 """DeleteAcls (31): remove the ACLs that match filters. v1 has resource patterns (KIP-290); v3 the type USER."""
 
 from collections.abc import Collection
-from typing import Protocol
 
 import trio
 
 from fencepost.broker.metadata.acl_requests import NO_AUTHORIZER, AclFilter, audit_text
 from fencepost.broker.network.context import RequestContext
-from fencepost.broker.ports import HasAuthorizer, HasMetadata
+from fencepost.broker.ports import Broker
 from fencepost.broker.security.audit import log_changes
 from fencepost.coordinator.metadata.acl_controller import ACL_CHANGES_MAX
 from fencepost.coordinator.metadata.commands import DONE, Outcome
@@ -21,11 +20,7 @@ from fencepost.protocol.messages.api31_delete_acls import (
 )
 
 
-class _Broker(HasAuthorizer, HasMetadata, Protocol):
-    """What DeleteAcls needs."""
-
-
-async def handle(node: _Broker, request: DeleteAclsRequest, context: RequestContext) -> DeleteAclsResponse:
+async def handle(node: Broker, request: DeleteAclsRequest, context: RequestContext) -> DeleteAclsResponse:
     """Remove the ACLs that match any of the filters, in one change; return them by filter."""
     filters = [AclFilter.of(one) for one in request.filters]
     if node.authorizer is None:

@@ -3,15 +3,13 @@
 v0 has isDefault for the source; v1 synonyms; v3 types and documentation (KIP-569).
 """
 
-from typing import Protocol
-
 from fencepost.broker.config.client_metrics import metrics_entries
 from fencepost.broker.config.entries import ConfigEntry, broker_entries, default_broker_entries, topic_entries
 from fencepost.broker.config.group_settings import group_entries
 from fencepost.broker.config.loggers import logger_entries, logger_name_problem
 from fencepost.broker.config.topic_rules import rules_of
 from fencepost.broker.network.context import RequestContext
-from fencepost.broker.ports import HasAuthorizer, HasConfig, HasMetadata
+from fencepost.broker.ports import Broker
 from fencepost.broker.security.checks import denied_resource
 from fencepost.coordinator.metadata.commands import Outcome
 from fencepost.coordinator.metadata.config_controller import broker_name_problem
@@ -27,11 +25,7 @@ from fencepost.protocol.messages.api32_describe_configs import (
 )
 
 
-class _Broker(HasAuthorizer, HasConfig, HasMetadata, Protocol):
-    """What DescribeConfigs needs."""
-
-
-def handle(node: _Broker, request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
+def handle(node: Broker, request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
     """List the settings of each resource, or the resource's error."""
     results = []
     for resource in request.resources:
@@ -50,7 +44,7 @@ def handle(node: _Broker, request: DescribeConfigsRequest, context: RequestConte
     return DescribeConfigsResponse(results=results)
 
 
-def _entries(node: _Broker, resource_type: int, name: str) -> list[ConfigEntry] | Outcome:
+def _entries(node: Broker, resource_type: int, name: str) -> list[ConfigEntry] | Outcome:
     rules, image = rules_of(node), node.metadata.image
     if resource_type == ConfigResourceType.TOPIC:
         problem = topic_name_problem(name)

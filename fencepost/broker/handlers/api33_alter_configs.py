@@ -1,9 +1,7 @@
 """AlterConfigs (33): the older API, which removes every setting that the request does not name. Versions are equal."""
 
-from typing import Protocol
-
 from fencepost.broker.network.context import RequestContext
-from fencepost.broker.ports import HasAuthorizer, HasMetadata
+from fencepost.broker.ports import Broker
 from fencepost.broker.security.checks import denied_resource
 from fencepost.coordinator.metadata.commands import ConfigEdit, ConfigEdits, Outcome
 from fencepost.protocol.admin_enums import AclOperation, ConfigOperation
@@ -14,11 +12,7 @@ from fencepost.protocol.messages.api33_alter_configs import (
 )
 
 
-class _Broker(HasAuthorizer, HasMetadata, Protocol):
-    """What AlterConfigs needs."""
-
-
-async def handle(node: _Broker, request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
+async def handle(node: Broker, request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
     """Replace each resource's settings by those in the request."""
     changes = [
         ConfigEdits(

@@ -3,10 +3,8 @@
 This broker keeps all logs in one directory (`log.dirs`), so every replica is in the only valid directory already.
 """
 
-from typing import Protocol
-
 from fencepost.broker.network.context import RequestContext
-from fencepost.broker.ports import HasLogs, HasMetadata, HasPartitions
+from fencepost.broker.ports import Broker
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api34_alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
@@ -17,11 +15,7 @@ from fencepost.protocol.messages.api34_alter_replica_log_dirs import (
 from fencepost.protocol.topics import TopicPartition
 
 
-class _Broker(HasLogs, HasMetadata, HasPartitions, Protocol):
-    """What AlterReplicaLogDirs needs."""
-
-
-def handle(node: _Broker, request: AlterReplicaLogDirsRequest, _context: RequestContext) -> AlterReplicaLogDirsResponse:
+def handle(node: Broker, request: AlterReplicaLogDirsRequest, _context: RequestContext) -> AlterReplicaLogDirsResponse:
     """Return for each replica NONE, or why it cannot move to the path. Results are grouped by topic, not by path."""
     answers: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
     for directory in request.dirs:
@@ -41,7 +35,7 @@ def handle(node: _Broker, request: AlterReplicaLogDirsRequest, _context: Request
     )
 
 
-def _outcome(node: _Broker, path: str, tp: TopicPartition) -> ErrorCode:
+def _outcome(node: Broker, path: str, tp: TopicPartition) -> ErrorCode:
     if path != node.logs.place:
         return ErrorCode.LOG_DIR_NOT_FOUND
     if not node.metadata.exists(tp):

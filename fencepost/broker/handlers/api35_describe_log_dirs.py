@@ -7,12 +7,11 @@ this broker never has.
 import logging
 import os
 from collections.abc import Iterable
-from typing import Protocol
 
 import trio
 
 from fencepost.broker.network.context import RequestContext
-from fencepost.broker.ports import HasConfig, HasLogs, HasMetadata, HasPartitions
+from fencepost.broker.ports import Broker
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api35_describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -30,11 +29,7 @@ PARTITIONS_PER_CHECKPOINT = 100
 logger = logging.getLogger(__name__)
 
 
-class _Broker(HasConfig, HasLogs, HasMetadata, HasPartitions, Protocol):
-    """What DescribeLogDirs needs."""
-
-
-async def handle(node: _Broker, request: DescribeLogDirsRequest, _context: RequestContext) -> DescribeLogDirsResponse:
+async def handle(node: Broker, request: DescribeLogDirsRequest, _context: RequestContext) -> DescribeLogDirsResponse:
     """Describe the one directory. `topics` null selects every partition; unknown partitions are left out.
 
     If the size of a log cannot be read, the directory's error is KAFKA_STORAGE_ERROR, as in Kafka.
@@ -76,13 +71,13 @@ def _answer(directory: DescribeLogDirsResult) -> DescribeLogDirsResponse:
     return DescribeLogDirsResponse(results=[directory])
 
 
-def _all_partitions(node: _Broker) -> Iterable[TopicPartition]:
+def _all_partitions(node: Broker) -> Iterable[TopicPartition]:
     for topic in node.metadata.image.topics_by_name.values():
         for number in range(topic.partitions):
             yield TopicPartition(topic.name, number)
 
 
-def _volume(node: _Broker) -> tuple[int, int]:
+def _volume(node: Broker) -> tuple[int, int]:
     """The volume's total and usable bytes; unknown for a broker in memory."""
     directory = node.config.data_directory
     if directory is None:

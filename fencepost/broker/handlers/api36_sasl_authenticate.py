@@ -6,14 +6,14 @@ ILLEGAL_SASL_STATE, as in Kafka.
 
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.network.login import authenticate, log_refusal
-from fencepost.broker.ports import HasClock
+from fencepost.broker.ports import Broker
 from fencepost.broker.security.sasl.exchange import LoginRefused
 from fencepost.broker.security.sasl.session import State
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api36_sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 
 
-async def handle(node: HasClock, request: SaslAuthenticateRequest, context: RequestContext) -> SaslAuthenticateResponse:
+async def handle(node: Broker, request: SaslAuthenticateRequest, context: RequestContext) -> SaslAuthenticateResponse:
     """Pass the message to the mechanism. After a refusal the connection is closed."""
     sasl = context.session.sasl
     if sasl is None:

@@ -1,10 +1,8 @@
 """CreatePartitions (37): add partitions to topics. All versions mean the same."""
 
-from typing import Protocol
-
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.network.metering import limit_mutations
-from fencepost.broker.ports import HasAuthorizer, HasMetadata
+from fencepost.broker.ports import Broker
 from fencepost.broker.security.checks import denied_topics
 from fencepost.coordinator.metadata.commands import MorePartitions, Outcome
 from fencepost.protocol.admin_enums import AclOperation
@@ -18,11 +16,7 @@ from fencepost.protocol.messages.api37_create_partitions import (
 STRICT_QUOTA_SINCE = 3
 
 
-class _Broker(HasAuthorizer, HasMetadata, Protocol):
-    """What CreatePartitions needs."""
-
-
-async def handle(node: _Broker, request: CreatePartitionsRequest, context: RequestContext) -> CreatePartitionsResponse:
+async def handle(node: Broker, request: CreatePartitionsRequest, context: RequestContext) -> CreatePartitionsResponse:
     """Add the partitions in one append; the response waits until that is durable."""
     refused = denied_topics(node, context, AclOperation.ALTER, (topic.name for topic in request.topics))
     wanted = [

@@ -3,10 +3,8 @@
 v0-2 are served; they differ in encoding only.
 """
 
-from typing import Protocol
-
 from fencepost.broker.network.context import RequestContext
-from fencepost.broker.ports import HasAuthorizer, HasGroups
+from fencepost.broker.ports import Broker
 from fencepost.broker.security.checks import denied
 from fencepost.protocol.admin_enums import AclOperation, AclResourceType
 from fencepost.protocol.errors import ErrorCode
@@ -17,11 +15,7 @@ from fencepost.protocol.messages.api42_delete_groups import (
 )
 
 
-class _Broker(HasAuthorizer, HasGroups, Protocol):
-    """What DeleteGroups needs."""
-
-
-async def handle(node: _Broker, request: DeleteGroupsRequest, context: RequestContext) -> DeleteGroupsResponse:
+async def handle(node: Broker, request: DeleteGroupsRequest, context: RequestContext) -> DeleteGroupsResponse:
     """Delete each group that is empty."""
     refused = denied(node, context, AclOperation.DELETE, AclResourceType.GROUP, request.groups_names)
     errors = iter(await node.groups.admin.delete_groups([name for name in request.groups_names if name not in refused]))

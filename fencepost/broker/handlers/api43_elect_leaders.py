@@ -5,7 +5,7 @@ replica: an election is never needed.
 """
 
 from fencepost.broker.network.context import RequestContext
-from fencepost.broker.ports import HasMetadata
+from fencepost.broker.ports import Broker
 from fencepost.coordinator.metadata.commands import Outcome
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api43_elect_leaders import (
@@ -19,7 +19,7 @@ KIND_SINCE = 1
 PREFERRED, UNCLEAN = 0, 1
 
 
-def handle(node: HasMetadata, request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
+def handle(node: Broker, request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
     """Return for each partition why no election took place; for all partitions, only topic names (as Kafka)."""
     if context.api_version >= KIND_SINCE and request.election_type not in (PREFERRED, UNCLEAN):
         return ElectLeadersResponse(error_code=ErrorCode.INVALID_REQUEST)
@@ -39,7 +39,7 @@ def handle(node: HasMetadata, request: ElectLeadersRequest, context: RequestCont
     )
 
 
-def _result(node: HasMetadata, name: str, number: int) -> PartitionResult:
+def _result(node: Broker, name: str, number: int) -> PartitionResult:
     topic = node.metadata.image.topics_by_name.get(name)
     if topic is None:
         outcome = Outcome(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}")

@@ -2,12 +2,11 @@
 
 import logging
 from collections import Counter
-from typing import Protocol
 
 from fencepost.broker.config.broker_config import is_without_effect
 from fencepost.broker.config.loggers import alter_loggers
 from fencepost.broker.network.context import RequestContext
-from fencepost.broker.ports import HasAuthorizer, HasConfig, HasMetadata
+from fencepost.broker.ports import Broker
 from fencepost.broker.security.checks import denied_resource
 from fencepost.coordinator.metadata.commands import ConfigEdit, ConfigEdits, Outcome
 from fencepost.protocol.admin_enums import AclOperation, ConfigResourceType
@@ -21,15 +20,7 @@ from fencepost.protocol.messages.api44_incremental_alter_configs import (
 logger = logging.getLogger(__name__)
 
 
-class AltersConfigs(HasConfig, HasMetadata, Protocol):
-    """What a change of settings needs."""
-
-
-class _Broker(HasAuthorizer, AltersConfigs, Protocol):
-    """What IncrementalAlterConfigs needs."""
-
-
-async def alter(node: AltersConfigs, changes: list[ConfigEdits], validate_only: bool) -> list[Outcome]:
+async def alter(node: Broker, changes: list[ConfigEdits], validate_only: bool) -> list[Outcome]:
     """One outcome for each change. This process changes levels of loggers; the controller changes all else."""
     times = Counter((change.resource_type, change.resource_name) for change in changes)
     of_loggers = [
@@ -61,7 +52,7 @@ def _warn_without_effect(change: ConfigEdits) -> None:
 
 
 async def handle(
-    node: _Broker, request: IncrementalAlterConfigsRequest, context: RequestContext
+    node: Broker, request: IncrementalAlterConfigsRequest, context: RequestContext
 ) -> IncrementalAlterConfigsResponse:
     """Edit each resource's settings; within one resource all edits or none."""
     changes = [

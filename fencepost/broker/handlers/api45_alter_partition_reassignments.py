@@ -4,10 +4,8 @@ v1 lets the client forbid a change of the replication factor (KIP-860); the resp
 partition can only be assigned to this node, which completes at once.
 """
 
-from typing import Protocol
-
 from fencepost.broker.network.context import RequestContext
-from fencepost.broker.ports import HasConfig, HasMetadata
+from fencepost.broker.ports import Broker
 from fencepost.coordinator.metadata.commands import DONE, Outcome
 from fencepost.coordinator.metadata.controller import replicas_problem
 from fencepost.protocol.errors import ErrorCode
@@ -22,12 +20,8 @@ from fencepost.protocol.messages.api45_alter_partition_reassignments import (
 FACTOR_SINCE = 1
 
 
-class _Broker(HasConfig, HasMetadata, Protocol):
-    """What AlterPartitionReassignments needs."""
-
-
 def handle(
-    node: _Broker, request: AlterPartitionReassignmentsRequest, context: RequestContext
+    node: Broker, request: AlterPartitionReassignmentsRequest, context: RequestContext
 ) -> AlterPartitionReassignmentsResponse:
     """Return a result for each partition."""
     allowed = request.allow_replication_factor_change if context.api_version >= FACTOR_SINCE else True
@@ -50,7 +44,7 @@ def _answer(number: int, outcome: Outcome) -> ReassignablePartitionResponse:
     return ReassignablePartitionResponse(partition_index=number, error_code=outcome.code, error_message=outcome.message)
 
 
-def _outcome(node: _Broker, name: str, part: ReassignablePartition) -> Outcome:
+def _outcome(node: Broker, name: str, part: ReassignablePartition) -> Outcome:
     topic = node.metadata.image.topics_by_name.get(name)
     if topic is None:
         return Outcome(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name}.")

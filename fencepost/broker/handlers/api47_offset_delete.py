@@ -1,9 +1,7 @@
 """OffsetDelete (47): delete some of a group's committed offsets; the group remains (KIP-496). v0 is served."""
 
-from typing import Protocol
-
 from fencepost.broker.network.context import RequestContext
-from fencepost.broker.ports import HasAuthorizer, HasGroups, HasMetadata
+from fencepost.broker.ports import Broker
 from fencepost.broker.security.checks import denied_topics
 from fencepost.protocol.admin_enums import AclOperation
 from fencepost.protocol.errors import ErrorCode
@@ -16,11 +14,7 @@ from fencepost.protocol.messages.api47_offset_delete import (
 from fencepost.protocol.topics import TopicPartition
 
 
-class _Broker(HasAuthorizer, HasGroups, HasMetadata, Protocol):
-    """What OffsetDelete needs."""
-
-
-async def handle(node: _Broker, request: OffsetDeleteRequest, context: RequestContext) -> OffsetDeleteResponse:
+async def handle(node: Broker, request: OffsetDeleteRequest, context: RequestContext) -> OffsetDeleteResponse:
     """Delete the offsets, and return an error code for each partition."""
     asked = [[TopicPartition(topic.name, one.partition_index) for one in topic.partitions] for topic in request.topics]
     refused = denied_topics(node, context, AclOperation.READ, (topic.name for topic in request.topics))

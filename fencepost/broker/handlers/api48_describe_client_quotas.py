@@ -1,7 +1,7 @@
 """DescribeClientQuotas (48): the quotas of the entities that match a filter (KIP-546)."""
 
 from fencepost.broker.network.context import RequestContext
-from fencepost.broker.ports import HasMetadata
+from fencepost.broker.ports import Broker
 from fencepost.coordinator.metadata.commands import Outcome
 from fencepost.coordinator.metadata.image import QuotaEntity
 from fencepost.coordinator.metadata.quota_controller import CLIENT_ID, IP, USER
@@ -18,9 +18,7 @@ from fencepost.protocol.messages.api48_describe_client_quotas import (
 EXACT, DEFAULT, SPECIFIED = 0, 1, 2
 
 
-def handle(
-    node: HasMetadata, request: DescribeClientQuotasRequest, context: RequestContext
-) -> DescribeClientQuotasResponse:
+def handle(node: Broker, request: DescribeClientQuotasRequest, context: RequestContext) -> DescribeClientQuotasResponse:
     """Return each entity that has all parts of the filter; with `strict` only those without further parts."""
     code, message = _problem(request.components)
     if code is not ErrorCode.NONE:

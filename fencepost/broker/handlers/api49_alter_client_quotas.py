@@ -1,7 +1,7 @@
 """AlterClientQuotas (49): set and remove quotas; each entity gets all its changes or none (KIP-546)."""
 
 from fencepost.broker.network.context import RequestContext
-from fencepost.broker.ports import HasMetadata
+from fencepost.broker.ports import Broker
 from fencepost.broker.security.audit import log_change
 from fencepost.broker.security.log_names import quoted
 from fencepost.coordinator.metadata.quota_controller import QuotaEdits, quota_entity
@@ -14,9 +14,7 @@ from fencepost.protocol.messages.api49_alter_client_quotas import (
 )
 
 
-async def handle(
-    node: HasMetadata, request: AlterClientQuotasRequest, context: RequestContext
-) -> AlterClientQuotasResponse:
+async def handle(node: Broker, request: AlterClientQuotasRequest, context: RequestContext) -> AlterClientQuotasResponse:
     """Apply the valid changes in one append; the response waits until that is durable, and each change in force."""
     changes = [
         QuotaEdits(

@@ -3,7 +3,7 @@
 from collections import Counter
 
 from fencepost.broker.network.context import RequestContext
-from fencepost.broker.ports import HasMetadata
+from fencepost.broker.ports import Broker
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api50_describe_user_scram_credentials import (
     CredentialInfo,
@@ -14,7 +14,7 @@ from fencepost.protocol.messages.api50_describe_user_scram_credentials import (
 
 
 def handle(
-    node: HasMetadata, request: DescribeUserScramCredentialsRequest, _context: RequestContext
+    node: Broker, request: DescribeUserScramCredentialsRequest, _context: RequestContext
 ) -> DescribeUserScramCredentialsResponse:
     """Describe the named users, or all if none is named."""
     known: dict[str, list[CredentialInfo]] = {}

@@ -1,7 +1,7 @@
 """AlterUserScramCredentials (51): set and delete SCRAM credentials of users (KIP-554)."""
 
 from fencepost.broker.network.context import RequestContext
-from fencepost.broker.ports import HasMetadata
+from fencepost.broker.ports import Broker
 from fencepost.broker.security.audit import log_change
 from fencepost.broker.security.log_names import quoted
 from fencepost.coordinator.metadata.user_controller import CredentialChange, CredentialDeletion, CredentialUpsertion
@@ -17,7 +17,7 @@ _MECHANISMS = {number: name for name, number in MECHANISM_NUMBERS.items()}
 
 
 async def handle(
-    node: HasMetadata, request: AlterUserScramCredentialsRequest, context: RequestContext
+    node: Broker, request: AlterUserScramCredentialsRequest, context: RequestContext
 ) -> AlterUserScramCredentialsResponse:
     """Change the credentials of each user, or return why not."""
     deletions = [CredentialDeletion(one.name, one.mechanism) for one in request.deletions]

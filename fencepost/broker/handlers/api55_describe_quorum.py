@@ -4,10 +4,8 @@ v1 has the times when a voter last fetched and was caught up (KIP-836): for the 
 (KIP-853): the controller's clients connect to the broker's listener.
 """
 
-from typing import Protocol
-
 from fencepost.broker.network.context import RequestContext
-from fencepost.broker.ports import HasClock, HasConfig, HasMetadataLog
+from fencepost.broker.ports import Broker
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api55_describe_quorum import (
     DescribeQuorumRequest,
@@ -25,11 +23,7 @@ MESSAGE_SINCE = 2
 _NOT_HOSTED = "This server does not host this topic-partition."
 
 
-class _Broker(HasClock, HasConfig, HasMetadataLog, Protocol):
-    """What DescribeQuorum needs."""
-
-
-def handle(node: _Broker, request: DescribeQuorumRequest, context: RequestContext) -> DescribeQuorumResponse:
+def handle(node: Broker, request: DescribeQuorumRequest, context: RequestContext) -> DescribeQuorumResponse:
     """Describe the quorum of `__cluster_metadata-0`. As in Kafka, the request must name only this partition."""
     found = [(topic.topic_name, part.partition_index) for topic in request.topics for part in topic.partitions]
     served = found == [(METADATA_TOPIC, 0)]
@@ -48,7 +42,7 @@ def handle(node: _Broker, request: DescribeQuorumRequest, context: RequestContex
     return DescribeQuorumResponse(error_message="", topics=topics, nodes=nodes)
 
 
-def _quorum(node: _Broker) -> PartitionDataResponse:
+def _quorum(node: Broker) -> PartitionDataResponse:
     log, now_ms = node.metadata_log, node.clock.now_ms()
     voter = ReplicaState(
         replica_id=node.config.node_id,

@@ -4,7 +4,7 @@ v1 has an upgrade type where v0 has allowDowngrade, and validateOnly; v2 has one
 """
 
 from fencepost.broker.network.context import RequestContext
-from fencepost.broker.ports import HasMetadata
+from fencepost.broker.ports import Broker
 from fencepost.coordinator.metadata.commands import FeatureUpdate
 from fencepost.protocol.admin_enums import UpgradeType
 from fencepost.protocol.errors import ErrorCode
@@ -19,7 +19,7 @@ UPGRADE_TYPE_SINCE = 1
 NO_RESULTS_SINCE = 2
 
 
-async def handle(node: HasMetadata, request: UpdateFeaturesRequest, context: RequestContext) -> UpdateFeaturesResponse:
+async def handle(node: Broker, request: UpdateFeaturesRequest, context: RequestContext) -> UpdateFeaturesResponse:
     """Apply all updates, or none."""
     updates = [
         FeatureUpdate(entry.feature, entry.max_version_level, _upgrade_type(entry, context.api_version))

@@ -4,16 +4,15 @@ It is checked with the client's rights and quotas. Only brokers may send it, bec
 """
 
 import logging
-from typing import Any, Protocol
+from typing import Any
 
 from fencepost.broker.network.context import CloseConnection, RequestContext, Session
-from fencepost.broker.network.dispatch import Dispatch, Route, UnservedRequest
+from fencepost.broker.network.dispatch import Route, UnservedRequest
 from fencepost.broker.network.metering import meter_of
 from fencepost.broker.network.reply import Durable, Encoded, Ready, ready
 from fencepost.broker.peers.envelope import read_sender
 from fencepost.broker.peers.forwarding import CHANGES, FORWARDED
-from fencepost.broker.place import HasPlace
-from fencepost.broker.ports import HasAuthorizer, HasClock, HasConfig, HasFlusher, HasMetrics, HasQuotas
+from fencepost.broker.ports import Broker
 from fencepost.broker.security.checks import brokers_only
 from fencepost.broker.security.gate import refusal
 from fencepost.broker.security.principal import CLUSTER
@@ -25,15 +24,7 @@ from fencepost.protocol.schema import DecodeError, ResponseValue
 logger = logging.getLogger(__name__)
 
 
-class _Broker(HasAuthorizer, HasClock, HasConfig, HasFlusher, HasMetrics, HasPlace, HasQuotas, Protocol):
-    """What Envelope needs."""
-
-    @property
-    def dispatch(self) -> Dispatch:
-        """From API key and version to the handler."""
-
-
-async def handle(node: _Broker, request: EnvelopeRequest, context: RequestContext) -> ResponseValue:
+async def handle(node: Broker, request: EnvelopeRequest, context: RequestContext) -> ResponseValue:
     """Handle the request in the envelope as that of its client."""
     if (refused := brokers_only(node, request, context)) is not None:
         return refused
@@ -68,7 +59,7 @@ async def handle(node: _Broker, request: EnvelopeRequest, context: RequestContex
     return EnvelopeResponse(response_data=head + _encoded(route, response))
 
 
-async def _handled(node: _Broker, route: Route, request: Any, context: RequestContext, size: int) -> Ready:
+async def _handled(node: Broker, route: Route, request: Any, context: RequestContext, size: int) -> Ready:
     """The answer, as a connection of the client would send it: after its rights are checked, when it is durable."""
     refused = refusal(node, request, context) if node.authorizer is not None else None
     if refused is not None:

@@ -1,11 +1,8 @@
 """DescribeCluster (60): the brokers and the controller. v1 endpoint types (KIP-919); v2 fenced brokers (KIP-1073)."""
 
-from typing import Protocol
-
 from fencepost.broker.brokers import brokers, controller_id
 from fencepost.broker.network.context import RequestContext
-from fencepost.broker.place import HasPlace
-from fencepost.broker.ports import HasAuthorizer, HasConfig, HasMetadata
+from fencepost.broker.ports import Broker
 from fencepost.broker.security.checks import cluster_operations
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api60_describe_cluster import (
@@ -19,11 +16,7 @@ BROKER_ENDPOINT = 1
 _ENDPOINTS = {BROKER_ENDPOINT: "BROKER", 2: "CONTROLLER"}
 
 
-class _Broker(HasAuthorizer, HasConfig, HasMetadata, HasPlace, Protocol):
-    """What DescribeCluster needs."""
-
-
-def handle(node: _Broker, request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
+def handle(node: Broker, request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
     """Describe the cluster as its one broker sees it."""
     wanted = request.endpoint_type if context.api_version >= ENDPOINT_TYPE_SINCE else BROKER_ENDPOINT
     if wanted not in _ENDPOINTS:

@@ -3,10 +3,8 @@
 v0 is served.
 """
 
-from typing import Protocol
-
 from fencepost.broker.network.context import RequestContext
-from fencepost.broker.ports import HasAuthorizer, HasPartitions
+from fencepost.broker.ports import Broker
 from fencepost.broker.security.checks import denied_topics
 from fencepost.protocol.admin_enums import AclOperation
 from fencepost.protocol.errors import ErrorCode
@@ -20,11 +18,7 @@ from fencepost.protocol.messages.api61_describe_producers import (
 from fencepost.protocol.topics import TopicPartition
 
 
-class _Broker(HasAuthorizer, HasPartitions, Protocol):
-    """What DescribeProducers needs."""
-
-
-def handle(node: _Broker, request: DescribeProducersRequest, context: RequestContext) -> DescribeProducersResponse:
+def handle(node: Broker, request: DescribeProducersRequest, context: RequestContext) -> DescribeProducersResponse:
     """List each partition's active producers."""
     refused = denied_topics(node, context, AclOperation.READ, (topic.name for topic in request.topics))
     return DescribeProducersResponse(
@@ -43,7 +37,7 @@ def handle(node: _Broker, request: DescribeProducersRequest, context: RequestCon
     )
 
 
-def _describe(node: HasPartitions, tp: TopicPartition) -> PartitionResponse:
+def _describe(node: Broker, tp: TopicPartition) -> PartitionResponse:
     log = node.partition(tp)
     if log is None:
         return PartitionResponse(

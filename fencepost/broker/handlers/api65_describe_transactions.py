@@ -6,10 +6,9 @@ fencing history.
 
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import Protocol
 
 from fencepost.broker.network.context import RequestContext
-from fencepost.broker.ports import HasAuthorizer, HasTransactions
+from fencepost.broker.ports import Broker
 from fencepost.broker.security.checks import denied, denied_topics, is_allowed
 from fencepost.coordinator.txn.causes import Caller, Change, IdHistory, Refusal, describe
 from fencepost.protocol.admin_enums import AclOperation, AclResourceType
@@ -25,12 +24,8 @@ from fencepost.protocol.messages.api65_describe_transactions import (
 from fencepost.protocol.topics import TopicPartition
 
 
-class _Broker(HasAuthorizer, HasTransactions, Protocol):
-    """What DescribeTransactions needs."""
-
-
 async def handle(
-    node: _Broker, request: DescribeTransactionsRequest, context: RequestContext
+    node: Broker, request: DescribeTransactionsRequest, context: RequestContext
 ) -> DescribeTransactionsResponse:
     """Describe each id. A decided transaction lists the partitions that still lack their marker."""
     ids = request.transactional_ids
@@ -46,7 +41,7 @@ async def handle(
     )
 
 
-async def _describe(node: _Broker, transactional_id: str, explain: bool, context: RequestContext) -> TransactionState:
+async def _describe(node: Broker, transactional_id: str, explain: bool, context: RequestContext) -> TransactionState:
     """One transaction, without the topics that the client may not see."""
     described = await node.transactions.describe(transactional_id)
     # The history may name topics and groups that the client may not see.

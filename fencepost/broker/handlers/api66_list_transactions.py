@@ -3,10 +3,8 @@
 v0-2 are served; v1 filters by a transaction's duration (KIP-994), v2 by a pattern of the id (KIP-1152).
 """
 
-from typing import Protocol
-
 from fencepost.broker.network.context import RequestContext
-from fencepost.broker.ports import HasAuthorizer, HasTransactions
+from fencepost.broker.ports import Broker
 from fencepost.broker.security.checks import denied
 from fencepost.coordinator.txn.listing import Filters
 from fencepost.protocol.admin_enums import AclOperation, AclResourceType
@@ -17,11 +15,7 @@ from fencepost.protocol.messages.api66_list_transactions import (
 )
 
 
-class _Broker(HasAuthorizer, HasTransactions, Protocol):
-    """What ListTransactions needs."""
-
-
-async def handle(node: _Broker, request: ListTransactionsRequest, context: RequestContext) -> ListTransactionsResponse:
+async def handle(node: Broker, request: ListTransactionsRequest, context: RequestContext) -> ListTransactionsResponse:
     """List the transactions that match all filters."""
     listing = await node.transactions.list_transactions(
         Filters(

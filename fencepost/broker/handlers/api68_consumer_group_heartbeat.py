@@ -6,11 +6,10 @@ UNSUPPORTED_VERSION.
 """
 
 from functools import partial
-from typing import Protocol
 
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.network.reply import Reply, reply_with
-from fencepost.broker.ports import HasAuthorizer, HasGroups
+from fencepost.broker.ports import Broker
 from fencepost.broker.security.checks import is_allowed
 from fencepost.coordinator.group.consumer.requests import Heartbeat, HeartbeatReply
 from fencepost.protocol.admin_enums import AclOperation, AclResourceType
@@ -25,11 +24,7 @@ from fencepost.protocol.messages.api68_consumer_group_heartbeat import (
 OWN_MEMBER_ID_SINCE = 1
 
 
-class _Broker(HasAuthorizer, HasGroups, Protocol):
-    """What ConsumerGroupHeartbeat needs."""
-
-
-def handle(node: _Broker, request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> Reply:
+def handle(node: Broker, request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> Reply:
     """Submit the heartbeat to the group coordinator."""
     if not node.consumer_protocol:
         return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)

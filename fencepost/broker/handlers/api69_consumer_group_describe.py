@@ -4,10 +4,9 @@ v0-1 are served; v1 returns each member's protocol (KIP-1099). A classic group i
 """
 
 from collections.abc import Iterable
-from typing import Protocol
 
 from fencepost.broker.network.context import RequestContext
-from fencepost.broker.ports import HasAuthorizer, HasGroups
+from fencepost.broker.ports import Broker
 from fencepost.broker.security.checks import NOT_ASKED, authorized_operations, denied, denied_topics
 from fencepost.coordinator.group.consumer.view import DescribedConsumer, DescribedConsumerGroup, NamedTopic
 from fencepost.protocol.admin_enums import AclOperation, AclResourceType
@@ -25,12 +24,8 @@ HIDDEN_TOPICS = "The group has described topic(s) that the client is not authori
 CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 
 
-class _Broker(HasAuthorizer, HasGroups, Protocol):
-    """What ConsumerGroupDescribe needs."""
-
-
 async def handle(
-    node: _Broker, request: ConsumerGroupDescribeRequest, context: RequestContext
+    node: Broker, request: ConsumerGroupDescribeRequest, context: RequestContext
 ) -> ConsumerGroupDescribeResponse:
     """Describe each group."""
     if not node.consumer_protocol:

@@ -1,9 +1,9 @@
 """ListConfigResources (74): the resources that have settings (KIP-1142). v0 lists client metrics only."""
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from fencepost.broker.network.context import RequestContext
-from fencepost.broker.ports import HasConfig, HasMetadata
+from fencepost.broker.ports import Broker
 from fencepost.protocol.admin_enums import ConfigResourceType
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api74_list_config_resources import (
@@ -26,11 +26,7 @@ LISTED = (
 """In the order of Kafka's response."""
 
 
-class _Broker(HasConfig, HasMetadata, Protocol):
-    """What ListConfigResources needs."""
-
-
-def handle(node: _Broker, request: ListConfigResourcesRequest, context: RequestContext) -> ListConfigResourcesResponse:
+def handle(node: Broker, request: ListConfigResourcesRequest, context: RequestContext) -> ListConfigResourcesResponse:
     """Every topic and broker; the groups and client metrics subscriptions with at least one setting."""
     wanted = request.resource_types if context.api_version >= KINDS_SINCE else [ConfigResourceType.CLIENT_METRICS]
     if not set(wanted) <= set(LISTED):

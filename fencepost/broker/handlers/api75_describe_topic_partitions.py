@@ -1,10 +1,9 @@
 """DescribeTopicPartitions (75): the partitions of topics, in pages (KIP-966)."""
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from fencepost.broker.network.context import RequestContext
-from fencepost.broker.place import HasPlace
-from fencepost.broker.ports import HasAuthorizer, HasConfig, HasMetadata
+from fencepost.broker.ports import Broker
 from fencepost.broker.security.checks import authorized_operations, denied_topics
 from fencepost.coordinator.metadata.topic_names import topic_name_problem
 from fencepost.protocol.admin_enums import AclOperation, AclResourceType
@@ -21,12 +20,8 @@ if TYPE_CHECKING:
     from fencepost.coordinator.metadata.image import TopicImage
 
 
-class _Broker(HasAuthorizer, HasConfig, HasMetadata, HasPlace, Protocol):
-    """What DescribeTopicPartitions needs."""
-
-
 def handle(
-    node: _Broker, request: DescribeTopicPartitionsRequest, context: RequestContext
+    node: Broker, request: DescribeTopicPartitionsRequest, context: RequestContext
 ) -> DescribeTopicPartitionsResponse:
     """One page: topics by name, from the cursor up to the limit of partitions.
 
@@ -52,7 +47,7 @@ def handle(
 
 
 def _page_of_topics(
-    node: _Broker, request: DescribeTopicPartitionsRequest, names: list[str]
+    node: Broker, request: DescribeTopicPartitionsRequest, names: list[str]
 ) -> DescribeTopicPartitionsResponse:
     cursor, by_name = request.cursor, node.metadata.image.topics_by_name
     left = max(1, min(node.config.max_request_partition_size_limit, request.response_partition_limit))

@@ -1,7 +1,7 @@
 """Appending the batches of a Produce request: verification of their transaction, staging, throttling."""
 
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import trio
 
@@ -12,16 +12,7 @@ from fencepost.broker.log.results import Ticket
 from fencepost.broker.log.validation import belongs_in_thread, check_batch
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.network.reply import Ready, Reply
-from fencepost.broker.ports import (
-    HasAuthorizer,
-    HasClock,
-    HasFlusher,
-    HasLargeWrites,
-    HasMetadata,
-    HasMetrics,
-    HasPartitions,
-    HasTransactions,
-)
+from fencepost.broker.ports import Broker
 from fencepost.broker.security.checks import is_allowed
 from fencepost.coordinator.txn.causes import EXPLAINED
 from fencepost.coordinator.txn.state import DEAD
@@ -44,22 +35,8 @@ _checking = trio.CapacityLimiter(1)
 MIXED_PRODUCERS = "One request carries several producers' transactions"
 
 
-class ProduceBroker(
-    HasAuthorizer,
-    HasClock,
-    HasFlusher,
-    HasLargeWrites,
-    HasMetadata,
-    HasMetrics,
-    HasPartitions,
-    HasTransactions,
-    Protocol,
-):
-    """What Produce needs."""
-
-
 def write_all(
-    node: ProduceBroker,
+    node: Broker,
     request: ProduceRequest,
     context: RequestContext,
     writes: list[Write],
@@ -84,7 +61,7 @@ def write_all(
 
 
 async def _verify_first(
-    node: ProduceBroker,
+    node: Broker,
     request: ProduceRequest,
     context: RequestContext,
     writes: list[Write],
@@ -96,7 +73,7 @@ async def _verify_first(
 
 
 async def _stage_first(
-    node: ProduceBroker, request: ProduceRequest, context: RequestContext, writes: list[Write], large: list[Write]
+    node: Broker, request: ProduceRequest, context: RequestContext, writes: list[Write], large: list[Write]
 ) -> Ready:
     version = transaction_version(context.api_version)
     for write in filter(_is_slow_to_check, writes):
@@ -113,24 +90,20 @@ def _is_slow_to_check(write: Write) -> bool:
     return write.error is _OK and write.log is not None and belongs_in_thread(write.batch, write.log.config)
 
 
-def _for_thread(node: ProduceBroker, large: list[Write]) -> list[Write]:
+def _for_thread(node: Broker, large: list[Write]) -> list[Write]:
     """Select the large batches that a thread should write."""
     return [
         write for write in large if write.error is _OK and write.log is not None and node.large_writes.wants(write.log)
     ]
 
 
-async def _throttle_first(
-    node: ProduceBroker, request: ProduceRequest, writes: list[Write], tickets: list[Ticket]
-) -> Ready:
+async def _throttle_first(node: Broker, request: ProduceRequest, writes: list[Write], tickets: list[Ticket]) -> Ready:
     if request.acks != ACKS_ALL:
         await node.commit.throttle([ticket.log for ticket in tickets])
     return reply_to(node, request, writes, tickets)
 
 
-def _append_all(
-    node: ProduceBroker, request: ProduceRequest, context: RequestContext, writes: list[Write]
-) -> list[Ticket]:
+def _append_all(node: Broker, request: ProduceRequest, context: RequestContext, writes: list[Write]) -> list[Ticket]:
     """Append the batches without an error. Returns the tickets of the appended batches."""
     tickets: list[Ticket] = []
     now_ms = node.clock.now_ms()
@@ -184,7 +157,7 @@ class _Unverified(NamedTuple):
 
 
 def _check_transactions(
-    node: ProduceBroker,
+    node: Broker,
     request: ProduceRequest,
     context: RequestContext,
     transactional: list[Write],
@@ -228,7 +201,7 @@ def _check_transactions(
     return _Unverified(*producer, unverified) if producer is not None and unverified else None
 
 
-def _is_verified(node: ProduceBroker, request: ProduceRequest, unverified: _Unverified) -> bool:
+def _is_verified(node: Broker, request: ProduceRequest, unverified: _Unverified) -> bool:
     """Whether the coordinator holds all these partitions in the open transaction, durably."""
     return node.transactions.is_ongoing_with(
         request.transactional_id or "",
@@ -238,7 +211,7 @@ def _is_verified(node: ProduceBroker, request: ProduceRequest, unverified: _Unve
     )
 
 
-async def _verify(node: ProduceBroker, transactional_id: str, unverified: _Unverified, context: RequestContext) -> None:
+async def _verify(node: Broker, transactional_id: str, unverified: _Unverified, context: RequestContext) -> None:
     """Have the coordinator verify or add the partitions, and fail the writes that it rejects (T15, T16).
 
     If a marker arrives before the append, the write's guard rejects the batch.
@@ -258,9 +231,7 @@ async def _verify(node: ProduceBroker, transactional_id: str, unverified: _Unver
             write.fail(code, f"The transaction of {transactional_id!r} takes no batch for {write.tp}: {code.name}")
 
 
-def _explain_refused(
-    node: HasTransactions, transactional_id: str | None, write: Write, context: RequestContext
-) -> None:
+def _explain_refused(node: Broker, transactional_id: str | None, write: Write, context: RequestContext) -> None:
     """Store the rejected producer and the reason in the fencing history, if the code is one of `EXPLAINED`."""
     if write.error not in EXPLAINED:
         return

@@ -1,7 +1,7 @@
 """The reply to Produce: the result of every partition's batch, and the responses made of them."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.producer_state import Refusal, VerificationGuard
@@ -10,7 +10,7 @@ from fencepost.broker.log.storage.store import Bytes
 from fencepost.broker.log.validation import Accepted
 from fencepost.broker.network.context import CloseConnection
 from fencepost.broker.network.reply import Durable, Encoded, Ready
-from fencepost.broker.ports import HasMetrics, HasPartitions
+from fencepost.broker.ports import Broker
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api00_produce import (
     BatchIndexAndErrorMessage,
@@ -29,10 +29,6 @@ if TYPE_CHECKING:
 
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
 _OK = ErrorCode.NONE  # a global: reading a member from its enum costs twenty times as much
-
-
-class _Broker(HasMetrics, HasPartitions, Protocol):
-    """What a reply needs of the broker."""
 
 
 class Write:
@@ -67,7 +63,7 @@ class _Acknowledgement(Durable):
 
     __slots__ = ("_node", "_request", "_writes")
 
-    def __init__(self, node: _Broker, request: ProduceRequest, writes: Sequence[Write], tickets: list[Ticket]) -> None:
+    def __init__(self, node: Broker, request: ProduceRequest, writes: Sequence[Write], tickets: list[Ticket]) -> None:
         self.response = _response(node, request, writes)
         self.tickets = tickets
         self._node = node
@@ -81,7 +77,7 @@ class _Acknowledgement(Durable):
         self.response = _response(self._node, self._request, self._writes)
 
 
-def _update_from_ticket(node: _Broker, write: Write) -> None:
+def _update_from_ticket(node: Broker, write: Write) -> None:
     """Fail the write if its ticket failed. A ticket that is not settled belongs to a log that went offline."""
     ticket = write.ticket
     if ticket is None or write.error is not _OK or (ticket.is_settled and ticket.error is _OK):
@@ -95,12 +91,12 @@ def _update_from_ticket(node: _Broker, write: Write) -> None:
     count_failure(node, write)
 
 
-def count_failure(node: HasMetrics, write: Write) -> None:
+def count_failure(node: Broker, write: Write) -> None:
     """Count the refused batch in its topic's metrics."""
     (write.counters or node.metrics.no_topic).failed_produce_requests += 1
 
 
-def reply_to(node: _Broker, request: ProduceRequest, writes: list[Write], tickets: list[Ticket]) -> Ready:
+def reply_to(node: Broker, request: ProduceRequest, writes: list[Write], tickets: list[Ticket]) -> Ready:
     """The reply: when durable (acks=all), at once (acks=1), or none (acks=0)."""
     if request.acks == ACKS_ALL or (request.acks == ACKS_LEADER and any(ticket.log.binds_late for ticket in tickets)):
         return _Acknowledgement(node, request, writes, tickets)
@@ -112,7 +108,7 @@ def reply_to(node: _Broker, request: ProduceRequest, writes: list[Write], ticket
     return _response(node, request, writes)
 
 
-def _response(node: _Broker, request: ProduceRequest, writes: Sequence[Write]) -> ProduceResponse | Encoded:
+def _response(node: Broker, request: ProduceRequest, writes: Sequence[Write]) -> ProduceResponse | Encoded:
     """The response, with the address of every other leader that it names (KIP-951)."""
     first = writes[0] if writes else None
     if first is not None and first.template is not None and first.error is _OK and first.ticket is not None:
@@ -145,7 +141,7 @@ def _response(node: _Broker, request: ProduceRequest, writes: Sequence[Write]) -
     return ProduceResponse(responses=topics, node_endpoints=addresses)
 
 
-def _refusal(node: _Broker, write: Write, leaders: "set[Leader]") -> PartitionProduceResponse:
+def _refusal(node: Broker, write: Write, leaders: "set[Leader]") -> PartitionProduceResponse:
     """The response for a partition that appended nothing. Adds the partition's leader to `leaders`."""
     answer = PartitionProduceResponse(
         index=write.tp.partition, error_code=write.error, error_message=write.message, base_offset=-1

@@ -11,18 +11,13 @@ The table pays for itself in the bench's rows of acknowledgements and transactio
 import struct
 from typing import TypeAlias
 
-from fencepost.broker.handlers.produce_append import (
-    ATTRIBUTES_LOW_BYTE,
-    TOPIC_ID_SINCE,
-    TRANSACTIONAL,
-    ZSTD_SINCE,
-    ProduceBroker,
-)
+from fencepost.broker.handlers.produce_append import ATTRIBUTES_LOW_BYTE, TOPIC_ID_SINCE, TRANSACTIONAL, ZSTD_SINCE
 from fencepost.broker.handlers.produce_reply import Write
 from fencepost.broker.log.results import Ticket
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.network.dispatch import Route
 from fencepost.broker.network.reply import Encoded
+from fencepost.broker.ports import Broker
 from fencepost.broker.security.checks import is_allowed
 from fencepost.coordinator.metadata.topic_names import INTERNAL_TOPICS
 from fencepost.protocol.admin_enums import AclOperation, AclResourceType
@@ -143,7 +138,7 @@ class KnownRequest:
         return route, self.with_batch(frame[start:stop]), context
 
     def resolve(
-        self, node: ProduceBroker, request: ProduceRequest, context: RequestContext
+        self, node: Broker, request: ProduceRequest, context: RequestContext
     ) -> tuple[Writes, Writes, Writes] | None:
         """As the handler resolves any request. None: the topic or log is not here or denied; the handler says why."""
         name, topic_id = self._topic

@@ -5,11 +5,11 @@ The changes are computed from the same image on which the controller decides, so
 
 import logging
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from fencepost.broker.metadata.acl_requests import audit_text
 from fencepost.broker.metadata.plan_rights import hidden_parts, refused_edit
-from fencepost.broker.ports import HasAuthorizer, HasMetadata
+from fencepost.broker.ports import Broker
 from fencepost.broker.security.audit import log_change
 from fencepost.coordinator.metadata.commands import ConfigEdit, ConfigEdits, MorePartitions, NewTopic, Outcome, TopicRef
 from fencepost.coordinator.metadata.edits import AppliedEdits, ClusterEdit, CreateAcl, DeleteAcl
@@ -56,12 +56,8 @@ class _Part(NamedTuple):
     edit: ClusterEdit
 
 
-class _Broker(HasAuthorizer, HasMetadata, Protocol):
-    """What a plan needs."""
-
-
 async def apply_plan(
-    node: _Broker, plan: Plan, validate_only: bool, context: "RequestContext", mutations: "MutationQuota | None" = None
+    node: Broker, plan: Plan, validate_only: bool, context: "RequestContext", mutations: "MutationQuota | None" = None
 ) -> PlanOutcome:
     """Apply the plan, or return its problems. Returns when the changes are durable."""
     problems = _malformed(plan) or [Problem(*hidden) for hidden in hidden_parts(node, plan, context)]

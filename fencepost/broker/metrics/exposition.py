@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
@@ -22,71 +22,22 @@ from fencepost.broker.metrics.pages import free_bytes
 from fencepost.broker.metrics.partitions import METRICS, LogCounts, count_logs, partition_text, topic_text
 from fencepost.broker.metrics.quotas import quota_text
 from fencepost.broker.metrics.transactions import transaction_metrics
-from fencepost.broker.place import HasPlace
-from fencepost.broker.ports import (
-    HasClock,
-    HasConfig,
-    HasFlusher,
-    HasGroups,
-    HasLogs,
-    HasMetadata,
-    HasMetrics,
-    HasPartitions,
-    HasQuotas,
-    HasTransactions,
-)
+from fencepost.broker.ports import Broker
 from fencepost.coordinator.group.admin import Counted
 from fencepost.protocol.registry import API_BY_KEY
 
 if TYPE_CHECKING:
-    from fencepost.broker.fetch.sessions import FetchSessions
-    from fencepost.broker.log.compaction.cleaner import LogCleaner
     from fencepost.broker.metrics.server import Page
-    from fencepost.broker.partitions import Partitions
-    from fencepost.broker.purgatory import Purgatory
-    from fencepost.broker.transactions.hanging import HangingCheck
 
 _IO = Path("/proc/self/io")
 LISTENER_LABELS = ("listener", "networkProcessor")
 LISTENER_VALUES = ("PLAINTEXT", "0")
 
 
-class MetricsSource(
-    HasClock,
-    HasConfig,
-    HasFlusher,
-    HasGroups,
-    HasLogs,
-    HasMetadata,
-    HasMetrics,
-    HasPartitions,
-    HasPlace,
-    HasQuotas,
-    HasTransactions,
-    Protocol,
-):
-    """All that a scrape reads."""
-
-    @property
-    def partitions(self) -> "Partitions": ...
-
-    @property
-    def cleaner(self) -> "LogCleaner": ...
-
-    @property
-    def hanging(self) -> "HangingCheck": ...
-
-    @property
-    def purgatory(self) -> "Purgatory": ...
-
-    @property
-    def fetch_sessions(self) -> "FetchSessions": ...
-
-
 class BrokerCollector(Collector):
     """The families of a node whose rows no client can add to. What takes time was counted before, in steps."""
 
-    def __init__(self, node: MetricsSource) -> None:
+    def __init__(self, node: Broker) -> None:
         self._node = node
         self.logs = LogCounts()
         self.groups: Counter[Counted] = Counter()
@@ -275,7 +226,7 @@ class _Further(Collector):
 
 
 def renderer(
-    node: MetricsSource | None, further: Callable[[], Iterator[Metric]] = lambda: iter(())
+    node: Broker | None, further: Callable[[], Iterator[Metric]] = lambda: iter(())
 ) -> "Callable[[], Awaitable[Page]]":
     """The page for a scrape of this node, with its process's memory, CPU time and garbage collector.
 
@@ -314,7 +265,7 @@ def renderer(
     return render_node
 
 
-def _upkeep_metrics(node: MetricsSource) -> Iterator[Metric]:
+def _upkeep_metrics(node: Broker) -> Iterator[Metric]:
     """The failures by work, and the logs whose last run of some work failed."""
     count = CounterMetricFamily("fencepost_upkeep_failures", "Failures of background work", labels=("work",))
     for work, failures in sorted(node.logs.upkeep.counts.items()):

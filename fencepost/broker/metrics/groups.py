@@ -2,13 +2,12 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Protocol
 
 import trio
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from fencepost.broker.metrics.tables import STEP, Family, labels, table_text
-from fencepost.broker.ports import HasGroups, HasPartitions
+from fencepost.broker.ports import Broker
 from fencepost.coordinator.group.admin import Counted
 from fencepost.coordinator.group.shards import GroupOffset
 from fencepost.coordinator.group.view import CONSUMER
@@ -27,11 +26,7 @@ POSITIONS = (
 LEFT_OUT = Family("fencepost_group_offsets_left_out", "Committed offsets above metrics.group.offsets.max, not shown")
 
 
-class _Broker(HasGroups, HasPartitions, Protocol):
-    """The groups, and the logs for their lag."""
-
-
-async def count_groups(node: HasGroups) -> Counter[Counted]:
+async def count_groups(node: Broker) -> Counter[Counted]:
     """How many groups there are of each type and state, counted in steps."""
     counts: Counter[Counted] = Counter()
     for number, counted in enumerate(node.groups.admin.census(), 1):
@@ -41,7 +36,7 @@ async def count_groups(node: HasGroups) -> Counter[Counted]:
     return counts
 
 
-def group_metrics(node: HasGroups, counts: Counter[Counted]) -> Iterator[Metric]:
+def group_metrics(node: Broker, counts: Counter[Counted]) -> Iterator[Metric]:
     """The families about all groups together."""
     groups = node.groups
     states, found, protocols = Counter[str](), Counter[str](), Counter[str]()
@@ -76,7 +71,7 @@ def group_metrics(node: HasGroups, counts: Counter[Counted]) -> Iterator[Metric]
         yield GaugeMetricFamily(f"{COUNTS}_{name}_count", f"{text}, since the start", value=value)
 
 
-async def position_text(node: _Broker, most: int) -> list[bytes]:
+async def position_text(node: Broker, most: int) -> list[bytes]:
     """Committed offsets and lag of at most `most` positions. Any client can make groups, so they are bounded.
 
     Lag counts up to the LSO, because a read_committed reader cannot read beyond it.

@@ -4,16 +4,16 @@ import json
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import trio
 
 from fencepost.broker.metrics.server import MetricsServer, Page
 from fencepost.broker.network.context import Endpoint
-from fencepost.broker.ports import HasConfig, HasLogs
+from fencepost.broker.ports import Broker
 
 if TYPE_CHECKING:
-    from fencepost.broker.partitions import Partitions
+    pass
 
 JSON = "application/json"
 SHOWN = 10
@@ -36,16 +36,7 @@ class Readiness(NamedTuple):
         return HTTPStatus.OK if ready else HTTPStatus.SERVICE_UNAVAILABLE, JSON, body.encode()
 
 
-class Alone(HasConfig, HasLogs, Protocol):
-    """A broker with files."""
-
-    stopping: bool
-
-    @property
-    def partitions(self) -> "Partitions": ...
-
-
-def ready_alone(node: Alone) -> Readiness:
+def ready_alone(node: Broker) -> Readiness:
     """A broker with files serves pages when it has recovered. It is ready while it can serve and write all logs."""
     reasons = {}
     if node.stopping:

@@ -1,9 +1,9 @@
 """Client quotas as Prometheus metrics: what each client uses, and which clients are throttled."""
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from fencepost.broker.metrics.tables import Family, labels, table_text
-from fencepost.broker.ports import HasClock, HasQuotas
+from fencepost.broker.ports import Broker
 from fencepost.broker.security.quotas import QuotaType, quota_ms
 
 if TYPE_CHECKING:
@@ -24,11 +24,7 @@ _RATES = {
 }
 
 
-class _Scraped(HasClock, HasQuotas, Protocol):
-    """What these metrics read."""
-
-
-async def quota_text(node: _Scraped) -> list[bytes]:
+async def quota_text(node: Broker) -> list[bytes]:
     """The metrics of each quota that some client has."""
     quotas = node.quotas
     if quotas is None:

@@ -1,24 +1,17 @@
 """Prometheus metrics of transactions: states, ends, durations, rejections, long and hanging transactions."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
-from fencepost.broker.ports import HasClock, HasMetrics, HasTransactions
+from fencepost.broker.ports import Broker
 
 if TYPE_CHECKING:
-    from fencepost.broker.transactions.hanging import HangingCheck
+    pass
 
 
-class _Broker(HasClock, HasMetrics, HasTransactions, Protocol):
-    """The transaction coordinator, and the broker's check for hanging transactions."""
-
-    @property
-    def hanging(self) -> "HangingCheck": ...
-
-
-def transaction_metrics(node: _Broker, producer_ids: int) -> Iterator[Metric]:
+def transaction_metrics(node: Broker, producer_ids: int) -> Iterator[Metric]:
     """All families about transactions, collected for each scrape. `producer_ids` have state on some partition."""
     transactions = node.transactions
     states = GaugeMetricFamily("fencepost_transactions", "Transactional ids by state", labels=("state",))
@@ -50,7 +43,7 @@ def transaction_metrics(node: _Broker, producer_ids: int) -> Iterator[Metric]:
     yield CounterMetricFamily("fencepost_markers_written", "Markers written", value=node.metrics.markers_written)
 
 
-def _ends(node: HasTransactions) -> Iterator[Metric]:
+def _ends(node: Broker) -> Iterator[Metric]:
     tallies = node.transactions.tallies
     ended = CounterMetricFamily(
         "fencepost_transactions_ended", "Transactions ended since the start", labels=("result", "reason")
@@ -69,7 +62,7 @@ def _ends(node: HasTransactions) -> Iterator[Metric]:
     yield durations
 
 
-def _refusals(node: HasTransactions) -> Iterator[Metric]:
+def _refusals(node: Broker) -> Iterator[Metric]:
     history = node.transactions.history
     fenced = CounterMetricFamily(
         "fencepost_producer_fenced", "Requests rejected for a stale producer id or epoch", labels=("reason",)

@@ -7,7 +7,7 @@ import trio
 from fencepost.broker.byte_budget import ByteBudget
 from fencepost.broker.network.frames import KEPT_BYTES, FrameBuffer
 from fencepost.broker.network.response_queue import ResponseQueue
-from fencepost.broker.ports import HasFlusher
+from fencepost.broker.ports import Broker
 
 
 class PartialRequest:
@@ -48,7 +48,7 @@ class PartialRequest:
         self._frames.grow()
 
 
-async def wait_readable_or_durable(broker: HasFlusher, sock: socket.socket, responses: ResponseQueue) -> bool:
+async def wait_readable_or_durable(broker: Broker, sock: socket.socket, responses: ResponseQueue) -> bool:
     """Wait until the client sends more, or the responses can be sent. Returns True if the client was first.
 
     A round of a cluster that puts an object waits for more bytes, and then for the object store: a connection that

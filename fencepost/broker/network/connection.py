@@ -268,7 +268,7 @@ class Connection:
 
     def _decode(self, frame: memoryview) -> Unfinished | None:
         """Decode a frame, and serve its request. Raises DecodeError and UnservedRequest."""
-        route, request, context, steps = start_decoding(self._server, self.session, frame)
+        route, request, context, steps = start_decoding(self._node, self.session, frame)
         if steps is not None:
             return self._serve_large(route, context, steps, len(frame))
         if route.repeated is not None:
@@ -279,7 +279,7 @@ class Connection:
 
     async def _serve_large(self, route: Route, context: RequestContext, steps: Steps, size: int) -> None:
         """Decode the rest of a request of many elements in steps, and serve it. Raises DecodeError."""
-        large_requests = self._server.large_requests
+        large_requests = self._node.large_requests
         request = await large_requests.run(steps)
         if self._responses.count:
             await self._send()
@@ -298,12 +298,11 @@ class Connection:
         reply: Reply
         if refused is not None:
             reply = refused
-        elif context.large is None:
-            reply = route.handle(node, request, context)
         else:
-            reply = handle_in_parts(route, node, request, context)
-            if meter is None:  # a meter may change the response
-                reply = self._server.large_requests.encoded(route, reply)
+            handle = route.handle if context.large is None else partial(handle_in_parts, route)
+            reply = handle(node, request, context)
+            if context.large is not None and meter is None:  # a meter may change the response
+                reply = node.large_requests.encoded(route, reply)
         if meter is not None:
             reply = meter.handled(reply)
         if isinstance(reply, READY):

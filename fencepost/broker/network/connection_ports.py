@@ -3,25 +3,17 @@
 from typing import Protocol
 
 from fencepost.broker.byte_budget import ByteBudget
-from fencepost.broker.network.dispatch import Dispatch
-from fencepost.broker.network.large_requests import LargeRequests
 from fencepost.broker.network.login import LoginServer
 from fencepost.broker.network.poller import Poller
-from fencepost.broker.ports import HasAuthorizer, HasClock, HasFlusher, HasMetrics, HasQuotas, HasResponseBytes
-
-
-class ConnectionBroker(HasAuthorizer, HasClock, HasFlusher, HasMetrics, HasQuotas, HasResponseBytes, Protocol):
-    """What a connection itself needs of the broker."""
+from fencepost.broker.ports import Broker
 
 
 class ConnectionServer(LoginServer, Protocol):
     """What a connection needs of the server that accepted it."""
 
     @property
-    def node(self) -> ConnectionBroker: ...
+    def node(self) -> Broker: ...
 
-    dispatch: Dispatch
-    large_requests: LargeRequests
     poller: Poller | None
     request_bytes: ByteBudget
     now: float

@@ -1,11 +1,12 @@
 """From a frame to its request: header, route, body. A long frame is decoded in steps."""
 
 from collections.abc import Generator
-from typing import Any, Protocol
+from typing import Any
 
 from fencepost.broker.network.context import RequestContext, Session
-from fencepost.broker.network.dispatch import Dispatch, Route
-from fencepost.broker.network.large_requests import LARGE_FRAME_BYTES, LargeRequests
+from fencepost.broker.network.dispatch import Route
+from fencepost.broker.network.large_requests import LARGE_FRAME_BYTES
+from fencepost.broker.ports import Broker
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.headers import read_request_header
 from fencepost.protocol.registry import API_BY_KEY
@@ -14,15 +15,8 @@ from fencepost.protocol.stepwise import Steps
 _API_VERSIONS = ApiKey.API_VERSIONS  # a global: reading a member read from its enum costs twenty times as much
 
 
-class _Server(Protocol):
-    """What decoding needs of the server."""
-
-    dispatch: Dispatch
-    large_requests: LargeRequests
-
-
 def start_decoding(
-    server: _Server, session: Session, frame: memoryview
+    node: Broker, session: Session, frame: memoryview
 ) -> tuple[Route, Any, RequestContext, Steps | None]:
     """Decode a frame: its route, its request, its context, and None. Raises DecodeError and UnservedRequest.
 
@@ -33,10 +27,10 @@ def start_decoding(
     if key == _API_VERSIONS and not API_BY_KEY[key].serves(version):
         # KIP-511: the response has the oldest version; the body is not decoded
         context.api_version = 0
-        return server.dispatch.route(key, 0), None, context, None
-    route = server.dispatch.route(key, version)
+        return node.dispatch.route(key, 0), None, context, None
+    route = node.dispatch.route(key, version)
     if len(frame) > LARGE_FRAME_BYTES:
-        steps = _in_steps(server.large_requests.decode(route, frame, body_start), route, frame, body_start)
+        steps = _in_steps(node.large_requests.decode(route, frame, body_start), route, frame, body_start)
         try:
             next(steps)
         except StopIteration as done:  # many bytes, but few elements

@@ -12,11 +12,12 @@ from fencepost.protocol.registry import API_BY_KEY, Api
 
 if TYPE_CHECKING:
     from fencepost.broker.network.context import RequestContext
+    from fencepost.broker.ports import Broker
     from fencepost.protocol.compiler import DecodeFunction, EncodeFunction
 
-Handler = Callable[[Any, Any, "RequestContext"], Reply]
-"""Takes the part of the broker that the handler's protocol names, the request, and its context. It is a plain function
-if it can respond at once, else a coroutine function."""
+Handler = Callable[["Broker", Any, "RequestContext"], Reply]
+"""Takes the broker, the request, and its context. It is a plain function if it can respond at once, else a coroutine
+function."""
 
 NON_BLOCKING = frozenset(
     {

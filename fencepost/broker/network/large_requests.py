@@ -4,13 +4,13 @@ Only one of them does its next step in a pass of trio's loop. Otherwise a hundre
 steps before any other client is served.
 """
 
-from collections.abc import Coroutine, Generator
+from collections.abc import Generator
 from typing import Any, TypeVar
 
 import trio
 
 from fencepost.broker.network.dispatch import Route
-from fencepost.broker.network.reply import Durable, Encoded, Ready, Response
+from fencepost.broker.network.reply import Durable, Encoded, Ready, Reply, Response, ready
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.schema import ResponseValue
 from fencepost.protocol.stepwise import ELEMENTS_MAX, Steps, decoder_in_steps, encoder_in_steps
@@ -65,9 +65,9 @@ class LargeRequests:
         steps: Steps = decoder(frame, start)
         return steps
 
-    async def encoded(self, route: Route, waiting: Coroutine[Any, Any, Ready]) -> Ready:
+    async def encoded(self, route: Route, waiting: Reply) -> Ready:
         """Wait for a reply, and encode its response in steps."""
-        reply = await waiting
+        reply = await ready(waiting)
         if isinstance(reply, Durable) and isinstance(reply.response, ResponseValue):
             reply.response = await self._encode(route, reply.response)
             return reply

@@ -11,7 +11,7 @@ from fencepost.broker.network.context import CloseConnection, Session
 from fencepost.broker.network.frames import KEPT_BYTES, FrameBuffer
 from fencepost.broker.network.response_queue import ResponseQueue
 from fencepost.broker.network.tls import CertificateRefused, TlsListener
-from fencepost.broker.ports import HasClock
+from fencepost.broker.ports import Broker
 from fencepost.broker.security.audit import log_failed_login
 from fencepost.broker.security.principal import CLUSTER, Principal
 from fencepost.broker.security.sasl.exchange import FENCEPOST_CLUSTER, LoginRefused
@@ -28,7 +28,7 @@ class LoginServer(Protocol):
     """What a guard needs of the server."""
 
     @property
-    def node(self) -> HasClock: ...
+    def node(self) -> Broker: ...
 
     request_bytes_max: int
 

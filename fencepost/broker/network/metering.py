@@ -5,10 +5,10 @@ The connection sends the response at once and reads nothing for the throttle tim
 
 from collections.abc import Callable, Coroutine, Generator
 from types import CoroutineType, coroutine
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from fencepost.broker.network.reply import Durable, Encoded, Ready, Reply, Response
-from fencepost.broker.ports import HasClock, HasMetrics
+from fencepost.broker.ports import Broker
 from fencepost.broker.security.quotas import ClientQuotas, ClientUsages, QuotaType, Usage, quota_ms
 from fencepost.protocol.api_keys import ApiKey
 
@@ -20,10 +20,6 @@ if TYPE_CHECKING:
 LENGTH_BYTES = 4
 EXEMPT = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE, ApiKey.WRITE_TXN_MARKERS})
 """APIs whose time counts for no client: logins, and requests between brokers."""
-
-
-class _Broker(HasClock, HasMetrics, Protocol):
-    """What the meters need of the broker."""
 
 
 class MutationQuota:
@@ -76,7 +72,7 @@ class Meter:
     )
 
     def __init__(
-        self, node: _Broker, quotas: ClientQuotas, usages: ClientUsages, route: "Route", request_bytes: int
+        self, node: Broker, quotas: ClientQuotas, usages: ClientUsages, route: "Route", request_bytes: int
     ) -> None:
         self._node = node
         self._quotas = quotas
@@ -221,7 +217,7 @@ def _size(records: Any) -> int:
 
 
 def meter_of(
-    node: _Broker,
+    node: Broker,
     quotas: ClientQuotas,
     route: "Route",
     request: Any,

@@ -3,7 +3,7 @@
 import socket
 import struct
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from fencepost.broker.log.storage.store import FileRegion
 from fencepost.broker.network.dispatch import Route
@@ -15,7 +15,7 @@ from fencepost.broker.network.transmission import (
     send_parts,
     start_sending,
 )
-from fencepost.broker.ports import HasFlusher, HasResponseBytes
+from fencepost.broker.ports import Broker
 
 if TYPE_CHECKING:
     from fencepost.broker.log.results import Ticket
@@ -24,10 +24,6 @@ FLUSH_BYTES = 1 << 20
 FLUSH_RESPONSES = 128
 CORRELATION_ID_BYTES = 4
 _HEAD = struct.Struct(">ii")
-
-
-class _Broker(HasFlusher, HasResponseBytes, Protocol):
-    """What the queue needs of the broker."""
 
 
 class ResponseQueue:
@@ -51,7 +47,7 @@ class ResponseQueue:
         "tickets",
     )
 
-    def __init__(self, node: _Broker, sock: socket.socket) -> None:
+    def __init__(self, node: Broker, sock: socket.socket) -> None:
         self._node = node
         self._socket = sock
         self._start_sending: StartSending | None = None

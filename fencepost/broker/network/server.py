@@ -5,7 +5,6 @@ import logging
 import math
 import socket
 import time
-from typing import Protocol
 
 import trio
 
@@ -14,20 +13,10 @@ from fencepost.broker.log.upkeep_failures import UpkeepFailures
 from fencepost.broker.network.connection import Connection
 from fencepost.broker.network.connection_limits import ConnectionLimits
 from fencepost.broker.network.context import CloseConnection, Endpoint, Session
-from fencepost.broker.network.dispatch import Dispatch
-from fencepost.broker.network.large_requests import LargeRequests
 from fencepost.broker.network.listening import Listening
 from fencepost.broker.network.poller import poller_of_loop
 from fencepost.broker.periodic import every
-from fencepost.broker.ports import (
-    HasAuthorizer,
-    HasClock,
-    HasConfig,
-    HasFlusher,
-    HasMetrics,
-    HasQuotas,
-    HasResponseBytes,
-)
+from fencepost.broker.ports import Broker
 from fencepost.broker.security.principal import Principal
 from fencepost.broker.security.quotas import quota_ms
 
@@ -42,18 +31,12 @@ OUT_OF_DESCRIPTORS_SECONDS = 0.5
 _NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
-class _Broker(HasAuthorizer, HasClock, HasConfig, HasFlusher, HasMetrics, HasQuotas, HasResponseBytes, Protocol):
-    """What the server and its connections need of the broker."""
-
-
 class Server:
     """The listeners of one broker, and their connections."""
 
-    def __init__(self, node: _Broker, dispatch: Dispatch, upkeep: UpkeepFailures | None = None) -> None:
+    def __init__(self, node: Broker, upkeep: UpkeepFailures | None = None) -> None:
         config = node.config
         self.node = node
-        self.dispatch = dispatch
-        self.large_requests = LargeRequests()
         self.poller = poller_of_loop()
         self._cpu = time.thread_time()
         self.now = trio.current_time()

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from fencepost.broker.place import Place, PlacedBroker
+from fencepost.broker.place import Place
+from fencepost.broker.ports import Broker
 from fencepost.coordinator.metadata.image import METADATA_VERSION
 from fencepost.coordinator.ports import LogWriteFailed
 
@@ -32,7 +33,7 @@ class MetadataFollower:
         self.lock = trio.Lock()
         """Held while the log is read."""
 
-    async def catch_up(self, node: PlacedBroker) -> None:
+    async def catch_up(self, node: Broker) -> None:
         """Read what the controller has written until now. Requests that come meanwhile share one look."""
         since = trio.current_time()
         async with self.lock:
@@ -41,18 +42,18 @@ class MetadataFollower:
                 await self.read_to_end(node)
                 self._read_at = began
 
-    async def read_to_end(self, node: PlacedBroker) -> None:
+    async def read_to_end(self, node: Broker) -> None:
         """As `catch_up`, for a caller that holds `lock`: until it gives that back, nothing more is read."""
         while not self._place.is_controller and await self._read(node.metadata_log):
             await node.metadata.follow()
 
-    async def until_bootstrapped(self, node: PlacedBroker) -> None:
+    async def until_bootstrapped(self, node: Broker) -> None:
         """Return when the cluster has metadata: its first controller writes them."""
         while METADATA_VERSION not in node.metadata.image.features:
             await trio.sleep(FOLLOW_SECONDS)
             await self.catch_up(node)
 
-    def begin(self, node: PlacedBroker, services: trio.Nursery) -> None:
+    def begin(self, node: Broker, services: trio.Nursery) -> None:
         """Follow the metadata. Coordinate nothing that other brokers lead: NOT_COORDINATOR sends clients there."""
         services.start_soon(self._run, node)
         for runtime in (node.groups.runtime, node.transactions.runtime):
@@ -61,14 +62,14 @@ class MetadataFollower:
                 if not self._place.leads_partition(topic.topic_id, partition):
                     runtime.unload(partition)
 
-    async def _run(self, node: PlacedBroker) -> None:
+    async def _run(self, node: Broker) -> None:
         """Follow the metadata until cancelled."""
         while True:
             await trio.sleep(FOLLOW_SECONDS)
             await self.catch_up(node)
 
 
-async def become_controller(node: PlacedBroker, epoch: int) -> None:
+async def become_controller(node: Broker, epoch: int) -> None:
     """Change the metadata from now on, in place of another broker. The log must have been followed to its end."""
     log = node.metadata_log
     log.leader_epoch = epoch

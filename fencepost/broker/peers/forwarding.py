@@ -17,7 +17,8 @@ from fencepost.broker.network.reply import Ready, Reply, ready
 from fencepost.broker.peers.envelope import ask_for
 from fencepost.broker.peers.following import MetadataFollower
 from fencepost.broker.peers.peer import PeerUnavailable
-from fencepost.broker.place import Place, PlacedBroker
+from fencepost.broker.place import Place
+from fencepost.broker.ports import Broker
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api03_metadata import MetadataResponse
@@ -56,7 +57,7 @@ def forwarded(place: Place, follower: MetadataFollower, api_key: int, handle: Ha
     if api_key not in CHANGES | {ApiKey.METADATA}:
         return handle
 
-    def forwarding(node: PlacedBroker, request: Any, context: RequestContext) -> Reply:
+    def forwarding(node: Broker, request: Any, context: RequestContext) -> Reply:
         own = partial(handle, node, request, context)
         if place.is_controller or context.session.forwarded:
             return own()

@@ -17,7 +17,8 @@ from fencepost.broker.network.reply import Ready, Reply, ready
 from fencepost.broker.peers.envelope import ask_for
 from fencepost.broker.peers.forwarding import PATIENCE_SECONDS, RETRY_SECONDS
 from fencepost.broker.peers.peer import PeerUnavailable
-from fencepost.broker.place import Place, PlacedBroker
+from fencepost.broker.place import Place
+from fencepost.broker.ports import Broker
 from fencepost.coordinator.partitioning import partition_for
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.errors import ErrorCode
@@ -35,7 +36,7 @@ def with_remote_offsets(place: Place, api_key: int, handle: Handler) -> Handler:
     if api_key != ApiKey.OFFSET_FETCH:
         return handle
 
-    def fetching(node: PlacedBroker, request: Any, context: RequestContext) -> Reply:
+    def fetching(node: Broker, request: Any, context: RequestContext) -> Reply:
         if context.session.forwarded or context.api_version < ERROR_SINCE:
             return handle(node, request, context)
         until = trio.current_time() + PATIENCE_SECONDS
@@ -45,7 +46,7 @@ def with_remote_offsets(place: Place, api_key: int, handle: Handler) -> Handler:
 
 
 async def _many_groups(
-    place: Place, handle: Handler, node: PlacedBroker, request: Any, context: RequestContext, until: float
+    place: Place, handle: Handler, node: Broker, request: Any, context: RequestContext, until: float
 ) -> Ready:
     answer = await ready(handle(node, request, context))
     assert isinstance(answer, OffsetFetchResponse)
@@ -58,7 +59,7 @@ async def _many_groups(
 
 
 async def _one_group(
-    place: Place, handle: Handler, node: PlacedBroker, request: Any, context: RequestContext, until: float
+    place: Place, handle: Handler, node: Broker, request: Any, context: RequestContext, until: float
 ) -> OffsetFetchResponse:
     """The answer of the group's coordinator, once there is one; if there is none in time, this broker's own."""
     while True:
@@ -86,7 +87,7 @@ def _has_moved(answer: OffsetFetchResponse) -> bool:
     return not codes.isdisjoint(_MOVED)
 
 
-def _coordinator(place: Place, node: PlacedBroker, request: Any) -> int | None:
+def _coordinator(place: Place, node: Broker, request: Any) -> int | None:
     """The broker that owns the group, as far as this one knows."""
     group_id = request.groups[0].group_id if request.groups else request.group_id
     topic = node.metadata.image.topics_by_name[GROUP_TOPIC]

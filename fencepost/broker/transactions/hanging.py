@@ -2,18 +2,10 @@
 
 import logging
 from collections.abc import Collection
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from fencepost.broker.peers.other_coordinators import Held, NoAnswer, OtherCoordinators
-from fencepost.broker.place import HasPlace
-from fencepost.broker.ports import (
-    HasClock,
-    HasConfig,
-    HasLogs,
-    HasMetadata,
-    HasPartitions,
-    HasTransactions,
-)
+from fencepost.broker.ports import Broker
 from fencepost.broker.security.audit import audit
 from fencepost.coordinator.ports import Marker
 from fencepost.protocol.errors import ErrorCode
@@ -21,7 +13,6 @@ from fencepost.protocol.topics import TopicPartition
 
 if TYPE_CHECKING:
     from fencepost.broker.log.producer_entries import ProducerEntry
-    from fencepost.broker.transactions.markers import Markers
 
 logger = logging.getLogger(__name__)
 
@@ -44,13 +35,6 @@ class Hanging(NamedTuple):
     coordinator_says: str
 
 
-class _Broker(HasClock, HasConfig, HasLogs, HasMetadata, HasPartitions, HasPlace, HasTransactions, Protocol):
-    """What the check needs."""
-
-    @property
-    def markers(self) -> "Markers": ...
-
-
 class HangingCheck:
     """Row T20, by proof. The check acts only if all of this holds:
 
@@ -71,7 +55,7 @@ class HangingCheck:
     client waits on the others.
     """
 
-    def __init__(self, node: _Broker) -> None:
+    def __init__(self, node: Broker) -> None:
         self._node = node
         self._since: dict[Open, float] = {}
         self.hanging: tuple[Hanging, ...] = ()

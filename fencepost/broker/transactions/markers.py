@@ -2,12 +2,11 @@
 
 import logging
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.peers.notifying import notify_leaders
-from fencepost.broker.place import HasPlace
-from fencepost.broker.ports import HasClock, HasFlusher, HasGroups, HasMetadata, HasMetrics, HasPartitions
+from fencepost.broker.ports import Broker
 from fencepost.coordinator.ports import Marker
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import GROUP_TOPIC, TopicPartition
@@ -19,10 +18,6 @@ if TYPE_CHECKING:
     _Log = PartitionLog | RemoteLog | None
 
 logger = logging.getLogger(__name__)
-
-
-class _Broker(HasClock, HasFlusher, HasGroups, HasMetadata, HasMetrics, HasPartitions, HasPlace, Protocol):
-    """The logs that receive markers, and the groups whose offsets they commit or drop."""
 
 
 class _Appended:
@@ -40,7 +35,7 @@ class _Appended:
 class Markers:
     """The coordinator's `MarkerWriter`."""
 
-    def __init__(self, node: _Broker) -> None:
+    def __init__(self, node: Broker) -> None:
         self._node = node
 
     async def write_markers(

@@ -20,7 +20,7 @@ from fencepost.broker.cluster.engine import Fenced
 from fencepost.broker.network.context import CloseConnection, RequestContext
 from fencepost.broker.network.dispatch import Handler
 from fencepost.broker.network.reply import READY, Durable, Ready, Reply, ready
-from fencepost.broker.ports import HasPartitions
+from fencepost.broker.ports import Broker
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api01_fetch import FetchResponse
@@ -130,7 +130,7 @@ def confirmed(lease: Lease, api_key: int, handle: Handler) -> Handler:
             return not isinstance(reply, Durable)  # else the commit for which it waits confirms it
         return lease.holds and _out_of_range(reply)
 
-    def confirming(node: HasPartitions, request: Any, context: RequestContext) -> Reply:
+    def confirming(node: Broker, request: Any, context: RequestContext) -> Reply:
         since = lease.now()
         if api_key == ApiKey.LIST_OFFSETS:
             logs = _logs_of(node, request)
@@ -169,7 +169,7 @@ def confirmed(lease: Lease, api_key: int, handle: Handler) -> Handler:
     return confirming
 
 
-def _logs_of(node: HasPartitions, request: "ListOffsetsRequest") -> "list[PartitionLog]":
+def _logs_of(node: Broker, request: "ListOffsetsRequest") -> "list[PartitionLog]":
     """The logs of a request that are here."""
     asked = [TopicPartition(topic.name, one.partition_index) for topic in request.topics for one in topic.partitions]
     return [log for log in map(node.partition, asked) if log is not None]

@@ -50,7 +50,8 @@ from fencepost.broker.peers.login import PeerLogins
 from fencepost.broker.peers.peer import PeerUnavailable
 from fencepost.broker.peers.remote_offsets import with_remote_offsets
 from fencepost.broker.peers.remote_transactions import RemoteProducerIds, RemoteTransactions
-from fencepost.broker.place import LeaderAndEpoch, LeaderOf, Place, PlacedBroker
+from fencepost.broker.place import LeaderAndEpoch, LeaderOf, Place
+from fencepost.broker.ports import Broker
 from fencepost.broker.security.sasl.exchange import FENCEPOST_CLUSTER
 from fencepost.broker.security.sasl.session import Mechanism
 from fencepost.coordinator.metadata.image import TopicImage
@@ -251,15 +252,15 @@ class Membership(Place):
 
     # Running
 
-    async def load_metadata(self, node: PlacedBroker) -> None:
+    async def load_metadata(self, node: Broker) -> None:
         await super().load_metadata(node)
         await self.follower.until_bootstrapped(node)
 
-    async def begin(self, node: PlacedBroker, services: trio.Nursery) -> None:
+    async def begin(self, node: Broker, services: trio.Nursery) -> None:
         services.start_soon(self._run)
         self.follower.begin(node, services)
 
-    def begin_upkeep(self, node: PlacedBroker, services: trio.Nursery) -> None:
+    def begin_upkeep(self, node: Broker, services: trio.Nursery) -> None:
         if self.followed is not None:
             services.start_soon(self.followed.run, node.metadata)
 

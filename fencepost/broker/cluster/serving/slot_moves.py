@@ -3,7 +3,7 @@
 import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import trio
 
@@ -14,7 +14,6 @@ from fencepost.broker.cluster.ownership import METADATA_SLOT, gathered, spread
 from fencepost.broker.cluster.reading.loading import LoadedLog
 from fencepost.broker.cluster.serving.members import is_alive, may_own
 from fencepost.broker.cluster.serving.membership import Membership
-from fencepost.broker.deleted_topics import DeletedTopics
 from fencepost.broker.log.durability.upkeep import sync_all
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.results import FlushedLog
@@ -22,8 +21,7 @@ from fencepost.broker.log.storage.layout import partition_of
 from fencepost.broker.log.storage.store import CorruptLogFile
 from fencepost.broker.metadata.log import METADATA_PARTITION
 from fencepost.broker.peers.following import FOLLOW_SECONDS, become_controller
-from fencepost.broker.place import PlacedBroker
-from fencepost.broker.ports import HasMetadataAnswers
+from fencepost.broker.ports import Broker
 from fencepost.coordinator.ports import LogWriteFailed
 from fencepost.coordinator.runtime.runtime import CoordinatorRuntime
 from fencepost.protocol.topics import TopicPartition
@@ -36,20 +34,10 @@ BUSY_SECONDS = 0.02
 logger = logging.getLogger(__name__)
 
 
-class MovingBroker(PlacedBroker, HasMetadataAnswers, Protocol):
-    """The broker whose slots move."""
-
-    stopping: bool
-
-    @property
-    def deleted_topics(self) -> DeletedTopics:
-        """The logs of deleted topics."""
-
-
 class SlotMoves:
     """The only task that changes which slots this broker leads."""
 
-    def __init__(self, node: MovingBroker, cluster: Membership, spread: bool) -> None:
+    def __init__(self, node: Broker, cluster: Membership, spread: bool) -> None:
         """`spread`: all brokers own slots; otherwise one owns all, and the others stand by."""
         self._node = node
         self._cluster = cluster
