@@ -62,6 +62,14 @@ def test_a_full_heartbeat_hears_everything_g4() -> None:
     assert (paper.context.log, reply.assignment) == ([], assignment(t=(0, 1)))
 
 
+@pytest.mark.parametrize("field", ["rebalance_timeout_ms", "topics", "reported"])
+def test_a_heartbeat_that_lacks_a_field_is_not_full_g4(field: str) -> None:
+    """KIP-848: only a request with all fields asks for the assignment again."""
+    fields = {"rebalance_timeout_ms": 60_000, "topics": ("t",), "reported": reported(t=(0, 1))}
+    del fields[field]
+    assert pair().beat("a", 3, **fields).assignment is None
+
+
 def test_who_must_give_back_has_its_rebalance_timeout_for_it_g4() -> None:
     paper = Paper()
     paper.beat("a", 0, rebalance_timeout_ms=1234)
