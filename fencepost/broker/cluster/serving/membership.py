@@ -238,7 +238,7 @@ class Membership(Place):
     def metrics(self, rows: int) -> "Iterator[Metric]":
         from fencepost.broker.metrics.cluster import cluster_metrics  # here: it imports prometheus_client
 
-        return cluster_metrics(
+        yield from cluster_metrics(
             self.writer,
             self._cold.counters,
             self.growth,
