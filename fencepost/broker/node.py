@@ -66,7 +66,7 @@ from fencepost.coordinator.metadata.image import GROUP_VERSION
 from fencepost.coordinator.metadata.service import MetadataService
 from fencepost.coordinator.metadata.start_records import Registration
 from fencepost.coordinator.ports import Clock, LogWriteFailed
-from fencepost.coordinator.txn.service import TransactionService
+from fencepost.coordinator.txn.coordinator import TransactionCoordinator
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import GROUP_TOPIC, METADATA_TOPIC, TRANSACTION_TOPIC, TopicPartition
 
@@ -210,7 +210,7 @@ class Node:
         count, cluster = config.transaction_state_log_num_partitions, self.cluster
         others = None if cluster is None else RemoteTransactions(cluster, self.metadata, count)
         ids = self.metadata if cluster is None else ClusterProducerIds(cluster, self.metadata)
-        self.transactions = TransactionService(
+        self.transactions = TransactionCoordinator(
             logs=self._internal_logs(TRANSACTION_TOPIC, count),
             markers=self.markers,
             producer_ids=ids,

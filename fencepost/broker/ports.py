@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from fencepost.coordinator.group.service import GroupService
     from fencepost.coordinator.metadata.service import MetadataService
     from fencepost.coordinator.ports import Clock
-    from fencepost.coordinator.txn.service import TransactionService
+    from fencepost.coordinator.txn.coordinator import TransactionCoordinator
 
 
 class HasClock(Protocol):
@@ -189,5 +189,5 @@ class HasTransactions(Protocol):
     """The transaction coordinator."""
 
     @property
-    def transactions(self) -> "TransactionService":
+    def transactions(self) -> "TransactionCoordinator":
         """Every transactional id of this broker."""

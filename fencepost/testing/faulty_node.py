@@ -192,7 +192,7 @@ class FaultyDispatch(Dispatch):
         """Run the handler up to the step; a request that does not reach it is answered as without the fault."""
         node = self._node
         text = request_text(route.api.name, context, request)
-        state = node.transactions.store.state_of(request.transactional_id or "")
+        state = node.transactions.ids.state_of(request.transactional_id or "")
         if not isinstance(state, Ongoing):
             return await self._noted(route.api, self._run(route.handle, request, context), request, context)
         producer_id = state.producer.producer_id

@@ -16,6 +16,7 @@ from fencepost.broker.node import Node
 from fencepost.coordinator.group.commit import Commit
 from fencepost.coordinator.group.offsets import OffsetCommitItem
 from fencepost.coordinator.metadata.commands import NewTopic
+from fencepost.coordinator.txn.commands import resolve
 from fencepost.protocol.batch_header import CorruptBatch, check_crc, iter_headers
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.record_batch import build_batch
@@ -74,7 +75,9 @@ async def _write(node: Node, tp: TopicPartition) -> None:
             for sequence in range(2):
                 _append(node, log, f"{name}-{round_}-{sequence}", answer.producer_id, answer.epoch, sequence)
             _append(node, log, f"plain-{round_}-{name}")
-            ended = await node.transactions.end_txn(name, answer.producer_id, answer.epoch, commit, client_version=0)
+            ended = await resolve(
+                node.transactions.ending(name, answer.producer_id, answer.epoch, commit, client_version=0)
+            )
             assert not ended.error, ended
     if tp.partition == 0:
         answer = await node.transactions.init_producer_id("tx-open", 600_000)

@@ -7,7 +7,7 @@ import trio.testing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fencepost.coordinator.txn.commands import Answer
+from fencepost.coordinator.txn.commands import Answer, resolve
 from fencepost.coordinator.txn.config import TxnConfig
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
@@ -78,7 +78,7 @@ class Producer:
     async def call(self, method: str, *arguments: object, **options: object) -> Answer:
         """One request; a power cut breaks its connection."""
         with self.world.connection() as scope:
-            answer: Answer = await getattr(self.world.service, method)(*arguments, **options)
+            answer = await resolve(getattr(self.world.service, method)(*arguments, **options))
         if scope.cancelled_caught:
             raise Lost
         return answer
@@ -95,7 +95,7 @@ class Producer:
             await trio.sleep(pause)
             await self.write(partition, value)
         await trio.sleep(plan.pauses[-1])
-        end = ("end_txn", TX, *self.identity, plan.commit)
+        end = ("ending", TX, *self.identity, plan.commit)
         if plan.late_copy_after is not None and self.version == 2:
             self.nursery.start_soon(self.late_copy, end, plan.late_copy_after)
         self.history.asked[value] = plan.commit
@@ -169,5 +169,5 @@ def test_a_transaction_is_seen_whole_or_not_at_all(
     for name, partition in world.cluster.partitions.items():
         assert not partition.open, f"a transaction hangs on {name}"
         assert all(history.asked.get(value) for value in seen[name]), "only what its own producer wanted committed"
-    counts = world.service.store.counts
+    counts = world.service.ids.counts
     assert counts["Ongoing"] == counts["PrepareCommit"] == counts["PrepareAbort"] == 0

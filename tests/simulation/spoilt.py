@@ -7,8 +7,8 @@ import trio
 
 from fencepost.broker.log.durability.flusher import LogFlusher
 from fencepost.coordinator.group.service import GroupService
-from fencepost.coordinator.txn.completion import Completions
-from fencepost.coordinator.txn.service import TransactionService
+from fencepost.coordinator.txn.completion import Completion
+from fencepost.coordinator.txn.coordinator import TransactionCoordinator
 from fencepost.protocol.errors import ErrorCode
 
 
@@ -24,7 +24,7 @@ def answer_before_the_flush() -> None:
 
 def markers_before_prepare() -> None:
     """Markers are written as soon as Prepare is appended, not when it is durable (T7)."""
-    complete = Completions._complete
+    write_all = Completion._write_all
 
     class Durable:
         is_durable = True
@@ -32,10 +32,10 @@ def markers_before_prepare() -> None:
         async def durable(self) -> None:
             await trio.lowlevel.checkpoint()
 
-    async def hasty(self: Any, duty: Any, ticket: Any, completion: Any) -> None:
-        await complete(self, duty, Durable(), completion)  # type: ignore[arg-type]
+    async def hasty(self: Any, owed: Any, ticket: Any) -> None:
+        await write_all(self, owed, Durable())  # type: ignore[arg-type]
 
-    Completions._complete = hasty  # type: ignore[method-assign]
+    Completion._write_all = hasty  # type: ignore[method-assign]
 
 
 def positions_survive_an_abort() -> None:
@@ -55,7 +55,7 @@ def nobody_verifies() -> None:
         await trio.lowlevel.checkpoint()
         return dict.fromkeys(words[3], ErrorCode.NONE)
 
-    TransactionService.ensure_partitions = anything  # type: ignore[method-assign]
+    TransactionCoordinator.ensure_partitions = anything  # type: ignore[method-assign]
 
 
 def no_timeouts() -> None:
@@ -64,7 +64,7 @@ def no_timeouts() -> None:
     async def nothing(self: Any, transactional_id: str) -> None:
         await trio.lowlevel.checkpoint()
 
-    TransactionService.expire = nothing  # type: ignore[method-assign]
+    TransactionCoordinator.expire = nothing  # type: ignore[method-assign]
 
 
 SPOILT: dict[str, Callable[[], None]] = {

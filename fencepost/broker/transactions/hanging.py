@@ -121,7 +121,7 @@ class HangingCheck:
             return []
         if held is None:
             return []
-        held |= set(self._node.transactions.inspection.owned())
+        held |= set(self._node.transactions.ids.owned())
         return [
             found
             for found in opened
@@ -147,7 +147,7 @@ class HangingCheck:
         """
         node, cluster = self._node, self._node.cluster
         transactions = node.transactions
-        if transactions.is_running and transactions.inspection.knows_everything:
+        if transactions.is_running and transactions.ids.knows_everything:
             return set()
         if cluster is None or not transactions.is_running:
             return None
@@ -161,13 +161,13 @@ class HangingCheck:
         if not await cluster.guest_rows.absorb_now([log for log in logs.values() if log is not None]):
             raise NoAnswer("the markers of other brokers cannot be read")
         own = {number for number, slot in owners.items() if slot.broker == cluster.node_id}
-        return held if transactions.inspection.knows(own) else None
+        return held if transactions.ids.knows(own) else None
 
     async def _coordinator_state(self, found: Open) -> str:
         """What the coordinator knows of the producer id; for the report, not for the proof."""
         transactions = self._node.transactions
-        for name in await transactions.inspection.ids_of(found.producer_id):
-            state = transactions.store.state_of(name)
+        for name in await transactions.ids.of_producer(found.producer_id):
+            state = transactions.ids.state_of(name)
             return f"{name!r} has this producer id, is in {state.name} and does not have this partition"
         return "no transactional id has this producer id"
 

@@ -83,7 +83,7 @@ class TestMarkers:
             fetched = await on.node.groups.positions.fetch("readers", None, require_stable=True)
             assert [entry.offset for entry in fetched] == ([7] if commit else [])
             assert on.node.transactions.completing == 0
-            assert on.node.transactions.store.counts["CompleteCommit" if commit else "CompleteAbort"] == 1
+            assert on.node.transactions.ids.counts["CompleteCommit" if commit else "CompleteAbort"] == 1
             assert on.node.metrics.markers_written == 2
 
     @pytest.mark.parametrize("commit", [True, False])

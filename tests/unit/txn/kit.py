@@ -9,8 +9,9 @@ import trio
 import trio.testing
 
 from fencepost.coordinator.ports import Marker, RemoteCoordinators
+from fencepost.coordinator.txn.commands import Answer, resolve
 from fencepost.coordinator.txn.config import TxnConfig
-from fencepost.coordinator.txn.service import TransactionService
+from fencepost.coordinator.txn.coordinator import TransactionCoordinator
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 from tests.kit.clocks import VirtualClock
@@ -160,12 +161,12 @@ class World:
         self.ids = ProducerIds()
         self.clock = VirtualClock()
         self.others: RemoteCoordinators | None = None
-        self.service: TransactionService
+        self.service: TransactionCoordinator
         self._connections: set[trio.CancelScope] = set()
         self._scope = trio.CancelScope()
 
-    async def start(self, nursery: trio.Nursery) -> TransactionService:
-        self.service = TransactionService(
+    async def start(self, nursery: trio.Nursery) -> TransactionCoordinator:
+        self.service = TransactionCoordinator(
             logs=self.logs,
             markers=self.cluster,
             producer_ids=self.ids,
@@ -194,7 +195,7 @@ class World:
             finally:
                 self._connections.discard(scope)
 
-    async def crash(self, nursery: trio.Nursery) -> TransactionService:
+    async def crash(self, nursery: trio.Nursery) -> TransactionCoordinator:
         """Cut the power and start again."""
         self._scope.cancel()
         for scope in self._connections:
@@ -203,6 +204,13 @@ class World:
         self.logs = self.logs.survivors()
         self.cluster.gate = None
         return await self.start(nursery)
+
+
+async def end_txn(
+    service: TransactionCoordinator, name: str, producer_id: int, epoch: int, commit: bool, *, client_version: int
+) -> Answer:
+    """EndTxn, and await the answer."""
+    return await resolve(service.ending(name, producer_id, epoch, commit, client_version=client_version))
 
 
 async def begin(world: World, *partitions: TopicPartition, version: int = 2, value: str = "x") -> tuple[int, int]:
