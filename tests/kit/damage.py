@@ -9,9 +9,8 @@ from typing import Any
 import trio
 
 from fencepost.broker.config.broker_config import load_config
-from fencepost.broker.coordinator_logs import _load
 from fencepost.broker.log.partition import AppendOrigin, PartitionLog
-from fencepost.broker.log.reading import read_batches
+from fencepost.broker.log.reading import load, read_batches
 from fencepost.broker.node import Node
 from fencepost.coordinator.group.commit import Commit
 from fencepost.coordinator.group.offsets import OffsetCommitItem
@@ -155,7 +154,7 @@ def read(log: PartitionLog, isolation: IsolationLevel) -> list[tuple[int, bytes 
             return None
         if not result.size_bytes:
             return found
-        data = b"".join(_load(part) for part in result.parts)
+        data = b"".join(load(part) for part in result.parts)
         aborted = sorted(result.aborted or (), key=lambda entry: entry[1])
         before = offset
         try:

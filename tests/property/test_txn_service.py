@@ -129,9 +129,10 @@ class Producer:
 
 
 async def play(
-    version: int, script: list[list[Plan]], cuts: list[float], log_delay: float, marker_delay: float
+    version: int, script: list[list[Plan]], cuts: list[float], log_delay: float, marker_delay: float, joins: bool
 ) -> tuple[World, History]:
     world = World(config=TxnConfig(transaction_version=version), log_delay=log_delay, marker_delay=marker_delay)
+    world.cluster.joins = joins
     history = History()
     async with trio.open_nursery() as outer:
         await world.start(outer)
@@ -154,12 +155,13 @@ async def play(
     cuts=st.lists(st.integers(1, 200).map(lambda hundredths: hundredths / 100), max_size=3),
     log_delay=st.sampled_from([0.0, 0.02, 0.3]),
     marker_delay=st.sampled_from([0.0, 0.03, 0.1, 1.0]),
+    joins=st.booleans(),
 )
 def test_a_transaction_is_seen_whole_or_not_at_all(
-    version: int, script: list[list[Plan]], cuts: list[float], log_delay: float, marker_delay: float
+    version: int, script: list[list[Plan]], cuts: list[float], log_delay: float, marker_delay: float, joins: bool
 ) -> None:
     clock = trio.testing.MockClock(autojump_threshold=0)
-    world, history = trio.run(play, version, script, cuts, log_delay, marker_delay, clock=clock)
+    world, history = trio.run(play, version, script, cuts, log_delay, marker_delay, joins, clock=clock)
     seen = {name: partition.committed() for name, partition in world.cluster.partitions.items()}
     for value, partitions in history.written.items():
         copies = [seen[partition].count(value) for partition in partitions]

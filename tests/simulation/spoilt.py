@@ -7,8 +7,8 @@ import trio
 
 from fencepost.broker.log.durability.flusher import LogFlusher
 from fencepost.coordinator.group.service import GroupService
-from fencepost.coordinator.txn.completion import Completion
 from fencepost.coordinator.txn.coordinator import TransactionCoordinator
+from fencepost.coordinator.txn.doubts import Doubts
 from fencepost.protocol.errors import ErrorCode
 
 
@@ -22,20 +22,9 @@ def answer_before_the_flush() -> None:
     LogFlusher.wait = wait  # type: ignore[method-assign]
 
 
-def markers_before_prepare() -> None:
-    """Markers are written as soon as Prepare is appended, not when it is durable (T7)."""
-    write_all = Completion._write_all
-
-    class Durable:
-        is_durable = True
-
-        async def durable(self) -> None:
-            await trio.lowlevel.checkpoint()
-
-    async def hasty(self: Any, owed: Any, ticket: Any) -> None:
-        await write_all(self, owed, Durable())  # type: ignore[arg-type]
-
-    Completion._write_all = hasty  # type: ignore[method-assign]
+def markers_overlooked() -> None:
+    """An open transaction that was loaded stays open, though a partition has its marker (T13, decision 0080)."""
+    Doubts.look = lambda self: self._shards.clear()  # type: ignore[method-assign]
 
 
 def positions_survive_an_abort() -> None:
@@ -71,7 +60,7 @@ SPOILT: dict[str, Callable[[], None]] = {
     spoil.__name__.replace("_", "-"): spoil
     for spoil in (
         answer_before_the_flush,
-        markers_before_prepare,
+        markers_overlooked,
         positions_survive_an_abort,
         nobody_verifies,
         no_timeouts,

@@ -24,7 +24,7 @@ may append it earlier, in one batch with its own record."""
 class _Owed:
     """The markers of one decided transaction."""
 
-    __slots__ = ("appended", "ended", "follow_up", "pending", "scope", "shard")
+    __slots__ = ("appended", "ended", "follow_up", "is_complete", "pending", "scope", "shard")
 
     def __init__(self, shard: TxnShard, follow_up: WriteMarkers) -> None:
         self.shard = shard
@@ -32,7 +32,8 @@ class _Owed:
         self.pending = follow_up.partitions
         """The partitions that lack their marker."""
         self.appended: AppendedMarkers | None = None
-        """The markers, if they are in the same commit as the decision."""
+        """The markers, if they were appended with the decision."""
+        self.is_complete = False
         self.ended = trio.Event()
         self.scope = trio.CancelScope()
 
@@ -56,7 +57,7 @@ class Completion:
         completed: Callable[[WriteMarkers, Completed], None],
     ) -> None:
         """`completed` is called for each complete transaction, with the new state of its id."""
-        self._writer = writer
+        self.writer = writer
         self._clock = clock
         self._config = config
         self._completed = completed
@@ -95,20 +96,26 @@ class Completion:
 
     # Begin and end
 
-    def carry_out(self, shard: TxnShard, follow_up: WriteMarkers, ticket: Ticket) -> None:
-        """Write the markers of a Prepare record, at once if nothing has to be waited for, else in a task."""
+    def carry_out(self, shard: TxnShard, follow_up: WriteMarkers, ticket: Ticket, *, may_be_first: bool) -> None:
+        """Write the markers of a Prepare record, at once if nothing has to be waited for, else in a task.
+
+        `may_be_first`: a crash may keep a marker and lose the record, because `Doubts` then decides the same again.
+        """
         owed = _Owed(shard, follow_up)
         if ticket.is_durable:
             if owed.pending:
-                answers = self._writer.write_at_once(owed.follow_up.marker, owed.pending)
+                answers = self.writer.write_at_once(owed.follow_up.marker, owed.pending)
                 if answers is not None:
                     self._settle(owed, answers)
             if not owed.pending:
                 self._complete(owed)
                 return
         else:
-            appended = self._writer.append_with_decision(owed.follow_up.marker, owed.pending)
-            if appended is not None and not markers.settle(owed.pending, appended.results).remaining:
+            appended = self.writer.append_with_decision(owed.follow_up.marker, owed.pending, may_be_first)
+            if appended is not None and not appended.in_one_commit:
+                owed.appended = appended
+                ticket.request()  # in the round of its markers
+            elif appended is not None and not markers.settle(owed.pending, appended.results).remaining:
                 # The Complete record shares the commit, too: a crash leaves nothing to resume.
                 owed.appended = appended
                 self._complete(owed)
@@ -121,7 +128,7 @@ class Completion:
 
     def _start(self, owed: _Owed, ticket: Ticket) -> None:
         """Of two completions of one id, both in one commit with their decision, the later one is durable last."""
-        assert owed.appended or owed.name not in self._under_way, f"{owed.name!r} is completed twice"
+        assert owed.is_complete or owed.name not in self._under_way, f"{owed.name!r} is completed twice"
         assert self.nursery is not None
         self._under_way[owed.name] = owed
         self.nursery.start_soon(self._write_all, owed, ticket)
@@ -148,14 +155,14 @@ class Completion:
                 self._settle(owed, await owed.appended.settled())
             for seconds in markers.pauses(self._config()):
                 if owed.pending:
-                    self._settle(owed, await self._writer.write_markers(owed.follow_up.marker, owed.pending))
+                    self._settle(owed, await self.writer.write_markers(owed.follow_up.marker, owed.pending))
                 if not owed.pending:
                     break
                 await trio.sleep(seconds)
             owed.ended.set()
             if self._under_way.get(owed.name) is not owed:
                 return  # stopped meanwhile: the broker that loads the shard next writes the markers again
-            if owed.appended is None:
+            if not owed.is_complete:
                 self._complete(owed)
             del self._under_way[owed.name]
 
@@ -181,6 +188,7 @@ class Completion:
         The Complete record is appended soon, or shares a batch with the log's next record. Replies need not wait for
         it: after a crash the Prepare record has the coordinator write the markers again and complete it again.
         """
+        owed.is_complete = True
         shard, version = owed.shard, self._config().transaction_version
         state = shard.state.state_of(owed.name)
         [record] = machine.decide(owed.name, state, Complete(), self._clock.now_ms(), version).log

@@ -44,9 +44,10 @@ class TransactionCoordinator:
     """All partitions of `__transaction_state`. One instance serves every request that concerns transactions.
 
     Correctness rests on this order: the Prepare record is durable, then the markers are written and durable, then the
-    waiting requests continue. The Complete record is appended before any later record of its log. Requests that find a
-    transaction in Prepare wait for its completion and are decided again. So clients of one node do not receive
-    CONCURRENT_TRANSACTIONS (table 0, row 12).
+    waiting requests continue. Markers that prove the decision may be durable before the record: a load looks for them
+    first (`Doubts`). The Complete record is appended when all are durable, and before any later record of its log.
+    Requests that find a transaction in Prepare wait for its completion and are decided again. So clients of one node do
+    not receive CONCURRENT_TRANSACTIONS (table 0, row 12).
     """
 
     def __init__(
@@ -135,8 +136,13 @@ class TransactionCoordinator:
             logger.info("transactional id %r: writing the markers of its %s again", name, state.name)
             self.history.decided_before(name)
             self._completion.begin(shard, markers.to_write(name, state))
+        self._decisions.doubts.resume(nursery, shard)
         if self._others is not None and self._others.lost_some(shard.partition):
             take_ids(self._submit, nursery, shard)
+
+    def look_for_markers(self) -> None:
+        """Decide open transactions whose outcome was in doubt after a load, as far as logs can be read now."""
+        self._decisions.doubts.look()
 
     def unloading(self, shard: TxnShard, code: ErrorCode) -> None:
         """Write no more markers for a shard's ids. Requests that wait for them are decided again, and get `code`."""
@@ -373,6 +379,9 @@ class TransactionCoordinator:
         """Abort one transaction that exceeded its timeout (row T10). If its log refuses, the timer starts again."""
         state = self.ids.state_of(timer)
         if not isinstance(state, Ongoing):
+            return
+        if timer in self._decisions.doubts:
+            self.runtime.set_timer(timer, self.config.timeout_check_interval_ms)
             return
         try:
             aborted = await self._decisions.time_out(timer, expiry.time_out(state, None))

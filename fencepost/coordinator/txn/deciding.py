@@ -19,8 +19,10 @@ from fencepost.coordinator.txn.causes import Caller
 from fencepost.coordinator.txn.commands import Answer, Command, NeedsProducerId, TxnDecision, Waiting
 from fencepost.coordinator.txn.completion import Completion
 from fencepost.coordinator.txn.config import TxnConfig
+from fencepost.coordinator.txn.doubts import Doubts
 from fencepost.coordinator.txn.fencing_history import FencingHistory
 from fencepost.coordinator.txn.ids import TxnRuntime, TxnShard
+from fencepost.coordinator.txn.markers import is_evidence
 from fencepost.coordinator.txn.state import Ongoing, TxnState
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
@@ -47,6 +49,8 @@ class Decisions:
         self._producer_ids = producer_ids
         self._clock = clock
         self._config = config
+        self.doubts = Doubts(completion.writer, self._decide_again, config)
+        """Open transactions that were loaded and whose outcome is not clear yet."""
         self._unsettled: dict[str, Ticket] = {}
         """Ids whose newest partitions may not be durable yet, with the ticket of their append."""
 
@@ -59,6 +63,8 @@ class Decisions:
         shard = self._runtime.shard_of(transactional_id)
         if shard.refusal:
             return Answer(shard.refusal)
+        if transactional_id in self.doubts:
+            return Answer(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         try:
             decision, ticket = self._decide(shard, transactional_id, command, caller)
         except LogWriteFailed as error:
@@ -145,6 +151,7 @@ class Decisions:
         if not decision.log:
             return decision, shard.log.newest
         ticket = shard.write(decision.log)
+        is_begun_durably = transactional_id not in self._unsettled
         for record in decision.log:
             self.watch(transactional_id, record.state)
             if isinstance(record.state, Ongoing):
@@ -155,9 +162,14 @@ class Decisions:
                 self.history.identity_changed(transactional_id, before, command, record.state, caller)
             else:
                 self.history.transaction_changed(transactional_id, command, caller)
-        for follow_up in decision.then:
-            self._completion.carry_out(shard, follow_up, ticket)
+            for follow_up in decision.then:
+                may_be_first = is_begun_durably and isinstance(command, commands.EndTxn) and is_evidence(record.state)
+                self._completion.carry_out(shard, follow_up, ticket, may_be_first=may_be_first)
         return decision, ticket
+
+    def _decide_again(self, shard: TxnShard, transactional_id: str, command: Command) -> None:
+        self.history.decided_before(transactional_id)
+        self._decide(shard, transactional_id, command, None)
 
     def watch(self, transactional_id: str, state: TxnState) -> None:
         """Start the timer of an open transaction, or stop that of one that has ended or has no timeout any more."""
@@ -202,10 +214,12 @@ class Decisions:
             and state.partitions.issuperset(partitions)
             and not state.is_kept
             and transactional_id not in self._unsettled
+            and transactional_id not in self.doubts
         )
 
     def forget(self, shard: TxnShard) -> None:
         """Release what is kept beside the state of a shard that is unloaded."""
+        self.doubts.forget(shard)
         for name in [name for name in self._unsettled if self._runtime.find(name) is shard]:
             del self._unsettled[name]
 

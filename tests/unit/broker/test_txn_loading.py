@@ -66,7 +66,7 @@ async def test_what_was_decided_is_begun_again_before_the_listener_opens_t13(
         assert await on.produce(12, held, T0, b"a", 0) == E.NONE
         before = on.node.transactions
         with monkeypatch.context() as patch:
-            patch.setattr(Completion, "carry_out", lambda *args: None)
+            patch.setattr(Completion, "carry_out", lambda *args, **how: None)
             assert (await on.end(5, held, commit=True)).error_code == E.NONE
         assert before.ids.counts["PrepareCommit"] == 1
         assert begun == []

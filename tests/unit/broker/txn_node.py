@@ -228,6 +228,7 @@ def stuck_markers(on: TxnNode, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
         return await write(*arguments)
 
     monkeypatch.setattr(on.node.markers, "write_markers", wait)
+    monkeypatch.setattr(on.node.markers, "append_with_decision", lambda *_: None)
     yield
     gate.set()
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import trio
 import trio.testing
 
-from fencepost.coordinator.ports import Marker, RemoteCoordinators
+from fencepost.coordinator.ports import HowEnded, Marker, RemoteCoordinators
 from fencepost.coordinator.txn.commands import Answer, resolve
 from fencepost.coordinator.txn.config import TxnConfig
 from fencepost.coordinator.txn.coordinator import TransactionCoordinator
@@ -82,7 +82,8 @@ class Cluster:
     """Partitions, and the MarkerWriter over them.
 
     `delay` seconds pass before each marker. `answers` are told first, one dict a round, then the truth. `gate` holds
-    all rounds. `at_once`: without delay and gate, markers are durable when they are appended.
+    all rounds. `at_once`: without delay and gate, markers are durable when they are appended. `joins`: those that may
+    be durable before the decision share its round, see `Appended`.
     """
 
     def __init__(self, *partitions: TopicPartition, delay: float = 0.0) -> None:
@@ -92,9 +93,21 @@ class Cluster:
         self.rounds: list[tuple[Marker, frozenset[TopicPartition]]] = []
         self.gate: trio.Event | None = None
         self.at_once = False
+        self.joins = False
+        self.is_opening = False
+        """Whether some partitions cannot be read yet."""
 
-    def append_with_decision(self, marker, partitions):
-        """This double's store commits each append alone."""
+    def append_with_decision(
+        self, marker: Marker, partitions: Collection[TopicPartition], may_be_first: bool
+    ) -> "Appended | None":
+        return Appended(self, marker, sorted(partitions)) if may_be_first and self.joins else None
+
+    def how_ended(self, producer_id: int, marker_epoch: int, partitions: Collection[TopicPartition]) -> HowEnded:
+        for name in partitions:
+            for entry in self.partitions[name].entries:
+                if isinstance(entry, Marker) and entry[:2] == (producer_id, marker_epoch):
+                    return HowEnded.COMMITTED if entry.commit else HowEnded.ABORTED
+        return HowEnded.UNKNOWN if self.is_opening else HowEnded.NOT_ENDED
 
     def write_at_once(
         self, marker: Marker, partitions: Collection[TopicPartition]
@@ -137,6 +150,27 @@ class Cluster:
 
     def topic_id(self, topic: str) -> bytes | None:
         raise AssertionError("the transaction coordinator knows topics by name")
+
+
+class Appended:
+    """Markers in the round of their decision: that of the first partition is durable at once, the others later."""
+
+    in_one_commit = False
+
+    def __init__(self, cluster: Cluster, marker: Marker, names: list[TopicPartition]) -> None:
+        self._cluster, self._marker, self._left = cluster, marker, names[1:]
+        assert marker.coordinator_epoch == 0
+        cluster.rounds.append((marker, frozenset(names)))
+        self.results = {name: cluster._mark(name, marker) for name in names[:1]}
+
+    async def settled(self) -> dict[TopicPartition, ErrorCode]:
+        if self._cluster.gate is not None:
+            await self._cluster.gate.wait()
+        for name in self._left:
+            if self._cluster.delay:
+                await trio.sleep(self._cluster.delay)
+            self.results[name] = self._cluster._mark(name, self._marker)
+        return self.results
 
 
 class ProducerIds:
