@@ -40,20 +40,22 @@ class Found:
 
 
 class EndTxnWorld(BrokerWorld):
-    """One transaction and one power cut: `seed` chooses the order of the flushes, and before which one."""
+    """One transaction and a power cut or two: `seed` chooses the order of the flushes, and before which one."""
 
     def __init__(self, seed: int, version: int) -> None:
         self.found = Found()
         super().__init__(Random(seed), [], ())
         self._version = version
         self._commit = seed % 4 > 0
-        self._flush = 1 + seed % (FILES + 1)
+        self._flushes = [1 + seed % (FILES + 1)]
+        if self.random.random() < 0.3:  # once more while the next life decides again
+            self._flushes.append(self.random.randint(1, FILES))
         self._fate = (nothing, nothing, sampled, everything)[self.random.randrange(4)]
         self._retries = self.random.random() < 0.5
         self._is_told = False
 
     async def run(self) -> Found:
-        """The transaction, the cut, and what the next life makes of it."""
+        """The transaction, the cuts, and what the next life makes of it."""
         async with trio.open_nursery() as nursery:
             self.network = SimNetwork(nursery, ClearWeather(), self.tell)
             self.broker = SimBroker(
@@ -70,10 +72,11 @@ class EndTxnWorld(BrokerWorld):
             async with trio.open_nursery() as ending:
                 told = trio.Event()
                 ending.start_soon(self._end, client, told)
-                await self.strike_amid(lambda: self.broker.power_cut(self._fate), self._flush, flushes_only=True)
-                await self.broker.ended()
-                assert await self.broker.start(), self.broker.failure
-                self._look_at_the_start()
+                for flush in self._flushes:
+                    await self.strike_amid(lambda: self.broker.power_cut(self._fate), flush, flushes_only=True)
+                    await self.broker.ended()
+                    assert await self.broker.start(), self.broker.failure
+                    self._look_at_the_start()
                 if self._retries:
                     await told.wait()
                 ending.cancel_scope.cancel()

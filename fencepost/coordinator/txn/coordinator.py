@@ -83,6 +83,8 @@ class TransactionCoordinator:
         self._others = others
         self._clock = clock
         self._submit = self._decisions.submit
+        self.is_ongoing_with = self._decisions.is_ongoing_with
+        """Produce's fast path: whether a transaction is open and may be written, durably."""
 
     @property
     def history(self) -> FencingHistory:
@@ -333,15 +335,6 @@ class TransactionCoordinator:
     def is_remote(self, transactional_id: str) -> bool:
         """Whether another broker coordinates this id."""
         return self._others is not None and self._others.coordinates(transactional_id)
-
-    def is_ongoing_with(
-        self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Collection[TopicPartition]
-    ) -> bool:
-        """Whether exactly this identity has an open transaction with all `partitions`, durably. Produce's fast path.
-
-        Without durability a crash could keep the data and lose the transaction, and no coordinator would ever end it.
-        """
-        return self._decisions.is_ongoing_with(transactional_id, producer_id, producer_epoch, partitions)
 
     # Verbs of tools
 

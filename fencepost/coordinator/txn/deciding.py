@@ -204,7 +204,10 @@ class Decisions:
     def is_ongoing_with(
         self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Collection[TopicPartition]
     ) -> bool:
-        """Whether exactly this identity has an open transaction with all `partitions`, durably, that may be written."""
+        """Whether exactly this identity has an open transaction with all `partitions`, durably, that may be written.
+
+        Without durability a crash could keep the data and lose the transaction, and no coordinator would ever end it.
+        """
         shard = self._runtime.find(transactional_id)
         state = None if shard is None else shard.state.open.get(transactional_id)
         return (
