@@ -15,7 +15,7 @@ from fencepost.broker.node import Node
 from fencepost.coordinator.group.commit import Commit
 from fencepost.coordinator.group.offsets import OffsetCommitItem
 from fencepost.coordinator.metadata.commands import NewTopic
-from fencepost.coordinator.txn.commands import resolve
+from fencepost.coordinator.txn.commands import EndTxn, resolve
 from fencepost.protocol.batch_header import CorruptBatch, check_crc, iter_headers
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.record_batch import build_batch
@@ -75,7 +75,7 @@ async def _write(node: Node, tp: TopicPartition) -> None:
                 _append(node, log, f"{name}-{round_}-{sequence}", answer.producer_id, answer.epoch, sequence)
             _append(node, log, f"plain-{round_}-{name}")
             ended = await resolve(
-                node.transactions.ending(name, answer.producer_id, answer.epoch, commit, client_version=0)
+                node.transactions.submit(name, EndTxn(answer.producer_id, answer.epoch, commit), None)
             )
             assert not ended.error, ended
     if tp.partition == 0:

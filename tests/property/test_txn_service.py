@@ -7,7 +7,7 @@ import trio.testing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fencepost.coordinator.txn.commands import Answer, resolve
+from fencepost.coordinator.txn.commands import Answer, EndTxn, resolve
 from fencepost.coordinator.txn.config import TxnConfig
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
@@ -95,11 +95,11 @@ class Producer:
             await trio.sleep(pause)
             await self.write(partition, value)
         await trio.sleep(plan.pauses[-1])
-        end = ("ending", TX, *self.identity, plan.commit)
+        end = ("submit", TX, EndTxn(*self.identity, plan.commit, self.version), None)
         if plan.late_copy_after is not None and self.version == 2:
             self.nursery.start_soon(self.late_copy, end, plan.late_copy_after)
         self.history.asked[value] = plan.commit
-        answer = await self.call(*end, client_version=self.version)
+        answer = await self.call(*end)
         self.identity = self.heard(answer)
         self.history.outcome[value] = plan.commit
         for partition in plan.partitions:
@@ -123,7 +123,7 @@ class Producer:
     async def late_copy(self, end: tuple[object, ...], seconds: float) -> None:
         await trio.sleep(seconds)
         try:
-            await self.call(*end, client_version=self.version)  # type: ignore[arg-type]
+            await self.call(*end)  # type: ignore[arg-type]
         except Lost:
             return
 

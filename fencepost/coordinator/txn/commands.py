@@ -52,7 +52,9 @@ class VerifyPartitions:
 
 @dataclass(frozen=True, slots=True)
 class EndTxn:
-    """Commit or abort (row T7). `client_version` is 2 for EndTxn v5 and later (row T16)."""
+    """Commit or abort (row T7). `client_version` is 2 for EndTxn v5 and later (row T16): then the client continues with
+    the answer's identity.
+    """
 
     producer_id: int
     epoch: int

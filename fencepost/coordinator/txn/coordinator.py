@@ -82,7 +82,8 @@ class TransactionCoordinator:
         self._topics = topics
         self._others = others
         self._clock = clock
-        self._submit = self._decisions.submit
+        self.submit = self._decisions.submit
+        """The answer to a command; for EndTxn (row T7) it is durable and, on one node, visible before the answer."""
         self.is_ongoing_with = self._decisions.is_ongoing_with
         """Produce's fast path: whether a transaction is open and may be written, durably."""
 
@@ -140,7 +141,7 @@ class TransactionCoordinator:
             self._completion.begin(shard, markers.to_write(name, state))
         self._decisions.doubts.resume(nursery, shard)
         if self._others is not None and self._others.lost_some(shard.partition):
-            take_ids(self._submit, nursery, shard)
+            take_ids(self.submit, nursery, shard)
 
     def look_for_markers(self) -> None:
         """Decide open transactions whose outcome was in doubt after a load, as far as logs can be read now."""
@@ -194,25 +195,7 @@ class TransactionCoordinator:
         expected = None if producer_id == -1 else (producer_id, producer_epoch)
         granted_ms = expiry.NO_TIMEOUT_MS if enable_2pc else timeout_ms
         command = commands.InitProducerId(granted_ms, expected, keep_prepared=keep_prepared)
-        return await resolve(self._submit(transactional_id, command, caller))
-
-    def ending(
-        self,
-        transactional_id: str,
-        producer_id: int,
-        producer_epoch: int,
-        commit: bool,
-        *,
-        client_version: int,
-        caller: Caller | None = None,
-    ) -> Answer | Waiting:
-        """EndTxn (row T7): decided and durable, and on one node also visible, before the answer.
-
-        With `client_version` 2 the client continues with the answer's identity. If the markers take longer than
-        `completion_wait_ms`, the answer does not wait for them: the outcome is final, as in Kafka.
-        """
-        command = commands.EndTxn(producer_id, producer_epoch, commit, client_version)
-        return self._submit(transactional_id, command, caller)
+        return await resolve(self.submit(transactional_id, command, caller))
 
     async def add_partitions(
         self,
@@ -231,7 +214,7 @@ class TransactionCoordinator:
             return refused
         if verify_only:
             command = commands.VerifyPartitions(producer_id, producer_epoch, wanted)
-            soon = self._submit(transactional_id, command, caller)
+            soon = self.submit(transactional_id, command, caller)
         else:
             soon = self.adding(transactional_id, producer_id, producer_epoch, wanted, client_version, caller)
         return wire_codes.by_partition(wanted, await resolve(soon))
@@ -271,7 +254,7 @@ class TransactionCoordinator:
         if transactional_id and not self._bounds.may_join(transactional_id, partitions, caller):
             return Answer(ErrorCode.POLICY_VIOLATION)
         command = commands.AddPartitions(producer_id, producer_epoch, partitions, client_version)
-        return self._submit(transactional_id, command, caller)
+        return self.submit(transactional_id, command, caller)
 
     # Verbs of the broker
 
@@ -326,7 +309,7 @@ class TransactionCoordinator:
                 soon = self.adding(transactional_id, producer_id, producer_epoch, partitions, 2, caller)
             else:
                 command = commands.VerifyPartitions(producer_id, producer_epoch, partitions)
-                soon = self._submit(transactional_id, command, caller)
+                soon = self.submit(transactional_id, command, caller)
             answer = await resolve(soon)
             if answer.error or answer.missing:
                 return answer

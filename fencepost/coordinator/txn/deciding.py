@@ -55,7 +55,11 @@ class Decisions:
         """Ids whose newest partitions may not be durable yet, with the ticket of their append."""
 
     def submit(self, transactional_id: str | None, command: Command, caller: Caller | None) -> Answer | Waiting:
-        """The answer to one command, at once if nothing has to be waited for; all that it rests on is durable then."""
+        """The answer to one command, at once if nothing has to be waited for; all that it rests on is durable then.
+
+        If markers take longer than `completion_wait_ms`, the answer does not wait for them: the outcome is final, as in
+        Kafka.
+        """
         if not transactional_id:
             return Answer(ErrorCode.INVALID_REQUEST)
         if self._completion.nursery is None:

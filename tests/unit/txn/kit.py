@@ -9,7 +9,7 @@ import trio
 import trio.testing
 
 from fencepost.coordinator.ports import HowEnded, Marker, RemoteCoordinators
-from fencepost.coordinator.txn.commands import Answer, resolve
+from fencepost.coordinator.txn.commands import Answer, EndTxn, resolve
 from fencepost.coordinator.txn.config import TxnConfig
 from fencepost.coordinator.txn.coordinator import TransactionCoordinator
 from fencepost.protocol.errors import ErrorCode
@@ -244,7 +244,7 @@ async def end_txn(
     service: TransactionCoordinator, name: str, producer_id: int, epoch: int, commit: bool, *, client_version: int
 ) -> Answer:
     """EndTxn, and await the answer."""
-    return await resolve(service.ending(name, producer_id, epoch, commit, client_version=client_version))
+    return await resolve(service.submit(name, EndTxn(producer_id, epoch, commit, client_version), None))
 
 
 async def begin(world: World, *partitions: TopicPartition, version: int = 2, value: str = "x") -> tuple[int, int]:

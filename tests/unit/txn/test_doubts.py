@@ -5,7 +5,6 @@ import trio
 import trio.testing
 
 from fencepost.coordinator.ports import HowEnded
-from fencepost.coordinator.txn.commands import resolve
 from fencepost.coordinator.txn.listing import Filters
 from fencepost.protocol.errors import ErrorCode
 from tests.unit.txn.kit import P0, P1, TX, World, begin, committed, end_txn, write
@@ -80,7 +79,7 @@ async def test_one_that_is_clear_after_a_while_times_out(world: World, autojump_
         world.cluster.is_opening = True
         identity = await begin(world, P0, P1)
         await world.crash(nursery)
-        assert (await resolve(world.service.ending(TX, *identity, True, client_version=2))).error is LOADING
+        assert (await end_txn(world.service, TX, *identity, True, client_version=2)).error is LOADING
         world.cluster.is_opening = False
         await trio.sleep(2)
         assert world.service.is_ongoing_with(TX, *identity, [P0, P1])

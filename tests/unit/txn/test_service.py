@@ -9,7 +9,7 @@ import trio.testing
 
 from fencepost.coordinator.ports import LogWriteFailed, Marker
 from fencepost.coordinator.txn import codec
-from fencepost.coordinator.txn.commands import resolve
+from fencepost.coordinator.txn.commands import EndTxn, resolve
 from fencepost.coordinator.txn.completion import COMPLETE_DELAY_SECONDS
 from fencepost.coordinator.txn.config import TxnConfig
 from fencepost.coordinator.txn.state import Empty, TxnRecord
@@ -246,11 +246,11 @@ class TestEndTxn:
         nursery.start_soon(lambda: end_txn(service, TX, *identity, True, client_version=2))
         await trio.testing.wait_all_tasks_blocked()
         if request_of == "the same client":
-            soon, expected = service.ending(TX, *identity, True, client_version=2), NONE
+            soon, expected = service.submit(TX, EndTxn(*identity, True, 2), None), NONE
         elif request_of == "its next transaction":
             soon, expected = service.adding(TX, producer_id, epoch + 1, frozenset({P1}), 2, None), NONE
         else:
-            soon = service.ending(TX, producer_id, epoch + 1, True, client_version=2)
+            soon = service.submit(TX, EndTxn(producer_id, epoch + 1, True, 2), None)
             expected = ErrorCode.INVALID_TXN_STATE
         world.cluster.gate.set()
         await trio.testing.wait_all_tasks_blocked()
