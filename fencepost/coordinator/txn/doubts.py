@@ -1,6 +1,7 @@
 """Open transactions of which a crash may have kept a marker but not the decision: they are decided again (0080)."""
 
 import logging
+import math
 from collections.abc import Callable
 
 import trio
@@ -12,6 +13,11 @@ from fencepost.coordinator.txn.config import TxnConfig
 from fencepost.coordinator.txn.ids import TxnShard
 
 logger = logging.getLogger(__name__)
+
+WARN_AFTER_SECONDS = 60.0
+"""Many logs take their time to open."""
+NAMED_MAX = 20
+"""The most transactional ids in one line of the log."""
 
 
 class Doubts:
@@ -54,9 +60,18 @@ class Doubts:
                 del self._shards[name]
 
     async def _look_again(self) -> None:
+        warn_at = trio.current_time() + WARN_AFTER_SECONDS
         for seconds in markers.pauses(self._config()):
             if not self._shards:
                 return
+            if trio.current_time() >= warn_at:
+                warn_at = math.inf
+                logger.warning(
+                    "%d open transactions wait for logs that cannot be read, because these may know that they were"
+                    " committed: repair the logs or delete their topics; transactional ids: %s",
+                    len(self._shards),
+                    ", ".join(sorted(self._shards)[:NAMED_MAX]),
+                )
             await trio.sleep(seconds)
             self.look()
 

@@ -48,7 +48,7 @@ async def test_one_marker_decides_for_all_partitions(
 
 
 async def test_an_id_in_doubt_is_not_served_until_its_partitions_can_be_read(
-    world: World, autojump_clock: trio.testing.MockClock
+    world: World, autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Neither its client nor a newcomer nor the clock may end what a partition may know to be committed."""
     async with trio.open_nursery() as nursery:
@@ -63,6 +63,7 @@ async def test_an_id_in_doubt_is_not_served_until_its_partitions_can_be_read(
         assert set(codes.values()) == {ErrorCode.NOT_ENOUGH_REPLICAS}
         await trio.sleep(120)
         assert service.ids.counts["Ongoing"] == 1, "its timeout of a minute does not end it"
+        assert caplog.text.count("1 open transactions wait for logs that cannot be read") == 1
         assert [line.state for line in (await service.list_transactions(Filters())).transactions] == ["Ongoing"]
         assert service.ids.owned() == {(identity[0], P0), (identity[0], P1)}
         found[0] = told(identity[0], identity[1] + 1, [P0])
