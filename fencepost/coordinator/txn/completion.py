@@ -147,7 +147,7 @@ class Completion:
     # Markers
 
     async def _write_all(self, owed: _Owed, ticket: Ticket) -> None:
-        """Wait until the Prepare record is durable, then write every partition's marker, then complete."""
+        """Wait until the Prepare record is durable, then until every partition has its marker, then complete."""
         with owed.scope:
             if await owed.shard.settled(ticket):
                 return  # the record may be in the log or not: the next load finds out, and writes the markers
