@@ -1,7 +1,6 @@
 """The coordinators' view of partition logs: records are appended as atomic batches, and read back at a start."""
 
 import logging
-import os
 from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
@@ -11,9 +10,9 @@ import trio
 from fencepost.broker.log.durability.flusher import LogFlusher, LogOffline
 from fencepost.broker.log.log_store import Missing
 from fencepost.broker.log.partition import AppendOrigin, PartitionLog
-from fencepost.broker.log.reading import read_batches
+from fencepost.broker.log.reading import load, read_batches
 from fencepost.broker.log.results import Ticket
-from fencepost.broker.log.storage.store import Bytes, CorruptLogFile, FileRegion, Piece
+from fencepost.broker.log.storage.store import Bytes, CorruptLogFile
 from fencepost.coordinator.ports import (
     CoordinatorLog,
     KeyValue,
@@ -61,6 +60,10 @@ class LogTicket:
     def is_durable(self) -> bool:
         """Whether `durable` returns at once."""
         return not self._ticket.error and self._commit.is_settled(self._ticket, throttled=False)
+
+    def request(self) -> None:
+        """Have the next flush make this append durable, without waiting."""
+        self._commit.schedule(self._ticket.log)
 
     async def durable(self) -> None:
         """Return when everything below `end_offset` is durable. Raises LogWriteFailed if it never will be."""
@@ -155,7 +158,7 @@ class PartitionCoordinatorLog:
             if result.missing is not None:
                 why = f"{self._log.tp}: the bytes at offset {offset} have not arrived yet"
                 raise LogNotHere(why, partial(_arrived, self._log, result.missing))
-            data = b"".join(_load(part) for part in result.parts)
+            data = b"".join(load(part) for part in result.parts)
             before = offset
             for batch in _batches(data, self._log.tp):
                 # No checksum covers the offsets. Only the first batch may begin before the log's start.
@@ -272,18 +275,3 @@ def _batches(data: bytes, tp: TopicPartition) -> Iterator[_Batch]:
                 timestamp_ms=header.max_timestamp,
             ),
         )
-
-
-def _load(part: Piece) -> bytes:
-    """The bytes of one piece of a read, from memory or from its file."""
-    if not isinstance(part, FileRegion):
-        return bytes(part)
-    parts, offset, left = [], part.offset, len(part)
-    while left:
-        data = os.pread(part.fd, left, offset)
-        if not data:
-            raise OSError(f"the log file ended {left} bytes before the region that was to be read")
-        parts.append(data)
-        offset += len(data)
-        left -= len(data)
-    return b"".join(parts)

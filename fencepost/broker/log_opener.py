@@ -37,6 +37,11 @@ class LogOpener:
         self._wanted.setdefault(tp)
         return True
 
+    @property
+    def is_finished(self) -> bool:
+        """Whether every log is open, or is known not to open."""
+        return self._finished.is_set()
+
     async def run(self, task_status: "trio.TaskStatus[None]") -> None:
         """Open all of them; the start goes on when they are open, or has waited long enough."""
         async with trio.open_nursery() as nursery:

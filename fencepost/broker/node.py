@@ -59,7 +59,7 @@ from fencepost.coordinator.metadata.image import GROUP_VERSION
 from fencepost.coordinator.metadata.service import MetadataService
 from fencepost.coordinator.metadata.start_records import Registration
 from fencepost.coordinator.ports import Clock, LogWriteFailed
-from fencepost.coordinator.txn.service import TransactionService
+from fencepost.coordinator.txn.coordinator import TransactionCoordinator
 from fencepost.protocol.topics import GROUP_TOPIC, METADATA_TOPIC, TRANSACTION_TOPIC
 
 logger = logging.getLogger(__name__)
@@ -181,7 +181,7 @@ class Node:
             new_id=lambda: str(uuid.UUID(bytes=self._entropy(16), version=4)),
         )
         count = config.transaction_state_log_num_partitions
-        self.transactions = TransactionService(
+        self.transactions = TransactionCoordinator(
             logs=self._internal_logs(TRANSACTION_TOPIC, count),
             markers=self.markers,
             producer_ids=self.place.producer_ids(self.metadata),

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from fencepost.coordinator.group.service import GroupService
     from fencepost.coordinator.metadata.service import MetadataService
     from fencepost.coordinator.ports import Clock
-    from fencepost.coordinator.txn.service import TransactionService
+    from fencepost.coordinator.txn.coordinator import TransactionCoordinator
 
 
 class Broker(Protocol):
@@ -164,7 +164,7 @@ class Broker(Protocol):
         """Whether groups may use the consumer protocol (KIP-848)."""
 
     @property
-    def transactions(self) -> "TransactionService":
+    def transactions(self) -> "TransactionCoordinator":
         """Every transactional id of this broker."""
 
     @property

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from fencepost.protocol.errors import ErrorCode
@@ -102,6 +103,9 @@ class Ticket(Protocol):
     def is_durable(self) -> bool:
         """Whether `durable` returns at once, without a checkpoint. False for a ticket that failed."""
 
+    def request(self) -> None:
+        """Have the next flush make this append durable, without waiting."""
+
     async def durable(self) -> None:
         """Return when this append, and all before it in its log, is durable.
 
@@ -184,8 +188,25 @@ class Marker(NamedTuple):
     """0 to 2. With 2, `producer_epoch` must be above the records' epoch; with 0 and 1, not below it (row T9)."""
 
 
+class HowEnded(Enum):
+    """What logs tell of the end of a transaction (docs/decisions/0080-one-round-for-endtxn.md)."""
+
+    COMMITTED = auto()
+    """One of them has its COMMIT marker."""
+    ABORTED = auto()
+    """One of them has its ABORT marker."""
+    NOT_ENDED = auto()
+    """None of them has a marker of it."""
+    UNKNOWN = auto()
+    """As NOT_ENDED, but some cannot be read yet."""
+
+
 class AppendedMarkers(Protocol):
-    """Markers that were appended in the same instant as the decision, so that one commit has all or none."""
+    """Markers that were appended in the same instant as the decision."""
+
+    @property
+    def in_one_commit(self) -> bool:
+        """Whether one commit has all or none of them and the decision. If not, any of them may be durable first."""
 
     @property
     def results(self) -> Mapping[TopicPartition, ErrorCode]:
@@ -214,11 +235,17 @@ class MarkerWriter(Protocol):
         Otherwise write nothing and return None.
         """
 
-    def append_with_decision(self, marker: Marker, partitions: Collection[TopicPartition]) -> AppendedMarkers | None:
+    def append_with_decision(
+        self, marker: Marker, partitions: Collection[TopicPartition], may_be_first: bool
+    ) -> AppendedMarkers | None:
         """Append `marker` to each partition, if the store commits everything appended in one instant at once.
 
-        Otherwise append nothing and return None: a marker must not be durable before the decision.
+        Otherwise, unless the marker `may_be_first`, append nothing and return None: it must not be durable before the
+        decision.
         """
+
+    def how_ended(self, producer_id: int, marker_epoch: int, partitions: Collection[TopicPartition]) -> HowEnded:
+        """What the partitions' logs know of the end of the transaction whose markers have this epoch."""
 
 
 class ProducerIdSource(Protocol):

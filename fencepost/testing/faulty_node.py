@@ -13,7 +13,7 @@ from fencepost.broker.network.context import CloseConnection, RequestContext
 from fencepost.broker.network.dispatch import Dispatch, Handler, Route
 from fencepost.broker.network.reply import READY, Durable, Encoded, Ready, Reply, Response
 from fencepost.broker.node import Node
-from fencepost.broker.transactions.markers import Markers
+from fencepost.broker.transactions.markers import Markers, MarkersOfDecision
 from fencepost.coordinator.deferred import Deferred
 from fencepost.coordinator.ports import Marker
 from fencepost.coordinator.txn.state import Ongoing
@@ -105,6 +105,14 @@ class StoppableMarkers(Markers):
             results.update(await write(ordered[first:]))
         return results
 
+    def append_with_decision(
+        self, marker: Marker, partitions: Collection[TopicPartition], may_be_first: bool
+    ) -> MarkersOfDecision | None:
+        """As in Markers; None for a transaction that is to be stopped."""
+        if marker.producer_id in self.holds:
+            return None
+        return super().append_with_decision(marker, partitions, may_be_first)
+
     def write_at_once(
         self, marker: Marker, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, ErrorCode] | None:
@@ -192,7 +200,7 @@ class FaultyDispatch(Dispatch):
         """Run the handler up to the step; a request that does not reach it is answered as without the fault."""
         node = self._node
         text = request_text(route.api.name, context, request)
-        state = node.transactions.store.state_of(request.transactional_id or "")
+        state = node.transactions.ids.state_of(request.transactional_id or "")
         if not isinstance(state, Ongoing):
             return await self._noted(route.api, self._run(route.handle, request, context), request, context)
         producer_id = state.producer.producer_id

@@ -73,7 +73,7 @@ def open_transactions(node: FaultyNode) -> list[OpenTransaction]:
 
 def _known(node: FaultyNode) -> Iterator[OpenTransaction]:
     now_ms = node.clock.now_ms()
-    for shard in node.transactions.store.shards():
+    for shard in node.transactions.runtime.shards():
         for name, state in shard.state.items():
             if not isinstance(state, Ongoing | PrepareCommit | PrepareAbort):
                 continue

@@ -9,13 +9,13 @@ from typing import Any
 import trio
 
 from fencepost.broker.config.broker_config import load_config
-from fencepost.broker.coordinator_logs import _load
 from fencepost.broker.log.partition import AppendOrigin, PartitionLog
-from fencepost.broker.log.reading import read_batches
+from fencepost.broker.log.reading import load, read_batches
 from fencepost.broker.node import Node
 from fencepost.coordinator.group.commit import Commit
 from fencepost.coordinator.group.offsets import OffsetCommitItem
 from fencepost.coordinator.metadata.commands import NewTopic
+from fencepost.coordinator.txn.commands import EndTxn, resolve
 from fencepost.protocol.batch_header import CorruptBatch, check_crc, iter_headers
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.record_batch import build_batch
@@ -74,7 +74,9 @@ async def _write(node: Node, tp: TopicPartition) -> None:
             for sequence in range(2):
                 _append(node, log, f"{name}-{round_}-{sequence}", answer.producer_id, answer.epoch, sequence)
             _append(node, log, f"plain-{round_}-{name}")
-            ended = await node.transactions.end_txn(name, answer.producer_id, answer.epoch, commit, client_version=0)
+            ended = await resolve(
+                node.transactions.submit(name, EndTxn(answer.producer_id, answer.epoch, commit), None)
+            )
             assert not ended.error, ended
     if tp.partition == 0:
         answer = await node.transactions.init_producer_id("tx-open", 600_000)
@@ -152,7 +154,7 @@ def read(log: PartitionLog, isolation: IsolationLevel) -> list[tuple[int, bytes 
             return None
         if not result.size_bytes:
             return found
-        data = b"".join(_load(part) for part in result.parts)
+        data = b"".join(load(part) for part in result.parts)
         aborted = sorted(result.aborted or (), key=lambda entry: entry[1])
         before = offset
         try:

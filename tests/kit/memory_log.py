@@ -25,6 +25,9 @@ class MemoryTicket:
     def is_durable(self) -> bool:
         return self.log.is_durable(self.end_offset)
 
+    def request(self) -> None:
+        """It becomes durable when somebody waits for it."""
+
     async def durable(self) -> None:
         await self.log.durable(self.end_offset)
 

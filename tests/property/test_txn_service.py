@@ -7,7 +7,7 @@ import trio.testing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fencepost.coordinator.txn.commands import Answer
+from fencepost.coordinator.txn.commands import Answer, EndTxn, resolve
 from fencepost.coordinator.txn.config import TxnConfig
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
@@ -78,7 +78,7 @@ class Producer:
     async def call(self, method: str, *arguments: object, **options: object) -> Answer:
         """One request; a power cut breaks its connection."""
         with self.world.connection() as scope:
-            answer: Answer = await getattr(self.world.service, method)(*arguments, **options)
+            answer = await resolve(getattr(self.world.service, method)(*arguments, **options))
         if scope.cancelled_caught:
             raise Lost
         return answer
@@ -95,11 +95,11 @@ class Producer:
             await trio.sleep(pause)
             await self.write(partition, value)
         await trio.sleep(plan.pauses[-1])
-        end = ("end_txn", TX, *self.identity, plan.commit)
+        end = ("submit", TX, EndTxn(*self.identity, plan.commit, self.version), None)
         if plan.late_copy_after is not None and self.version == 2:
             self.nursery.start_soon(self.late_copy, end, plan.late_copy_after)
         self.history.asked[value] = plan.commit
-        answer = await self.call(*end, client_version=self.version)
+        answer = await self.call(*end)
         self.identity = self.heard(answer)
         self.history.outcome[value] = plan.commit
         for partition in plan.partitions:
@@ -123,15 +123,16 @@ class Producer:
     async def late_copy(self, end: tuple[object, ...], seconds: float) -> None:
         await trio.sleep(seconds)
         try:
-            await self.call(*end, client_version=self.version)  # type: ignore[arg-type]
+            await self.call(*end)  # type: ignore[arg-type]
         except Lost:
             return
 
 
 async def play(
-    version: int, script: list[list[Plan]], cuts: list[float], log_delay: float, marker_delay: float
+    version: int, script: list[list[Plan]], cuts: list[float], log_delay: float, marker_delay: float, joins: bool
 ) -> tuple[World, History]:
     world = World(config=TxnConfig(transaction_version=version), log_delay=log_delay, marker_delay=marker_delay)
+    world.cluster.joins = joins
     history = History()
     async with trio.open_nursery() as outer:
         await world.start(outer)
@@ -154,12 +155,13 @@ async def play(
     cuts=st.lists(st.integers(1, 200).map(lambda hundredths: hundredths / 100), max_size=3),
     log_delay=st.sampled_from([0.0, 0.02, 0.3]),
     marker_delay=st.sampled_from([0.0, 0.03, 0.1, 1.0]),
+    joins=st.booleans(),
 )
 def test_a_transaction_is_seen_whole_or_not_at_all(
-    version: int, script: list[list[Plan]], cuts: list[float], log_delay: float, marker_delay: float
+    version: int, script: list[list[Plan]], cuts: list[float], log_delay: float, marker_delay: float, joins: bool
 ) -> None:
     clock = trio.testing.MockClock(autojump_threshold=0)
-    world, history = trio.run(play, version, script, cuts, log_delay, marker_delay, clock=clock)
+    world, history = trio.run(play, version, script, cuts, log_delay, marker_delay, joins, clock=clock)
     seen = {name: partition.committed() for name, partition in world.cluster.partitions.items()}
     for value, partitions in history.written.items():
         copies = [seen[partition].count(value) for partition in partitions]
@@ -169,5 +171,5 @@ def test_a_transaction_is_seen_whole_or_not_at_all(
     for name, partition in world.cluster.partitions.items():
         assert not partition.open, f"a transaction hangs on {name}"
         assert all(history.asked.get(value) for value in seen[name]), "only what its own producer wanted committed"
-    counts = world.service.store.counts
+    counts = world.service.ids.counts
     assert counts["Ongoing"] == counts["PrepareCommit"] == counts["PrepareAbort"] == 0

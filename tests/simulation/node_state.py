@@ -66,7 +66,7 @@ async def state_of_all(nodes: Sequence[Node]) -> NodeState:
 
 def transactional_ids(node: Node) -> Iterator[tuple[str, TxnState]]:
     """All that the coordinator knows of, with their states."""
-    for shard in node.transactions.store.shards():
+    for shard in node.transactions.runtime.shards():
         yield from shard.state.items()
 
 

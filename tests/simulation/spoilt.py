@@ -7,8 +7,8 @@ import trio
 
 from fencepost.broker.log.durability.flusher import LogFlusher
 from fencepost.coordinator.group.service import GroupService
-from fencepost.coordinator.txn.completion import Completions
-from fencepost.coordinator.txn.service import TransactionService
+from fencepost.coordinator.txn.coordinator import TransactionCoordinator
+from fencepost.coordinator.txn.doubts import Doubts
 from fencepost.protocol.errors import ErrorCode
 
 
@@ -22,20 +22,9 @@ def answer_before_the_flush() -> None:
     LogFlusher.wait = wait  # type: ignore[method-assign]
 
 
-def markers_before_prepare() -> None:
-    """Markers are written as soon as Prepare is appended, not when it is durable (T7)."""
-    complete = Completions._complete
-
-    class Durable:
-        is_durable = True
-
-        async def durable(self) -> None:
-            await trio.lowlevel.checkpoint()
-
-    async def hasty(self: Any, duty: Any, ticket: Any, completion: Any) -> None:
-        await complete(self, duty, Durable(), completion)  # type: ignore[arg-type]
-
-    Completions._complete = hasty  # type: ignore[method-assign]
+def markers_overlooked() -> None:
+    """An open transaction that was loaded stays open, though a partition has its marker (T13, decision 0080)."""
+    Doubts.look = lambda self: self._shards.clear()  # type: ignore[method-assign]
 
 
 def positions_survive_an_abort() -> None:
@@ -55,7 +44,7 @@ def nobody_verifies() -> None:
         await trio.lowlevel.checkpoint()
         return dict.fromkeys(words[3], ErrorCode.NONE)
 
-    TransactionService.ensure_partitions = anything  # type: ignore[method-assign]
+    TransactionCoordinator.ensure_partitions = anything  # type: ignore[method-assign]
 
 
 def no_timeouts() -> None:
@@ -64,14 +53,14 @@ def no_timeouts() -> None:
     async def nothing(self: Any, transactional_id: str) -> None:
         await trio.lowlevel.checkpoint()
 
-    TransactionService.expire = nothing  # type: ignore[method-assign]
+    TransactionCoordinator.expire = nothing  # type: ignore[method-assign]
 
 
 SPOILT: dict[str, Callable[[], None]] = {
     spoil.__name__.replace("_", "-"): spoil
     for spoil in (
         answer_before_the_flush,
-        markers_before_prepare,
+        markers_overlooked,
         positions_survive_an_abort,
         nobody_verifies,
         no_timeouts,

@@ -56,7 +56,6 @@ def test_nothing_but_late_end_txns_goes_wrong_in_the_first_protocol() -> None:
     ("spoilt", "first", "finding"),
     [
         ("answer-before-the-flush", 110, ("its coordinator by", "went back", *HAZARD)),
-        ("markers-before-prepare", 20, ("its coordinator by", "is committed at", "torn", "is not the input")),
         ("positions-survive-an-abort", 0, ("the output is not the input", "by replay from zero")),
         ("nobody-verifies", 0, ("the programs do not end", "at the end, all faults long over")),
         ("no-timeouts", 45, ("is Ongoing since",)),

@@ -63,7 +63,7 @@ def _find(node: Broker, key_type: int, key: str, context: RequestContext) -> Coo
 
 def _is_refused(node: Broker, key_type: int, key: str) -> bool:
     """Whether the log is online but the coordinator failed to load it."""
-    refusal = node.groups.refusal(key) if key_type == GROUP else node.transactions.store.refusal(key)
+    refusal = node.groups.refusal(key) if key_type == GROUP else node.transactions.runtime.refusal(key)
     return refusal not in (ErrorCode.NONE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
 
@@ -71,4 +71,4 @@ def _partition(node: Broker, key_type: int, key: str) -> TopicPartition:
     """The partition of the internal topic that stores a key's state (rows G1, T1)."""
     if key_type == GROUP:
         return TopicPartition(GROUP_TOPIC, node.groups.group_partition(key))
-    return TopicPartition(TRANSACTION_TOPIC, node.transactions.store.partition_for(key))
+    return TopicPartition(TRANSACTION_TOPIC, node.transactions.runtime.partition_for(key))

@@ -9,7 +9,7 @@ from functools import partial
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.network.reply import Reply, reply_with
 from fencepost.broker.ports import Broker
-from fencepost.coordinator.txn.commands import Answer
+from fencepost.coordinator.txn.commands import Answer, EndTxn
 from fencepost.coordinator.txn.wire_codes import visible
 from fencepost.protocol.messages.api26_end_txn import EndTxnRequest, EndTxnResponse
 
@@ -18,14 +18,9 @@ EPOCH_BUMP_SINCE = 5
 
 def handle(node: Broker, request: EndTxnRequest, context: RequestContext) -> Reply:
     """End the transaction by the rules of the request's version."""
-    result = node.transactions.ending(
-        request.transactional_id,
-        request.producer_id,
-        request.producer_epoch,
-        request.committed,
-        client_version=2 if context.api_version >= EPOCH_BUMP_SINCE else 0,
-        caller=context,
-    )
+    version = 2 if context.api_version >= EPOCH_BUMP_SINCE else 0
+    command = EndTxn(request.producer_id, request.producer_epoch, request.committed, version)
+    result = node.transactions.submit(request.transactional_id, command, context)
     return reply_with(partial(_response, context), result)
 
 

@@ -108,7 +108,7 @@ async def _commit(
         name, shown = request.transactional_id, (request.producer_id, request.producer_epoch)
         reason = f"the partition of group {request.group_id!r} knows a newer epoch of the producer"
         node.transactions.history.refused_write(
-            name, node.transactions.store.state_of(name), shown, code, reason, context
+            name, node.transactions.ids.state_of(name), shown, code, reason, context
         )
     return errors
 

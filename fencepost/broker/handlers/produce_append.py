@@ -240,7 +240,7 @@ def _explain_refused(node: Broker, transactional_id: str | None, write: Write, c
     except CorruptBatch:
         return
     name = transactional_id if header.is_transactional else None
-    state = DEAD if name is None else node.transactions.store.state_of(name)
+    state = DEAD if name is None else node.transactions.ids.state_of(name)
     shown = (header.producer_id, header.producer_epoch)
     reason = f"{write.tp}: {write.message or write.error.name}"
     node.transactions.history.refused_write(name, state, shown, write.error, reason, context)

@@ -1,18 +1,23 @@
 """Reads of a partition log: batches up to a bound, and offsets by time and by leader epoch (section A.3)."""
 
+import itertools
 import logging
+import os
 from typing import Final, NamedTuple
 
 from fencepost.broker.log.filtering import Looks, read_without_aborted
 from fencepost.broker.log.log_store import FoundTime, Missing
 from fencepost.broker.log.partition import PartitionLog
-from fencepost.broker.log.storage.store import CorruptLogFile, Piece
-from fencepost.protocol.batch_header import CorruptBatch
+from fencepost.broker.log.storage.store import CorruptLogFile, FileRegion, Piece
+from fencepost.protocol.batch_header import CorruptBatch, iter_headers
+from fencepost.protocol.control_records import ControlType, read_marker
 from fencepost.protocol.errors import NO_ERROR, ErrorCode
 from fencepost.protocol.topics import IsolationLevel
 
 READ_COMMITTED: Final = IsolationLevel.READ_COMMITTED
 """A global: reading a member of an enum takes twenty times as long as reading a name."""
+
+MARKER_READ_BYTES = 1 << 20
 
 logger = logging.getLogger(__name__)
 
@@ -129,3 +134,42 @@ def _with_epoch(log: PartitionLog, found: FoundTime | Missing | None) -> Timesta
 
 def _upper(log: PartitionLog, isolation: IsolationLevel) -> int:
     return log.last_stable_offset if isolation == READ_COMMITTED else log.high_watermark
+
+
+def last_marker(log: PartitionLog, producer_id: int, marker_epoch: int) -> bool | None:
+    """Whether the producer's last marker of this epoch is a COMMIT; None if the log has none.
+
+    It may not be durable yet. The newest segments are read first. Raises CorruptLogFile, CorruptBatch and OSError.
+    """
+    bounds = [log.segments.first_offset, *(fact.next_offset for fact in log.segments.facts())]
+    for begin, end in reversed(list(itertools.pairwise(bounds))):
+        commits: bool | None = None
+        offset = begin
+        while offset < end:
+            extent = log.segments.read(offset, end, MARKER_READ_BYTES, True)
+            data = b"".join(map(load, extent.parts))
+            for position, header in iter_headers(data):
+                is_of = (header.producer_id, header.producer_epoch) == (producer_id, marker_epoch)
+                if is_of and header.is_control and header.record_count:  # compaction may have emptied it
+                    commits = read_marker(data, position, header).type is ControlType.COMMIT
+            if extent.end_offset <= offset:
+                break
+            offset = extent.end_offset
+        if commits is not None:
+            return commits
+    return None
+
+
+def load(part: Piece) -> bytes:
+    """The bytes of one piece of a read, from memory or from its file."""
+    if not isinstance(part, FileRegion):
+        return bytes(part)
+    parts, offset, left = [], part.offset, len(part)
+    while left:
+        data = os.pread(part.fd, left, offset)
+        if not data:
+            raise OSError(f"the log file ended {left} bytes before the region that was to be read")
+        parts.append(data)
+        offset += len(data)
+        left -= len(data)
+    return b"".join(parts)

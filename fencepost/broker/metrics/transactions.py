@@ -15,16 +15,16 @@ def transaction_metrics(node: Broker, producer_ids: int) -> Iterator[Metric]:
     """All families about transactions, collected for each scrape. `producer_ids` have state on some partition."""
     transactions = node.transactions
     states = GaugeMetricFamily("fencepost_transactions", "Transactional ids by state", labels=("state",))
-    for state, count in transactions.store.counts.items():
+    for state, count in transactions.ids.counts.items():
         states.add_metric((state,), count)
     yield states
     yield from _ends(node)
     yield from _refusals(node)
-    started_ms = transactions.store.oldest_open_started_ms
+    started_ms = transactions.ids.oldest_open_started_ms
     age = 0.0 if started_ms is None else max(0, node.clock.now_ms() - started_ms) / 1000
     for name, text, value in (
         ("oldest_open_transaction_seconds", "Age of the oldest open one", age),
-        ("transactional_ids", "Transactional ids", len(transactions.store)),
+        ("transactional_ids", "Transactional ids", len(transactions.ids)),
         ("producer_ids", "Distinct producer ids with state on a partition", producer_ids),
         ("transactions_completing", "Decided transactions that still lack markers", transactions.completing),
         ("transaction_history", "Ids whose changes and refusals are kept for explanations", len(transactions.history)),

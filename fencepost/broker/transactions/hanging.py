@@ -105,7 +105,7 @@ class HangingCheck:
             return []
         if held is None:
             return []
-        held |= set(self._node.transactions.inspection.owned())
+        held |= set(self._node.transactions.ids.owned())
         return [
             found
             for found in opened
@@ -132,7 +132,7 @@ class HangingCheck:
         node, place, transactions = self._node, self._node.place, self._node.transactions
         if not transactions.is_running:
             return None
-        if transactions.inspection.knows_everything:
+        if transactions.ids.knows_everything:
             return set()
         others = OtherCoordinators(place, node.metadata, transactions.runtime.count)
         owners = await others.owners()
@@ -144,13 +144,13 @@ class HangingCheck:
         if not await place.read_markers([log for log in logs.values() if log is not None]):
             raise NoAnswer("the markers of other brokers cannot be read")
         own = {number for number, owner in owners.items() if owner.leader == place.node_id}
-        return held if transactions.inspection.knows(own) else None
+        return held if transactions.ids.knows(own) else None
 
     async def _coordinator_state(self, found: Open) -> str:
         """What the coordinator knows of the producer id; for the report, not for the proof."""
         transactions = self._node.transactions
-        for name in await transactions.inspection.ids_of(found.producer_id):
-            state = transactions.store.state_of(name)
+        for name in await transactions.ids.of_producer(found.producer_id):
+            state = transactions.ids.state_of(name)
             return f"{name!r} has this producer id, is in {state.name} and does not have this partition"
         return "no transactional id has this producer id"
 

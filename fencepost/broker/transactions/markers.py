@@ -5,9 +5,12 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from fencepost.broker.log.partition import PartitionLog
+from fencepost.broker.log.reading import last_marker
+from fencepost.broker.log.storage.store import CorruptLogFile
 from fencepost.broker.peers.notifying import notify_leaders
 from fencepost.broker.ports import Broker
-from fencepost.coordinator.ports import Marker
+from fencepost.coordinator.ports import HowEnded, Marker
+from fencepost.protocol.batch_header import CorruptBatch
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import GROUP_TOPIC, TopicPartition
 
@@ -62,12 +65,42 @@ class Markers:
         return self._finished(appended, marker, False)
 
     def append_with_decision(
-        self, marker: Marker, partitions: Collection[TopicPartition]
+        self, marker: Marker, partitions: Collection[TopicPartition], may_be_first: bool
     ) -> "MarkersOfDecision | None":
-        """Append the markers if they share the commit of the decision just appended: see `Place`."""
-        if not self._node.place.commits_together:
+        """Append the markers if they share the commit of the decision just appended, see `Place`.
+
+        Files only share the round of flushes, each by itself: for markers that may be durable before the decision.
+        """
+        in_one_commit = self._node.place.commits_together
+        if not (in_one_commit or may_be_first):
             return None
-        return MarkersOfDecision(self, marker, self._append(marker, self._logs(partitions)))
+        appended = self._append(marker, self._logs(partitions))
+        for ticket in () if in_one_commit else appended.tickets.values():
+            self._node.commit.schedule(ticket.log)
+        return MarkersOfDecision(self, marker, appended, in_one_commit)
+
+    def how_ended(self, producer_id: int, marker_epoch: int, partitions: Collection[TopicPartition]) -> HowEnded:
+        """Whether a log has a marker of this epoch. In a cluster the decision is never behind its markers."""
+        if self._node.place.commits_together:
+            return HowEnded.NOT_ENDED
+        is_known = True
+        for tp in sorted(partitions):
+            log = self._node.partition(tp)
+            if log is None:
+                is_known = is_known and self._node.absence(tp) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                continue
+            entry = log.producers.get(producer_id)
+            if entry is None or entry.epoch != marker_epoch:
+                continue
+            try:
+                commits = last_marker(log, producer_id, marker_epoch)
+            except (CorruptLogFile, CorruptBatch, OSError) as error:
+                logger.error("markers cannot be read partition=%s cause=%s", tp, error)
+                is_known = False
+                continue
+            if commits is not None:
+                return HowEnded.COMMITTED if commits else HowEnded.ABORTED
+        return HowEnded.NOT_ENDED if is_known else HowEnded.UNKNOWN
 
     async def settled(self, appended: "_Appended", marker: Marker) -> Mapping[TopicPartition, ErrorCode]:
         """The results of appended markers once they are durable and visible."""
@@ -134,7 +167,8 @@ class Markers:
 class MarkersOfDecision:
     """The coordinator's `AppendedMarkers`."""
 
-    def __init__(self, writer: Markers, marker: Marker, appended: _Appended) -> None:
+    def __init__(self, writer: Markers, marker: Marker, appended: _Appended, in_one_commit: bool) -> None:
+        self.in_one_commit = in_one_commit
         self._writer = writer
         self._marker = marker
         self._appended = appended

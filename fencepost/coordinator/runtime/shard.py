@@ -54,6 +54,9 @@ class RefusedTicket:
     def __init__(self, error: LogWriteFailed) -> None:
         self._error = error
 
+    def request(self) -> None:
+        """Nothing: there is nothing to make durable."""
+
     async def durable(self) -> None:
         """Refuse. Raises LogWriteFailed."""
         raise LogWriteFailed(self._error.code, str(self._error))

@@ -10,8 +10,9 @@ from collections.abc import Callable
 
 from fencepost.coordinator.ports import Clock
 from fencepost.coordinator.txn.causes import Caller
+from fencepost.coordinator.txn.config import TxnConfig
+from fencepost.coordinator.txn.ids import TransactionalIds
 from fencepost.coordinator.txn.state import Dead, Ongoing
-from fencepost.coordinator.txn.store import TxnStore
 from fencepost.protocol.topics import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -21,9 +22,10 @@ UNBOUNDED = -1
 class TxnBounds:
     """Checks requests against the bounds. Without bounds for principals it keeps nothing."""
 
-    def __init__(self, store: TxnStore, clock: Clock) -> None:
-        self._store = store
+    def __init__(self, ids: TransactionalIds, clock: Clock, config: Callable[[], TxnConfig]) -> None:
+        self._known = ids
         self._clock = clock
+        self._config = config
         self._owners: dict[str, object] = {}
         """Transactional id -> the principal that used it last."""
         self._ids: dict[object, set[str]] = {}
@@ -35,7 +37,7 @@ class TxnBounds:
 
     def may_take_producer_id(self, caller: Caller | None) -> bool:
         """Whether the principal may have one more producer id without a transactional id; if so, count it."""
-        config = self._store.config
+        config = self._config()
         most = config.principal_max_producer_ids
         if most == UNBOUNDED or caller is None:
             return True
@@ -50,12 +52,12 @@ class TxnBounds:
 
     def may_hold(self, transactional_id: str, caller: Caller | None) -> bool:
         """Whether the id is known, or one more id may be added: by the principal, and by all."""
-        store = self._store
-        known = not isinstance(store.state_of(transactional_id), Dead)
-        if len(store) >= store.config.max_transactional_ids and not known:
-            logger.warning("transactional id %r refused: %d ids are known already", transactional_id, len(store))
+        known, config = self._known, self._config()
+        is_new = isinstance(known.state_of(transactional_id), Dead)
+        if len(known) >= config.max_transactional_ids and is_new:
+            logger.warning("transactional id %r refused: %d ids are known already", transactional_id, len(known))
             return False
-        most = store.config.principal_max_transactional_ids
+        most = config.principal_max_transactional_ids
         if most == UNBOUNDED or caller is None:
             return True
         held = self._ids.setdefault(caller.principal, set())
@@ -67,23 +69,23 @@ class TxnBounds:
 
     def may_join(self, transactional_id: str, partitions: frozenset[TopicPartition], caller: Caller | None) -> bool:
         """Whether the partitions may join the transaction: it stays small enough, and may begin if it is not open."""
-        store = self._store
-        state = store.state_of(transactional_id)
+        known, config = self._known, self._config()
+        state = known.state_of(transactional_id)
         joined = state.partitions | partitions if isinstance(state, Ongoing) else partitions
-        if len(joined) > store.config.max_partitions_per_transaction:
+        if len(joined) > config.max_partitions_per_transaction:
             return False
-        most = store.config.principal_max_open_transactions
+        most = config.principal_max_open_transactions
         if most == UNBOUNDED or caller is None or isinstance(state, Ongoing):
             return True
         begun = self._open.setdefault(caller.principal, set())
-        if not self._has_room(begun, transactional_id, most, lambda one: isinstance(store.state_of(one), Ongoing)):
+        if not self._has_room(begun, transactional_id, most, lambda one: isinstance(known.state_of(one), Ongoing)):
             what = f"it has {len(begun)} open transactions, that of {transactional_id!r} would be one more"
             return _refuse(caller, what, "principal.max.open.transactions")
         return True
 
     def _is_held(self, transactional_id: str, principal: object) -> bool:
         """Whether the id is still the principal's. One that is gone is forgotten."""
-        if isinstance(self._store.state_of(transactional_id), Dead):
+        if isinstance(self._known.state_of(transactional_id), Dead):
             self._owners.pop(transactional_id, None)
         return self._owners.get(transactional_id) == principal
 

@@ -1,7 +1,8 @@
 """The commands to a transactional id, and the machine's replies."""
 
+from collections.abc import Coroutine
 from dataclasses import field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from fencepost.coordinator.decision import Decision
 from fencepost.coordinator.ports import Marker
@@ -51,7 +52,9 @@ class VerifyPartitions:
 
 @dataclass(frozen=True, slots=True)
 class EndTxn:
-    """Commit or abort (row T7). `client_version` is 2 for EndTxn v5 and later (row T16)."""
+    """Commit or abort (row T7). `client_version` is 2 for EndTxn v5 and later (row T16): then the client continues with
+    the answer's identity.
+    """
 
     producer_id: int
     epoch: int
@@ -100,6 +103,15 @@ class Answer:
     missing: frozenset[TopicPartition] = field(default=frozenset())
     after_markers: bool = False
     ongoing: tuple[int, int] = (NO_PRODUCER_ID, NO_EPOCH)
+
+
+Waiting: TypeAlias = Coroutine[Any, Any, Answer]
+"""An answer that has to wait for markers, for the disk or for a producer id: the caller awaits it."""
+
+
+async def resolve(answer: Answer | Waiting) -> Answer:
+    """The answer, awaited if necessary."""
+    return answer if isinstance(answer, Answer) else await answer
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from fencepost.coordinator.ports import Marker
 from fencepost.coordinator.txn.commands import WriteMarkers
 from fencepost.coordinator.txn.config import TxnConfig
-from fencepost.coordinator.txn.state import PrepareCommit, Prepared
+from fencepost.coordinator.txn.state import NO_PRODUCER_ID, PrepareAbort, PrepareCommit, Prepared, TxnState
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 
@@ -20,6 +20,18 @@ def to_write(transactional_id: str, state: Prepared) -> WriteMarkers:
     commit = isinstance(state, PrepareCommit)
     marker = Marker(producer.producer_id, producer.epoch, commit, 0, state.client_version)
     return WriteMarkers(transactional_id, marker, state.partitions)
+
+
+def is_evidence(state: TxnState) -> bool:
+    """Whether the state is decided and its marker proves how, and so may be durable before it (decision 0080).
+
+    Only TV2 gives each transaction an epoch of its own. A new producer id would not follow from the marker.
+    """
+    return (
+        isinstance(state, PrepareCommit | PrepareAbort)
+        and state.client_version >= 2
+        and state.next_producer_id == NO_PRODUCER_ID
+    )
 
 
 def of_epoch(follow_up: WriteMarkers, coordinator_epoch: int) -> WriteMarkers:

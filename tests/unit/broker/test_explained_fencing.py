@@ -129,7 +129,7 @@ class TestWhoTookTheIdentity:
         async with running() as on:
             held = await on.identity()
             await on.identity()
-            on.node.transactions._pipeline.history = fencing_history.FencingHistory(on.node.clock)
+            on.node.transactions._decisions.history = fencing_history.FencingHistory(on.node.clock)
             assert (await on.end(5, held, commit=False)).error_code == E.PRODUCER_FENCED
             cause = last(on).cause
             assert cause.reason is Reason.BEFORE_START
@@ -284,7 +284,7 @@ class TestWhereItIsShown:
     async def test_memory_is_bounded(self, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
         """As many stories as set, eight changes and refusals in each; no id of theirs is held by being refused."""
         async with running() as on:
-            on.node.transactions._pipeline.history = fencing_history.FencingHistory(on.node.clock, ids_max=100)
+            on.node.transactions._decisions.history = fencing_history.FencingHistory(on.node.clock, ids_max=100)
             for number in range(150):
                 for epoch in range(12):
                     await on.ask(26, 5, _end(f"id-{number}", epoch))
@@ -293,7 +293,7 @@ class TestWhereItIsShown:
             story = kept.of("id-149")
             assert story is not None
             assert len(story.refusals) == 8
-            assert len(on.node.transactions.store) == 0
+            assert len(on.node.transactions.ids) == 0
 
     async def test_what_is_not_refused_leaves_no_refusal(self, autojump_clock: MockClock) -> None:
         async with running() as on:

@@ -11,7 +11,7 @@ import trio.testing
 
 from fencepost.broker.coordinator_logs import LogTicket
 from fencepost.broker.transactions.hanging import Hanging, HangingCheck
-from fencepost.coordinator.txn.service import TransactionService
+from fencepost.coordinator.txn.coordinator import TransactionCoordinator
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api27_write_txn_markers import (
     WritableTxnMarker,
@@ -160,7 +160,7 @@ class TestWhatLives:
             with stuck_markers(on, monkeypatch):
                 assert (await on.end(5, held, commit=True)).error_code == E.NONE
                 before = on.node.transactions
-                again = TransactionService(
+                again = TransactionCoordinator(
                     logs=before.runtime._logs,
                     markers=on.node.markers,
                     producer_ids=on.node.metadata,
@@ -186,7 +186,7 @@ class TestWhatLives:
         """One unreadable partition of `__transaction_state`, and nothing unknown is proved to hang."""
         async with running(*ABORTING) as on:
             held = await hang(on)
-            shard = on.node.transactions.store.shards()[0]
+            shard = on.node.transactions.runtime.shards()[0]
             shard.refusal = E.COORDINATOR_NOT_AVAILABLE
             await trio.sleep(60 * MINUTE_S)
             assert (on.node.hanging.hanging, on.node.hanging.aborted) == ((), 0)
@@ -281,6 +281,7 @@ async def test_whatever_lives_is_never_called_hanging(
 
         monkeypatch.setattr(on.node.markers, "write_markers", write_slowly)
         monkeypatch.setattr(on.node.markers, "write_at_once", lambda *_: None, raising=False)
+        monkeypatch.setattr(on.node.markers, "append_with_decision", lambda *_: None)
         async with trio.open_nursery() as nursery:
             for number in range(4):
                 nursery.start_soon(live, on, rng, number)

@@ -60,7 +60,7 @@ class TestListT18:
         """COORDINATOR_LOAD_IN_PROGRESS for the whole answer."""
         async with running() as on:
             await on.identity()
-            monkeypatch.setattr(on.node.transactions._pipeline, "nursery", None)
+            monkeypatch.setattr(on.node.transactions._completion, "nursery", None)
             answer = await on.ask(LIST, version, ListTransactionsRequest())
             assert (answer.error_code, answer.transaction_states) == (E.COORDINATOR_LOAD_IN_PROGRESS, [])
             [state] = await described(on, TX)

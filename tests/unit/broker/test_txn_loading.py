@@ -1,7 +1,5 @@
 """What happens before the first client is let in, and what may change while the node runs (rows T10, T12, T13)."""
 
-from unittest.mock import AsyncMock
-
 import pytest
 import trio
 import trio.testing
@@ -9,8 +7,8 @@ import trio.testing
 from fencepost.broker.config.broker_config import load_config
 from fencepost.broker.network.context import Endpoint
 from fencepost.broker.node import Node
-from fencepost.coordinator.txn.completion import Completions
-from fencepost.coordinator.txn.service import TransactionService
+from fencepost.coordinator.txn.completion import Completion
+from fencepost.coordinator.txn.coordinator import TransactionCoordinator
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 from tests.kit.clocks import VirtualClock
@@ -27,21 +25,21 @@ async def test_nobody_is_let_in_before_decided_transactions_are_on_their_way_t13
     """There is no window: the listener opens when replay is over and each PREPARE has its task, and not before."""
     steps: list[str] = []
     gate = trio.Event()
-    load, run = TransactionService.start, TransactionService.run
+    load, run = TransactionCoordinator.start, TransactionCoordinator.run
 
-    async def slow_load(service: TransactionService) -> None:
+    async def slow_load(service: TransactionCoordinator) -> None:
         await gate.wait()
         await load(service)
         steps.append("loaded")
 
     async def seen_run(
-        service: TransactionService, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+        service: TransactionCoordinator, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
         assert steps == ["loaded"]
         await run(service, task_status)
 
-    monkeypatch.setattr(TransactionService, "start", slow_load)
-    monkeypatch.setattr(TransactionService, "run", seen_run)
+    monkeypatch.setattr(TransactionCoordinator, "start", slow_load)
+    monkeypatch.setattr(TransactionCoordinator, "run", seen_run)
     node = Node(load_config(assignments=["storage=memory", "listeners=PLAINTEXT://127.0.0.1:0"]), clock=VirtualClock())
     async with trio.open_nursery() as nursery:
         nursery.start_soon(node.run)
@@ -61,20 +59,19 @@ async def test_what_was_decided_is_begun_again_before_the_listener_opens_t13(
 ) -> None:
     """The tasks of PREPARE_x exist when `run` says that it has started, which is what the listener waits for."""
     begun: list[str] = []
-    begin = Completions.begin
-    monkeypatch.setattr(Completions, "begin", lambda *args: (begun.append(args[2].transactional_id), begin(*args)))
+    begin = Completion.begin
+    monkeypatch.setattr(Completion, "begin", lambda *args: (begun.append(args[2].transactional_id), begin(*args)))
     async with running() as on:
         held = await on.identity()
         assert await on.produce(12, held, T0, b"a", 0) == E.NONE
-        books = on.node.transactions.store
+        before = on.node.transactions
         with monkeypatch.context() as patch:
-            patch.setattr(Completions, "begin", lambda *args: None)
-            patch.setattr(Completions, "wait", AsyncMock(return_value=True))
+            patch.setattr(Completion, "carry_out", lambda *args, **how: None)
             assert (await on.end(5, held, commit=True)).error_code == E.NONE
-        assert books.counts["PrepareCommit"] == 1
+        assert before.ids.counts["PrepareCommit"] == 1
         assert begun == []
-        again = TransactionService(
-            logs=books.runtime._logs,  # the same log in the hands of the next process
+        again = TransactionCoordinator(
+            logs=before.runtime._logs,  # the same log in the hands of the next process
             markers=on.node.markers,
             producer_ids=on.node.metadata,
             topics=on.node.metadata,
@@ -85,7 +82,7 @@ async def test_what_was_decided_is_begun_again_before_the_listener_opens_t13(
             await nursery.start(again.run)
             assert begun == ["orders"]
             await trio.sleep(1)
-            assert again.store.counts["CompleteCommit"] == 1
+            assert again.ids.counts["CompleteCommit"] == 1
             nursery.cancel_scope.cancel()
         assert await on.committed(T0) == [b"a"]
 
@@ -108,7 +105,7 @@ async def test_the_expiry_of_ids_changes_at_run_time_t12(autojump_clock: MockClo
     async with running("transaction.remove.expired.transaction.cleanup.interval.ms=5000") as on:
         await on.identity()
         await trio.sleep(60)
-        assert len(on.node.transactions.store) == 1
+        assert len(on.node.transactions.ids) == 1
         await alter_broker(on, "transactional.id.expiration.ms", "30000")
         await trio.sleep(6)
-        assert len(on.node.transactions.store) == 0
+        assert len(on.node.transactions.ids) == 0

@@ -4,6 +4,7 @@ import pytest
 import trio.testing
 
 from fencepost.coordinator.partitioning import partition_for
+from fencepost.coordinator.ports import HowEnded
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api61_describe_producers import DescribeProducersRequest, TopicRequest
 from fencepost.protocol.topics import TopicPartition
@@ -83,8 +84,29 @@ class TestMarkers:
             fetched = await on.node.groups.positions.fetch("readers", None, require_stable=True)
             assert [entry.offset for entry in fetched] == ([7] if commit else [])
             assert on.node.transactions.completing == 0
-            assert on.node.transactions.store.counts["CompleteCommit" if commit else "CompleteAbort"] == 1
+            assert on.node.transactions.ids.counts["CompleteCommit" if commit else "CompleteAbort"] == 1
             assert on.node.metrics.markers_written == 2
+
+    @pytest.mark.parametrize("commit", [True, False])
+    async def test_a_log_tells_how_a_transaction_ended_t13(
+        self, commit: bool, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """By its marker of that epoch. A partition that is gone needs none; one that cannot be read may have it."""
+        async with running() as on:
+            held = await on.identity()
+            assert await on.produce(12, held, T0, b"x", 0) == E.NONE
+            markers, (producer_id, epoch), other = on.node.markers, held, TopicPartition("t", 1)
+            assert markers.how_ended(producer_id, epoch + 1, [T0, other, GONE]) is HowEnded.NOT_ENDED
+            assert (await on.end(5, held, commit=commit)).error_code == E.NONE
+            ended = HowEnded.COMMITTED if commit else HowEnded.ABORTED
+            assert markers.how_ended(producer_id, epoch + 1, [T0, other, GONE]) is ended
+            assert markers.how_ended(producer_id, epoch + 2, [T0, other]) is HowEnded.NOT_ENDED
+            assert markers.how_ended(producer_id + 1, epoch + 1, [T0]) is HowEnded.NOT_ENDED
+            partition = on.node.partition
+            monkeypatch.setattr(on.node, "partition", lambda tp: None if tp == other else partition(tp))
+            monkeypatch.setattr(on.node, "absence", lambda tp: E.KAFKA_STORAGE_ERROR)
+            assert markers.how_ended(producer_id, epoch + 1, [T0, other]) is ended
+            assert markers.how_ended(producer_id, epoch + 2, [T0, other]) is HowEnded.UNKNOWN
 
     @pytest.mark.parametrize("commit", [True, False])
     async def test_markers_on_offsets_go_to_the_group_coordinator_t8(

@@ -129,8 +129,8 @@ async def test_a_kept_transaction_survives_a_reload_t13(autojump_clock: MockCloc
         held = await on.identity(version=6, enable2_pc=True)
         assert await on.produce(12, held, T0, b"a", 0) == E.NONE
         heir = await on.identity(version=6, enable2_pc=True, keep_prepared_txn=True)
-        before = on.node.transactions.store.state_of("orders")
+        before = on.node.transactions.ids.state_of("orders")
         await on.node.transactions.start()
-        assert on.node.transactions.store.state_of("orders") == before
+        assert on.node.transactions.ids.state_of("orders") == before
         await trio.sleep(LONG_SECONDS)
         assert (await on.end(5, heir, commit=True)).error_code == E.NONE

@@ -126,7 +126,7 @@ async def test_a_record_of_a_later_kafka_costs_its_partition_only_t13(autojump_c
 
     async with running() as on:
         await on.identity()
-        log = on.node.transactions.store.shard_of(TX).log
+        log = on.node.transactions.runtime.shard_of(TX).log
         key = b"\x00\x00" + len(TX).to_bytes(2, "big") + TX.encode()
         log.append([(key, b"\x00\x09later")], 0)
         on.node.transactions.runtime.unload(partition_for(TX, 50))

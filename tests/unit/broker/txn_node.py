@@ -173,7 +173,7 @@ class TxnNode:
 
     def state_bytes(self) -> list[bytes | None]:
         """The values of the id's partition of `__transaction_state`, in order."""
-        log = self.node.transactions.store.shard_of(TX).log
+        log = self.node.transactions.runtime.shard_of(TX).log
         return [value for batch in log.replay() for _, value in batch.records]
 
 
@@ -228,6 +228,7 @@ def stuck_markers(on: TxnNode, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
         return await write(*arguments)
 
     monkeypatch.setattr(on.node.markers, "write_markers", wait)
+    monkeypatch.setattr(on.node.markers, "append_with_decision", lambda *_: None)
     yield
     gate.set()
 

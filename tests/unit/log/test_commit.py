@@ -73,6 +73,27 @@ async def test_who_asks_during_a_round_waits_for_the_next_and_rounds_are_shared(
         assert commit.rounds == 2, "one for the first, one for all the others"
 
 
+async def test_who_asks_during_the_round_that_has_his_bytes_waits_for_no_other():
+    """Appended and requested before the round began, as the markers and the decision of EndTxn are (decision 0080)."""
+    disk = SlowDisk()
+    log = over(disk, durability="fsync")
+    commit = LogFlusher("fsync")
+    async with running(commit) as nursery:
+        disk.gate.clear()
+        early = send(log, batch())
+        commit.schedule(log)
+        await trio.to_thread.run_sync(disk.begun.acquire)
+        late = send(log, batch())
+        nursery.start_soon(commit.wait, early)
+        await trio.testing.wait_all_tasks_blocked()
+        disk.gate.set()
+        await until(lambda: early.is_settled)
+        await trio.testing.wait_all_tasks_blocked()
+        assert (commit.rounds, late.is_settled) == (1, False)
+        await commit.wait(late)
+        assert commit.rounds == 2
+
+
 async def test_wait_does_not_yield_when_already_durable():
     log = over(MemoryStore(), durability="os")
     commit = LogFlusher("os")

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 import trio
 import trio.testing
 
-from fencepost.coordinator.ports import Marker, RemoteCoordinators
+from fencepost.coordinator.ports import HowEnded, Marker, RemoteCoordinators
+from fencepost.coordinator.txn.commands import Answer, EndTxn, resolve
 from fencepost.coordinator.txn.config import TxnConfig
-from fencepost.coordinator.txn.service import TransactionService
+from fencepost.coordinator.txn.coordinator import TransactionCoordinator
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 from tests.kit.clocks import VirtualClock
@@ -81,7 +82,8 @@ class Cluster:
     """Partitions, and the MarkerWriter over them.
 
     `delay` seconds pass before each marker. `answers` are told first, one dict a round, then the truth. `gate` holds
-    all rounds. `at_once`: without delay and gate, markers are durable when they are appended.
+    all rounds. `at_once`: without delay and gate, markers are durable when they are appended. `joins`: those that may
+    be durable before the decision share its round, see `Appended`.
     """
 
     def __init__(self, *partitions: TopicPartition, delay: float = 0.0) -> None:
@@ -91,9 +93,21 @@ class Cluster:
         self.rounds: list[tuple[Marker, frozenset[TopicPartition]]] = []
         self.gate: trio.Event | None = None
         self.at_once = False
+        self.joins = False
+        self.is_opening = False
+        """Whether some partitions cannot be read yet."""
 
-    def append_with_decision(self, marker, partitions):
-        """This double's store commits each append alone."""
+    def append_with_decision(
+        self, marker: Marker, partitions: Collection[TopicPartition], may_be_first: bool
+    ) -> "Appended | None":
+        return Appended(self, marker, sorted(partitions)) if may_be_first and self.joins else None
+
+    def how_ended(self, producer_id: int, marker_epoch: int, partitions: Collection[TopicPartition]) -> HowEnded:
+        for name in partitions:
+            for entry in self.partitions[name].entries:
+                if isinstance(entry, Marker) and entry[:2] == (producer_id, marker_epoch):
+                    return HowEnded.COMMITTED if entry.commit else HowEnded.ABORTED
+        return HowEnded.UNKNOWN if self.is_opening else HowEnded.NOT_ENDED
 
     def write_at_once(
         self, marker: Marker, partitions: Collection[TopicPartition]
@@ -138,6 +152,27 @@ class Cluster:
         raise AssertionError("the transaction coordinator knows topics by name")
 
 
+class Appended:
+    """Markers in the round of their decision: that of the first partition is durable at once, the others later."""
+
+    in_one_commit = False
+
+    def __init__(self, cluster: Cluster, marker: Marker, names: list[TopicPartition]) -> None:
+        self._cluster, self._marker, self._left = cluster, marker, names[1:]
+        assert marker.coordinator_epoch == 0
+        cluster.rounds.append((marker, frozenset(names)))
+        self.results = {name: cluster._mark(name, marker) for name in names[:1]}
+
+    async def settled(self) -> dict[TopicPartition, ErrorCode]:
+        if self._cluster.gate is not None:
+            await self._cluster.gate.wait()
+        for name in self._left:
+            if self._cluster.delay:
+                await trio.sleep(self._cluster.delay)
+            self.results[name] = self._cluster._mark(name, self._marker)
+        return self.results
+
+
 class ProducerIds:
     """Producer ids in order, each with a checkpoint, as a real source may have one."""
 
@@ -160,12 +195,12 @@ class World:
         self.ids = ProducerIds()
         self.clock = VirtualClock()
         self.others: RemoteCoordinators | None = None
-        self.service: TransactionService
+        self.service: TransactionCoordinator
         self._connections: set[trio.CancelScope] = set()
         self._scope = trio.CancelScope()
 
-    async def start(self, nursery: trio.Nursery) -> TransactionService:
-        self.service = TransactionService(
+    async def start(self, nursery: trio.Nursery) -> TransactionCoordinator:
+        self.service = TransactionCoordinator(
             logs=self.logs,
             markers=self.cluster,
             producer_ids=self.ids,
@@ -194,7 +229,7 @@ class World:
             finally:
                 self._connections.discard(scope)
 
-    async def crash(self, nursery: trio.Nursery) -> TransactionService:
+    async def crash(self, nursery: trio.Nursery) -> TransactionCoordinator:
         """Cut the power and start again."""
         self._scope.cancel()
         for scope in self._connections:
@@ -203,6 +238,13 @@ class World:
         self.logs = self.logs.survivors()
         self.cluster.gate = None
         return await self.start(nursery)
+
+
+async def end_txn(
+    service: TransactionCoordinator, name: str, producer_id: int, epoch: int, commit: bool, *, client_version: int
+) -> Answer:
+    """EndTxn, and await the answer."""
+    return await resolve(service.submit(name, EndTxn(producer_id, epoch, commit, client_version), None))
 
 
 async def begin(world: World, *partitions: TopicPartition, version: int = 2, value: str = "x") -> tuple[int, int]:

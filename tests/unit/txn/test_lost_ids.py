@@ -9,7 +9,7 @@ import trio.testing
 from fencepost.coordinator.txn.config import TxnConfig
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
-from tests.unit.txn.kit import P0, TX, World, begin, committed, write
+from tests.unit.txn.kit import P0, TX, World, begin, committed, end_txn, write
 
 NONE = ErrorCode.NONE
 
@@ -45,7 +45,7 @@ async def test_a_producer_without_an_open_transaction_is_fenced(
 ) -> None:
     """What it has begun meanwhile may be lost, which it does not know. A new transaction would hold only the rest."""
     holder = await begin(world)
-    assert (await world.service.end_txn(TX, *holder, True, client_version=1)).error is NONE
+    assert (await end_txn(world.service, TX, *holder, True, client_version=1)).error is NONE
     await after_the_loss(world, nursery)
     codes = await world.service.ensure_partitions(TX, *holder, [P0], add=True)
     assert codes == {P0: ErrorCode.INVALID_PRODUCER_EPOCH}
@@ -59,7 +59,7 @@ async def test_an_open_transaction_is_aborted_and_cannot_commit(world: World, nu
     holder = await begin(world)
     await after_the_loss(world, nursery)
     assert not world.cluster.partitions[P0].open
-    assert (await world.service.end_txn(TX, *holder, True, client_version=2)).error is ErrorCode.PRODUCER_FENCED
+    assert (await end_txn(world.service, TX, *holder, True, client_version=2)).error is ErrorCode.PRODUCER_FENCED
     assert committed(world) == []
 
 
@@ -67,12 +67,12 @@ async def test_a_decided_transaction_is_completed_and_its_successor_begins(world
     holder = await begin(world)
     world.cluster.gate = trio.Event()
     with trio.move_on_after(0):
-        await world.service.end_txn(TX, *holder, True, client_version=2)
+        await end_txn(world.service, TX, *holder, True, client_version=2)
     await after_the_loss(world, nursery)
     assert committed(world) == ["x"]
     successor = await world.service.init_producer_id(TX, 60_000)
     await write(world, successor.producer_id, successor.epoch, P0, value="y")
-    ended = await world.service.end_txn(TX, successor.producer_id, successor.epoch, True, client_version=2)
+    ended = await end_txn(world.service, TX, successor.producer_id, successor.epoch, True, client_version=2)
     assert ended.error is NONE
     assert committed(world) == ["x", "y"]
 
@@ -83,7 +83,7 @@ async def test_a_transaction_of_a_two_phase_commit_waits_for_its_user(nursery: t
     answer = await world.service.init_producer_id(TX, 60_000, enable_2pc=True)
     await write(world, answer.producer_id, answer.epoch, P0)
     await after_the_loss(world, nursery)
-    ended = await world.service.end_txn(TX, answer.producer_id, answer.epoch, True, client_version=2)
+    ended = await end_txn(world.service, TX, answer.producer_id, answer.epoch, True, client_version=2)
     assert ended.error is NONE
     assert committed(world) == ["x"]
 

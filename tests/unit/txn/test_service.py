@@ -9,25 +9,25 @@ import trio.testing
 
 from fencepost.coordinator.ports import LogWriteFailed, Marker
 from fencepost.coordinator.txn import codec
+from fencepost.coordinator.txn.commands import EndTxn, resolve
 from fencepost.coordinator.txn.completion import COMPLETE_DELAY_SECONDS
 from fencepost.coordinator.txn.config import TxnConfig
-from fencepost.coordinator.txn.pipeline import resolve
 from fencepost.coordinator.txn.state import Empty, TxnRecord
 from fencepost.protocol.errors import ErrorCode
-from tests.unit.txn.kit import P0, P1, P2, TX, World, begin, committed, write
+from tests.unit.txn.kit import P0, P1, P2, TX, World, begin, committed, end_txn, write
 
 NONE = ErrorCode.NONE
 
 
 def names_in_log(world: World) -> list[str]:
     """The states of the id as its log has them."""
-    log = world.logs.logs[world.service.store.partition_for(TX)]
+    log = world.logs.logs[world.service.runtime.partition_for(TX)]
     found = [codec.decode(*record) for record in log.records()]
     return [record.state.name for record in found if record is not None]
 
 
 def _at_epoch(world: World, name: str, epoch: int) -> Any:
-    state = world.service.store.state_of(name)
+    state = world.service.ids.state_of(name)
     assert isinstance(state, Empty)
     return TxnRecord(name, replace(state, producer=replace(state.producer, epoch=epoch)))
 
@@ -92,10 +92,10 @@ class TestInitProducerId:
         assert heir.epoch > zombie[1]
         assert isinstance(world.cluster.partitions[P0].entries[-1], Marker), "the abort is written before the answer"
         assert world.cluster.partitions[P0].append(*zombie, "zombie 2") is ErrorCode.INVALID_PRODUCER_EPOCH
-        late = await world.service.end_txn(TX, *zombie, True, client_version=version)
+        late = await end_txn(world.service, TX, *zombie, True, client_version=version)
         assert late.error is ErrorCode.PRODUCER_FENCED
         await write(world, heir.producer_id, heir.epoch, P0, version=version, value="heir")
-        await world.service.end_txn(TX, heir.producer_id, heir.epoch, True, client_version=version)
+        await end_txn(world.service, TX, heir.producer_id, heir.epoch, True, client_version=version)
         assert committed(world) == ["heir"]
 
     async def test_two_newcomers_at_once_both_get_an_identity_and_the_later_one_rules(
@@ -135,7 +135,7 @@ class TestEndTxn:
     ) -> None:
         world.cluster.delay = 0.2
         identity = await begin(world, P0, P1, version=version)
-        answer = await world.service.end_txn(TX, *identity, True, client_version=version)
+        answer = await end_txn(world.service, TX, *identity, True, client_version=version)
         assert answer.error is NONE
         assert (answer.producer_id, answer.epoch) == (identity[0], identity[1] + (1 if version == 2 else 0))
         assert committed(world, P0) == committed(world, P1) == ["x"]
@@ -148,7 +148,7 @@ class TestEndTxn:
         world.cluster.delay = 0.2
         identity = await begin(world, version=version)
         for number in range(5):
-            answer = await world.service.end_txn(TX, *identity, number % 2 == 0, client_version=version)
+            answer = await end_txn(world.service, TX, *identity, number % 2 == 0, client_version=version)
             assert answer.error is NONE
             identity = answer.producer_id, answer.epoch
             await write(world, *identity, P0, version=version, value=str(number))
@@ -162,9 +162,9 @@ class TestEndTxn:
         await world.start(nursery)
         identity = await begin(world, P0, P1)
         began = trio.current_time()
-        nursery.start_soon(lambda: world.service.end_txn(TX, *identity, True, client_version=2))
+        nursery.start_soon(lambda: end_txn(world.service, TX, *identity, True, client_version=2))
         await trio.sleep_until(began + 0.49)
-        assert world.service.store.counts["PrepareCommit"] == 1
+        assert world.service.ids.counts["PrepareCommit"] == 1
         assert world.cluster.rounds == []
         await trio.sleep_until(began + 0.51)
         assert len(world.cluster.rounds) == 1
@@ -181,11 +181,11 @@ class TestEndTxn:
         done: list[str] = []
 
         async def end() -> None:
-            assert (await world.service.end_txn(TX, producer_id, epoch, True, client_version=0)).error is NONE
+            assert (await end_txn(world.service, TX, producer_id, epoch, True, client_version=0)).error is NONE
             done.append("end")
 
         async def end_again() -> None:
-            assert (await world.service.end_txn(TX, producer_id, epoch, True, client_version=0)).error is NONE
+            assert (await end_txn(world.service, TX, producer_id, epoch, True, client_version=0)).error is NONE
             done.append("end again")
 
         async def add() -> None:
@@ -201,9 +201,9 @@ class TestEndTxn:
             nursery.start_soon(add)
             await trio.testing.wait_all_tasks_blocked()
             assert done == []
-            assert world.service.store.counts["PrepareCommit"] == 1
+            assert world.service.ids.counts["PrepareCommit"] == 1
         assert sorted(done) == ["add", "end", "end again"]
-        assert world.service.store.counts["Ongoing"] == 1
+        assert world.service.ids.counts["Ongoing"] == 1
 
     async def test_patience_ends_in_concurrent_transactions_and_the_outcome_stands(
         self, world: World, autojump_clock: trio.testing.MockClock
@@ -211,7 +211,7 @@ class TestEndTxn:
         world.cluster.gate = trio.Event()
         identity = await begin(world)
         began = trio.current_time()
-        answer = await world.service.end_txn(TX, *identity, True, client_version=2)
+        answer = await end_txn(world.service, TX, *identity, True, client_version=2)
         assert answer.error is NONE, "the decision is durable; only its markers are late"
         assert trio.current_time() - began == 5.0
         assert (await world.service.init_producer_id(TX, 1_000)).error is ErrorCode.CONCURRENT_TRANSACTIONS
@@ -227,9 +227,9 @@ class TestEndTxn:
         world.cluster.gate = trio.Event()
         identity = await begin(world)
         with trio.move_on_after(1):
-            await world.service.end_txn(TX, *identity, True, client_version=2)
+            await end_txn(world.service, TX, *identity, True, client_version=2)
         world.cluster.gate.set()
-        retried = await world.service.end_txn(TX, *identity, True, client_version=2)
+        retried = await end_txn(world.service, TX, *identity, True, client_version=2)
         assert (retried.error, retried.epoch) == (NONE, identity[1] + 1)
         assert committed(world) == ["x"]
         assert len(world.cluster.rounds) == 1
@@ -243,14 +243,14 @@ class TestEndTxn:
         service = await world.start(nursery)
         identity = producer_id, epoch = await begin(world, P0)
         world.cluster.gate = trio.Event()
-        nursery.start_soon(lambda: service.end_txn(TX, *identity, True, client_version=2))
+        nursery.start_soon(lambda: end_txn(service, TX, *identity, True, client_version=2))
         await trio.testing.wait_all_tasks_blocked()
         if request_of == "the same client":
-            soon, expected = service.ending(TX, *identity, True, client_version=2), NONE
+            soon, expected = service.submit(TX, EndTxn(*identity, True, 2), None), NONE
         elif request_of == "its next transaction":
             soon, expected = service.adding(TX, producer_id, epoch + 1, frozenset({P1}), 2, None), NONE
         else:
-            soon = service.ending(TX, producer_id, epoch + 1, True, client_version=2)
+            soon = service.submit(TX, EndTxn(producer_id, epoch + 1, True, 2), None)
             expected = ErrorCode.INVALID_TXN_STATE
         world.cluster.gate.set()
         await trio.testing.wait_all_tasks_blocked()
@@ -265,7 +265,7 @@ class TestEndTxn:
             {P0: ErrorCode.KAFKA_STORAGE_ERROR, P1: ErrorCode.NOT_LEADER_OR_FOLLOWER},
             {P1: ErrorCode.KAFKA_STORAGE_ERROR},
         ]
-        assert (await world.service.end_txn(TX, *identity, True, client_version=2)).error is NONE
+        assert (await end_txn(world.service, TX, *identity, True, client_version=2)).error is NONE
         assert [partitions for *_, partitions in world.cluster.rounds] == [
             frozenset({P0, P1, P2}),
             frozenset({P0, P1}),
@@ -278,7 +278,7 @@ class TestEndTxn:
     ) -> None:
         identity = await begin(world, P0, P1)
         del world.cluster.partitions[P1]
-        assert (await world.service.end_txn(TX, *identity, True, client_version=2)).error is NONE
+        assert (await end_txn(world.service, TX, *identity, True, client_version=2)).error is NONE
         assert committed(world, P0) == ["x"]
 
     async def test_a_partition_that_an_operator_has_ended_does_not_hold_the_id(
@@ -287,7 +287,7 @@ class TestEndTxn:
         """Row T8: Kafka would leave the id in Prepare until its coordinator moves."""
         identity = await begin(world, P0, P1)
         world.cluster.partitions[P1].mark(Marker(identity[0], identity[1] + 5, False, 0, 0))
-        assert (await world.service.end_txn(TX, *identity, True, client_version=2)).error is NONE
+        assert (await end_txn(world.service, TX, *identity, True, client_version=2)).error is NONE
         assert committed(world, P0) == ["x"]
         assert committed(world, P1) == []
 
@@ -296,11 +296,11 @@ class TestEndTxn:
     ) -> None:
         identity = await begin(world)
         world.logs.refuse(ErrorCode.KAFKA_STORAGE_ERROR)
-        answer = await world.service.end_txn(TX, *identity, True, client_version=2)
+        answer = await end_txn(world.service, TX, *identity, True, client_version=2)
         assert answer.error is ErrorCode.NOT_COORDINATOR
         assert world.cluster.rounds == []
         world.logs.refuse(None)
-        assert (await world.service.end_txn(TX, *identity, False, client_version=2)).error is NONE
+        assert (await end_txn(world.service, TX, *identity, False, client_version=2)).error is NONE
         assert committed(world) == []
 
     async def test_a_completion_that_the_log_refuses_is_tried_again(
@@ -310,11 +310,11 @@ class TestEndTxn:
         world.cluster.gate = trio.Event()
         identity = await begin(world)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(lambda: world.service.end_txn(TX, *identity, True, client_version=2))
+            nursery.start_soon(lambda: end_txn(world.service, TX, *identity, True, client_version=2))
             await trio.testing.wait_all_tasks_blocked()
             world.logs.refuse(ErrorCode.KAFKA_STORAGE_ERROR)
             world.cluster.gate.set()
-        assert world.service.store.counts["CompleteCommit"] == 1
+        assert world.service.ids.counts["CompleteCommit"] == 1
         following = identity[0], identity[1] + 1
         refused = await world.service.ensure_partitions(TX, *following, [P0], add=True)
         assert refused == {P0: ErrorCode.NOT_ENOUGH_REPLICAS}
@@ -330,11 +330,11 @@ class TestEndTxn:
         """Row T7: one record per arrow, in order, whether or not the client goes on at once."""
         world.cluster.at_once = True
         identity = await begin(world)
-        await world.service.end_txn(TX, *identity, True, client_version=2)
+        await end_txn(world.service, TX, *identity, True, client_version=2)
         assert names_in_log(world) == ["Empty", "Ongoing", "PrepareCommit"]
         await write(world, identity[0], identity[1] + 1, P0)
         assert names_in_log(world)[2:] == ["PrepareCommit", "CompleteCommit", "Ongoing"]
-        await world.service.end_txn(TX, identity[0], identity[1] + 1, False, client_version=2)
+        await end_txn(world.service, TX, identity[0], identity[1] + 1, False, client_version=2)
         await trio.sleep(COMPLETE_DELAY_SECONDS)
         await trio.testing.wait_all_tasks_blocked()
         assert names_in_log(world)[4:] == ["Ongoing", "PrepareAbort", "CompleteAbort"]
@@ -345,9 +345,9 @@ class TestEndTxn:
         """Row T24."""
         answer = await world.service.init_producer_id(TX, 60_000)
         identity = answer.producer_id, answer.epoch
-        refused = await world.service.end_txn(TX, *identity, False, client_version=0)
+        refused = await end_txn(world.service, TX, *identity, False, client_version=0)
         assert refused.error is ErrorCode.INVALID_TXN_STATE
-        bumped = await world.service.end_txn(TX, *identity, False, client_version=2)
+        bumped = await end_txn(world.service, TX, *identity, False, client_version=2)
         assert (bumped.error, bumped.epoch) == (NONE, 1)
         assert world.cluster.rounds == []
 
@@ -358,10 +358,10 @@ class TestEndTxn:
         world.ids.next = 7
         first = await world.service.init_producer_id(TX, 60_000)
         identity = first.producer_id, 32766
-        world.service.store.shard_of(TX).state.put(_at_epoch(world, TX, identity[1]))
+        world.service.runtime.shard_of(TX).state.put(_at_epoch(world, TX, identity[1]))
         await write(world, *identity, P0)
-        answer = await world.service.end_txn(TX, *identity, True, client_version=2)
+        answer = await end_txn(world.service, TX, *identity, True, client_version=2)
         assert (answer.error, answer.producer_id, answer.epoch) == (NONE, 8, 0)
-        retried = await world.service.end_txn(TX, *identity, True, client_version=2)
+        retried = await end_txn(world.service, TX, *identity, True, client_version=2)
         assert (retried.error, retried.producer_id, retried.epoch) == (NONE, 8, 0)
         assert committed(world) == ["x"]

@@ -9,7 +9,7 @@ from fencepost.coordinator.txn.listing import Filters
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 from tests.kit.clocks import START_MS
-from tests.unit.txn.kit import P0, P1, P2, TX, World, begin
+from tests.unit.txn.kit import P0, P1, P2, TX, World, begin, end_txn
 
 NONE = ErrorCode.NONE
 
@@ -24,7 +24,7 @@ class TestPartitions:
         ghost = TopicPartition("ghost", 0)
         codes = await world.service.add_partitions(TX, answer.producer_id, answer.epoch, [P0, ghost])
         assert codes == {P0: ErrorCode.OPERATION_NOT_ATTEMPTED, ghost: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-        assert world.service.store.counts["Ongoing"] == 0
+        assert world.service.ids.counts["Ongoing"] == 0
 
     async def test_offsets_join_with_the_groups_partition(
         self, world: World, autojump_clock: trio.testing.MockClock
@@ -32,7 +32,7 @@ class TestPartitions:
         """Rows T1 and T4."""
         answer = await world.service.init_producer_id(TX, 60_000)
         assert await world.service.add_offsets(TX, answer.producer_id, answer.epoch, "readers") is NONE
-        await world.service.end_txn(TX, answer.producer_id, answer.epoch, True, client_version=0)
+        await end_txn(world.service, TX, answer.producer_id, answer.epoch, True, client_version=0)
         partition = TopicPartition("__consumer_offsets", partition_for("readers", 50))
         assert world.cluster.rounds[0][1] == frozenset({partition})
 
@@ -109,7 +109,7 @@ class TestPartitions:
         async with trio.open_nursery() as both:
             both.start_soon(produce)
             await trio.testing.wait_all_tasks_blocked()
-            both.start_soon(lambda: service.end_txn(TX, producer_id, epoch, True, client_version=2))
+            both.start_soon(lambda: end_txn(service, TX, producer_id, epoch, True, client_version=2))
         assert codes == {P1: ErrorCode.INVALID_PRODUCER_EPOCH}
         assert not world.cluster.partitions[P1].open
 
@@ -151,7 +151,7 @@ class TestLooking:
         identity = await begin(world, P0, P1)
         world.cluster.answers = [{P1: ErrorCode.KAFKA_STORAGE_ERROR}] * 100
         with trio.move_on_after(1):
-            await world.service.end_txn(TX, *identity, True, client_version=2)
+            await end_txn(world.service, TX, *identity, True, client_version=2)
         told = await world.service.describe(TX)
         assert (told.state, told.partitions) == ("PrepareCommit", frozenset({P1}))
         assert world.service.completing == 1
@@ -163,6 +163,6 @@ class TestLooking:
         assert [(line.transactional_id, line.producer_id) for line in listed.transactions] == [(TX, producer_id)]
         refused = await world.service.list_transactions(Filters(pattern="("))
         assert refused.error is ErrorCode.INVALID_REGULAR_EXPRESSION
-        assert world.service.store.counts["Ongoing"] == world.service.store.counts["Empty"] == 1
-        assert world.service.store.oldest_open_started_ms is not None
-        assert world.service.store.oldest_open_started_ms >= START_MS
+        assert world.service.ids.counts["Ongoing"] == world.service.ids.counts["Empty"] == 1
+        assert world.service.ids.oldest_open_started_ms is not None
+        assert world.service.ids.oldest_open_started_ms >= START_MS

@@ -5,13 +5,13 @@ import trio
 import trio.testing
 
 from fencepost.protocol.errors import ErrorCode
-from tests.unit.txn.kit import P0, P1, TX, World, begin, committed, write
+from tests.unit.txn.kit import P0, P1, TX, World, begin, committed, end_txn, write
 
 NOT_COORDINATOR, LOADING, NONE = ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NONE
 
 
 def unload(world: World) -> int:
-    partition = world.service.store.partition_for(TX)
+    partition = world.service.runtime.partition_for(TX)
     world.service.runtime.unload(partition)
     return partition
 
@@ -22,13 +22,13 @@ async def test_an_unloaded_shard_answers_not_coordinator_and_comes_back_as_it_wa
     """Rows T1, T13."""
     identity = await begin(world, P0)
     partition = unload(world)
-    assert (await world.service.end_txn(TX, *identity, True, client_version=2)).error is NOT_COORDINATOR
+    assert (await end_txn(world.service, TX, *identity, True, client_version=2)).error is NOT_COORDINATOR
     assert (await world.service.describe(TX)).error is NOT_COORDINATOR
     assert not world.service.is_ongoing_with(TX, *identity, {P0})
-    assert len(world.service.store) == 0, "its memory is freed"
+    assert len(world.service.ids) == 0, "its memory is freed"
     await world.service.runtime.load(partition)
     await write(world, *identity, P1)
-    assert (await world.service.end_txn(TX, *identity, True, client_version=2)).error is NONE
+    assert (await end_txn(world.service, TX, *identity, True, client_version=2)).error is NONE
     assert committed(world, P0) == committed(world, P1) == ["x"]
 
 
@@ -39,7 +39,7 @@ async def test_requests_that_wait_for_markers_are_answered_at_the_unload(nursery
     answers: dict[str, ErrorCode] = {}
 
     async def end() -> None:
-        answers["end"] = (await world.service.end_txn(TX, *identity, True, client_version=2)).error
+        answers["end"] = (await end_txn(world.service, TX, *identity, True, client_version=2)).error
 
     async def init() -> None:
         answers["init"] = (await world.service.init_producer_id(TX, 60_000)).error
@@ -75,7 +75,7 @@ async def test_no_transaction_times_out_where_its_shard_is_not_owned(
     assert world.cluster.rounds == []
     await world.service.runtime.load(partition)
     await trio.sleep(1)
-    assert world.service.store.counts["CompleteAbort"] == 1
+    assert world.service.ids.counts["CompleteAbort"] == 1
 
 
 async def test_a_request_while_the_shard_loads_is_told_so(
@@ -87,10 +87,10 @@ async def test_a_request_while_the_shard_loads_is_told_so(
     monkeypatch.setattr("fencepost.coordinator.runtime.runtime.BATCHES_AT_ONCE", 1)
     async with trio.open_nursery() as loading:
         loading.start_soon(world.service.runtime.load, partition)
-        while world.service.store.refusal(TX) is NOT_COORDINATOR:
+        while world.service.runtime.refusal(TX) is NOT_COORDINATOR:
             await trio.lowlevel.checkpoint()
-        assert (await world.service.end_txn(TX, *identity, True, client_version=2)).error is LOADING
-    assert (await world.service.end_txn(TX, *identity, True, client_version=2)).error is NONE
+        assert (await end_txn(world.service, TX, *identity, True, client_version=2)).error is LOADING
+    assert (await end_txn(world.service, TX, *identity, True, client_version=2)).error is NONE
 
 
 async def test_what_has_its_markers_is_complete_in_the_log_before_the_shard_goes(
@@ -99,8 +99,8 @@ async def test_what_has_its_markers_is_complete_in_the_log_before_the_shard_goes
     """Row T7: the Complete record is noted, and written up at the unload."""
     world.cluster.at_once = True
     identity = await begin(world, P0)
-    assert (await world.service.end_txn(TX, *identity, True, client_version=2)).error is NONE
+    assert (await end_txn(world.service, TX, *identity, True, client_version=2)).error is NONE
     partition = unload(world)
     await world.service.runtime.load(partition)
-    assert world.service.store.state_of(TX).name == "CompleteCommit"
+    assert world.service.ids.state_of(TX).name == "CompleteCommit"
     assert len(world.cluster.rounds) == 1, "no marker comes twice"

@@ -54,13 +54,23 @@ class _Round:
     def __init__(self) -> None:
         self.logs: dict[FlushedLog, None] = {}
         self.done = trio.Event()
+        self._ends: dict[FlushedLog, int] = {}
+
+    def begin(self) -> None:
+        """From now on nothing that is appended is part of it."""
+        self._ends = {log: log.log_end_offset for log in self.logs if not log.binds_late}
+
+    def covers(self, ticket: Ticket) -> bool:
+        """Whether the round is under way and flushes what the ticket waits for."""
+        return ticket.end_offset <= self._ends.get(ticket.log, -1)
 
 
 class LogFlusher:
     """Makes logs durable: with `fsync` before the response, with `os` when a checkpoint requests it. Until then the
     kernel writes; if it holds too many dirty bytes, the flusher writes some back (`Unflushed`).
 
-    One round runs at a time. A request during a round waits for the next one, which surely covers its bytes.
+    One round runs at a time. A request during a round waits for the next one, which surely covers its bytes, unless
+    the log was appended to and requested before the round began.
 
     A failed flush is never retried: the kernel may have dropped the bytes that it could not write, and a retry would
     succeed without them. Without `lost` the failure leaves `run` as FlushFailed and must end the process. With `lost`
@@ -125,7 +135,8 @@ class LogFlusher:
         while not ticket.is_settled:
             if not log.writable or self._ended:
                 raise LogOffline(log.tp)
-            await self._enlist(log).done.wait()
+            current = self._current
+            await (current if current.covers(ticket) else self._enlist(log)).done.wait()
         if self._lazy:
             if throttled:
                 await self._catch_up(log)
@@ -257,6 +268,8 @@ class LogFlusher:
         current = self._current = self._next
         self._next = _Round()
         self._lose_failed()
+        if not self._lazy:
+            current.begin()
         for logs in [[log] for log in current.logs] if self._lazy else [list(current.logs)]:
             await self._flush_logs(logs)
             if self._lazy:

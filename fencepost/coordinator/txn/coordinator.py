@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Collection
+from dataclasses import replace
 
 import trio
 
@@ -19,15 +20,14 @@ from fencepost.coordinator.runtime.runtime import CoordinatorRuntime
 from fencepost.coordinator.txn import commands, expiry, listing, markers, wire_codes
 from fencepost.coordinator.txn.bounds import TxnBounds
 from fencepost.coordinator.txn.causes import Caller
-from fencepost.coordinator.txn.commands import Answer, Command, NeedsProducerId
-from fencepost.coordinator.txn.completion import Completions
+from fencepost.coordinator.txn.commands import Answer, Waiting, resolve
+from fencepost.coordinator.txn.completion import Completion
 from fencepost.coordinator.txn.config import TxnConfig
+from fencepost.coordinator.txn.deciding import Decisions
 from fencepost.coordinator.txn.fencing_history import FencingHistory
-from fencepost.coordinator.txn.inspection import Inspection
-from fencepost.coordinator.txn.pipeline import RequestPipeline, Waiting, resolve
+from fencepost.coordinator.txn.ids import TransactionalIds, TxnRuntime, TxnShard
 from fencepost.coordinator.txn.shard_state import TxnRecords
 from fencepost.coordinator.txn.state import Completed, Ongoing
-from fencepost.coordinator.txn.store import TxnRuntime, TxnShard, TxnStore
 from fencepost.coordinator.txn.taken_ids import expire_idle_ids, take_ids
 from fencepost.coordinator.txn.tallies import Tallies
 from fencepost.protocol.errors import ErrorCode
@@ -40,13 +40,14 @@ MAX_CHECK_INTERVAL_MS = 500
 MAX_ENSURE_ROUNDS = 16
 
 
-class TransactionService:
+class TransactionCoordinator:
     """All partitions of `__transaction_state`. One instance serves every request that concerns transactions.
 
     Correctness rests on this order: the Prepare record is durable, then the markers are written and durable, then the
-    waiting requests continue. The Complete record is appended before any later record of its log. Requests that find a
-    transaction in Prepare wait for its completion and are decided again. So clients of one node do not receive
-    CONCURRENT_TRANSACTIONS (table 0, row 12).
+    waiting requests continue. Markers that prove the decision may be durable before the record: a load looks for them
+    first (`Doubts`). The Complete record is appended when all are durable, and before any later record of its log.
+    Requests that find a transaction in Prepare wait for its completion and are decided again. So clients of one node do
+    not receive CONCURRENT_TRANSACTIONS (table 0, row 12).
     """
 
     def __init__(
@@ -61,60 +62,52 @@ class TransactionService:
         others: RemoteCoordinators | None = None,
     ) -> None:
         """`others`: the coordinators of other brokers; None if this broker is alone."""
+        self.config = config or TxnConfig()
+        """The current settings; may be replaced at run time."""
         self.runtime: TxnRuntime = CoordinatorRuntime(
             TRANSACTION_TOPIC, logs, clock, TxnRecords(lambda: self.config), self, self._timer_interval_s
         )
-        """Loads and unloads the partitions."""
-        self.store = TxnStore(self.runtime, clock, config or TxnConfig(), self._ended)
-        """The state of all ids, with the counts for the metrics."""
-        self._bounds = TxnBounds(self.store, clock)
+        """Loads and unloads the partitions; its timers, by transactional id, abort open transactions (row T10)."""
+        self.ids = TransactionalIds(self.runtime)
+        """Read access to the states."""
+        self.tallies = Tallies()
+        """How transactions ended."""
         self.markers = markers
-        self._tallies = Tallies()
+        self._bounds = TxnBounds(self.ids, clock, lambda: self.config)
+        self._completion = Completion(markers, clock, lambda: self.config, self._completed)
+        self._decisions = Decisions(
+            self.runtime, self._completion, FencingHistory(clock), producer_ids, clock, lambda: self.config
+        )
         self._producer_ids = producer_ids
         self._topics = topics
         self._others = others
         self._clock = clock
-        self._completions = Completions(self.store, markers)
-        self._pipeline = RequestPipeline(self.store, FencingHistory(clock), self._completions, producer_ids)
-        self.inspection = Inspection(self.store, self._completions, clock)
-        """Read access for tools."""
-
-    @property
-    def config(self) -> TxnConfig:
-        """The current settings; may be replaced at run time."""
-        return self.store.config
-
-    @config.setter
-    def config(self, config: TxnConfig) -> None:
-        self.store.config = config
+        self.submit = self._decisions.submit
+        """The answer to a command; for EndTxn (row T7) it is durable and, on one node, visible before the answer."""
+        self.is_ongoing_with = self._decisions.is_ongoing_with
+        """Produce's fast path: whether a transaction is open and may be written, durably."""
 
     @property
     def history(self) -> FencingHistory:
         """Why requests were refused, and which clients took which identities."""
-        return self._pipeline.history
-
-    @property
-    def tallies(self) -> Tallies:
-        """How transactions ended."""
-        self.store.complete()
-        return self._tallies
+        return self._decisions.history
 
     @property
     def is_running(self) -> bool:
         """Whether its logs are loaded and it serves requests."""
-        return self._pipeline.nursery is not None
+        return self._completion.nursery is not None
 
     @property
     def completing(self) -> int:
         """How many decided transactions still lack markers."""
-        return len(self._completions)
+        return len(self._completion)
 
     # Start and run
 
     async def start(self) -> None:
         """Load every partition that has a log; transactions whose log cannot be read stay as they are."""
         await self.runtime.load_all()
-        logger.info("transactions loaded ids=%d open=%d", len(self.store), len(self.runtime.timers))
+        logger.info("transactions loaded ids=%d open=%d", len(self.ids), len(self.runtime.timers))
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Finish what a crash left undone, then watch timeouts and expiry until cancelled.
@@ -122,36 +115,42 @@ class TransactionService:
         Requests are served only while this runs; before, the answer is COORDINATOR_LOAD_IN_PROGRESS.
         """
         async with trio.open_nursery() as nursery:
-            self._pipeline.nursery = nursery
+            self._completion.nursery = nursery
             try:
-                for shard in self.store.shards():
+                for shard in self.runtime.shards():
                     self._resume(nursery, shard)
-                nursery.start_soon(self._completions.append_completed)
+                nursery.start_soon(self._completion.append_completed)
                 nursery.start_soon(self.runtime.serve)
-                nursery.start_soon(expire_idle_ids, self.store, self.history)
+                nursery.start_soon(expire_idle_ids, self.runtime, self._clock, lambda: self.config, self.history)
                 task_status.started()
                 await trio.sleep_forever()
             finally:
-                self._pipeline.nursery = None
+                self._completion.nursery = None
 
     def loaded(self, shard: TxnShard) -> None:
         """Start the timers of a shard, and write the markers that its transactions lack."""
-        self.store.loaded(shard)
-        if self._pipeline.nursery is not None:
-            self._resume(self._pipeline.nursery, shard)
+        for name, state in shard.state.open.items():
+            self._decisions.watch(name, state)
+        if self._completion.nursery is not None:
+            self._resume(self._completion.nursery, shard)
 
     def _resume(self, nursery: trio.Nursery, shard: TxnShard) -> None:
         for name, state in shard.state.prepared():
             logger.info("transactional id %r: writing the markers of its %s again", name, state.name)
             self.history.decided_before(name)
-            self._completions.begin(nursery, markers.to_write(name, state), shard.log.newest)
+            self._completion.begin(shard, markers.to_write(name, state))
+        self._decisions.doubts.resume(nursery, shard)
         if self._others is not None and self._others.lost_some(shard.partition):
-            take_ids(self._pipeline, nursery, shard)
+            take_ids(self.submit, nursery, shard)
+
+    def look_for_markers(self) -> None:
+        """Decide open transactions whose outcome was in doubt after a load, as far as logs can be read now."""
+        self._decisions.doubts.look()
 
     def unloading(self, shard: TxnShard, code: ErrorCode) -> None:
         """Write no more markers for a shard's ids. Requests that wait for them are decided again, and get `code`."""
-        self.store.unloading(shard)
-        self._completions.stop(shard)
+        self._completion.stop(shard)
+        self._decisions.forget(shard)
 
     def id_of(self, timer: str) -> str:
         """Timers are keyed by transactional id."""
@@ -159,6 +158,11 @@ class TransactionService:
 
     def _timer_interval_s(self) -> float:
         return min(self.config.timeout_check_interval_ms, MAX_CHECK_INTERVAL_MS) / 1000
+
+    def _completed(self, follow_up: commands.WriteMarkers, state: Completed) -> None:
+        self.tallies.count(follow_up, state, self.history.ending(follow_up.transactional_id))
+
+    # Verbs of clients
 
     async def init_producer_id(
         self,
@@ -191,7 +195,7 @@ class TransactionService:
         expected = None if producer_id == -1 else (producer_id, producer_epoch)
         granted_ms = expiry.NO_TIMEOUT_MS if enable_2pc else timeout_ms
         command = commands.InitProducerId(granted_ms, expected, keep_prepared=keep_prepared)
-        return await resolve(self._pipeline.submit(transactional_id, command, caller))
+        return await resolve(self.submit(transactional_id, command, caller))
 
     async def add_partitions(
         self,
@@ -210,12 +214,10 @@ class TransactionService:
             return refused
         if verify_only:
             command = commands.VerifyPartitions(producer_id, producer_epoch, wanted)
-            answer = await resolve(self._pipeline.submit(transactional_id, command, caller))
+            soon = self.submit(transactional_id, command, caller)
         else:
-            answer = await resolve(
-                self.adding(transactional_id, producer_id, producer_epoch, wanted, client_version, caller)
-            )
-        return wire_codes.by_partition(wanted, answer)
+            soon = self.adding(transactional_id, producer_id, producer_epoch, wanted, client_version, caller)
+        return wire_codes.by_partition(wanted, await resolve(soon))
 
     def refused(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, ErrorCode]:
         """The error of each partition if the cluster lacks any: then none may join (row T3). Empty if all exist."""
@@ -239,40 +241,22 @@ class TransactionService:
         wanted = frozenset({TopicPartition(GROUP_TOPIC, partition)})
         return (await resolve(self.adding(transactional_id, producer_id, producer_epoch, wanted, 0, caller))).error
 
-    async def end_txn(
+    def adding(
         self,
-        transactional_id: str,
+        transactional_id: str | None,
         producer_id: int,
         producer_epoch: int,
-        commit: bool,
-        *,
+        partitions: frozenset[TopicPartition],
         client_version: int,
-        caller: Caller | None = None,
-    ) -> Answer:
-        """As `ending`, and await the answer."""
-        return await resolve(
-            self.ending(
-                transactional_id, producer_id, producer_epoch, commit, client_version=client_version, caller=caller
-            )
-        )
-
-    def ending(
-        self,
-        transactional_id: str,
-        producer_id: int,
-        producer_epoch: int,
-        commit: bool,
-        *,
-        client_version: int,
-        caller: Caller | None = None,
+        caller: Caller | None,
     ) -> Answer | Waiting:
-        """EndTxn (row T7): decided and durable, and on one node also visible, before the answer.
+        """Add existing partitions to the transaction, all of them or none (rows T3, T4, T16)."""
+        if transactional_id and not self._bounds.may_join(transactional_id, partitions, caller):
+            return Answer(ErrorCode.POLICY_VIOLATION)
+        command = commands.AddPartitions(producer_id, producer_epoch, partitions, client_version)
+        return self.submit(transactional_id, command, caller)
 
-        With `client_version` 2 the client continues with the answer's identity. If the markers take longer than
-        `completion_wait_ms`, the answer does not wait for them: the outcome is final, as in Kafka.
-        """
-        command = commands.EndTxn(producer_id, producer_epoch, commit, client_version)
-        return self._pipeline.submit(transactional_id, command, caller)
+    # Verbs of the broker
 
     async def ensure_partitions(
         self,
@@ -308,50 +292,6 @@ class TransactionService:
             for partition, error in codes.items()
         }
 
-    def is_remote(self, transactional_id: str) -> bool:
-        """Whether another broker coordinates this id."""
-        return self._others is not None and self._others.coordinates(transactional_id)
-
-    def is_ongoing_with(
-        self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Collection[TopicPartition]
-    ) -> bool:
-        """Whether exactly this identity has an open transaction with all `partitions`, durably. Produce's fast path.
-
-        Without durability a crash could keep the data and lose the transaction, and no coordinator would ever end it.
-        """
-        return self.store.is_ongoing_with(transactional_id, producer_id, producer_epoch, partitions)
-
-    async def list_transactions(self, filters: listing.Filters) -> listing.Listing:
-        """ListTransactions (row T18)."""
-        if self._pipeline.nursery is None:
-            return listing.Listing(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        return await self.inspection.transactions(filters)
-
-    async def describe(self, transactional_id: str) -> listing.Description:
-        """DescribeTransactions for one id (row T19)."""
-        if not transactional_id:
-            return listing.Description(transactional_id, ErrorCode.INVALID_REQUEST)
-        if self._pipeline.nursery is None:
-            return listing.Description(transactional_id, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        return await self.inspection.describe(transactional_id)
-
-    # The shell
-
-    def adding(
-        self,
-        transactional_id: str | None,
-        producer_id: int,
-        producer_epoch: int,
-        partitions: frozenset[TopicPartition],
-        client_version: int,
-        caller: Caller | None,
-    ) -> Answer | Waiting:
-        """Add existing partitions to the transaction, all of them or none (rows T3, T4, T16)."""
-        if transactional_id and not self._bounds.may_join(transactional_id, partitions, caller):
-            return Answer(ErrorCode.POLICY_VIOLATION)
-        command = commands.AddPartitions(producer_id, producer_epoch, partitions, client_version)
-        return self._pipeline.submit(transactional_id, command, caller)
-
     async def _ensure(
         self,
         transactional_id: str | None,
@@ -369,31 +309,61 @@ class TransactionService:
                 soon = self.adding(transactional_id, producer_id, producer_epoch, partitions, 2, caller)
             else:
                 command = commands.VerifyPartitions(producer_id, producer_epoch, partitions)
-                soon = self._pipeline.submit(transactional_id, command, caller)
+                soon = self.submit(transactional_id, command, caller)
             answer = await resolve(soon)
             if answer.error or answer.missing:
                 return answer
         return Answer(ErrorCode.CONCURRENT_TRANSACTIONS)
 
-    def _ended(self, follow_up: commands.WriteMarkers, state: Completed) -> None:
-        self._tallies.count(follow_up, state, self.history.ending(follow_up.transactional_id))
+    def is_remote(self, transactional_id: str) -> bool:
+        """Whether another broker coordinates this id."""
+        return self._others is not None and self._others.coordinates(transactional_id)
+
+    # Verbs of tools
+
+    async def list_transactions(self, filters: listing.Filters) -> listing.Listing:
+        """ListTransactions (row T18): the durable transactions that pass all filters."""
+        if self._completion.nursery is None:
+            return listing.Listing(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        whole = listing.select((), filters, 0)
+        found: list[listing.Listed] = []
+        for shard in self.runtime.shards() if whole.error is ErrorCode.NONE else ():
+            lines = listing.select(shard.state.items(), filters, self._clock.now_ms()).transactions
+            found += () if await shard.settled(shard.log.newest) else lines
+            await trio.lowlevel.checkpoint()
+        return replace(whole, transactions=tuple(sorted(found, key=lambda line: line.transactional_id)))
+
+    async def describe(self, transactional_id: str) -> listing.Description:
+        """DescribeTransactions for one id (row T19)."""
+        if not transactional_id:
+            return listing.Description(transactional_id, ErrorCode.INVALID_REQUEST)
+        if self._completion.nursery is None:
+            return listing.Description(transactional_id, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        shard = self.runtime.find(transactional_id)
+        if shard is not None and shard.refusal:
+            return listing.Description(transactional_id, shard.refusal)
+        state = self.ids.state_of(transactional_id)
+        described = listing.describe(transactional_id, state, self._completion.pending(transactional_id))
+        if described.error is not ErrorCode.NONE or shard is None:
+            return described
+        refused = await shard.settled(shard.log.newest)
+        return listing.Description(transactional_id, refused) if refused else described
 
     # Timers
 
     async def expire(self, timer: str) -> None:
         """Abort one transaction that exceeded its timeout (row T10). If its log refuses, the timer starts again."""
-        state = self.store.state_of(timer)
+        state = self.ids.state_of(timer)
         if not isinstance(state, Ongoing):
             return
-        command: Command = expiry.time_out(state, None)
+        if timer in self._decisions.doubts:
+            self.runtime.set_timer(timer, self.config.timeout_check_interval_ms)
+            return
         try:
-            decision, _ = self._pipeline.decide(timer, command)
-            if isinstance(decision.reply, NeedsProducerId):
-                command = await self._pipeline.with_fresh_producer_id(command)
-                decision, _ = self._pipeline.decide(timer, command)
+            aborted = await self._decisions.time_out(timer, expiry.time_out(state, None))
         except LogWriteFailed as error:
             logger.warning("transactional id %r: abort by timeout failed, it is retried: %s", timer, error)
             self.runtime.set_timer(timer, self.config.timeout_check_interval_ms)
             return
-        if decision.log:
+        if aborted:
             logger.warning("transactional id %r: aborted after its timeout of %d ms", timer, state.timeout_ms)
