@@ -36,3 +36,9 @@ def leader(node: Broker, context: RequestContext, tp: TopicPartition) -> Leader 
     known, epoch = node.place.leader(topic.topic_id, tp.partition)
     found = next((one for one in brokers(node, context) if one.node_id == known), None)
     return None if found is None else found._replace(epoch=epoch)
+
+
+def other_leader(node: Broker, context: RequestContext, tp: TopicPartition) -> Leader | None:
+    """The broker to which a client should go that came here for a partition which this one does not lead (KIP-951)."""
+    found = leader(node, context, tp)
+    return None if found is None or found.node_id == node.config.node_id else found

@@ -172,7 +172,7 @@ class Node:
         self.logs.deleted_topic_ids = self.metadata.deleted_topic_ids
         self.partitions = Partitions(self.logs, self.metadata, self.place)
         self.partition, self.absence = self.partitions.get, self.partitions.absence
-        self.leader_of, self.is_offline = self.partitions.leader_of, self.partitions.is_offline
+        self.is_offline = self.partitions.is_offline
         self.groups = GroupService(
             group_config(config),
             self._internal_logs(GROUP_TOPIC, config.offsets_topic_num_partitions),

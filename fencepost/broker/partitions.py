@@ -39,8 +39,7 @@ class Leading(Protocol):
 class Partitions:
     """Whether a partition is owned (it has a log here), opening, foreign or offline.
 
-    After `give_up` another broker leads the partition; with files that never happens. A log without an `opener` is
-    opened on its first use.
+    A log without an `opener` is opened on its first use.
     """
 
     def __init__(self, logs: LogDirectory, metadata: MetadataService, place: Leading) -> None:
@@ -51,15 +50,13 @@ class Partitions:
         self._owned: dict[TopicPartition, PartitionLog] = {}
         self._offline: set[TopicPartition] = set()
         self.opener: LogOpener | None = None
-        self._elsewhere: dict[TopicPartition, Leader | None] = {}
-        """The leaders of foreign partitions; None while a partition is opening here."""
 
     def get(self, tp: TopicPartition) -> PartitionLog | None:
         """The log of a partition, opened on first use; None if there is none, and `absence` returns why."""
         if not self._place.leads:
             return None
         log = self._owned.get(tp)
-        if log is None and tp not in self._offline and tp not in self._elsewhere and self._leads(tp):
+        if log is None and tp not in self._offline and self._leads(tp):
             if self.opener is not None and self.opener.hurry(tp):
                 return None
             try:
@@ -96,13 +93,9 @@ class Partitions:
         """
         exists = self._metadata.exists(tp)
         opening = exists and self.opener is not None and self.opener.hurry(tp)
-        if opening or tp in self._elsewhere or (exists and not (self._place.leads and self._leads(tp))):
+        if opening or (exists and not (self._place.leads and self._leads(tp))):
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.KAFKA_STORAGE_ERROR if tp in self._offline else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-    def leader_of(self, tp: TopicPartition) -> Leader | None:
-        """The other broker that leads a partition, if it is known."""
-        return self._elsewhere.get(tp)
 
     def is_offline(self, tp: TopicPartition) -> bool:
         """Whether the partition has a log that cannot be opened, or whose flush failed."""
@@ -113,28 +106,12 @@ class Partitions:
         """The partitions whose log cannot be opened, or whose flush failed."""
         return sorted(self._offline | {tp for tp, log in self._owned.items() if log.offline})
 
-    def give_up(self, tp: TopicPartition, leader: Leader) -> None:
-        """Another broker leads the partition from now on."""
-        self._elsewhere[tp] = leader
-        self._offline.discard(tp)
-        self._owned.pop(tp, None)
-        self._logs.release(tp, f"broker {leader.node_id} leads {tp}")  # housekeeping may have opened it, too
-
     def hide(self, tp: TopicPartition) -> None:
         """Clients may not use the partition's log any more, because another broker will lead it soon."""
         self._owned.pop(tp, None)
         self._offline.discard(tp)
 
-    def begin_opening(self, tp: TopicPartition) -> None:
-        """This broker becomes the leader, but the log is not ready yet."""
-        self._elsewhere[tp] = None
-
-    def opened(self, tp: TopicPartition) -> None:
-        """This broker leads the partition; its log is opened on the next use."""
-        self._elsewhere.pop(tp, None)
-
     def forget(self, tp: TopicPartition) -> None:
         """The partition's topic was deleted."""
         self._owned.pop(tp, None)
         self._offline.discard(tp)
-        self._elsewhere.pop(tp, None)

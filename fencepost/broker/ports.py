@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from fencepost.broker.metrics.counters import Metrics
     from fencepost.broker.network.dispatch import Dispatch
     from fencepost.broker.network.large_requests import LargeRequests
-    from fencepost.broker.partitions import Leader, Partitions
+    from fencepost.broker.partitions import Partitions
     from fencepost.broker.place import Place
     from fencepost.broker.purgatory import Purgatory
     from fencepost.broker.security.authorizer import Authorizer
@@ -100,9 +100,6 @@ class Broker(Protocol):
 
     def absence(self, tp: TopicPartition) -> ErrorCode:
         """The error for a client if `partition` returned None."""
-
-    def leader_of(self, tp: TopicPartition) -> "Leader | None":
-        """The other broker that leads a partition, if it is known."""
 
     def is_offline(self, tp: TopicPartition) -> bool:
         """Whether the partition has a log that cannot be opened, or whose flush failed."""

@@ -76,7 +76,6 @@ class Following:
             metadata=self.metadata,
             partition=lambda tp: led,
             absence=lambda tp: ErrorCode.NOT_LEADER_OR_FOLLOWER,
-            leader_of=lambda tp: None,
             response_bytes=SimpleNamespace(left=lambda least: 1 << 20),
             metrics=MagicMock(),
             purgatory=self.purgatory,

@@ -3,6 +3,7 @@
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from fencepost.broker.brokers import other_leader
 from fencepost.broker.fetch.sessions import TOPIC_ID_SINCE
 from fencepost.broker.log.filtering import Looks
 from fencepost.broker.log.log_store import Missing
@@ -284,9 +285,8 @@ class Fetch:
     def _leader(self, read: Read) -> Leader | None:
         """The leader of a partition, if it is known."""
         config, listener, log = self._node.config, self._context.listener, read.log
-        found = self._node.leader_of(read.tp)
-        if found is not None or log is None or log.disowned:
-            return found
+        if log is None or log.disowned:
+            return other_leader(self._node, self._context, read.tp)
         return Leader(config.node_id, log.leader_epoch, listener.host, listener.port, config.broker_rack)
 
     def _count(self, name: str, reads: list[Read], size_bytes: int, failed: int) -> None:

@@ -56,8 +56,8 @@ def write_all(
         return _stage_first(node, request, context, writes, [])
     tickets = _append_all(node, request, context, writes)
     if request.acks != ACKS_ALL and node.commit.over_backlog([ticket.log for ticket in tickets]):
-        return _throttle_first(node, request, writes, tickets)
-    return reply_to(node, request, writes, tickets)
+        return _throttle_first(node, request, context, writes, tickets)
+    return reply_to(node, request, context, writes, tickets)
 
 
 async def _verify_first(
@@ -82,7 +82,7 @@ async def _stage_first(
         write.checked = await trio.to_thread.run_sync(check, limiter=_checking)
     async with node.large_writes.staged(large, version, node.clock.now_ms()):
         tickets = _append_all(node, request, context, writes)
-    return await _throttle_first(node, request, writes, tickets)
+    return await _throttle_first(node, request, context, writes, tickets)
 
 
 def _is_slow_to_check(write: Write) -> bool:
@@ -97,10 +97,12 @@ def _for_thread(node: Broker, large: list[Write]) -> list[Write]:
     ]
 
 
-async def _throttle_first(node: Broker, request: ProduceRequest, writes: list[Write], tickets: list[Ticket]) -> Ready:
+async def _throttle_first(
+    node: Broker, request: ProduceRequest, context: RequestContext, writes: list[Write], tickets: list[Ticket]
+) -> Ready:
     if request.acks != ACKS_ALL:
         await node.commit.throttle([ticket.log for ticket in tickets])
-    return reply_to(node, request, writes, tickets)
+    return reply_to(node, request, context, writes, tickets)
 
 
 def _append_all(node: Broker, request: ProduceRequest, context: RequestContext, writes: list[Write]) -> list[Ticket]:

@@ -3,12 +3,13 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from fencepost.broker.brokers import other_leader
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.producer_state import Refusal, VerificationGuard
 from fencepost.broker.log.results import Ticket
 from fencepost.broker.log.storage.store import Bytes
 from fencepost.broker.log.validation import Accepted
-from fencepost.broker.network.context import CloseConnection
+from fencepost.broker.network.context import CloseConnection, RequestContext
 from fencepost.broker.network.reply import Durable, Encoded, Ready
 from fencepost.broker.ports import Broker
 from fencepost.protocol.errors import ErrorCode
@@ -61,12 +62,20 @@ class Write:
 class _Acknowledgement(Durable):
     """The response to acks=all."""
 
-    __slots__ = ("_node", "_request", "_writes")
+    __slots__ = ("_context", "_node", "_request", "_writes")
 
-    def __init__(self, node: Broker, request: ProduceRequest, writes: Sequence[Write], tickets: list[Ticket]) -> None:
-        self.response = _response(node, request, writes)
+    def __init__(
+        self,
+        node: Broker,
+        request: ProduceRequest,
+        context: RequestContext,
+        writes: Sequence[Write],
+        tickets: list[Ticket],
+    ) -> None:
+        self.response = _response(node, request, context, writes)
         self.tickets = tickets
         self._node = node
+        self._context = context
         self._request = request
         self._writes = writes
 
@@ -74,7 +83,7 @@ class _Acknowledgement(Durable):
         """Replace the acknowledgement of a batch by an error if its log went offline before the batch was durable."""
         for write in self._writes:
             _update_from_ticket(self._node, write)
-        self.response = _response(self._node, self._request, self._writes)
+        self.response = _response(self._node, self._request, self._context, self._writes)
 
 
 def _update_from_ticket(node: Broker, write: Write) -> None:
@@ -96,19 +105,23 @@ def count_failure(node: Broker, write: Write) -> None:
     (write.counters or node.metrics.no_topic).failed_produce_requests += 1
 
 
-def reply_to(node: Broker, request: ProduceRequest, writes: list[Write], tickets: list[Ticket]) -> Ready:
+def reply_to(
+    node: Broker, request: ProduceRequest, context: RequestContext, writes: list[Write], tickets: list[Ticket]
+) -> Ready:
     """The reply: when durable (acks=all), at once (acks=1), or none (acks=0)."""
     if request.acks == ACKS_ALL or (request.acks == ACKS_LEADER and any(ticket.log.binds_late for ticket in tickets)):
-        return _Acknowledgement(node, request, writes, tickets)
+        return _Acknowledgement(node, request, context, writes, tickets)
     if request.acks == ACKS_NONE:
         failed = next((write for write in writes if write.error is not _OK), None)
         if failed is not None:
             raise CloseConnection(f"a write with acks=0 to {failed.tp} failed with {failed.error.name}")
         return None
-    return _response(node, request, writes)
+    return _response(node, request, context, writes)
 
 
-def _response(node: Broker, request: ProduceRequest, writes: Sequence[Write]) -> ProduceResponse | Encoded:
+def _response(
+    node: Broker, request: ProduceRequest, context: RequestContext, writes: Sequence[Write]
+) -> ProduceResponse | Encoded:
     """The response, with the address of every other leader that it names (KIP-951)."""
     first = writes[0] if writes else None
     if first is not None and first.template is not None and first.error is _OK and first.ticket is not None:
@@ -122,7 +135,7 @@ def _response(node: Broker, request: ProduceRequest, writes: Sequence[Write]) ->
             write = next(each)
             ticket = write.ticket
             if write.error is not _OK or ticket is None:
-                answers.append(_refusal(node, write, leaders))
+                answers.append(_refusal(node, context, write, leaders))
                 continue
             answers.append(
                 PartitionProduceResponse(
@@ -141,7 +154,7 @@ def _response(node: Broker, request: ProduceRequest, writes: Sequence[Write]) ->
     return ProduceResponse(responses=topics, node_endpoints=addresses)
 
 
-def _refusal(node: Broker, write: Write, leaders: "set[Leader]") -> PartitionProduceResponse:
+def _refusal(node: Broker, context: RequestContext, write: Write, leaders: "set[Leader]") -> PartitionProduceResponse:
     """The response for a partition that appended nothing. Adds the partition's leader to `leaders`."""
     answer = PartitionProduceResponse(
         index=write.tp.partition, error_code=write.error, error_message=write.message, base_offset=-1
@@ -151,9 +164,9 @@ def _refusal(node: Broker, write: Write, leaders: "set[Leader]") -> PartitionPro
             BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
             for index, message in write.ticket.record_errors
         ]
-    leader = node.leader_of(write.tp)
-    if leader is not None:
-        leaders.add(leader)
-        if write.error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+    if write.error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+        leader = other_leader(node, context, write.tp)
+        if leader is not None:
+            leaders.add(leader)
             answer.current_leader = LeaderIdAndEpoch(leader_id=leader.node_id, leader_epoch=leader.epoch)
     return answer

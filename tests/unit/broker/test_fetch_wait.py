@@ -17,6 +17,7 @@ from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.storage.memory import MemoryStore
 from fencepost.broker.network.context import Endpoint, RequestContext, Session
 from fencepost.broker.purgatory import Purgatory
+from fencepost.coordinator.metadata.image import EMPTY_IMAGE
 from fencepost.protocol.errors import ErrorCode
 from tests.kit.late_log_store import LateLogStore
 from tests.kit.wire import fetch_request
@@ -99,8 +100,8 @@ def broker_of(log: PartitionLog) -> Any:
         clock=SystemClock(),
         authorizer=None,
         place=SimpleNamespace(followed=None),
+        metadata=SimpleNamespace(image=EMPTY_IMAGE),
         partition=lambda tp: log,
-        leader_of=lambda tp: None,
         response_bytes=SimpleNamespace(left=lambda least: 1 << 20),
         metrics=MagicMock(),
         purgatory=Purgatory(),

@@ -9,8 +9,10 @@ from trio.testing import wait_all_tasks_blocked
 from fencepost.broker.config.broker_config import load_config
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.producer_state import AppendOrigin
+from fencepost.broker.network.context import Endpoint
 from fencepost.broker.node import Node
-from fencepost.broker.partitions import Leader
+from fencepost.broker.peers.peer import Peer
+from fencepost.broker.place import LeaderAndEpoch
 from fencepost.coordinator.metadata.controller import NewTopic
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -22,7 +24,7 @@ from tests.unit.broker.txn_node import TxnNode
 from tests.unit.log.kit import NOW_MS, batch, late_log
 
 T0 = TopicPartition("t", 0)
-OTHER = Leader(7, 5, "other", 9093, "b")
+OTHER = Peer(7, "b", {"PLAINTEXT": Endpoint("other", 9093)})
 LATEST = -1
 
 
@@ -33,6 +35,15 @@ async def node(nursery: trio.Nursery) -> Node:
     await nursery.start(node.run)
     await node.metadata.create_topics([NewTopic("t", 1)])
     return node
+
+
+def move_away(node: Node) -> None:
+    """As when a slot moves: another broker leads the partition, and its log is closed here."""
+    node.place.peers = {7: OTHER}
+    node.place.leads_partition = lambda *_: False
+    node.place.leader = lambda *_: LeaderAndEpoch(7, 5)
+    node.partitions.hide(T0)
+    node.logs.release(T0, "broker 7 leads it")
 
 
 async def produced(node: Node, acks: int = -1) -> Any:
@@ -57,7 +68,7 @@ async def listed(node: Node, timestamp: int = LATEST) -> Any:
 
 async def test_a_foreign_partition_is_refused_with_its_leader_and_where_he_is(node: Node) -> None:
     await produced(node)
-    node.partitions.give_up(T0, OTHER)
+    move_away(node)
     answer = await produced(node)
     part = answer.responses[0].partition_responses[0]
     assert part.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -76,21 +87,24 @@ async def test_a_partition_whose_log_nobody_has_asked_for_yet_is_given_up_as_wel
     topic_id = node.metadata.image.topics_by_name["t"].topic_id
     log = node.logs.create(T0, topic_id, node.metadata.log_config("t"))
     assert T0 not in dict(node.partitions.owned())
-    node.partitions.give_up(T0, OTHER)
+    move_away(node)
     assert log.disowned
     assert node.logs.opened(T0) is None
 
 
-async def test_an_opening_partition_is_refused_without_a_leader_and_served_when_it_is_open(node: Node) -> None:
+@pytest.mark.parametrize("leader", [None, 1])
+async def test_a_partition_without_a_leader_elsewhere_is_refused_and_names_none(node: Node, leader: int | None) -> None:
     """As in Kafka before a new leader has taken over: the client asks for the metadata and tries again."""
     await produced(node)
-    node.partitions.give_up(T0, OTHER)
-    node.partitions.begin_opening(T0)
+    node.place.leads_partition = lambda *_: False
+    node.place.leader = lambda *_: LeaderAndEpoch(leader, 5)
+    node.partitions.hide(T0)
     answer = await produced(node)
     part = answer.responses[0].partition_responses[0]
     assert (part.error_code, part.current_leader) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
+    assert not answer.node_endpoints
     assert (await listed(node)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-    node.partitions.opened(T0)
+    del node.place.leads_partition
     assert (await listed(node)).offset == 1
     assert (await produced(node)).responses[0].partition_responses[0].base_offset == 1
 
@@ -107,7 +121,7 @@ async def test_a_parked_fetch_hears_at_once_that_the_partition_is_given_up(
     async with trio.open_nursery() as nursery:
         nursery.start_soon(fetch)
         await wait_all_tasks_blocked()
-        node.partitions.give_up(T0, OTHER)
+        move_away(node)
     part = answers[0].responses[0].partitions[0]
     assert (part.error_code, part.current_leader.leader_id) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, 7)
     assert trio.current_time() - began < 1
@@ -139,7 +153,7 @@ async def test_a_write_to_a_log_that_is_given_up_before_it_is_bound_is_refused(
 ) -> None:
     """Its flush round takes nothing any more, and the producer learns where to go."""
     ticket = late.append(batch(), AppendOrigin.CLIENT, NOW_MS)
-    node.partitions.give_up(T0, OTHER)
+    move_away(node)
     late.disown("broker 7 leads it")
     await node.commit.wait(ticket)
     assert (ticket.error, ticket.base_offset) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
