@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
+from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api09_offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -18,7 +19,7 @@ from tests.kit.many_brokers import PARTITIONS, SECONDS, ManyBrokers, everything
 from tests.kit.postgres_server import PostgresServer
 from tests.kit.store_commands import run
 from tests.kit.waiting import until
-from tests.kit.wire import Wire
+from tests.kit.wire import Wire, batch_of, produce_request
 
 
 @pytest.fixture
@@ -87,6 +88,25 @@ def test_any_broker_fetches_the_offsets_of_a_group(cluster: ManyBrokers, version
                 assert [one.group_id for one in answer.groups] == groups
                 found = [one.topics for one in answer.groups]
         assert [topics[0].partitions[0].committed_offset for topics in found] == [100, 101, 102, 103, 104, 105]
+
+
+def test_a_request_for_a_partition_of_another_broker_is_answered_with_that_one(cluster: ManyBrokers) -> None:
+    """KIP-951: producers and consumers go there at once, without Metadata."""
+    leaders, ports = cluster.leaders("orders"), {number: one.port for number, one in cluster.brokers.items()}
+    for number, broker in cluster.brokers.items():
+        foreign = [partition for partition, leader in leaders.items() if leader != number]
+        with Wire(broker.connect()) as wire:
+            for partition in foreign[:6]:
+                answer = wire.call(0, 10, produce_request("orders", batch_of(b"x"), partition=partition))
+                refused = answer.responses[0].partition_responses[0]
+                assert refused.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+                assert [(one.node_id, one.port) for one in answer.node_endpoints] == [
+                    (leaders[partition], ports[leaders[partition]])
+                ]
+                read = wire.fetch("orders", partition=partition, version=12)
+                assert read.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+                assert refused.current_leader.leader_id == read.current_leader.leader_id == leaders[partition]
+                assert refused.current_leader.leader_epoch == read.current_leader.leader_epoch >= 0
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
