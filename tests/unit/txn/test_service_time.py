@@ -89,6 +89,7 @@ class TestClocks:
         await trio.sleep(1)
         assert world.service.ids.counts["CompleteAbort"] == 1
         assert world.service.tallies.ended["abort", "timeout"] == 1
+        assert 2 <= world.service.tallies.durations[False].sum_seconds <= 7, "from its first partition to its markers"
 
     async def test_unused_ids_are_forgotten_with_tombstones(
         self, nursery: trio.Nursery, world: World, autojump_clock: trio.testing.MockClock
