@@ -143,7 +143,7 @@ def test_conflicts_that_repeat_are_reported(caplog: pytest.LogCaptureFixture) ->
         assert (writer.conflict is None) == (number < MANY_CONFLICTS)
         assert writer.counters.conflicts == number
     assert str(LOG) in str(writer.conflict)
-    assert len([one for one in caplog.records if "nothing is committed" in one.message]) == 2
+    assert len([one for one in caplog.records if "nothing is committed" in one.getMessage()]) == 2
     assert writer.commit([append()]) == (0,)
     assert writer.conflict is None
 
