@@ -10,7 +10,6 @@ NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 def main() -> None:
-    """Run the command line."""
     if "_FENCEPOST_COMPLETE" in os.environ:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115  a shell asks, and errors would appear in the user's line
     from fencepost.cli.main import cli  # here: importing the package must not import click

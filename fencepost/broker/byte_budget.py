@@ -34,7 +34,6 @@ class ByteBudget:
         return at_least if self.used + at_least >= self.limit else int(min(self.limit - self.used, 1 << 62))
 
     def try_take(self, count: int) -> bool:
-        """Take `count` bytes, unless they are too many."""
         if self.used + count > self.limit:
             return False
         self.used += count

@@ -62,7 +62,6 @@ class LogTicket:
         return not self._ticket.error and self._commit.is_settled(self._ticket, throttled=False)
 
     def request(self) -> None:
-        """Have the next flush make this append durable, without waiting."""
         self._commit.schedule(self._ticket.log)
 
     async def durable(self) -> None:
@@ -219,7 +218,6 @@ class InternalTopicLogs:
 
     @property
     def count(self) -> int:
-        """The number of partitions of the topic."""
         return self._count
 
     def log(self, partition: int) -> CoordinatorLog:

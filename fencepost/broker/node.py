@@ -203,7 +203,6 @@ class Node:
 
     @property
     def consumer_protocol(self) -> bool:
-        """Whether groups may use the consumer protocol (KIP-848)."""
         enabled = "consumer" in self.config.group_coordinator_rebalance_protocols
         return enabled and self.metadata.image.features.get(GROUP_VERSION, 0) >= 1
 
@@ -224,7 +223,6 @@ class Node:
 
     @property
     def answers_hold(self) -> bool:
-        """As the place says."""
         return self.place.answers_hold
 
     def _log_lost(self, log: FlushedLog, error: OSError) -> None:

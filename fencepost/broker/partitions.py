@@ -32,8 +32,7 @@ class Leading(Protocol):
     def leads(self) -> bool:
         """Whether clients may use the logs of this broker."""
 
-    def leads_partition(self, topic_id: bytes, partition: int) -> bool:
-        """Whether this broker leads a partition."""
+    def leads_partition(self, topic_id: bytes, partition: int) -> bool: ...
 
 
 class Partitions:

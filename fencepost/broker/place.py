@@ -114,11 +114,9 @@ class Place(ABC):
         return self.node_id
 
     def leads_partition(self, topic_id: bytes, partition: int) -> bool:
-        """Whether this broker leads a partition."""
         return True
 
     def count_led(self, topic: "TopicImage") -> int:
-        """How many partitions of a topic this broker leads."""
         return topic.partitions
 
     def leader(self, topic_id: bytes, partition: int) -> LeaderAndEpoch:
@@ -130,7 +128,6 @@ class Place(ABC):
         return self.leader
 
     def with_leaders(self, topic: "TopicImage") -> "TopicImage":
-        """The topic with the leaders of its partitions."""
         return topic
 
     def closest(self, topic_id: bytes, partition: int, rack: str, listener: str) -> int | None:

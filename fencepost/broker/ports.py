@@ -76,8 +76,7 @@ class Broker(Protocol):
         """Parked fetches, and lookups that wait for bytes."""
 
     @property
-    def fetch_sessions(self) -> "FetchSessions":
-        """The sessions of consumers."""
+    def fetch_sessions(self) -> "FetchSessions": ...
 
     # Who may do what, and how much
 
@@ -128,12 +127,10 @@ class Broker(Protocol):
         """Threads for disk work that no request waits for, or rarely."""
 
     @property
-    def cleaner(self) -> "LogCleaner":
-        """Compacts the logs."""
+    def cleaner(self) -> "LogCleaner": ...
 
     @property
-    def deleted_topics(self) -> "DeletedTopics":
-        """The logs of deleted topics."""
+    def deleted_topics(self) -> "DeletedTopics": ...
 
     # Coordinators
 

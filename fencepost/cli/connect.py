@@ -156,7 +156,6 @@ def fail_with(error: "KafkaError", bootstrap: str, *hints: str) -> NoReturn:
 
 
 def print_json(value: Any) -> None:
-    """Print one JSON document to standard output."""
     click.echo(json.dumps(value, indent=2))
 
 

@@ -10,8 +10,6 @@ import click
 
 
 class Setting(NamedTuple):
-    """A setting's name and its value."""
-
     name: str
     value: str
 

@@ -67,7 +67,6 @@ def size(count: int) -> str:
 
 
 def now_ms() -> int:
-    """The current time, in ms since 1970."""
     return time.time_ns() // 1_000_000
 
 

@@ -62,7 +62,6 @@ class Profiles(NamedTuple):
 
 
 def path() -> Path:
-    """Where the profiles are."""
     base = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
     return Path(base) / "fencepost" / "profiles.toml"
 

@@ -74,11 +74,9 @@ class _Serializer(_Adapted):
     """A serializer of confluent-kafka. It finds or registers its schema once for each topic."""
 
     def unknown(self, topic: str, headers: Sequence[Header], item: Any) -> Hashable | None:
-        """See `LooksUp`."""
         return self._unless_known(topic)
 
     def look_up(self, topic: str, headers: Sequence[Header], item: Any) -> None:
-        """See `LooksUp`."""
         self._try(topic, topic, headers, item)
 
     def serialize(self, topic: str, headers: list[Header], value: Any) -> Any:
@@ -96,7 +94,6 @@ class _Deserializer(_Adapted):
         return None if schema_id is None else self._unless_known((topic, schema_id))
 
     def look_up(self, topic: str, headers: Sequence[Header], item: bytes) -> None:
-        """See `LooksUp`."""
         self._try((topic, self._id_of(headers, item)), topic, headers, item)
 
     def deserialize(self, topic: str, headers: Sequence[Header], data: bytes) -> Any:

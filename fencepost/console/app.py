@@ -31,7 +31,6 @@ STATIC = Path(__file__).with_name("static")
 
 
 def application(console: Console) -> Starlette:
-    """The ASGI application of a console."""
     app = Starlette(
         routes=[
             *_refreshed("/", overview.body),

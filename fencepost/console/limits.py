@@ -37,11 +37,9 @@ class ConnectionCounts:
         return None
 
     def add(self, network: str) -> None:
-        """Count an open connection."""
         self._open[network] += 1
 
     def remove(self, network: str) -> None:
-        """Count it no more."""
         self._open[network] -= 1
         if not self._open[network]:
             del self._open[network]

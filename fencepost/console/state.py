@@ -74,7 +74,6 @@ class Console:
 
 
 def console_of(request: Request) -> Console:
-    """The console that answers the request."""
     found: Console = request.app.state.console
     return found
 
@@ -149,7 +148,6 @@ def open_stream(request: Request, work: Callable[[Emit], Awaitable[None]]) -> Re
 
 
 def render(request: Request, template: str, values: dict[str, Any], status: int = 200) -> HTMLResponse:
-    """The page as a response."""
     return HTMLResponse(text_of(request, template, values), status_code=status, headers={"cache-control": "no-store"})
 
 

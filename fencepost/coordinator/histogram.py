@@ -15,7 +15,6 @@ class Histogram:
         self.sum_seconds = 0.0
 
     def add(self, seconds: float) -> None:
-        """Count one duration."""
         self._counts[bisect_left(self._bounds, seconds)] += 1
         self.sum_seconds += seconds
 

@@ -41,7 +41,6 @@ class Source:
         self._made = 0
 
     def name(self, prefix: str = "v") -> str:
-        """A new name."""
         self._made += 1
         return f"{prefix}{self._made}"
 

@@ -19,7 +19,6 @@ class PartitionRun(NamedTuple):
     length: int
 
     def records(self) -> Iterator[PartitionRecord]:
-        """The records, one by one."""
         for number in range(self.first.partition_id, self.first.partition_id + self.length):
             yield self.first._replace(partition_id=number)
 

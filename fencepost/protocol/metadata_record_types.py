@@ -62,8 +62,6 @@ class RegisterBrokerRecord(NamedTuple):
 
 @record(1)
 class UnregisterBrokerRecord(NamedTuple):
-    """A broker was unregistered."""
-
     broker_id: Int32
     broker_epoch: Int64
 
@@ -124,16 +122,12 @@ class PartitionChangeRecord(NamedTuple):
 
 @record(7)
 class FenceBrokerRecord(NamedTuple):
-    """A broker was fenced."""
-
     id: Int32
     epoch: Int64
 
 
 @record(8)
 class UnfenceBrokerRecord(NamedTuple):
-    """A broker was unfenced."""
-
     id: Int32
     epoch: Int64
 
@@ -220,8 +214,6 @@ class AccessControlEntryRecord(NamedTuple):
 
 @record(19)
 class RemoveAccessControlEntryRecord(NamedTuple):
-    """An ACL was deleted."""
-
     id: Uuid
 
 
@@ -259,8 +251,6 @@ class AbortTransactionRecord(NamedTuple):
 
 @record(27)
 class RegisterControllerRecord(NamedTuple):
-    """A controller registered."""
-
     controller_id: Int32
     incarnation_id: Uuid
     zk_migration_ready: Bool = False

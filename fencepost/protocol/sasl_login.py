@@ -20,8 +20,7 @@ class SaslError(Exception):
 class Exchange(Protocol):
     """One run of a mechanism. The broker's response to `first()` goes to `step`, and so on until it returns None."""
 
-    def first(self) -> bytes:
-        """The client's first message."""
+    def first(self) -> bytes: ...
 
     def step(self, challenge: bytes) -> bytes | None:
         """The client's next message; None at the end, once the broker is verified. Raises SaslError."""

@@ -47,7 +47,6 @@ def stored_key_of(mechanism: str, client_key: bytes) -> bytes:
 
 
 def sign(mechanism: str, key: bytes, message: bytes) -> bytes:
-    """The HMAC of a message."""
     return hmac.digest(key, message, HASHES[mechanism])
 
 

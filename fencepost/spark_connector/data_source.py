@@ -70,7 +70,6 @@ class FencepostDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name of the format."""
         return "fencepost"
 
     def schema(self) -> StructType:

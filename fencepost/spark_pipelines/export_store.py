@@ -130,7 +130,6 @@ class ExportStore:
         return {path.name: path.stat().st_size for path in sorted(staging.iterdir())}
 
     def discard(self, staging: Path) -> None:
-        """Delete a staged batch."""
         shutil.rmtree(staging)
 
     def publish(self, staging: Path, manifest: Manifest) -> Path:

@@ -48,11 +48,9 @@ class Ownership:
         self.version += 1
 
     def leads(self, log: int) -> bool:
-        """Whether this broker leads the log of this id."""
         return log % SLOTS in self.led
 
     def leads_partition(self, topic_id: bytes, partition: int) -> bool:
-        """Whether this broker leads a partition."""
         return slot_of(log_id(topic_id, partition)) in self.led
 
     def of(self, topic_id: bytes, partition: int) -> Slot:
@@ -60,7 +58,6 @@ class Ownership:
         return self.slots[slot_of(log_id(topic_id, partition))]
 
     def leader(self, topic_id: bytes, partition: int) -> LeaderAndEpoch:
-        """The newest known leader of a partition."""
         slot = self.of(topic_id, partition)
         return LeaderAndEpoch(slot.broker, slot.epoch)
 
@@ -71,7 +68,6 @@ class Ownership:
 
     @property
     def is_controller(self) -> bool:
-        """Whether that is this broker."""
         return METADATA_SLOT in self.led
 
 

@@ -28,7 +28,6 @@ _ROWS = (
     Setting("metrics", LIST, (), f"{_UNASKED}Which ones: prefixes of names, or * for all."),
 )
 METRICS_SETTINGS: Mapping[str, Setting] = MappingProxyType({setting.name: setting for setting in _ROWS})
-"""The settings of a subscription."""
 
 
 def metrics_problem(configs: Mapping[str, str]) -> Outcome | None:

@@ -432,4 +432,3 @@ class Settings:
 
 
 SETTINGS: Mapping[str, Setting] = MappingProxyType(settings_of(Settings))
-"""Every setting of the broker by its name."""

@@ -87,7 +87,6 @@ class TopicRules:
 
 
 def rules_of(node: "Broker") -> TopicRules:
-    """The rules of a node's metadata service."""
     rules = node.metadata.rules
     assert isinstance(rules, TopicRules), "the node was built with other rules"
     return rules
@@ -126,7 +125,6 @@ def metadata_log_config(config: BrokerConfig) -> "LogConfig":
 
 
 def cleaner_settings(config: BrokerConfig) -> "CleanerSettings":
-    """The log cleaner's settings."""
     from fencepost.broker.log.compaction.cleaner import CleanerSettings
     from fencepost.broker.log.compaction.cleaning import CleaningLimits
 
@@ -140,7 +138,6 @@ def cleaner_settings(config: BrokerConfig) -> "CleanerSettings":
 
 
 def cluster_facts(config: BrokerConfig, cluster_id: str) -> ClusterFacts:
-    """The metadata controller's settings."""
     return ClusterFacts(
         cluster_id=cluster_id,
         node_id=config.node_id,

@@ -215,4 +215,3 @@ WITHOUT_EFFECT: Mapping[str, Setting] = MappingProxyType(
         for setting in (_row(line, why) for line in rows.split("\n") if line)
     }
 )
-"""Each by its name."""

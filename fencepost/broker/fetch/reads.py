@@ -45,8 +45,7 @@ STEP_PARTITIONS = 200
 class LogSource(Protocol):
     """The logs that a fetch reads."""
 
-    def partition(self, tp: TopicPartition) -> PartitionLog | None:
-        """The log of a partition; None if there is none."""
+    def partition(self, tp: TopicPartition) -> PartitionLog | None: ...
 
 
 def is_by_follower(request: FetchRequest) -> bool:
@@ -283,7 +282,6 @@ class Fetch:
         return answer
 
     def _leader(self, read: Read) -> Leader | None:
-        """The leader of a partition, if it is known."""
         config, listener, log = self._node.config, self._context.listener, read.log
         if log is None or log.disowned:
             return other_leader(self._node, self._context, read.tp)

@@ -37,15 +37,12 @@ P = TypeVar("P", OffsetFetchResponsePartition, OffsetFetchResponsePartitions)
 
 
 class _Topic(NamedTuple):
-    """One topic of the response."""
-
     name: str
     topic_id: bytes
     offsets: Sequence[FetchedOffset]
 
 
 async def handle(node: Broker, request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
-    """Return each group's committed offsets."""
     version = context.api_version
     if version < MANY_GROUPS_SINCE:
         asked = None if request.topics is None else [_group_topic(topic) for topic in request.topics]

@@ -25,7 +25,6 @@ NO_NODE = -1
 
 
 def handle(node: Broker, request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
-    """Return the address of each key's coordinator."""
     if context.api_version < BATCH_SINCE:
         found = _find(node, request.key_type, request.key, context)
         return FindCoordinatorResponse(

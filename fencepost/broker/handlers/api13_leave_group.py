@@ -13,7 +13,6 @@ BATCH_SINCE = 3
 
 
 async def handle(node: Broker, request: LeaveGroupRequest, context: RequestContext) -> LeaveGroupResponse:
-    """Remove the members, and return an error code for each."""
     if context.api_version < BATCH_SINCE:
         error, errors = await node.groups.classic.leave(request.group_id, [MemberName(request.member_id)])
         return LeaveGroupResponse(error_code=error or errors[0])

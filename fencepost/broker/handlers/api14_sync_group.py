@@ -25,7 +25,6 @@ _put_length = struct.Struct(">i").pack
 
 
 def handle(node: Broker, request: SyncGroupRequest, context: RequestContext) -> Reply:
-    """Return the member's assignment."""
     version = context.api_version
     if version >= PROTOCOL_SINCE and (request.protocol_type is None or request.protocol_name is None):
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)

@@ -21,7 +21,6 @@ NOT_FOUND_SINCE = 6
 
 
 async def handle(node: Broker, request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
-    """Describe each group that the client may see."""
     refused = denied(node, context, AclOperation.DESCRIBE, AclResourceType.GROUP, request.groups)
     described = await node.groups.admin.describe([name for name in request.groups if name not in refused])
     error = ErrorCode.GROUP_AUTHORIZATION_FAILED

@@ -14,7 +14,6 @@ from fencepost.protocol.messages.api29_describe_acls import (
 
 
 def handle(node: Broker, request: DescribeAclsRequest, context: RequestContext) -> DescribeAclsResponse:
-    """List the ACLs by resource pattern."""
     wanted = AclFilter.of(request)
     if node.authorizer is None:
         return DescribeAclsResponse(

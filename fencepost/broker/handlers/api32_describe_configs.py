@@ -26,7 +26,6 @@ from fencepost.protocol.messages.api32_describe_configs import (
 
 
 def handle(node: Broker, request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
-    """List the settings of each resource, or the resource's error."""
     results = []
     for resource in request.resources:
         kind, name = resource.resource_type, resource.resource_name

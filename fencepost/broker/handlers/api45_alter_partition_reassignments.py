@@ -23,7 +23,6 @@ FACTOR_SINCE = 1
 def handle(
     node: Broker, request: AlterPartitionReassignmentsRequest, context: RequestContext
 ) -> AlterPartitionReassignmentsResponse:
-    """Return a result for each partition."""
     allowed = request.allow_replication_factor_change if context.api_version >= FACTOR_SINCE else True
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=allowed,

@@ -19,7 +19,6 @@ _MECHANISMS = {number: name for name, number in MECHANISM_NUMBERS.items()}
 async def handle(
     node: Broker, request: AlterUserScramCredentialsRequest, context: RequestContext
 ) -> AlterUserScramCredentialsResponse:
-    """Change the credentials of each user, or return why not."""
     deletions = [CredentialDeletion(one.name, one.mechanism) for one in request.deletions]
     upsertions = [
         CredentialUpsertion(one.name, one.mechanism, one.iterations, bytes(one.salt), bytes(one.salted_password))

@@ -17,7 +17,6 @@ _ENDPOINTS = {BROKER_ENDPOINT: "BROKER", 2: "CONTROLLER"}
 
 
 def handle(node: Broker, request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
-    """Describe the cluster as its one broker sees it."""
     wanted = request.endpoint_type if context.api_version >= ENDPOINT_TYPE_SINCE else BROKER_ENDPOINT
     if wanted not in _ENDPOINTS:
         return DescribeClusterResponse(

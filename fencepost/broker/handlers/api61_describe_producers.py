@@ -19,7 +19,6 @@ from fencepost.protocol.topics import TopicPartition
 
 
 def handle(node: Broker, request: DescribeProducersRequest, context: RequestContext) -> DescribeProducersResponse:
-    """List each partition's active producers."""
     refused = denied_topics(node, context, AclOperation.READ, (topic.name for topic in request.topics))
     return DescribeProducersResponse(
         topics=[

@@ -25,7 +25,6 @@ OWN_MEMBER_ID_SINCE = 1
 
 
 def handle(node: Broker, request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> Reply:
-    """Submit the heartbeat to the group coordinator."""
     if not node.consumer_protocol:
         return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     may_see = partial(is_allowed, node, context, AclOperation.DESCRIBE, AclResourceType.TOPIC, log_denial=False)

@@ -27,7 +27,6 @@ CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 async def handle(
     node: Broker, request: ConsumerGroupDescribeRequest, context: RequestContext
 ) -> ConsumerGroupDescribeResponse:
-    """Describe each group."""
     if not node.consumer_protocol:
         error = ErrorCode.UNSUPPORTED_VERSION
         groups = [DescribedGroup(group_id=group_id, error_code=error) for group_id in request.group_ids]

@@ -47,7 +47,6 @@ class Write:
         self.checked: Accepted | Refusal | None = None
         """The result of validation, if the batch was staged or checked in a thread."""
         self.ticket: Ticket | None = None
-        """The result of the append."""
         self.counters: TopicCounters | None = None
         """The topic's counters, if the partition has a log here."""
         self.template: Callable[[Ticket], Encoded] | None = None

@@ -165,7 +165,6 @@ class LogDirectory:
                     self._reading.discard(tp)
 
     def opened(self, tp: TopicPartition) -> PartitionLog | None:
-        """The log of a partition, if it is open."""
         return self._logs.get(tp)
 
     def create(

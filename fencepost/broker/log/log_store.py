@@ -217,16 +217,14 @@ class StoredLog(Protocol):
     def flush_indexes(self) -> bool:
         """Write all index entries in memory to the files. Returns False if the disk fails."""
 
-    def close(self) -> None:
-        """Close the descriptors."""
+    def close(self) -> None: ...
 
 
 class OpenedLog(Protocol):
     """An opened log, with the state that recovery built from it."""
 
     @property
-    def segments(self) -> StoredLog:
-        """Its batches."""
+    def segments(self) -> StoredLog: ...
 
     @property
     def producers(self) -> ProducerStates:

@@ -163,7 +163,6 @@ class OffsetCheckpoints:
         self._store.replace(CLEANER_OFFSETS, self._encoded(CLEANER_OFFSETS, self.cleaned_to))
 
     def forget(self, tp: TopicPartition) -> None:
-        """Drop the offsets of a deleted log."""
         self.cleaned_to.pop(tp, None)
         for owners in self._owners.values():
             owners.pop(tp, None)

@@ -93,7 +93,6 @@ class PartitionLog:
         self._write_failed = write_failed
         self._founded = bool(self.segments.size_bytes) and store.load(PARTITION_METADATA) is not None
         self.snapshots = SnapshotFiles(store)
-        """The producer snapshots."""
         self.follower: LogFollower | None = None
         self.pace = CheckpointPace(self.segments, lazy=durable_at_once)
         self._late = LateAppends(self, self.segments.late) if self.segments.late is not None else None
@@ -105,7 +104,6 @@ class PartitionLog:
 
     @property
     def log_end_offset(self) -> int:
-        """The offset that the next record will get."""
         return self.segments.end_offset
 
     @property

@@ -81,8 +81,6 @@ ALREADY_OPEN = VerificationGuard(NO_EPOCH, NO_SEQUENCE, 0)
 
 
 class ProducerStates:
-    """The producers of one partition."""
-
     def __init__(self, entries: Iterable[ProducerEntry] = ()) -> None:
         self._entries: dict[int, ProducerEntry] = {entry.producer_id: entry for entry in entries}
         is_open = [entry for entry in self._entries.values() if entry.txn_first_offset >= 0]
@@ -111,7 +109,6 @@ class ProducerStates:
             del self._entries[producer_id]
 
     def guard_of(self, producer_id: int) -> VerificationGuard | None:
-        """The verification in progress for a producer."""
         return self._guards.get(producer_id)
 
     def set_guard(self, producer_id: int, guard: VerificationGuard) -> None:
@@ -128,7 +125,6 @@ class ProducerStates:
         return self._entries.get(producer_id)
 
     def entries(self) -> Collection[ProducerEntry]:
-        """All entries."""
         return self._entries.values()
 
     def has_open(self, producer_id: int, producer_epoch: int | None = None) -> bool:

@@ -43,7 +43,6 @@ class AclFilter(NamedTuple):
         )
 
     def select(self, acls: Iterable[Acl]) -> list[Acl]:
-        """Those ACLs that match."""
         wanted = [
             (field, value)
             for field, value in (

@@ -48,7 +48,6 @@ class ConnectionLimits:
         return None
 
     def end(self, host: str) -> None:
-        """The connection ended."""
         self._count -= 1
         self._by_host[host] -= 1
         if not self._by_host[host]:

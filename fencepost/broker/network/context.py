@@ -132,7 +132,6 @@ class RequestContext:
 
     @property
     def principal(self) -> Principal:
-        """Who the client is."""
         return self.session.principal
 
     @property

@@ -85,7 +85,6 @@ class Meter:
         self.throttled_by: QuotaType | None = None
 
     def now_ms(self) -> int:
-        """The time of the quotas, in ms."""
         return quota_ms(self._node.clock)
 
     def limit_mutations(self, strict: bool) -> MutationQuota | None:
@@ -172,7 +171,6 @@ class Meter:
             self._usages.request.throttled(by_time, now_ms)
 
     def muted(self, change: int) -> None:
-        """The connection begins (1) or ends (-1) to be muted."""
         if self.throttled_by is not None:
             self._quotas.muted[self.throttled_by] += change
 

@@ -62,7 +62,6 @@ class ResponseQueue:
         self._acknowledgements: list[tuple[int, int, Route, int, Durable]] = []
         """Responses that wait for tickets: their range in `_parts`, and what is needed to encode them again."""
         self.tickets: list[Ticket] = []
-        """The tickets of `_acknowledgements`."""
         self._requester = object()
         """Identifies this connection for the flusher, which keeps it longer than the connection may live."""
         self._unfinished: Transmission | None = None

@@ -63,7 +63,6 @@ class MetadataFollower:
                     runtime.unload(partition)
 
     async def _run(self, node: Broker) -> None:
-        """Follow the metadata until cancelled."""
         while True:
             await trio.sleep(FOLLOW_SECONDS)
             await self.catch_up(node)

@@ -135,14 +135,11 @@ class PeerLinks:
             link.close()
 
     def close(self) -> None:
-        """Close all idle connections."""
         for endpoint in list(self._idle):
             self.forget(endpoint)
 
 
 class _Link:
-    """One connection."""
-
     def __init__(self, stream: trio.abc.Stream, client_id: str) -> None:
         self._stream = stream
         self._session: Session[Sent] = Session(client_id, _MOST_BYTES, read_bytes=_READ_BYTES)

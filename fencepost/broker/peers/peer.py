@@ -15,8 +15,7 @@ class Links(Protocol):
     async def ask(self, broker: int, request: Any, version: int) -> Any:
         """The answer of another broker; it may get the request twice. Raises PeerUnavailable."""
 
-    def close(self) -> None:
-        """Close all idle connections."""
+    def close(self) -> None: ...
 
 
 class NoLinks:

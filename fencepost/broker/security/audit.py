@@ -130,7 +130,6 @@ async def log_changes(context: _Request, event: str, changes: Iterable[str]) -> 
 
 
 def log_denied(context: "Asking", operation: "AclOperation", kind: "AclResourceType", name: str) -> None:
-    """One line for a denied operation."""
     _log(logging.INFO, "DENIED", context, operation, kind, name)
 
 

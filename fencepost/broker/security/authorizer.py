@@ -34,12 +34,10 @@ class HasPrincipalAndHost(Protocol):
     """The two facts about a connection that rules refer to."""
 
     @property
-    def principal(self) -> Principal:
-        """Who the client is."""
+    def principal(self) -> Principal: ...
 
     @property
-    def client_host(self) -> str:
-        """The client's address."""
+    def client_host(self) -> str: ...
 
 
 class Reason(Enum):

@@ -42,7 +42,6 @@ class PrincipalType(click.ParamType):  # type: ignore[type-arg]
     name = "principal"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Check the form."""
         text = str(value)
         kind, _, name = text.partition(":")
         if not kind or not name:

@@ -16,8 +16,6 @@ LOG_SUFFIX = ".log"
 
 
 class Batch(NamedTuple):
-    """One batch of a file."""
-
     position: int
     header: BatchHeader
     damage: str | None

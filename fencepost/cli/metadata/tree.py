@@ -28,7 +28,6 @@ class Folder(NamedTuple):
 
     names: Callable[[], Iterable[str]]
     child: Callable[[str], "Folder | Leaf"]
-    """The child of that name."""
 
 
 Node = Folder | Leaf

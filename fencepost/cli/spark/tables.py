@@ -171,7 +171,6 @@ def _place_options(command: F) -> F:
 
 
 def print_table_report(report: TableReport, as_json: bool) -> None:
-    """Print the report as text or as JSON."""
     if as_json:
         click.echo(json.dumps(report.as_dict(), indent=2))
         return

@@ -121,7 +121,6 @@ def _ids(brokers: "Sequence[int]") -> str:
 
 
 def creation(name: str, made: "CreatedTopic | None", error: "KafkaError | None", lenient: bool) -> Outcome:
-    """The outcome of the creation of a topic."""
     if made is not None:
         partitions = "" if made.partitions < 0 else f" with {counted(made.partitions, 'partition')}"
         return Outcome(name, f"{cell(name)!r}{partitions}")
@@ -134,7 +133,6 @@ def creation(name: str, made: "CreatedTopic | None", error: "KafkaError | None",
 def deletion(
     ref: str | bytes, there: "Mapping[str, TopicDescription]", error: "KafkaError | None", lenient: bool
 ) -> Outcome:
-    """The outcome of the deletion of a topic."""
     shown = shown_id(ref) if isinstance(ref, bytes) else ref
     found = next((one for one in there.values() if ref in (one.name, one.topic_id)), None)
     name = shown if found is None else found.name

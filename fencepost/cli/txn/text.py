@@ -37,7 +37,6 @@ def open_for(started: "datetime | None", now_ms: int) -> str:
 
 
 def client_of(history: "TransactionHistory | None") -> str:
-    """The client of a transaction."""
     if history is None:
         return NO_HISTORY
     host, client_id = history.writer_host or history.owner_host, history.writer_client_id or history.owner_client_id

@@ -30,5 +30,4 @@ class AdminParts:
         self.security = SecurityAdmin(rpc)
 
     def now_ms(self) -> int:
-        """Wall-clock time of this client, in ms since 1970."""
         return round(self.cluster.wall_clock() * 1000)

@@ -174,7 +174,6 @@ class Subscriber:
         self._scopes.append(self._background.start_soon(task))
 
     def end_tasks(self) -> None:
-        """End the tasks of `begin_tasks`."""
         for scope in self._scopes:
             scope.cancel()
         self._scopes.clear()

@@ -125,7 +125,6 @@ class Reader:
         return text
 
     def nullable_string(self) -> str | None:
-        """A string, or None."""
         size = self._number(_SHORT)
         if size == -1:
             return None

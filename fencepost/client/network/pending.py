@@ -35,7 +35,6 @@ class Pending(Sent, Generic[R]):
     """False while the connection holds the request back: it cannot have reached the broker."""
 
     def arrive(self, response: Response[Any]) -> None:
-        """The response has arrived."""
         # Not the response itself: it names this request, and a frame in a circle would be freed late.
         self._frame = response.frame, response.start
         self._answered.set()

@@ -94,7 +94,6 @@ class Tracker:
             batch.listeners.append(self)
 
     def settled(self, batch: Batch) -> None:
-        """`batch` is done."""
         records = self._open.pop(batch)
         if batch.error is not None:
             if len(self._failed) < _MAX_ERRORS:

@@ -59,7 +59,6 @@ async def list_body(request: Request) -> tuple[str, dict[str, Any]]:
 
 
 async def body(request: Request) -> tuple[str, dict[str, Any]]:
-    """One group with its members and its lag."""
     return "group.html", await _values(request, request.query_params.get("id", ""))
 
 

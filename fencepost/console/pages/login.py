@@ -16,7 +16,6 @@ FIRST: Final = "/"
 
 
 async def show(request: Request) -> Response:
-    """The form."""
     if not console_of(request).sessions.login:
         return RedirectResponse(FIRST, 303)
     return render(request, "login.html", {"to": _own_path(request.query_params.get("to")), "refused": None})

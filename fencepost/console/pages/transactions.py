@@ -93,7 +93,6 @@ def lanes_of(transactions: list[TransactionDescription], now: int) -> list[Lane]
 
 
 async def body(request: Request) -> tuple[str, dict[str, Any]]:
-    """One transactional id."""
     return "transaction.html", await _values(request, request.query_params.get("id", ""))
 
 

@@ -41,7 +41,6 @@ class GroupAdmin:
         return replace(found, text=f"Group {group_id} is not a classic group.")
 
     async def describe_consumer_groups(self, group_ids: Collection[str]) -> list[DescribedConsumerGroup]:
-        """ConsumerGroupDescribe."""
         described = [self._consumers.describe(group_id) for group_id in group_ids]
         refused = await self._shards.durable(group_ids)
         refused |= {one: refusal for one in group_ids if (refusal := self._shards.runtime.refusal(one))}

@@ -134,7 +134,6 @@ def _assigned(member: Member, assignment: bytes) -> Member:
 
 
 def assignment(group: Stable, member_id: str) -> SyncReply:
-    """The reply with the member's assignment."""
     return SyncReply(NO_ERROR, group.protocol_type, group.protocol, group.members[member_id].assignment)
 
 
@@ -143,7 +142,6 @@ ALIVE: Final = (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS)
 
 
 def heartbeat(group: Group, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-    """The answer to a heartbeat."""
     if isinstance(group, MEMBERLESS):
         return ErrorCode.UNKNOWN_MEMBER_ID
     error = check_member(group, member_id, instance_id)

@@ -235,7 +235,6 @@ class _Reader:
         return text
 
     def nullable_string(self) -> str | None:
-        """A string or null."""
         size = self._varint() - 1 if self._flexible else self.number(">h")
         return None if size < 0 else self._take(size).decode()
 

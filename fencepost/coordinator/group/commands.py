@@ -33,7 +33,6 @@ class Join:
     """v8+: the client's reason to join (KIP-800); for the log."""
 
     def refused(self, error: ErrorCode) -> "JoinReply":
-        """The reply with `error`."""
         return JoinReply(self.member_id, error)
 
 
@@ -69,8 +68,6 @@ class JoinedMember(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class JoinReply:
-    """The answer to a Join."""
-
     member_id: str
     error: ErrorCode = ErrorCode.NONE
     generation: int = -1
@@ -83,8 +80,6 @@ class JoinReply:
 
 @dataclass(frozen=True, slots=True)
 class SyncReply:
-    """The answer to a Sync."""
-
     error: ErrorCode = ErrorCode.NONE
     protocol_type: str | None = None
     protocol: str | None = None

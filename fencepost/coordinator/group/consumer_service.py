@@ -98,7 +98,6 @@ class ConsumerGroups:
     # ---- the consumer protocol
 
     async def heartbeat(self, request: Heartbeat) -> HeartbeatReply:
-        """ConsumerGroupHeartbeat."""
         reply = self.ask_heartbeat(request)
         return reply if isinstance(reply, HeartbeatReply) else await reply
 
@@ -217,7 +216,6 @@ class ConsumerGroups:
     def classic_heartbeat(
         self, group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int
     ) -> ErrorCode:
-        """Heartbeat of a classic member."""
         context = GroupContext(group, self._view(group.group_id))
         try:
             error = classic_members.heartbeat(context, member_id, instance_id, generation)

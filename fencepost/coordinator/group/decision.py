@@ -39,7 +39,6 @@ ClassicDecision: TypeAlias = GroupDecision[JoinReply | SyncReply | LeaveReply | 
 
 
 def unchanged(group: Group, reply: JoinReply | SyncReply | LeaveReply | None = None) -> ClassicDecision:
-    """A reply that changes nothing."""
     return Decision(reply, (), (GroupChange(group),))
 
 
@@ -63,7 +62,6 @@ class DecisionBuilder:
         self.timers.append(new_timer(SetTimer, (SESSION, member.session_timeout_ms, member.member_id, 0, False)))
 
     def end_sessions(self, member_ids: Iterable[str]) -> None:
-        """Stop the sessions of these members."""
         self.timers.extend(SetTimer(TimerKind.SESSION, None, member_id) for member_id in member_ids)
 
     def set(self, kind: TimerKind, delay_ms: int | None) -> None:
@@ -73,6 +71,5 @@ class DecisionBuilder:
     def decision(
         self, group: Group, reply: JoinReply | SyncReply | LeaveReply | None = None, parked_as: str = ""
     ) -> ClassicDecision:
-        """The finished decision of a classic group."""
         change = GroupChange(group, tuple(self.timers), tuple(self.answers), parked_as)
         return Decision(reply, tuple(self.log), (change,))

@@ -55,7 +55,6 @@ class Effects:
         self.syncs.wake_all(SyncReply(code), shard)
 
     def set_timers(self, group_id: str, timers: Iterable[SetTimer]) -> None:
-        """Start or stop timers of one group."""
         self._runtime.set_timers(self._delays(group_id, timers))
 
     def _delays(self, group_id: str, timers: Iterable[SetTimer]) -> Iterator[tuple[TimerKey, int | None]]:

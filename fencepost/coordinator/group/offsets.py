@@ -57,7 +57,6 @@ class OffsetStore:
         """How many offsets are stored, without the pending ones."""
 
     def apply(self, record: OffsetCommitted | OffsetPending | OffsetRemoved) -> None:
-        """Apply one record of the log."""
         self._next += 1
         if isinstance(record, OffsetCommitted):
             self._put(record.group_id, record.partition, _Stored(self._next, record.value))

@@ -27,11 +27,9 @@ class ParkedRequest(Deferred[ReplyT]):
         self._request_member_id = request_member_id
 
     async def settled(self, ticket: Ticket) -> ErrorCode:
-        """As `Shard.settled`."""
         return await self.shard.settled(ticket)
 
     def refusal(self, error: ErrorCode) -> ReplyT:
-        """The reply if the log does not become durable."""
         return self._parking.refused(self._request_member_id, coordinator_error(error))
 
     def abandon(self) -> None:
@@ -68,7 +66,6 @@ class Parking(Generic[ReplyT]):
             parked.complete(reply, ticket)
 
     def remove(self, key: tuple[str, str], parked: ParkedRequest[ReplyT]) -> None:
-        """Remove a request that no longer waits."""
         if self._parked.get(key) is parked:
             del self._parked[key]
 

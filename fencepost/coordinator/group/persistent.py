@@ -24,7 +24,6 @@ class PersistentSet(Set[str]):
         self._count = len(self._order)
 
     def plus(self, name: str) -> "PersistentSet":
-        """This set with one more name."""
         order, count = self._order, self._count
         if order.get(name, count) < count:
             return self
@@ -72,7 +71,6 @@ class PersistentMap(Mapping[str, ValueT]):
         self._value: ValueT | None = None
 
     def plus(self, key: str, value: ValueT) -> "PersistentMap[ValueT]":
-        """This map with one entry added or replaced."""
         data = self._data or self._all()
         newer: PersistentMap[ValueT] = PersistentMap.__new__(PersistentMap)
         newer._data, newer._newer, newer._key, newer._value = data, None, "", None
@@ -98,7 +96,6 @@ class PersistentMap(Mapping[str, ValueT]):
         return self._data
 
     def get(self, key: str, default: Any = None) -> Any:
-        """The value, or `default`."""
         return (self._data or self._all()).get(key, default)
 
     def __getitem__(self, key: str) -> ValueT:

@@ -10,8 +10,6 @@ from fencepost.protocol.topics import TopicPartition
 
 
 class CommittedOffset(NamedTuple):
-    """A group's committed offset in one partition."""
-
     offset: int
     leader_epoch: int = -1
     metadata: str = ""
@@ -69,7 +67,6 @@ GroupRecord: TypeAlias = OffsetCommitted | OffsetPending | OffsetRemoved | Group
 
 
 def saved(group_id: str, group: Stable | Empty, now_ms: int) -> GroupSaved:
-    """The record of a group as it is now."""
     if isinstance(group, Empty):
         since_ms = now_ms if group.since_ms is None else group.since_ms
         return GroupSaved(group_id, group.protocol_type or "", group.generation, None, None, since_ms)

@@ -45,7 +45,6 @@ class GroupService:
         self.config = config
         self.tallies = notes.Tallies()
         self.runtime: GroupRuntime = CoordinatorRuntime(GROUP_TOPIC, logs, clock, GroupRecords(), self)
-        """Loads and unloads the partitions."""
         self._shards = GroupShards(self.runtime, topics, clock)
         self._effects = Effects(self.runtime)
         self._forgets_deleted = False
@@ -54,7 +53,6 @@ class GroupService:
         self.classic = ClassicGroups(config, self._shards, self._effects, self.consumers, clock, new_id, self.tallies)
         """Groups of the classic protocol, and its members in consumer groups."""
         self.positions = GroupPositions(self._shards, self._effects, config, topics, self.tallies)
-        """The committed offsets of groups."""
         self.admin = GroupAdmin(self._shards, self.consumers)
         """The requests of operators and metrics."""
 
@@ -75,7 +73,6 @@ class GroupService:
         self._effects.unloading(shard, code)
 
     def id_of(self, timer: TimerKey) -> str:
-        """The group that a timer belongs to."""
         return timer.group_id
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:

@@ -41,7 +41,6 @@ class GroupShardState:
             self.groups.setdefault(group_id, Empty())
 
     def put(self, group_id: str, group: Group) -> None:
-        """Set the group's new state."""
         if isinstance(group, Dead):
             self.groups.pop(group_id, None)
         else:
@@ -96,15 +95,12 @@ class GroupRecords:
     """How a shard of groups folds: the runtime's `Machine`."""
 
     def empty(self) -> GroupShardState:
-        """No groups."""
         return GroupShardState()
 
     def apply(self, state: GroupShardState, record: GroupRecord) -> GroupShardState:
-        """The fold step that runtime and replay share."""
         return apply(state, record)
 
     def encode(self, record: GroupRecord) -> KeyValue:
-        """The record as the log stores it."""
         return encode(record)
 
     def replay(self, state: GroupShardState, batch: ReplayedBatch) -> int:

@@ -47,7 +47,6 @@ class GroupShards:
         self._clock = clock
 
     def group(self, group_id: str) -> Group:
-        """The classic group; Dead if there is none."""
         shard = self.find(group_id)
         return Dead() if shard is None else shard.state.group(group_id)
 

@@ -174,7 +174,6 @@ def static_member_id(group: Group, instance_id: str) -> str | None:
 
 
 def with_member(members: Members, member: Member) -> Members:
-    """`members` with `member` added or replaced."""
     if len(members) <= MEMBERS_COPIED:
         return {**members, member.member_id: member}
     return (members if isinstance(members, PersistentMap) else PersistentMap(members)).plus(member.member_id, member)

@@ -68,7 +68,6 @@ def describe(group_id: str, group: Group) -> DescribedGroup:
 
 
 def listed(group_id: str, group: Group) -> ListedGroup:
-    """The group's line in ListGroups."""
     assert not isinstance(group, Dead)
     return ListedGroup(group_id, group.protocol_type or "", state_name(group), CLASSIC)
 

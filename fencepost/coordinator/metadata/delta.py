@@ -16,8 +16,6 @@ class MetadataCorrupt(Exception):
 
 @dataclass(frozen=True, slots=True)
 class TopicCreated:
-    """A topic was created."""
-
     topic: TopicImage
 
 

@@ -100,7 +100,6 @@ class MetadataService:
 
     @property
     def image(self) -> MetadataImage:
-        """The newest durable metadata, a value."""
         return self.journal.image
 
     @property
@@ -192,17 +191,14 @@ class MetadataService:
         return FeatureView(SUPPORTED, self.image.features, self.image.offset)
 
     def exists(self, partition: TopicPartition) -> bool:
-        """Whether the partition is in the cluster's metadata."""
         topic = self.image.topics_by_name.get(partition.topic)
         return topic is not None and 0 <= partition.partition < topic.partitions
 
     def topic_name(self, topic_id: bytes) -> str | None:
-        """The name behind a 16-byte topic id."""
         topic = self.image.topics_by_id.get(topic_id)
         return None if topic is None else topic.name
 
     def topic_id(self, topic: str) -> bytes | None:
-        """The 16-byte id of a topic."""
         found = self.image.topics_by_name.get(topic)
         return None if found is None else found.topic_id
 

@@ -57,7 +57,6 @@ class AvroCodec:
         return _AvroReader((fastavro.parse_schema(whole), fastavro.parse_schema(_rows_of(whole))), parsed_reader)
 
     def assemble(self, values: Sequence[Any]) -> pa.Array:
-        """The rows as one Arrow array."""
         return pa.array(values, all_nullable(self.arrow_type))
 
     def write(self, value: Any) -> bytes:

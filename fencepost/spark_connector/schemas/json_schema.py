@@ -50,7 +50,6 @@ class JsonCodec:
         return _JsonReader(self._node.read)
 
     def assemble(self, values: Sequence[Any]) -> pa.Array:
-        """The rows as one Arrow array."""
         return pa.array(values, all_nullable(self.arrow_type))
 
     def write(self, value: Any) -> bytes:
@@ -69,11 +68,9 @@ class _JsonReader:
         self._convert = convert
 
     def one(self, frame: bytes, at: int) -> Any:
-        """See `Reader`."""
         return self._convert(parsed_json(frame[at:]), "value")
 
     def many(self, frames: Sequence[bytes], at: int) -> list[Any] | None:
-        """See `Reader`."""
         return None
 
 

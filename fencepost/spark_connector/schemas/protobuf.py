@@ -34,7 +34,6 @@ class ProtobufCodec:
         return _ProtobufReader(_file(writer), self._class)
 
     def assemble(self, values: Sequence[Any]) -> pa.Array:
-        """The messages as one Arrow array."""
         return self._struct.columns(values)
 
     def write(self, value: Any) -> bytes:
@@ -52,7 +51,6 @@ class _ProtobufReader:
         """By message indexes: the name and class of the writer's message, and what its records must pass."""
 
     def one(self, frame: bytes, at: int) -> Any:
-        """See `Reader`."""
         indexes, at = read_indexes(frame, at)
         found, written, check = self._found.get(indexes) or self._find(indexes)
         name = self._descriptor.full_name
@@ -78,7 +76,6 @@ class _ProtobufReader:
         return found
 
     def many(self, frames: Sequence[bytes], at: int) -> list[Any] | None:
-        """See `Reader`."""
         return None
 
 

@@ -109,7 +109,6 @@ class Encoder:
         self._taken: Any = None
         """The rows of Spark's batch that are being added; None for all."""
         self.rows = 0
-        """The number of rows so far."""
 
     def add(self, batch: Any) -> Iterator[Encoded]:
         """Add a pyarrow RecordBatch; yields the full record batches. Raises SinkError for an invalid row."""

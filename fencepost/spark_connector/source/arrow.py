@@ -47,7 +47,6 @@ class BatchMaker:
         self._same: dict[str, Any] = {}
 
     def batch(self, records: RecordColumns) -> Any:
-        """The records as a pyarrow RecordBatch."""
         import pyarrow as pa
 
         return pa.RecordBatch.from_arrays([self._column(name, records) for name in self._columns], schema=self.schema)

@@ -54,5 +54,4 @@ class Brokers(Cluster):
     def reader(
         self, tp: TopicPartition, start: int, stop: int, settings: FetchSettings, *, ahead: bool = True
     ) -> RangeReader:
-        """A reader of a range."""
         return RangeReader(self, tp, start, stop, settings, ahead=ahead)

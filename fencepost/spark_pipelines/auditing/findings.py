@@ -128,7 +128,6 @@ class PartitionReport:
     """The number of offsets per cell."""
 
     def fault(self, rule: Rule, offset: int, what: str) -> None:
-        """Add a fault."""
         self.faults_in_all += 1
         if len(self.faults) < FAULTS_KEPT:
             self.faults.append(Fault(rule.value, offset, what, MEANINGS[rule]))

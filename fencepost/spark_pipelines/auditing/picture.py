@@ -42,7 +42,6 @@ _HEAD = ("partition", "offsets", "committed", "aborted", "open", "commits", "abo
 
 
 def html(report: AuditReport) -> str:
-    """The whole page."""
     verdict = "sound" if report.sound else "broken"
     rows = [
         (

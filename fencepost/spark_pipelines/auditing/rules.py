@@ -111,7 +111,6 @@ class PartitionAudit:
         self._next = max(self._next, fact.last_offset + 1)
 
     def take_all(self, facts: Iterable[Fact]) -> PartitionReport:
-        """Process all rows, and return the report."""
         for fact in facts:
             self.take(fact)
         return self.finish()

@@ -56,7 +56,6 @@ class TableReport:
         return self.missing == self.extra == 0
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
         return {**vars(self), "examples": list(self.examples), "sound": self.sound}
 
 

@@ -112,7 +112,6 @@ class GuestLog:
         return self.log_end_offset, self._rounds.begin()
 
     def finish_sync(self, end_offset: int) -> None:
-        """A round has ended."""
         self._rounds.deliver()
 
     def begin_writeback(self, max_bytes: int) -> tuple[int, list[SyncTask]]:
@@ -176,7 +175,6 @@ class GuestRows:
         self._wanted: dict[int, SharedLog] = {}
 
     async def run(self) -> None:
-        """Look again and again, until cancelled."""
         while True:
             for _ in range(LOOKS):
                 await trio.sleep(LOOK_SECONDS)

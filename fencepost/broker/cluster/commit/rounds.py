@@ -137,8 +137,6 @@ class Participant(Protocol):
 
 
 class Rounds:
-    """The rounds of one broker."""
-
     def __init__(
         self,
         engine: Engine,

@@ -217,7 +217,6 @@ class SharedLog:
 
     @property
     def is_open(self) -> bool:
-        """Whether `close` was not called."""
         return not self._closed
 
     def replaced(self, start: int, end: int, rows: Iterable[Row], folded_to: int) -> None:

@@ -72,7 +72,6 @@ class SharedLogs:
         self._ids: dict[str, int] = {}
         """The ids of logs that were opened, by name."""
         self._starts: dict[int, int] = {}
-        """The start offsets in the database."""
         self._leads = leads
         self._given_up = 0
         offsets = encode_offsets(self.add(loaded))
@@ -113,15 +112,12 @@ class SharedLogs:
 
     @property
     def place(self) -> str:
-        """The location of the logs, for messages."""
         return self.small_files.place
 
     def names(self) -> list[str]:
-        """Every log, open or not."""
         return list(self._ids)
 
     def files(self, name: str) -> Store:
-        """The small files of a log."""
         return self.small_files.child(name)
 
     def open(

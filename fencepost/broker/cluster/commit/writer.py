@@ -84,7 +84,6 @@ class Writer:
         return self._identity
 
     def now(self) -> float:
-        """The time by the clock of `renewed_at`."""
         return self._monotonic()
 
     @property
@@ -147,7 +146,6 @@ class Writer:
                     return
 
     def renew(self) -> None:
-        """Renew the lease."""
         began = self._monotonic()
         self.change(self.engine.renew)
         self.renewed_at = max(self.renewed_at, began)

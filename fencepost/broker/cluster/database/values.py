@@ -68,5 +68,4 @@ def row_of(
 
 
 def session_of(broker: int, incarnation: int, session: int, commit_seq: int, bases: Sequence[int]) -> Session:
-    """A session, from the columns of the table `broker`."""
     return Session(Identity(broker, incarnation, session), commit_seq, tuple(bases))

@@ -42,7 +42,6 @@ logger = logging.getLogger(__name__)
 
 
 def wall_ms() -> int:
-    """The time of day."""
     return int(time.time() * 1000)
 
 
@@ -133,7 +132,6 @@ class Growth:
             self.compactions.end()  # by whichever loop ends first: that of a compaction waits for its thread
 
     async def collect(self) -> None:
-        """One step of garbage collection."""
         try:
             await trio.to_thread.run_sync(self.collector.step, self._engine)
         except StoreUnavailable as error:
@@ -230,7 +228,6 @@ class Growth:
         return jobs
 
     def _job(self, log: PartitionLog, shared: SharedLog) -> MergeJob | None:
-        """The next merge of a log, if there is one."""
         index, config = shared.index, log.config
         if self._settled.get(shared) == (len(index), shared.end_offset) and not config.compacted:
             return None

@@ -50,12 +50,10 @@ class Merge(NamedTuple):
 
     @property
     def start(self) -> int:
-        """The first offset of the first row."""
         return self.groups[0][0].base
 
     @property
     def end(self) -> int:
-        """The offset after the last row."""
         return self.groups[-1][-1].end
 
     @property

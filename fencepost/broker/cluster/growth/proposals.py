@@ -63,7 +63,6 @@ def place_of(row: Row) -> Place:
 
 
 def encode(proposal: Proposal) -> bytes:
-    """The value for the database."""
     tree = {
         "format": FORMAT,
         "read": [[base, count, *placement] for base, count, placement in proposal.read],

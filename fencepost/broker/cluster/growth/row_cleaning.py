@@ -42,8 +42,6 @@ class Ended(Exception):
 
 
 class CleanJob(NamedTuple):
-    """A compaction of one log."""
-
     log_id: int
     tp: TopicPartition
     rows: Sequence[Row]

@@ -74,21 +74,18 @@ class ObjectCounters:
         self._lock = threading.Lock()
 
     def add_put(self, size_bytes: int, seconds: float) -> None:
-        """Count one object."""
         with self._lock:
             self.puts += 1
             self.put_bytes += size_bytes
             self.put_times.add(seconds)
 
     def add_get(self, size_bytes: int, seconds: float) -> None:
-        """Count one range."""
         with self._lock:
             self.gets += 1
             self.get_bytes += size_bytes
             self.get_times.add(seconds)
 
     def add_failure(self) -> None:
-        """Count one failed request."""
         with self._lock:
             self.failures += 1
 

@@ -56,8 +56,7 @@ class Reader(Protocol):
 class InlineRows(Protocol):
     """The part of an `Engine` that has inline bytes."""
 
-    def rows(self, log: int, start: int, end: int, inline: bool = False, limit: int = 1000) -> list[Row]:
-        """See `Engine`."""
+    def rows(self, log: int, start: int, end: int, inline: bool = False, limit: int = 1000) -> list[Row]: ...
 
 
 class Ranges(Protocol):

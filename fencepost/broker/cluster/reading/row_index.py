@@ -39,7 +39,6 @@ class RowIndex:
         return self._rows
 
     def add(self, row: Row) -> None:
-        """Add the next row."""
         assert not self._rows or self._rows[-1].end <= row.base, "rows come in order"
         self._rows.append(slim(row))
         self.size_bytes += row.placement.size_bytes

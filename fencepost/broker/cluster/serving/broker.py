@@ -59,7 +59,6 @@ class ClusterBroker:
         self.node: Node | None = None
         """The current run: active, or standby."""
         self.member: Membership | None = None
-        """Its place."""
         self.ready = trio.Event()
         """Set when the broker listens for the first time."""
         self._stores = stores_of(config) if stores is None else stores
@@ -77,7 +76,6 @@ class ClusterBroker:
 
     @property
     def stopping(self) -> bool:
-        """Whether `stop` was called."""
         return self._stopping.is_set()
 
     @property

@@ -47,8 +47,6 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Followed:
-    """An open log."""
-
     log: PartitionLog
     rows: FollowedRows
     directory: str
@@ -60,8 +58,6 @@ class _Followed:
 
 
 class FollowedLogs:
-    """The followed logs of one broker."""
-
     def __init__(
         self,
         engine: Engine,
@@ -149,7 +145,6 @@ class FollowedLogs:
         return None if self._ownership.leads(number) else number
 
     def logs(self) -> Collection[PartitionLog]:
-        """The open logs."""
         return [one.log for one in self._logs.values()]
 
     # The task

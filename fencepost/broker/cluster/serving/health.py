@@ -41,7 +41,6 @@ class StoreHealth:
         self._probes = probes
 
     async def run(self) -> None:
-        """Ask until cancelled."""
         if self._probes is None:
             return
         async with trio.open_nursery() as nursery:

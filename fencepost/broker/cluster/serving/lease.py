@@ -79,7 +79,6 @@ class Lease:
         return not writer.fenced and writer.idle_seconds * 1000 < self._lease_ms
 
     def now(self) -> float:
-        """The time, for `confirm`."""
         return self._writer.now()
 
     async def keep(self) -> None:

@@ -88,7 +88,6 @@ class Membership(Place):
         """
         super().__init__(writer.identity.broker)
         self.ownership = Ownership(self.node_id, slots)
-        """Who leads what."""
         self.replicas = Replicas(self.ownership, config.broker_rack, config.replica_selector_class is not None)
         """Who serves which partition, for clients."""
         logins = PeerLogins(secret)
@@ -113,7 +112,6 @@ class Membership(Place):
         self.logs = SharedLogs(
             stores.place, loaded, self.rounds, self._cold, tails, self._epoch_of, self.ownership.leads
         )
-        """What this broker has of the logs."""
         self.guest_rows = GuestRows(own, row_bytes, self.in_thread, self._open_logs)
         """Absorbs the markers of other brokers."""
         self.lease = Lease(writer, self.lease_ms, self.guest_rows, self.over, self._taken_over)
@@ -361,7 +359,6 @@ class Membership(Place):
 
 
 def limits_of(config: BrokerConfig) -> RoundLimits:
-    """The settings of rounds."""
     return RoundLimits(
         config.cluster_inline_max_bytes,
         config.cluster_inline_bytes_per_second,

@@ -24,7 +24,6 @@ class Status:
         self.node: Node | None = None
         """The current run, or the last one."""
         self.member: Membership | None = None
-        """Its place."""
         self.stopping = False
         self._broker_id = broker_id
         self._health = health

@@ -42,7 +42,6 @@ class Cut:
         metadata.follow(engine, row_bytes, self._heads.get(_METADATA_LOG))
         self._metadata = metadata
         self.topics: Mapping[str, TopicImage] = metadata.image.topics_by_name
-        """Every topic by its name."""
 
     def log_of(self, tp: TopicPartition) -> int | None:
         """The id of a partition's log; None if the partition does not exist."""

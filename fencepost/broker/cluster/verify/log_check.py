@@ -39,7 +39,6 @@ class LogCheck:
         self._compared = self._snapshot is None
 
     def take(self, row: Row, data: bytes | CorruptLogFile, label: str) -> None:
-        """Check the next row."""
         self._follow(row, label)
         self._row_bytes += row.placement.size_bytes
         if isinstance(data, CorruptLogFile):

@@ -30,7 +30,6 @@ class StoreReport(Report):
     """Objects that rows refer to."""
 
     def as_dict(self) -> dict[str, object]:
-        """For JSON."""
         found = super(StoreReport, self).as_dict()
         del found["segments"]
         return {**found, "rows": self.rows, "objects": self.objects}

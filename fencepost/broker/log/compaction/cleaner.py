@@ -98,7 +98,6 @@ class LogCleaner:
         return {log.tp: log.failed_upkeep[COMPACTION] for log in self._uncleanable()}
 
     def uncleanable_bytes(self) -> int:
-        """The size of the uncleanable logs in bytes."""
         return sum(log.segments.size_bytes for log in self._uncleanable())
 
     def _uncleanable(self) -> list[PartitionLog]:

@@ -57,7 +57,6 @@ class OffsetMap:
         return NOT_FOUND if at < 0 else int.from_bytes(self._table[at + DIGEST_BYTES : at + SLOT_BYTES], "big")
 
     def close(self) -> None:
-        """Release the memory."""
         self._table.close()
 
     def _find(self, digest: bytes) -> int:

@@ -32,7 +32,6 @@ class Offload(Generic[ResultT]):
         self._outcome: outcome.Outcome[ResultT] | None = None
 
     def run(self) -> None:
-        """Do the job, and keep its result or its error."""
         self._outcome = outcome.capture(self._job)
 
     def result(self) -> ResultT:

@@ -57,8 +57,7 @@ class Checkpoints(Protocol):
 
     upkeep: UpkeepFailures
 
-    def logs(self) -> Collection[PartitionLog]:
-        """The logs that are open."""
+    def logs(self) -> Collection[PartitionLog]: ...
 
     def background_tasks(self, seconds: float) -> list[SyncTask]:
         """The tasks that are due for a background thread."""

@@ -83,7 +83,6 @@ class LargeWrites:
             del self._append_locks[log]
 
     def close(self) -> None:
-        """End the thread."""
         self._threads.close()
 
 

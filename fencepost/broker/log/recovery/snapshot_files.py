@@ -98,7 +98,6 @@ class SnapshotFiles:
             late.give_up()
 
     def has(self, offset: int) -> bool:
-        """Whether there is a snapshot at `offset`."""
         return offset in self._offsets
 
     def sync_targets(self, offset: int) -> list[SyncTask]:

@@ -30,11 +30,9 @@ class Disk(Protocol):
     def region_min_bytes(self) -> int:
         """From this size on a read returns a region of the file, for sendfile."""
 
-    def open(self, path: str, flags: int, mode: int, /) -> int:
-        """Open a file, and return its descriptor."""
+    def open(self, path: str, flags: int, mode: int, /) -> int: ...
 
-    def close(self, fd: int, /) -> None:
-        """Close a descriptor."""
+    def close(self, fd: int, /) -> None: ...
 
     def pread(self, fd: int, length: int, offset: int, /) -> bytes:
         """At most `length` bytes from `offset` on; no bytes at the end of the file."""
@@ -42,8 +40,7 @@ class Disk(Protocol):
     def pwrite(self, fd: int, data: Bytes, offset: int, /) -> int:
         """Write at `offset`. Returns the number of written bytes, which may be smaller."""
 
-    def ftruncate(self, fd: int, length: int, /) -> None:
-        """Set the size of a file."""
+    def ftruncate(self, fd: int, length: int, /) -> None: ...
 
     def fdatasync(self, fd: int, /) -> None:
         """Make the bytes and the size of a file durable."""
@@ -51,8 +48,7 @@ class Disk(Protocol):
     def write_back(self, fd: int, start: int, stop: int, /) -> None:
         """Write the dirty bytes from `start` to `stop` to the disk in small steps; that makes nothing durable."""
 
-    def fsync(self, fd: int, /) -> None:
-        """Make a file or a directory durable."""
+    def fsync(self, fd: int, /) -> None: ...
 
     def size(self, path: str, /) -> int:
         """Bytes in the file at `path`, links not followed. Raises FileNotFoundError."""
@@ -102,7 +98,6 @@ class SystemDisk:
         return os.stat(path, follow_symlinks=False).st_mtime_ns // 1_000_000
 
     def listing(self, path: str) -> list[DirectoryEntry]:
-        """As the port says; one `lstat` per file."""
         found = []
         with os.scandir(path) as entries:
             for entry in entries:
@@ -115,7 +110,6 @@ class SystemDisk:
 
 
 SYSTEM_DISK = SystemDisk()
-"""The disk of this machine."""
 
 
 def remove_tree(disk: Disk, path: str) -> None:

@@ -85,7 +85,6 @@ class Segment:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of batches."""
         return self.file.size_bytes
 
     @property
@@ -322,6 +321,5 @@ class Segment:
         return self.store.removals(self.names.values())
 
     def close(self) -> None:
-        """Close the descriptors."""
         for file in (self.file, self.offsets.file, self.times.file, self.aborted.file):
             file.close()

@@ -16,11 +16,9 @@ class SegmentStore:
 
     @property
     def place(self) -> str:
-        """The location of the logs, for messages."""
         return self._store.place
 
     def names(self) -> list[str]:
-        """Every log, open or not."""
         return self._store.children()
 
     def open(
@@ -38,7 +36,6 @@ class SegmentStore:
         return []
 
     def rename(self, name: str, to: str) -> None:
-        """Rename a log that is not open. Raises OSError."""
         self._store.rename_child(name, to)
 
     def delete(self, name: str, via: str) -> list[SyncTask]:

@@ -37,9 +37,7 @@ class Segments:
         self._sealed_bytes = sum(segment.size_bytes for segment in segments[:-1])
         self._rolled_bytes = 0
         self.written_batches = 0
-        """A count of appends."""
         self.closed_since_sync = 0
-        """See `StoredLog`."""
         self._found_end = self.end_offset
         self._resumed = ResumedReads()
 
@@ -51,17 +49,14 @@ class Segments:
 
     @property
     def first_offset(self) -> int:
-        """Base offset of the oldest segment."""
         return self._segments[0].base_offset
 
     @property
     def end_offset(self) -> int:
-        """The offset that the next record will get."""
         return self.active.next_offset
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of batches in all segments."""
         return self._sealed_bytes + self.active.file.size_bytes
 
     @property
@@ -83,7 +78,6 @@ class Segments:
         return None
 
     def stage(self, head: Bytes, batch: Bytes) -> Staging | None:
-        """See `StoredLog`. Raises OSError."""
         return self.active.file.stage(head, batch)
 
     def unstage(self, staged: Staging) -> None:
@@ -197,7 +191,6 @@ class Segments:
         return sync_targets + self.store.entry_targets()
 
     def writeback(self, max_bytes: int) -> tuple[int, list[SyncTask]]:
-        """See `StoredLog`. Raises OSError."""
         taken, sync_targets = 0, list[SyncTask]()
         for segment in (*self._found, *self._unsynced, self.active):
             size_bytes, target = segment.file.writeback(max_bytes - taken)
@@ -207,7 +200,6 @@ class Segments:
         return taken, sync_targets
 
     def reserve(self, size_bytes: int) -> None:
-        """Reserve `size_bytes` in the active segment's file, see `StoredFile`."""
         self.active.file.reserve(size_bytes)
 
     def rewrite_tail(self, offset: int) -> None:
@@ -266,6 +258,5 @@ class Segments:
         return None
 
     def close(self) -> None:
-        """Close the descriptors."""
         for segment in self._segments:
             segment.close()

@@ -221,8 +221,7 @@ class Store(Protocol):
     def discard_child(self, name: str, via: str) -> list[SyncTask]:
         """Rename a directory to `via`. Returns tasks that delete it with its content, see `removals`."""
 
-    def rename_child(self, name: str, to: str) -> None:
-        """Rename a directory."""
+    def rename_child(self, name: str, to: str) -> None: ...
 
     def late_targets(self, names: Iterable[str]) -> list[SyncTask]:
         """Tasks that make all writes so far to these files durable. Each opens its file only when synced, because there

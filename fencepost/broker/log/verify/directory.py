@@ -61,8 +61,6 @@ class MetadataFacts:
 
 
 class DirectoryCheck:
-    """One check of a data directory."""
-
     def __init__(self, directory: Path, report: Report, *, shallow: bool = False) -> None:
         self._directory = directory
         self._report = report

@@ -31,7 +31,6 @@ class ReadFile:
         return b"".join(parts)
 
     def close(self) -> None:
-        """Close the descriptor."""
         os.close(self._fd)
 
 

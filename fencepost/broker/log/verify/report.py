@@ -18,8 +18,6 @@ class Level(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One fault."""
-
     level: Level
     file: str
     """Relative to the data directory."""
@@ -40,7 +38,6 @@ class Finding:
         return f"{self.level.value}: {place}: {self.what}. {self.meaning}"
 
     def as_dict(self) -> dict[str, object]:
-        """For JSON."""
         return {**asdict(self), "level": self.level.value}
 
 
@@ -70,7 +67,6 @@ class Report:
 
     @property
     def damaged(self) -> bool:
-        """Whether durable data is damaged."""
         return any(finding.level is Level.DAMAGE for finding in self.findings)
 
     def add(
@@ -95,7 +91,6 @@ class Report:
         self.add(Level.DAMAGE, file, what, meaning, position=position, offset=offset)
 
     def as_dict(self) -> dict[str, object]:
-        """For JSON."""
         return {
             "damaged": self.damaged,
             "findings": [finding.as_dict() for finding in self.findings],

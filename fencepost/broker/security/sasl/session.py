@@ -47,8 +47,6 @@ class Step(NamedTuple):
 
 
 class SaslSession:
-    """One connection's state."""
-
     def __init__(
         self, mechanisms: Mapping[str, Mechanism], failure_delay_s: float = 0.0, receive_bytes_max: int = 32 << 10
     ) -> None:

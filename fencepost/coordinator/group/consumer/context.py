@@ -63,12 +63,10 @@ class GroupContext(DecisionBuilder):
         """The new state of the group, if it becomes one of the classic protocol."""
 
     def decided(self, reply: ReplyT) -> GroupDecision[ReplyT]:
-        """The finished decision."""
         change = GroupChange(self.classic, tuple(self.timers), tuple(self.answers), "", self.refresh, self.resolve)
         return Decision(reply, tuple(self.log), (change,))
 
     def stop_timers(self, member_ids: Iterable[str]) -> None:
-        """Stop all timers of these members."""
         kinds = (TimerKind.SESSION, TimerKind.REBALANCE, TimerKind.CLASSIC_JOIN, TimerKind.CLASSIC_SYNC)
         self.timers += [SetTimer(kind, None, member_id) for member_id in member_ids for kind in kinds]
 

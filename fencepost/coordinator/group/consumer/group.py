@@ -86,7 +86,6 @@ class ConsumerGroup:
         return "Reconciling"
 
     def static_member(self, instance_id: str | None) -> ConsumerMember | None:
-        """The static member of an instance id."""
         held_by = None if instance_id is None else self.static.get(instance_id)
         return None if held_by is None else self.members[held_by]
 
@@ -270,7 +269,6 @@ def _count_topics(topics: dict[str, Subscribers], names: Iterable[str], by_name:
 
 
 def tombstones(group: ConsumerGroup) -> list[ConsumerRecord]:
-    """The tombstones of all the group's records."""
     group_id, members = group.group_id, list(group.members)
     return [
         *(CurrentRecord(group_id, member_id, None) for member_id in members),

@@ -78,7 +78,6 @@ class ConsumerMember:
 
 
 def without_epochs(owned: Owned) -> Assignment:
-    """The partitions, without their epochs."""
     return {topic_id: frozenset(partitions) for topic_id, partitions in owned.items()}
 
 
@@ -92,7 +91,6 @@ def everything_of(member: ConsumerMember) -> Assignment:
 
 
 def with_epoch(assignment: Assignment, epoch: int) -> Owned:
-    """The partitions, all with `epoch`."""
     return {topic_id: dict.fromkeys(sorted(partitions), epoch) for topic_id, partitions in assignment.items()}
 
 

@@ -29,7 +29,6 @@ class Reconciliation:
     epoch: int
     """The epoch of the target assignment."""
     target: Assignment
-    """The member's target assignment."""
     topic_ids: frozenset[bytes]
     """The topics that it subscribes to: it receives no others, even if they are in the target."""
     partition_epoch: Callable[[bytes, int], int]

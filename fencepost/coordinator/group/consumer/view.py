@@ -11,8 +11,6 @@ from fencepost.protocol.errors import ErrorCode
 
 
 class NamedTopic(NamedTuple):
-    """Partitions of one topic."""
-
     topic_id: bytes
     name: str
     partitions: tuple[int, ...]
