@@ -37,11 +37,7 @@ class Logins:
     """Makes the SASL sessions of connections."""
 
     def __init__(
-        self,
-        config: "BrokerConfig",
-        metadata: "MetadataService",
-        clock: "Clock",
-        of_brokers: Mapping[str, Mechanism],
+        self, config: "BrokerConfig", metadata: "MetadataService", clock: "Clock", of_brokers: Mapping[str, Mechanism]
     ) -> None:
         """`of_brokers` are the mechanisms with which other brokers of the cluster log in."""
         self._of_brokers = of_brokers

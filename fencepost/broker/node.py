@@ -35,11 +35,7 @@ from fencepost.broker.log.results import FlushedLog, Ticket
 from fencepost.broker.log.storage.store import Store
 from fencepost.broker.metadata.answers import MetadataAnswers
 from fencepost.broker.metadata.identity import cluster_id_of, new_topic_id
-from fencepost.broker.metadata.log import (
-    METADATA_PARTITION,
-    MetadataPartitionLog,
-    open_metadata_log,
-)
+from fencepost.broker.metadata.log import METADATA_PARTITION, MetadataPartitionLog, open_metadata_log
 from fencepost.broker.metadata.snapshots import MetadataSnapshots
 from fencepost.broker.metrics.counters import Metrics
 from fencepost.broker.network.context import Endpoint

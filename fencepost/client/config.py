@@ -23,12 +23,7 @@ from fencepost.client.options import (
     option,
     text,
 )
-from fencepost.client.serializers import (
-    DeserializeCall,
-    Deserializer,
-    SerializeCall,
-    Serializer,
-)
+from fencepost.client.serializers import DeserializeCall, Deserializer, SerializeCall, Serializer
 from fencepost.protocol.compression import DEFAULT_LIMIT_BYTES, LARGEST_BYTES, Compression
 from fencepost.protocol.topics import IsolationLevel
 

@@ -8,13 +8,7 @@ from typing import Any
 
 from fencepost.protocol import compiled
 from fencepost.protocol.batch_header import HEADER_SIZE, BatchHeader, Buffer, CorruptBatch
-from fencepost.protocol.column_types import (
-    ALL_FIELDS,
-    Column,
-    Lists,
-    RecordColumns,
-    headers_type,
-)
+from fencepost.protocol.column_types import ALL_FIELDS, Column, Lists, RecordColumns, headers_type
 from fencepost.protocol.compression import LARGEST_BYTES, Compression
 from fencepost.protocol.records import Record, decode_unpacked, in_pieces, unpack_records
 

@@ -3,9 +3,7 @@
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from construct import (
-    Bytes as RawBytes,
-)
+from construct import Bytes as RawBytes
 from construct import (
     Construct,
     Container,

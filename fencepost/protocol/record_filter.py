@@ -83,10 +83,7 @@ def filtered(
     header = header._replace(record_count=len(kept), max_timestamp=timestamp_ms)
     if delete_horizon_ms is None:
         return header, b"".join([body[record.start : record.end] for record in kept])
-    header = header._replace(
-        attributes=header.attributes | DELETE_HORIZON_BIT,
-        base_timestamp=delete_horizon_ms,
-    )
+    header = header._replace(attributes=header.attributes | DELETE_HORIZON_BIT, base_timestamp=delete_horizon_ms)
     parts: list[bytes | bytearray] = []
     for record in kept:
         time = put_signed_varint(wrapped(record.timestamp_ms - delete_horizon_ms))

@@ -6,14 +6,7 @@ They are generators. They yield after every `STEP_ELEMENTS` elements, and return
 from collections.abc import Callable, Generator
 from typing import Any
 
-from fencepost.protocol.compiler import (
-    DecoderSource,
-    EncoderSource,
-    Source,
-    compiled,
-    decoder_scope,
-    encoder_scope,
-)
+from fencepost.protocol.compiler import DecoderSource, EncoderSource, Source, compiled, decoder_scope, encoder_scope
 from fencepost.protocol.schema import MessageValue, TooManyElements
 
 ELEMENTS_MAX = 100_000

@@ -85,11 +85,7 @@ class Security:
         if self.ca_file is not None:
             found["ssl_context"] = ssl.create_default_context(cafile=str(self.ca_file))
         if (name := self._user(user)) is not None:
-            found |= {
-                "sasl_mechanism": MECHANISM,
-                "sasl_plain_username": name,
-                "sasl_plain_password": self.users[name],
-            }
+            found |= {"sasl_mechanism": MECHANISM, "sasl_plain_username": name, "sasl_plain_password": self.users[name]}
         return found
 
     def _user(self, name: str | None) -> str | None:

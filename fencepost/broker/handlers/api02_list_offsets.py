@@ -76,11 +76,7 @@ def _answer_all(
 
 
 async def _answer_when_arrived(
-    node: Broker,
-    request: ListOffsetsRequest,
-    context: RequestContext,
-    asked: list[TopicPartition],
-    missed: _Missed,
+    node: Broker, request: ListOffsetsRequest, context: RequestContext, asked: list[TopicPartition], missed: _Missed
 ) -> Response:
     log, missing = missed.log, missed.missing
     with node.purgatory.park([log]) as parked:
@@ -131,12 +127,7 @@ def _refuse(ask: ListOffsetsPartition, error: ErrorCode) -> ListOffsetsPartition
 
 
 def _answer(
-    node: Broker,
-    tp: TopicPartition,
-    ask: ListOffsetsPartition,
-    isolation: IsolationLevel,
-    version: int,
-    may_wait: bool,
+    node: Broker, tp: TopicPartition, ask: ListOffsetsPartition, isolation: IsolationLevel, version: int, may_wait: bool
 ) -> ListOffsetsPartitionResponse:
     log = node.partition(tp)
     if log is None:

@@ -58,7 +58,7 @@ async def handle(node: Broker, request: OffsetFetchRequest, context: RequestCont
                     partitions=[_partition(OffsetFetchResponsePartition, offset) for offset in topic.offsets],
                 )
                 for topic in topics
-            ],
+            ]
         )
     groups = []
     for group in request.groups:

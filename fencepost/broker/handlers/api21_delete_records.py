@@ -43,9 +43,7 @@ async def handle(node: Broker, request: DeleteRecordsRequest, context: RequestCo
 
 def _refused(number: int) -> DeleteRecordsPartitionResult:
     return DeleteRecordsPartitionResult(
-        partition_index=number,
-        low_watermark=UNKNOWN_LOW_WATERMARK,
-        error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        partition_index=number, low_watermark=UNKNOWN_LOW_WATERMARK, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED
     )
 
 

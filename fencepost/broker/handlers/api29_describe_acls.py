@@ -29,10 +29,7 @@ def handle(node: Broker, request: DescribeAclsRequest, context: RequestContext) 
             pattern_type=pattern_type,
             acls=[
                 AclDescription(
-                    principal=acl.principal,
-                    host=acl.host,
-                    operation=acl.operation,
-                    permission_type=acl.permission_type,
+                    principal=acl.principal, host=acl.host, operation=acl.operation, permission_type=acl.permission_type
                 )
                 for acl in sorted(acls)
             ],

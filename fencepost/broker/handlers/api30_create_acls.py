@@ -7,11 +7,7 @@ from fencepost.broker.security.audit import log_changes
 from fencepost.coordinator.metadata.commands import Outcome
 from fencepost.coordinator.metadata.image import Acl
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.messages.api30_create_acls import (
-    AclCreationResult,
-    CreateAclsRequest,
-    CreateAclsResponse,
-)
+from fencepost.protocol.messages.api30_create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
 
 
 async def handle(node: Broker, request: CreateAclsRequest, context: RequestContext) -> CreateAclsResponse:

@@ -31,8 +31,7 @@ def handle(node: Broker, request: ElectLeadersRequest, context: RequestContext) 
     return ElectLeadersResponse(
         replica_election_results=[
             ReplicaElectionResult(
-                topic=topic.topic,
-                partition_result=[_result(node, topic.topic, number) for number in topic.partitions],
+                topic=topic.topic, partition_result=[_result(node, topic.topic, number) for number in topic.partitions]
             )
             for topic in request.topic_partitions
         ]

@@ -40,9 +40,7 @@ def _describe(node: Broker, tp: TopicPartition) -> PartitionResponse:
     log = node.partition(tp)
     if log is None:
         return PartitionResponse(
-            partition_index=tp.partition,
-            error_code=node.absence(tp),
-            error_message=f"Partition {tp} is not there",
+            partition_index=tp.partition, error_code=node.absence(tp), error_message=f"Partition {tp} is not there"
         )
     producers = [
         ProducerState(

@@ -94,8 +94,7 @@ def _page(topic: "TopicImage", start: int, stop: int) -> DescribeTopicPartitions
 def _missing(name: str) -> DescribeTopicPartitionsResponseTopic:
     bad = topic_name_problem(name) is not None
     return DescribeTopicPartitionsResponseTopic(
-        error_code=ErrorCode.INVALID_TOPIC_EXCEPTION if bad else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        name=name,
+        error_code=ErrorCode.INVALID_TOPIC_EXCEPTION if bad else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=name
     )
 
 

@@ -114,12 +114,7 @@ def _append_all(node: Broker, request: ProduceRequest, context: RequestContext, 
         if write.error is _OK:
             assert write.log is not None
             ticket = write.ticket = write.log.append(
-                write.batch,
-                _CLIENT,
-                now_ms,
-                transaction_version=version,
-                guard=write.guard,
-                checked=write.checked,
+                write.batch, _CLIENT, now_ms, transaction_version=version, guard=write.guard, checked=write.checked
             )
             if ticket.error is _OK:
                 tickets.append(ticket)
@@ -159,11 +154,7 @@ class _Unverified(NamedTuple):
 
 
 def _check_transactions(
-    node: Broker,
-    request: ProduceRequest,
-    context: RequestContext,
-    transactional: list[Write],
-    writes: list[Write],
+    node: Broker, request: ProduceRequest, context: RequestContext, transactional: list[Write], writes: list[Write]
 ) -> _Unverified | None:
     """Find the batches that the coordinator must verify (T15): those without an open transaction in their log.
 

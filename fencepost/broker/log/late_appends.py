@@ -14,13 +14,7 @@ from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.epochs import LeaderEpochs
 from fencepost.broker.log.log_store import LateLog, StoredLog
 from fencepost.broker.log.producer_entries import BatchMetadata, ProducerEntry
-from fencepost.broker.log.producer_state import (
-    ALREADY_OPEN,
-    AppendOrigin,
-    ProducerStates,
-    Refusal,
-    VerificationGuard,
-)
+from fencepost.broker.log.producer_state import ALREADY_OPEN, AppendOrigin, ProducerStates, Refusal, VerificationGuard
 from fencepost.broker.log.recovery.scanning import replay
 from fencepost.broker.log.results import FlushedLog, LogFollower, Ticket
 from fencepost.broker.log.storage.store import Bytes

@@ -112,10 +112,7 @@ class OffsetCheckpoints:
 
     def recovery_files(self, high_watermarks: Mapping[TopicPartition, int]) -> list[SyncTask]:
         """Tasks that write the recovery points and high watermarks when synced, from any thread."""
-        return [
-            self._recovery_points_file(),
-            self._watermark_file.holding(encode_offsets(high_watermarks)),
-        ]
+        return [self._recovery_points_file(), self._watermark_file.holding(encode_offsets(high_watermarks))]
 
     def log_start_files(self, logs: Collection[PartitionLog]) -> list[SyncTask]:
         """Tasks that write the log start offsets, with the current ones of `logs`, when synced, from any thread.

@@ -264,11 +264,7 @@ class ProducerStates:
         return _out_of_order(header, f"the last one here was {entry.last_sequence}")
 
     def check_marker(
-        self,
-        producer_id: int,
-        producer_epoch: int,
-        coordinator_epoch: int,
-        transaction_version: int,
+        self, producer_id: int, producer_epoch: int, coordinator_epoch: int, transaction_version: int
     ) -> Refusal | None:
         """The refusal of a marker, or None (T9, T14, T16, T25).
 

@@ -92,10 +92,7 @@ def _keeping_producers(log: PartitionLog, facts: Sequence[SegmentFacts], count: 
     # Only the snapshot at the new start holds the producers' state from the deleted data: it must be durable first. So
     # must the snapshots between, because a crash can come before all segments are deleted. On a full disk it may lack.
     ends = [fact.next_offset for fact in facts[:count]]
-    yield [
-        *(target for end in ends for target in log.snapshots.sync_targets(end)),
-        *log.store.entry_targets(),
-    ]
+    yield [*(target for end in ends for target in log.snapshots.sync_targets(end)), *log.store.entry_targets()]
     # Meanwhile other tasks may have deleted or compacted some of them: continue with the current segments.
     ends = [fact.next_offset for fact in log.segments.facts()[:-1] if fact.next_offset <= ends[-1]]
     while ends and not log.snapshots.has(ends[-1]):

@@ -32,9 +32,7 @@ def labels(**values: str) -> str:
 
 
 async def table_text(
-    families: Sequence[Family],
-    items: Collection[ItemT],
-    row: Callable[[ItemT], tuple[str, Sequence[float | None]]],
+    families: Sequence[Family], items: Collection[ItemT], row: Callable[[ItemT], tuple[str, Sequence[float | None]]]
 ) -> list[bytes]:
     """All families of these things.
 

@@ -20,13 +20,7 @@ Handler = Callable[["Broker", Any, "RequestContext"], Reply]
 function."""
 
 NON_BLOCKING = frozenset(
-    {
-        ApiKey.PRODUCE,
-        ApiKey.FIND_COORDINATOR,
-        ApiKey.HEARTBEAT,
-        ApiKey.API_VERSIONS,
-        ApiKey.DESCRIBE_PRODUCERS,
-    }
+    {ApiKey.PRODUCE, ApiKey.FIND_COORDINATOR, ApiKey.HEARTBEAT, ApiKey.API_VERSIONS, ApiKey.DESCRIBE_PRODUCERS}
 )
 """APIs whose handlers never wait for other clients or for time. Queued responses may wait for such a handler, so that
 one send carries all. Before any other handler runs, the queued responses are sent."""

@@ -215,12 +215,7 @@ def _size(records: Any) -> int:
 
 
 def meter_of(
-    node: Broker,
-    quotas: ClientQuotas,
-    route: "Route",
-    request: Any,
-    context: "RequestContext",
-    request_bytes: int,
+    node: Broker, quotas: ClientQuotas, route: "Route", request: Any, context: "RequestContext", request_bytes: int
 ) -> Meter | None:
     """The meter of a request; None if no quota applies to its client."""
     usages = quotas.of(context.session.principal.name, context.client_id or "", quota_ms(node.clock))

@@ -8,13 +8,7 @@ from typing import TYPE_CHECKING, Any
 from fencepost.broker.log.storage.store import FileRegion
 from fencepost.broker.network.dispatch import Route
 from fencepost.broker.network.reply import Durable, Encoded, Response
-from fencepost.broker.network.transmission import (
-    JOIN_BYTES_MAX,
-    StartSending,
-    Transmission,
-    send_parts,
-    start_sending,
-)
+from fencepost.broker.network.transmission import JOIN_BYTES_MAX, StartSending, Transmission, send_parts, start_sending
 from fencepost.broker.ports import Broker
 
 if TYPE_CHECKING:

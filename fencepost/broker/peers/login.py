@@ -9,14 +9,7 @@ from typing import NamedTuple
 
 from fencepost.broker.security.sasl.exchange import SCRAM_SHA_256
 from fencepost.broker.security.sasl.scram import ScramCredentials, ScramExchange
-from fencepost.protocol.scram import (
-    MIN_ITERATIONS,
-    Scram,
-    client_key_of,
-    salted_password,
-    server_key_of,
-    stored_key_of,
-)
+from fencepost.protocol.scram import MIN_ITERATIONS, Scram, client_key_of, salted_password, server_key_of, stored_key_of
 
 SECRET_BYTES = 32
 USER = "cluster"

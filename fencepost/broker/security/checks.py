@@ -23,20 +23,9 @@ if TYPE_CHECKING:
 NOT_ASKED = -(2**31)
 """The value of a field of authorized operations if the client did not ask for it."""
 NOTHING: frozenset[str] = frozenset()
-_COMMON = (
-    AclOperation.ALTER,
-    AclOperation.ALTER_CONFIGS,
-    AclOperation.DESCRIBE,
-    AclOperation.DESCRIBE_CONFIGS,
-)
+_COMMON = (AclOperation.ALTER, AclOperation.ALTER_CONFIGS, AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS)
 OPERATIONS_ON: dict[AclResourceType, tuple[AclOperation, ...]] = {
-    AclResourceType.TOPIC: (
-        *_COMMON,
-        AclOperation.READ,
-        AclOperation.WRITE,
-        AclOperation.CREATE,
-        AclOperation.DELETE,
-    ),
+    AclResourceType.TOPIC: (*_COMMON, AclOperation.READ, AclOperation.WRITE, AclOperation.CREATE, AclOperation.DELETE),
     AclResourceType.GROUP: (
         AclOperation.READ,
         AclOperation.DESCRIBE,
@@ -105,12 +94,7 @@ def denied(
 
 
 def denied_topics(
-    node: HasRights,
-    context: Asking,
-    operation: AclOperation,
-    names: Iterable[str | None],
-    *,
-    log_denial: bool = True,
+    node: HasRights, context: Asking, operation: AclOperation, names: Iterable[str | None], *, log_denial: bool = True
 ) -> frozenset[str]:
     """`denied`, for topics."""
     if node.authorizer is None:

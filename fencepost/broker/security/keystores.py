@@ -58,12 +58,7 @@ def pem_of(store: Store) -> str:
 
 def _pem_of_pkcs12(data: bytes, what: str, store: Store) -> str:
     try:
-        from cryptography.hazmat.primitives.serialization import (
-            Encoding,
-            NoEncryption,
-            PrivateFormat,
-            pkcs12,
-        )
+        from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, pkcs12
     except ImportError:
         raise StoreError(f"{what} is PKCS#12: install fencepost[tls], or convert it to PEM (openssl pkcs12)") from None
     password = None if store.password is None else store.password.encode()

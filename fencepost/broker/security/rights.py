@@ -145,12 +145,7 @@ RIGHTS: dict[ApiKey, tuple[Right, ...]] = {
     ApiKey.INIT_PRODUCER_ID: (
         _ID_WRITE,
         _right(
-            Op.TWO_PHASE_COMMIT,
-            Kind.TRANSACTIONAL_ID,
-            "transactional_id",
-            Effect.REQUEST,
-            since=6,
-            if_set="enable2_pc",
+            Op.TWO_PHASE_COMMIT, Kind.TRANSACTIONAL_ID, "transactional_id", Effect.REQUEST, since=6, if_set="enable2_pc"
         ),
         _right(Op.WRITE, Kind.TOPIC, ANY_NAME, Effect.OTHER, if_null="transactional_id"),
         _cluster(Op.IDEMPOTENT_WRITE, if_null="transactional_id"),
@@ -229,22 +224,12 @@ RIGHTS: dict[ApiKey, tuple[Right, ...]] = {
     ApiKey.CONSUMER_GROUP_DESCRIBE: (
         _right(Op.DESCRIBE, Kind.GROUP, "group_ids", Effect.ENTRY),
         _right(
-            Op.DESCRIBE,
-            Kind.TOPIC,
-            "every topic assigned in the group",
-            Effect.ENTRY,
-            note="the group is then refused",
+            Op.DESCRIBE, Kind.TOPIC, "every topic assigned in the group", Effect.ENTRY, note="the group is then refused"
         ),
     ),
     ApiKey.LIST_CONFIG_RESOURCES: (_cluster(Op.DESCRIBE_CONFIGS),),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: (
-        _right(
-            Op.DESCRIBE,
-            Kind.TOPIC,
-            "topics",
-            Effect.ENTRY,
-            note="in a list of all topics it is left out",
-        ),
+        _right(Op.DESCRIBE, Kind.TOPIC, "topics", Effect.ENTRY, note="in a list of all topics it is left out"),
     ),
 }
 """The rights of every served API, in the order in which they are checked."""

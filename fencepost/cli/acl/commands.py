@@ -92,12 +92,7 @@ def list_command(resources: "Sequence[Resource]", exact: bool, broker: Broker, *
 @click.option("--dry-run", is_flag=True, help="Show which rules are missing. Change nothing.")
 @broker_options
 def add_command(
-    resources: "Sequence[Resource]",
-    operations: tuple[str, ...],
-    deny: bool,
-    dry_run: bool,
-    broker: Broker,
-    **more: Any,
+    resources: "Sequence[Resource]", operations: tuple[str, ...], deny: bool, dry_run: bool, broker: Broker, **more: Any
 ) -> None:
     """Add access rules: one for each principal, resource, operation and host. Rules that exist stay.
 

@@ -145,11 +145,7 @@ def _end_of(log: "PinnedLog") -> int:
 
 
 async def _cut(
-    kafka: "Client",
-    directory: Path,
-    pinned: Path,
-    logs: "dict[TopicPartition, PinnedLog]",
-    identity: tuple[str, int],
+    kafka: "Client", directory: Path, pinned: Path, logs: "dict[TopicPartition, PinnedLog]", identity: tuple[str, int]
 ) -> "dict[TopicPartition, int] | _Refusal":
     """Link all files, then ask the broker for the ends of all logs; again, until the links reach those ends."""
     import trio

@@ -96,13 +96,7 @@ def lag_json(name: str, one: "PartitionLag") -> dict[str, Any]:
 
 def moves_text(moves: "Sequence[Move]") -> str:
     rows = [
-        (
-            places([move.partition]),
-            "none" if move.before is None else move.before,
-            move.after,
-            _step(move),
-            move.remark,
-        )
+        (places([move.partition]), "none" if move.before is None else move.before, move.after, _step(move), move.remark)
         for move in moves
     ]
     return table(("PARTITION", "BEFORE", "AFTER", "OFFSETS", ""), rows)

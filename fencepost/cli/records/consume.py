@@ -110,11 +110,7 @@ def _writer(context: click.Context, parameter: click.Parameter, text: str | None
     r" %R the value's size in 4 bytes, %%; \n, \t, \xNN.",
 )
 @click.option(
-    "--key-delimiter",
-    "-K",
-    "between",
-    type=DELIMITER,
-    help="Write the key and these bytes before each value.",
+    "--key-delimiter", "-K", "between", type=DELIMITER, help="Write the key and these bytes before each value."
 )
 @click.option(
     "--delimiter",

@@ -63,21 +63,11 @@ def _complete_word(context: click.Context, parameter: click.Parameter, incomplet
     "--lines", "-l", is_flag=True, help="Each line of a FILE is a record. Without it each FILE is one record."
 )
 @click.option(
-    "--key-delimiter",
-    "-K",
-    "between",
-    type=DELIMITER,
-    help="The key of a record ends at the first of these bytes.",
+    "--key-delimiter", "-K", "between", type=DELIMITER, help="The key of a record ends at the first of these bytes."
 )
 @click.option("--key", "-k", metavar="KEY", help="All records have this key.")
 @click.option(
-    "--delimiter",
-    "-D",
-    "after",
-    type=DELIMITER,
-    default=r"\n",
-    show_default=True,
-    help="Records end at these bytes.",
+    "--delimiter", "-D", "after", type=DELIMITER, default=r"\n", show_default=True, help="Records end at these bytes."
 )
 @click.option(
     "--header",

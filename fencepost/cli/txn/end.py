@@ -100,10 +100,7 @@ def hanging(topic: str | None, partition: int | None, seconds: float | None, rep
     async def query(admin: "Admin") -> Any:
         places = await _places(admin, topic, partition)
         found = await admin.find_hanging_transactions(places, older_than=seconds)
-        return (
-            found,
-            [await _repair(admin, one, seconds) for one in found] if repair else [None] * len(found),
-        )
+        return (found, [await _repair(admin, one, seconds) for one in found] if repair else [None] * len(found))
 
     found, refused = broker.ask(query)
     if broker.as_json:

@@ -169,10 +169,7 @@ def remedy(described: "LastStableOffsetInfo", holder: "Holder", now_ms: int, boo
                 command_for(bootstrap, *repair),
             )
         case Verdict.UNOWNED:
-            return (
-                "The coordinator does not own it, and it is recent: it may be ending now. Check again:",
-                again,
-            )
+            return ("The coordinator does not own it, and it is recent: it may be ending now. Check again:", again)
         case Verdict.HIDDEN:
             return (
                 "It may be alive, or it hangs: only a user who may DESCRIBE all transactional ids can know. As such a"

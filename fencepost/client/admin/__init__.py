@@ -16,14 +16,7 @@ from fencepost.client.admin.cluster_types import (
     ReplicaSize,
 )
 from fencepost.client.admin.item_errors import ItemsFailedError
-from fencepost.client.admin.plan_types import (
-    Applied,
-    ClusterPlan,
-    PlannedChange,
-    WantedAcl,
-    WantedConfigs,
-    WantedTopic,
-)
+from fencepost.client.admin.plan_types import Applied, ClusterPlan, PlannedChange, WantedAcl, WantedConfigs, WantedTopic
 from fencepost.client.admin.security_types import (
     ANY,
     DEFAULT,

@@ -139,10 +139,7 @@ class Admin:
         return await describe_last_stable_offset(self._parts, TopicPartition(*partition))
 
     async def find_hanging_transactions(
-        self,
-        partitions: TopicPartition | Iterable[TopicPartition] | None = None,
-        *,
-        older_than: Duration | None = None,
+        self, partitions: TopicPartition | Iterable[TopicPartition] | None = None, *, older_than: Duration | None = None
     ) -> list[HangingTransaction]:
         """The open transactions that no coordinator will end, in these partitions or in all (row T20).
 

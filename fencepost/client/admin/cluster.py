@@ -109,12 +109,7 @@ class ClusterAdmin:
         return await self._rpc.one("", self._rpc.any_broker, ask, "asking for features")
 
     async def update_features(
-        self,
-        levels: Mapping[str, int],
-        *,
-        downgrade: bool = False,
-        unsafe: bool = False,
-        validate_only: bool = False,
+        self, levels: Mapping[str, int], *, downgrade: bool = False, unsafe: bool = False, validate_only: bool = False
     ) -> None:
         """Finalize features at these levels: {"transaction.version": 2}; 0 disables a feature. All of them, or none.
 

@@ -102,10 +102,7 @@ def _topic(name: str, given: Any) -> WantedTopic:
             raise ConfigError(f"{place}: a topic with state absent must have no other keys")
         return WantedTopic(name, absent=True)
     return WantedTopic(
-        name,
-        _count(place, given, "partitions"),
-        _count(place, given, "replication_factor"),
-        _settings(place, given),
+        name, _count(place, given, "partitions"), _count(place, given, "replication_factor"), _settings(place, given)
     )
 
 

@@ -99,10 +99,7 @@ class SecurityAdmin:
         return await self._rpc.each(listed(filters, AclFilter), self._rpc.controller, ask, "deleting access rules")
 
     async def describe_client_quotas(
-        self,
-        entity: QuotaEntity = EVERYBODY,
-        *,
-        strict: bool = False,
+        self, entity: QuotaEntity = EVERYBODY, *, strict: bool = False
     ) -> dict[QuotaEntity, dict[str, float]]:
         """Quotas by entity (Kafka 2.6): {"producer_byte_rate": bytes per second, ...}.
 

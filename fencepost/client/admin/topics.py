@@ -91,11 +91,7 @@ class TopicAdmin:
 
         async def attempt() -> None:
             for name, code in (await self._rpc.cluster.refresh(names)).items():
-                raise RetriableError(
-                    f"the broker does not know the new topic {name!r} yet",
-                    code=code,
-                    api="Metadata",
-                )
+                raise RetriableError(f"the broker does not know the new topic {name!r} yet", code=code, api="Metadata")
 
         if names:
             with contextlib.suppress(RetriableError):  # it is created all the same
@@ -135,12 +131,7 @@ class TopicAdmin:
             _raise_others("deleting topics", some.errors, some.results, NO_TOPIC if if_exists else ())
 
     async def create_partitions(
-        self,
-        topic: str,
-        total: int,
-        *,
-        assignments: Sequence[Sequence[int]] | None = None,
-        validate_only: bool = False,
+        self, topic: str, total: int, *, assignments: Sequence[Sequence[int]] | None = None, validate_only: bool = False
     ) -> None:
         """Raise a topic's number of partitions to `total`. New records of a key may then go to another partition.
 

@@ -10,12 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fencepost.client.core import sticky
-from fencepost.client.core.consumer_protocol import (
-    UNKNOWN_GENERATION,
-    Reader,
-    Subscription,
-    encode_partitions,
-)
+from fencepost.client.core.consumer_protocol import UNKNOWN_GENERATION, Reader, Subscription, encode_partitions
 from fencepost.client.core.sticky import Member
 from fencepost.client.errors import ConfigError
 from fencepost.protocol.topics import TopicPartition

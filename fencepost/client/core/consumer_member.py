@@ -13,13 +13,7 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 
 JOIN, LEAVE, LEAVE_FOR_A_WHILE = 0, -1, -2
-_FENCED = frozenset(
-    {
-        ErrorCode.FENCED_MEMBER_EPOCH,
-        ErrorCode.UNKNOWN_MEMBER_ID,
-        ErrorCode.GROUP_ID_NOT_FOUND,
-    }
-)
+_FENCED = frozenset({ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND})
 TopicIdPartition = tuple[bytes, int]
 """A topic id and a partition: a topic that is created again under its old name has another id."""
 

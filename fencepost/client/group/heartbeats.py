@@ -22,10 +22,7 @@ from fencepost.client.group.subscription import Subscription
 from fencepost.client.network.cluster import ByVersion, Cluster
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.messages.api68_consumer_group_heartbeat import (
-    ConsumerGroupHeartbeatRequest,
-    TopicPartitions,
-)
+from fencepost.protocol.messages.api68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
 
 _PATTERN_SINCE = OWN_ID_SINCE = 1
 _FIRST_INTERVAL_S = 1.0

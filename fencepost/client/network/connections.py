@@ -124,9 +124,7 @@ class Connections:
         await anyio.sleep(max(0.0, min(due_s, _SOON_S)))
         if due_s > _SOON_S:
             raise ConnectionLostError(
-                f"{address[0]}:{address[1]}: {reach.last}; the next attempt is not due yet",
-                sent=False,
-                node=node,
+                f"{address[0]}:{address[1]}: {reach.last}; the next attempt is not due yet", sent=False, node=node
             )
 
     async def _note_end(self, ended: Connection, reach: Reach) -> None:

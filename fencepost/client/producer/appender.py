@@ -247,12 +247,7 @@ class Appender:
         return batch
 
     async def _put_later(
-        self,
-        topic: str,
-        record: NewRecord,
-        partition: int | None,
-        linger_s: float,
-        check: Callable[[], None] | None,
+        self, topic: str, record: NewRecord, partition: int | None, linger_s: float, check: Callable[[], None] | None
     ) -> Batch:
         """Wait for the topic, then for room, for `max_block` in all. Raises RetriableError after that."""
         ends = anyio.current_time() + self._block_ms / 1000

@@ -17,10 +17,7 @@ from fencepost.client.network.connection import Connection
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api22_init_producer_id import InitProducerIdRequest
-from fencepost.protocol.messages.api24_add_partitions_to_txn import (
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnTopic,
-)
+from fencepost.protocol.messages.api24_add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from fencepost.protocol.messages.api25_add_offsets_to_txn import AddOffsetsToTxnRequest
 from fencepost.protocol.messages.api26_end_txn import EndTxnRequest
 from fencepost.protocol.messages.api28_txn_offset_commit import (
@@ -53,13 +50,7 @@ class TransactionLink:
     """Sends one transactional id's requests to its coordinators. Each method is one attempt."""
 
     def __init__(
-        self,
-        cluster: Cluster,
-        transactional_id: str,
-        purpose: str,
-        timeout_ms: int,
-        *,
-        two_phase: bool = False,
+        self, cluster: Cluster, transactional_id: str, purpose: str, timeout_ms: int, *, two_phase: bool = False
     ) -> None:
         self._cluster = cluster
         self._id = transactional_id

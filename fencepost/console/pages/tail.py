@@ -40,10 +40,7 @@ BATCH_BYTES_MAX: Final = 4 << 20
 BEFORE: Final = 10
 """How many offsets before the end a tail begins in each partition."""
 VALUE_CHARACTERS: Final = 2000
-LEVELS = {
-    "read_committed": IsolationLevel.READ_COMMITTED,
-    "read_uncommitted": IsolationLevel.READ_UNCOMMITTED,
-}
+LEVELS = {"read_committed": IsolationLevel.READ_COMMITTED, "read_uncommitted": IsolationLevel.READ_UNCOMMITTED}
 
 
 async def show(request: Request) -> Response:

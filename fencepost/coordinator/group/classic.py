@@ -81,13 +81,7 @@ def _sync_stable(group: Stable, command: Sync) -> ClassicDecision:
             synced = None
             out.set(TimerKind.SYNC, None)
         group = Stable(
-            group.generation,
-            group.protocol_type,
-            group.protocol,
-            group.leader,
-            group.members,
-            synced,
-            group.pending,
+            group.generation, group.protocol_type, group.protocol, group.leader, group.members, synced, group.pending
         )
     out.session(group.members[member_id])
     return out.decision(group, assignment(group, member_id))

@@ -8,27 +8,14 @@ from typing import Any, TypeVar
 
 from fencepost.coordinator.deferred import Deferred
 from fencepost.coordinator.group import classic, join, notes, rebalance
-from fencepost.coordinator.group.commands import (
-    Join,
-    JoinReply,
-    LeaveReply,
-    MemberName,
-    Sync,
-    SyncReply,
-)
+from fencepost.coordinator.group.commands import Join, JoinReply, LeaveReply, MemberName, Sync, SyncReply
 from fencepost.coordinator.group.config import GroupConfig
 from fencepost.coordinator.group.consumer_service import ConsumerGroups
 from fencepost.coordinator.group.decision import ClassicDecision
 from fencepost.coordinator.group.effects import Effects
 from fencepost.coordinator.group.parking import Parking, settled
 from fencepost.coordinator.group.shards import GroupShard, GroupShards
-from fencepost.coordinator.group.state import (
-    CompletingRebalance,
-    Group,
-    Member,
-    Stable,
-    group_members,
-)
+from fencepost.coordinator.group.state import CompletingRebalance, Group, Member, Stable, group_members
 from fencepost.coordinator.group.timers import SESSION, TimerKey, TimerKind, new_key
 from fencepost.coordinator.ports import Clock, LogWriteFailed, coordinator_error
 from fencepost.protocol.errors import ErrorCode

@@ -194,14 +194,7 @@ def _read_member(reader: "_Reader", version: int, protocol: str) -> Member:
         rebalance_timeout_ms = session_timeout_ms
     protocols = ((protocol, subscription),)
     return Member(
-        member_id,
-        instance_id,
-        client_id,
-        client_host,
-        session_timeout_ms,
-        rebalance_timeout_ms,
-        protocols,
-        assignment,
+        member_id, instance_id, client_id, client_host, session_timeout_ms, rebalance_timeout_ms, protocols, assignment
     )
 
 

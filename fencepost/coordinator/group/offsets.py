@@ -175,11 +175,7 @@ class OffsetStore:
 
 
 def commit_records(
-    group_id: str,
-    items: Sequence[OffsetCommitItem],
-    retention_ms: int,
-    metadata_max_size: int,
-    now_ms: int,
+    group_id: str, items: Sequence[OffsetCommitItem], retention_ms: int, metadata_max_size: int, now_ms: int
 ) -> tuple[list[OffsetCommitted], list[ErrorCode]]:
     """The records of a commit and an error per item; an item with OFFSET_METADATA_TOO_LARGE is left out.
 

@@ -148,14 +148,7 @@ def _next_generation(group: PreparingRebalance, generation: int, out: DecisionBu
     assert leader is not None
     protocol = select_protocol(group.members)
     members = {key: replace(member, is_new=False) if member.is_new else member for key, member in group.members.items()}
-    completing = CompletingRebalance(
-        generation,
-        group.protocol_type,
-        protocol,
-        leader,
-        members,
-        pending=group.pending,
-    )
+    completing = CompletingRebalance(generation, group.protocol_type, protocol, leader, members, pending=group.pending)
     answers, joined = out.answers, group.joined
     for member_id, member in members.items():
         if member_id in joined:

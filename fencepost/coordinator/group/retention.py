@@ -5,14 +5,7 @@ from typing import assert_never
 
 from fencepost.coordinator.group.offsets import OffsetStore
 from fencepost.coordinator.group.records import CommittedOffset, GroupRecord, GroupRemoved, OffsetRemoved
-from fencepost.coordinator.group.state import (
-    CompletingRebalance,
-    Dead,
-    Empty,
-    Group,
-    PreparingRebalance,
-    Stable,
-)
+from fencepost.coordinator.group.state import CompletingRebalance, Dead, Empty, Group, PreparingRebalance, Stable
 
 CONSUMER = "consumer"
 """The protocol type of consumers; only their subscriptions have a format that the broker can read."""

@@ -5,14 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from fencepost.coordinator.metadata.acl_controller import AclController
-from fencepost.coordinator.metadata.commands import (
-    DONE,
-    ConfigEdits,
-    MorePartitions,
-    NewTopic,
-    Outcome,
-    TopicRef,
-)
+from fencepost.coordinator.metadata.commands import DONE, ConfigEdits, MorePartitions, NewTopic, Outcome, TopicRef
 from fencepost.coordinator.metadata.config_controller import ConfigController
 from fencepost.coordinator.metadata.controller import TopicController
 from fencepost.coordinator.metadata.delta import MetadataDelta

@@ -38,11 +38,7 @@ from fencepost.coordinator.metadata.ports import (
 from fencepost.coordinator.metadata.quota_controller import QuotaEdits, alter_quotas
 from fencepost.coordinator.metadata.start_records import Registration, bootstrap_records, registration_record
 from fencepost.coordinator.metadata.topic_names import topic_name_problem
-from fencepost.coordinator.metadata.user_controller import (
-    CredentialDeletion,
-    CredentialUpsertion,
-    alter_credentials,
-)
+from fencepost.coordinator.metadata.user_controller import CredentialDeletion, CredentialUpsertion, alter_credentials
 from fencepost.coordinator.ports import Clock, LogWriteFailed
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.metadata_entries import MetadataEntry

@@ -10,12 +10,7 @@ import pyarrow as pa
 
 from fencepost.spark_connector.schemas.errors import SchemaError
 from fencepost.spark_connector.schemas.registry import SchemaText
-from fencepost.spark_connector.schemas.spark_types import (
-    LOCAL_TIMESTAMP,
-    OPTIONAL,
-    TIMESTAMP,
-    decimal_type,
-)
+from fencepost.spark_connector.schemas.spark_types import LOCAL_TIMESTAMP, OPTIONAL, TIMESTAMP, decimal_type
 
 NAMED = ("record", "error", "enum", "fixed")
 TIME = "time"

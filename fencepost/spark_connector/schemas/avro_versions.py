@@ -3,15 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from fencepost.spark_connector.schemas.avro_schema import (
-    NAMED,
-    TIME,
-    branches,
-    definitions,
-    is_member,
-    kind_of,
-    member,
-)
+from fencepost.spark_connector.schemas.avro_schema import NAMED, TIME, branches, definitions, is_member, kind_of, member
 from fencepost.spark_connector.schemas.errors import SchemaError
 
 _WIDER = {

@@ -28,25 +28,12 @@ DEFAULT_MAX_TRANSACTION_BYTES = 128 << 20
 DEFAULT_BATCH_BYTES = 512 << 10
 DEFAULT_DECISION_TOPIC = "fencepost-spark-decisions"
 
-SINK_NAMES = (
-    "topic",
-    "twoPhase",
-    "decisionTopic",
-    "maxTransactionBytes",
-    "firstBatch",
-    "queryId",
-    "batchId",
-)
+SINK_NAMES = ("topic", "twoPhase", "decisionTopic", "maxTransactionBytes", "firstBatch", "queryId", "batchId")
 # Options that Spark adds to a streaming query, and that Spark's Kafka sink accepts.
 _ADDED_BY_SPARK = ("checkpointLocation", "queryName", "includeHeaders")
 _BATCH_ONLY = ("queryId", "batchId")
 # Settings of Java's producer and its sockets. They have no effect here.
-_WITHOUT_EFFECT = (
-    "kafka.retries",
-    "kafka.receive.buffer.bytes",
-    *ONLY_FOR_JAVA,
-    *security.WITHOUT_EFFECT,
-)
+_WITHOUT_EFFECT = ("kafka.retries", "kafka.receive.buffer.bytes", *ONLY_FOR_JAVA, *security.WITHOUT_EFFECT)
 _REFUSED = {
     "kafka.key.serializer": "keys are strings or binary already; convert them with DataFrame functions",
     "kafka.value.serializer": "values are strings or binary already; convert them with DataFrame functions",

@@ -12,12 +12,7 @@ from fencepost.broker.cluster.engine import Row, RowKind
 from fencepost.broker.cluster.objects.object_store import ObjectMissing, place_name
 from fencepost.broker.cluster.reading.folding import Folded, Index
 from fencepost.broker.cluster.verify.cut import Cut, MetadataView, cut_of
-from fencepost.broker.cluster.verify.row_checks import (
-    before_row,
-    bounds_differences,
-    size_difference,
-    use_difference,
-)
+from fencepost.broker.cluster.verify.row_checks import before_row, bounds_differences, size_difference, use_difference
 from fencepost.broker.log.storage.store import CorruptLogFile
 from fencepost.coordinator.txn.codec import UnreadableRecord
 from fencepost.protocol.batch_header import CorruptBatch

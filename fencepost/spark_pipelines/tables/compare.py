@@ -15,13 +15,7 @@ from fencepost.spark_connector.offsets import EARLIEST, Offsets, OffsetTree, off
 from fencepost.spark_connector.source.options import parse_options
 from fencepost.spark_pipelines.errors import PipelineError
 from fencepost.spark_pipelines.export_store import manifests
-from fencepost.spark_pipelines.exporting import (
-    check_unchanged,
-    description_of,
-    identity_of,
-    read_export,
-    read_records,
-)
+from fencepost.spark_pipelines.exporting import check_unchanged, description_of, identity_of, read_export, read_records
 from fencepost.spark_pipelines.progress import Advance, watching
 from fencepost.spark_pipelines.shape import Shape
 from fencepost.spark_pipelines.tables.spark import frame_of

@@ -20,10 +20,7 @@ from fencepost.broker.log.storage.segment import NO_TIMESTAMP_MS, Segment
 from fencepost.broker.log.storage.segments import Segments
 from fencepost.broker.log.storage.store import Bytes, Piece, SyncTask
 from fencepost.broker.log.storage.txn_index import AbortedTransaction
-from fencepost.protocol.batch_header import (
-    BatchHeader,
-    read_header,
-)
+from fencepost.protocol.batch_header import BatchHeader, read_header
 
 
 class ColdRows(Protocol):

@@ -73,11 +73,7 @@ class Compactions:
         self._copies: Path | None = None
         self._ended = False
         planner = RowPlanner(
-            engine,
-            row_bytes,
-            config.cluster_inline_max_bytes,
-            self._store_for,
-            lambda: self._ended or writer.fenced,
+            engine, row_bytes, config.cluster_inline_max_bytes, self._store_for, lambda: self._ended or writer.fenced
         )
         self._cleaner = RowCleaner(engine, lambda: writer.identity, planner)
         self._acceptor = Acceptor(engine, writer, self._cleaner, logs, self._reserve)

@@ -124,11 +124,7 @@ class Merger:
         return found
 
     def _build(
-        self,
-        job: MergeJob,
-        rows: Sequence[Row],
-        snapshots: Sequence[Snapshot],
-        data: dict[Placement, bytearray],
+        self, job: MergeJob, rows: Sequence[Row], snapshots: Sequence[Snapshot], data: dict[Placement, bytearray]
     ) -> _Built:
         """A log's new rows. Raises CorruptLogFile."""
         began = time.thread_time()

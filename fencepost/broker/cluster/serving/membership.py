@@ -14,15 +14,7 @@ from fencepost.broker.cluster.commit.rounds import RoundLimits, Rounds, RowBytes
 from fencepost.broker.cluster.commit.shared_log import SharedLog
 from fencepost.broker.cluster.commit.shared_logs import SharedLogs
 from fencepost.broker.cluster.commit.writer import Writer
-from fencepost.broker.cluster.engine import (
-    LAST_OFFSET,
-    Engine,
-    Identity,
-    Member,
-    Slot,
-    StoreUnavailable,
-    slot_of,
-)
+from fencepost.broker.cluster.engine import LAST_OFFSET, Engine, Identity, Member, Slot, StoreUnavailable, slot_of
 from fencepost.broker.cluster.growth.loops import Growth
 from fencepost.broker.cluster.history import EPOCHS_OF_LIFE
 from fencepost.broker.cluster.objects.row_objects import RowObjects

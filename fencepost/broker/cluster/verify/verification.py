@@ -165,11 +165,7 @@ def _check_unused(engine: Engine, objects: Objects, report: StoreReport, used: s
         known |= engine.known(unused[start : start + 1000])
     unknown = [object_id for object_id in unused if object_id not in known]
     for found, what, meaning in (
-        (
-            sorted(known),
-            "no row refers to",
-            "They are written now, or garbage collection deletes them soon",
-        ),
+        (sorted(known), "no row refers to", "They are written now, or garbage collection deletes them soon"),
         (
             sorted(unknown),
             "the database does not know",

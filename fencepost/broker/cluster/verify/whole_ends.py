@@ -96,10 +96,7 @@ def whole_ends(
 def with_commits(batches: Iterator[tuple[bytearray, int, BatchHeader]]) -> Batches:
     """Headers with whether the batch is a marker that commits, from bytes, position and header."""
     return [
-        (
-            header,
-            header.is_control and header.record_count > 0 and control_type(data, at, header) is ControlType.COMMIT,
-        )
+        (header, header.is_control and header.record_count > 0 and control_type(data, at, header) is ControlType.COMMIT)
         for data, at, header in batches
     ]
 

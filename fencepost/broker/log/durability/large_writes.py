@@ -42,10 +42,7 @@ class LargeWrites:
     """
 
     def __init__(
-        self,
-        from_bytes: int | None,
-        is_flushing: Callable[[PartitionLog], bool],
-        threads: FlushThreads | None = None,
+        self, from_bytes: int | None, is_flushing: Callable[[PartitionLog], bool], threads: FlushThreads | None = None
     ) -> None:
         self.from_bytes = sys.maxsize if from_bytes is None else from_bytes
         self._is_flushing = is_flushing

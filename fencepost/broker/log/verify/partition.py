@@ -248,13 +248,7 @@ class PartitionCheck:
             self._report.damage(file, what, meaning, position=position, offset=header.base_offset)
 
     def _take(
-        self,
-        facts: SegmentFacts,
-        file: str,
-        position: int,
-        header: BatchHeader,
-        data: memoryview,
-        wanted: Wanted,
+        self, facts: SegmentFacts, file: str, position: int, header: BatchHeader, data: memoryview, wanted: Wanted
     ) -> None:
         """Apply a batch to the state, and compare the snapshot at its offset."""
         self._snapshots.reach(header.base_offset, self._producers if self._known and facts.whole else None)

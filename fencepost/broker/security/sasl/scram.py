@@ -67,11 +67,7 @@ class ScramCredentials:
     """
 
     def __init__(
-        self,
-        mechanism: str,
-        find: Callable[[str], Credential | None],
-        key: bytes,
-        form: Callable[[], Form] = Form,
+        self, mechanism: str, find: Callable[[str], Credential | None], key: bytes, form: Callable[[], Form] = Form
     ) -> None:
         self.mechanism = mechanism
         self._find = find

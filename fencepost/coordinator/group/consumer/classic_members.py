@@ -68,10 +68,7 @@ def join(context: GroupContext, command: Join, new_member_id: str) -> JoinReply:
             raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Cannot downgrade the group: {error}") from error
         context.stop_timers([replaced.member_id])
     return JoinReply(
-        member_id,
-        generation=updated.epoch,
-        protocol_type=embedded.PROTOCOL_TYPE,
-        protocol=command.protocols[0][0],
+        member_id, generation=updated.epoch, protocol_type=embedded.PROTOCOL_TYPE, protocol=command.protocols[0][0]
     )
 
 

@@ -5,12 +5,7 @@ from dataclasses import replace
 from fencepost.coordinator.group.consumer import fencing, migration, regexes
 from fencepost.coordinator.group.consumer.context import GroupContext, View
 from fencepost.coordinator.group.consumer.group import ConsumerGroup
-from fencepost.coordinator.group.consumer.member import (
-    JOIN_EPOCH,
-    LEAVE_STATIC_EPOCH,
-    ConsumerMember,
-    without_epochs,
-)
+from fencepost.coordinator.group.consumer.member import JOIN_EPOCH, LEAVE_STATIC_EPOCH, ConsumerMember, without_epochs
 from fencepost.coordinator.group.consumer.requests import Heartbeat, HeartbeatReply
 from fencepost.coordinator.group.timers import SetTimer, TimerKind
 

@@ -39,13 +39,7 @@ from fencepost.coordinator.group.consumer.records import (
 from fencepost.coordinator.group.consumer.refused import Refused
 from fencepost.coordinator.group.consumer.topics import metadata_hash
 from fencepost.coordinator.group.records import GroupRemoved, saved
-from fencepost.coordinator.group.state import (
-    Active,
-    CompletingRebalance,
-    Member,
-    PreparingRebalance,
-    Stable,
-)
+from fencepost.coordinator.group.state import Active, CompletingRebalance, Member, PreparingRebalance, Stable
 from fencepost.coordinator.group.timers import SetTimer, TimerKind
 from fencepost.coordinator.metadata.image import MetadataImage
 from fencepost.protocol.errors import ErrorCode

@@ -8,13 +8,7 @@ valid until then.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from fencepost.coordinator.group.consumer.member import (
-    NOTHING_OWNED,
-    Assignment,
-    ConsumerMember,
-    MemberState,
-    Owned,
-)
+from fencepost.coordinator.group.consumer.member import NOTHING_OWNED, Assignment, ConsumerMember, MemberState, Owned
 from fencepost.coordinator.group.consumer.refused import Refused
 from fencepost.protocol.errors import ErrorCode
 

@@ -3,12 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from fencepost.coordinator.group.consumer.member import (
-    JOIN_EPOCH,
-    LEAVE_EPOCH,
-    LEAVE_STATIC_EPOCH,
-    Assignment,
-)
+from fencepost.coordinator.group.consumer.member import JOIN_EPOCH, LEAVE_EPOCH, LEAVE_STATIC_EPOCH, Assignment
 from fencepost.coordinator.group.consumer.reconcile import Reported
 from fencepost.coordinator.group.consumer.refused import Refused
 from fencepost.protocol.errors import ErrorCode

@@ -48,9 +48,7 @@ def new_target(
         starts[updated.member_id] = group.target.get(former, NOTHING)
     specs = {
         key: MemberSpec(
-            member.instance_id,
-            topic_ids(subscribed_names(member, group.resolved), image),
-            starts.get(key, NOTHING),
+            member.instance_id, topic_ids(subscribed_names(member, group.resolved), image), starts.get(key, NOTHING)
         )
         for key, member in members.items()
     }

@@ -42,9 +42,7 @@ def describe(group: ConsumerGroup, default_assignor: str, image: MetadataImage) 
     """The group with its members; deleted topics are left out."""
     members = tuple(
         DescribedConsumer(
-            member,
-            _named(everything_of(member), image),
-            _named(group.target.get(member.member_id, NOTHING), image),
+            member, _named(everything_of(member), image), _named(group.target.get(member.member_id, NOTHING), image)
         )
         for member in group.members.values()
     )
