@@ -1,14 +1,10 @@
 """The logs of deleted topics: they are deleted with the topic, or at the next start if a crash came first."""
 
 import logging
-from typing import TYPE_CHECKING
 
 from fencepost.broker.metadata.log import METADATA_PARTITION
 from fencepost.broker.ports import Broker
 from fencepost.protocol.topics import TopicPartition
-
-if TYPE_CHECKING:
-    pass
 
 MANY_PARTITIONS = 1000
 

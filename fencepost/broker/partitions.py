@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterable
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.partition import PartitionLog
@@ -11,6 +11,9 @@ from fencepost.broker.log_opener import LogOpener
 from fencepost.coordinator.metadata.service import MetadataService
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
+
+if TYPE_CHECKING:
+    from fencepost.broker.place import Place
 
 logger = logging.getLogger(__name__)
 
@@ -25,23 +28,13 @@ class Leader(NamedTuple):
     rack: str | None = None
 
 
-class Leading(Protocol):
-    """The part of `Place` that says which partitions this broker leads."""
-
-    @property
-    def leads(self) -> bool:
-        """Whether clients may use the logs of this broker."""
-
-    def leads_partition(self, topic_id: bytes, partition: int) -> bool: ...
-
-
 class Partitions:
     """Whether a partition is owned (it has a log here), opening, foreign or offline.
 
     A log without an `opener` is opened on its first use.
     """
 
-    def __init__(self, logs: LogDirectory, metadata: MetadataService, place: Leading) -> None:
+    def __init__(self, logs: LogDirectory, metadata: MetadataService, place: "Place") -> None:
         """A broker that stands by in its cluster, or is cut off from it, leads no partition."""
         self._place = place
         self._logs = logs

@@ -9,7 +9,7 @@ minimum (docs/decisions/0004-served-but-not-advertised.md).
 """
 
 import re
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.ports import Broker
@@ -32,14 +32,6 @@ ZERO_MINIMUM_SINCE = 4
 _LIBRDKAFKA = re.compile(r"librdkafka[- ](\d+)\.(\d+)")
 _LIBRDKAFKA_WITHOUT_NEED = (1, 8)
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.\-]*[a-zA-Z0-9])?")
-
-
-class _ServedApis(Protocol):
-    """The APIs that have a handler."""
-
-    @property
-    def served(self) -> "list[Api]":
-        """Each of them, by key."""
 
 
 def handle(node: Broker, request: ApiVersionsRequest | None, context: RequestContext) -> ApiVersionsResponse:

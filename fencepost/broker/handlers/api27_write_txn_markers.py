@@ -5,9 +5,6 @@ marker ends the transaction on the partition whatever state the coordinator has.
 fencepost extension) a partition is rejected with INVALID_TXN_STATE if a coordinator owns the transaction, or may do so.
 """
 
-from collections.abc import Collection
-from typing import Protocol
-
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.network.reply import Response
 from fencepost.broker.ports import Broker
@@ -26,13 +23,6 @@ from fencepost.protocol.messages.api27_write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from fencepost.protocol.topics import TopicPartition
-
-
-class _HangingCheck(Protocol):
-    """Finds transactions that no coordinator owns."""
-
-    async def hanging_of(self, partitions: Collection[TopicPartition], producer_id: int) -> set[TopicPartition]:
-        """The partitions on which the producer's open transaction hangs."""
 
 
 async def handle(node: Broker, request: WriteTxnMarkersRequest, context: RequestContext) -> Response:

@@ -4,16 +4,13 @@ import json
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import trio
 
 from fencepost.broker.metrics.server import MetricsServer, Page
 from fencepost.broker.network.context import Endpoint
 from fencepost.broker.ports import Broker
-
-if TYPE_CHECKING:
-    pass
 
 JSON = "application/json"
 SHOWN = 10

@@ -1,14 +1,10 @@
 """Prometheus metrics of transactions: states, ends, durations, rejections, long and hanging transactions."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from fencepost.broker.ports import Broker
-
-if TYPE_CHECKING:
-    pass
 
 
 def transaction_metrics(node: Broker, producer_ids: int) -> Iterator[Metric]:

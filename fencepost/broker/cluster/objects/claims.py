@@ -4,7 +4,8 @@ import secrets
 import threading
 import time
 from collections.abc import Callable
-from typing import Protocol
+
+from fencepost.broker.cluster.engine import Engine
 
 CLAIM_IDLE_MS = 60 * 60 * 1000
 """Garbage collection may delete a claim of this age (`Engine.doomed`), and the object that was put under it."""
@@ -13,13 +14,6 @@ FRESH_PART = 6
 BLOCK = 100
 ID_BITS, IN_BLOCK_BITS = 63, 7
 """An id is random but for its last bits. Those of one block are neighbours, also in the database's index."""
-
-
-class Claiming(Protocol):
-    """The part of an `Engine` that claims."""
-
-    def claim(self, count: int) -> list[int]:
-        """Ids for new objects. Raises StoreUnavailable."""
 
 
 def random_ids(count: int) -> int:
@@ -37,7 +31,7 @@ class ClaimPool:
     """
 
     def __init__(
-        self, engine: Claiming, max_age_ms: int = CLAIM_IDLE_MS, now: Callable[[], float] = time.monotonic
+        self, engine: Engine, max_age_ms: int = CLAIM_IDLE_MS, now: Callable[[], float] = time.monotonic
     ) -> None:
         """`max_age_ms`: garbage collection deletes claims of that age."""
         self._engine = engine

@@ -12,6 +12,7 @@ import itertools
 from collections.abc import Collection, Iterator
 from typing import Protocol
 
+from fencepost.broker.cluster.engine import Engine
 from fencepost.broker.cluster.objects.claims import CLAIM_IDLE_MS
 
 PAGE = 1000
@@ -19,26 +20,12 @@ STEP = 100_000
 """The most objects that one step marks."""
 
 
-class ObjectTable(Protocol):
-    """The part of an `Engine` that knows objects."""
-
-    def doomed(self, idle_ms: int, limit: int = 1000) -> list[int]: ...
-
-    def forget(self, objects: Collection[int]) -> None: ...
-
-    def known(self, objects: Collection[int]) -> set[int]: ...
-
-
-class Deletes(Protocol):
-    """The part of `Objects` that deletes."""
-
-    def delete(self, object_ids: Collection[int]) -> None: ...
-
-
-class Listed(Deletes, Protocol):
-    """The part of `Objects` that lists, and deletes."""
+class Deletable(Protocol):
+    """The objects of a cluster, as `Objects` and `RowBytes` have them."""
 
     def ids(self) -> Iterator[int]: ...
+
+    def delete(self, object_ids: Collection[int]) -> None: ...
 
 
 class Collector:
@@ -48,14 +35,14 @@ class Collector:
     replaced still find it.
     """
 
-    def __init__(self, objects: Deletes, idle_ms: int = CLAIM_IDLE_MS) -> None:
+    def __init__(self, objects: Deletable, idle_ms: int = CLAIM_IDLE_MS) -> None:
         self.deleted = 0
         """A count of objects."""
         self._objects = objects
         self._idle_ms = idle_ms
         self._marked: set[int] = set()
 
-    def step(self, engine: ObjectTable) -> None:
+    def step(self, engine: Engine) -> None:
         """Delete what the last step marked, and mark more. Blocks. Raises StoreUnavailable."""
         marked = set(engine.doomed(self._idle_ms, STEP))
         due = marked & self._marked
@@ -67,7 +54,7 @@ class Collector:
         self._marked = marked - due
 
 
-def sweep(engine: ObjectTable, objects: Listed) -> Iterator[int]:
+def sweep(engine: Engine, objects: Deletable) -> Iterator[int]:
     """Delete objects that the database does not know, step by step: yields how many each step deleted. Lists all
     objects, and each step asks for one page of them. Blocks.
 

@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 
 import trio
 
-from fencepost.broker.cluster.engine import Placement, Row, StoreUnavailable
+from fencepost.broker.cluster.engine import Engine, Placement, Row, StoreUnavailable
 from fencepost.broker.cluster.objects.object_store import place_name
 from fencepost.broker.cluster.reading.stamping import stamp
 from fencepost.broker.log.log_store import Missing
@@ -51,12 +51,6 @@ class Reader(Protocol):
 
     def holds(self, row: Row) -> bool:
         """Whether the row is still part of the log: it may have been merged with others."""
-
-
-class InlineRows(Protocol):
-    """The part of an `Engine` that has inline bytes."""
-
-    def rows(self, log: int, start: int, end: int, inline: bool = False, limit: int = 1000) -> list[Row]: ...
 
 
 class Ranges(Protocol):
@@ -114,7 +108,7 @@ class ByteCache:
 
     def __init__(
         self,
-        engine: Callable[[], InlineRows],
+        engine: Callable[[], Engine],
         ranges: Ranges,
         store: Store,
         bytes_max: int,

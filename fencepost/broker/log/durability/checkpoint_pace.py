@@ -1,6 +1,6 @@
 """When the next checkpoint of a log is due. Checkpoints keep starts after a crash short."""
 
-from typing import Protocol
+from fencepost.broker.log.log_store import StoredLog
 
 CHECKPOINT_BYTES = 64 << 20
 """A checkpoint is due after this many bytes; it takes a producer snapshot within the segment, for recovery."""
@@ -15,26 +15,10 @@ LAZY_AGE_SECONDS = 60.0
 most of the bytes without one."""
 
 
-class Written(Protocol):
-    """The part of a `StoredLog` that this module needs."""
-
-    @property
-    def written_bytes(self) -> int:
-        """A count of bytes that grows with every append."""
-
-    @property
-    def written_batches(self) -> int:
-        """A count of batches that grows with every append."""
-
-    @property
-    def has_unsynced_closed(self) -> bool:
-        """Whether a closed segment has unflushed bytes."""
-
-
 class CheckpointPace:
     """Compares the bytes, batches and seconds since the last checkpoint with the bounds."""
 
-    def __init__(self, log: Written, *, lazy: bool) -> None:
+    def __init__(self, log: StoredLog, *, lazy: bool) -> None:
         self._log = log
         self._lazy = lazy
         self._bytes = log.written_bytes
