@@ -39,6 +39,5 @@ def leader(node: Broker, context: RequestContext, tp: TopicPartition) -> Leader 
 
 
 def other_leader(node: Broker, context: RequestContext, tp: TopicPartition) -> Leader | None:
-    """The broker to which a client should go that came here for a partition which this one does not lead (KIP-951)."""
     found = leader(node, context, tp)
     return None if found is None or found.node_id == node.config.node_id else found

@@ -26,7 +26,6 @@ class ByteBudget:
 
     @property
     def is_short(self) -> bool:
-        """Whether a task waits for bytes."""
         return bool(self._waiting)
 
     def left(self, at_least: int) -> int:

@@ -53,12 +53,10 @@ class LogTicket:
 
     @property
     def end_offset(self) -> int:
-        """The offset after the last record."""
         return self._ticket.end_offset
 
     @property
     def is_durable(self) -> bool:
-        """Whether `durable` returns at once."""
         return not self._ticket.error and self._commit.is_settled(self._ticket, throttled=False)
 
     def request(self) -> None:
@@ -88,7 +86,6 @@ class PartitionCoordinatorLog:
 
     @property
     def is_disowned(self) -> bool:
-        """Whether this broker no longer leads the partition."""
         return self._log.disowned
 
     @property
@@ -97,11 +94,9 @@ class PartitionCoordinatorLog:
 
     @property
     def newest(self) -> LogTicket:
-        """A ticket for all appends so far."""
         return LogTicket(self._commit, self._log.newest_ticket())
 
     def append(self, records: Sequence[KeyValue], now_ms: int, producer: ProducerTag | None = None) -> LogTicket:
-        """Append one atomic batch. Raises LogWriteFailed."""
         assert records, "a log with an empty batch cannot be read back"
         batch, header = build_own_batch(
             now_ms,
@@ -233,7 +228,6 @@ class InternalTopicLogs:
         return found
 
     def existing(self) -> Collection[int]:
-        """The partitions that have a log on disk."""
         return sorted(tp.partition for tp in self._existing() if tp.topic == self._topic)
 
 

@@ -44,7 +44,6 @@ async def open_listeners(server: "Server", node: Broker, services: trio.Nursery)
 
 
 def configured_addresses(config: "BrokerConfig") -> dict[str, Endpoint]:
-    """The addresses by listener, for a broker that opens no socket."""
     return {one.name: Endpoint(one.host, one.port) for one in config.client_listeners}
 
 

@@ -39,7 +39,6 @@ class LogOpener:
 
     @property
     def is_finished(self) -> bool:
-        """Whether every log is open, or is known not to open."""
         return self._finished.is_set()
 
     async def run(self, task_status: "trio.TaskStatus[None]") -> None:

@@ -74,7 +74,6 @@ class Partitions:
         return log
 
     def owned(self) -> Iterable[tuple[TopicPartition, PartitionLog]]:
-        """The logs that are open."""
         return self._owned.items()
 
     def absence(self, tp: TopicPartition) -> ErrorCode:
@@ -90,12 +89,10 @@ class Partitions:
         return ErrorCode.KAFKA_STORAGE_ERROR if tp in self._offline else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def is_offline(self, tp: TopicPartition) -> bool:
-        """Whether the partition has a log that cannot be opened, or whose flush failed."""
         log = self._owned.get(tp)
         return tp in self._offline or (log is not None and log.offline)
 
     def offline(self) -> list[TopicPartition]:
-        """The partitions whose log cannot be opened, or whose flush failed."""
         return sorted(self._offline | {tp for tp, log in self._owned.items() if log.offline})
 
     def hide(self, tp: TopicPartition) -> None:

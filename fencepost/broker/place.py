@@ -95,7 +95,6 @@ class Place(ABC):
 
     @property
     def leads(self) -> bool:
-        """Whether clients may use this broker's logs."""
         return True
 
     @property
@@ -105,12 +104,10 @@ class Place(ABC):
 
     @property
     def is_controller(self) -> bool:
-        """Whether this broker changes the metadata."""
         return True
 
     @property
     def controller_id(self) -> int | None:
-        """The broker that changes the metadata; None while there is none."""
         return self.node_id
 
     def leads_partition(self, topic_id: bytes, partition: int) -> bool:
@@ -120,7 +117,6 @@ class Place(ABC):
         return topic.partitions
 
     def leader(self, topic_id: bytes, partition: int) -> LeaderAndEpoch:
-        """The newest known leader of a partition."""
         return LeaderAndEpoch(self.node_id, -1)
 
     async def newest_leaders(self) -> LeaderOf:

@@ -57,7 +57,6 @@ class Purgatory:
         self.closed = False
 
     def park(self, logs: Iterable["PartitionLog"]) -> ParkedFetch:
-        """A fetch that waits on `logs`, for use in a `with` statement."""
         return ParkedFetch(self, logs)
 
     def close(self) -> None:

@@ -94,7 +94,6 @@ def properties(context: click.Context) -> dict[str, Any]:
 
 
 def profile_name(context: click.Context) -> str | None:
-    """The profile that the connection comes from, if any."""
     found = _profile(context)
     return None if found is None else found[0]
 
@@ -140,7 +139,6 @@ def config_file(context: click.Context) -> Path | None:
 
 
 def is_default(context: click.Context, name: str) -> bool:
-    """Whether a parameter has its default value."""
     return context.get_parameter_source(name) is ParameterSource.DEFAULT
 
 
@@ -177,7 +175,6 @@ def _bootstrap(context: click.Context, parameter: click.Parameter, value: str) -
 
 
 def with_ports(value: str) -> str:
-    """Addresses of brokers, each with its port."""
     return ",".join(_with_port(server.strip()) for server in value.split(","))
 
 

@@ -75,7 +75,6 @@ def sentence(error: KafkaError) -> str:
 
 
 def hints_for(errors: Iterable[KafkaError], bootstrap: str) -> list[str]:
-    """What to do next about several errors, each hint once."""
     return list(dict.fromkeys(hint for hint in (hint_for(error, bootstrap) for error in errors) if hint is not None))
 
 

@@ -49,7 +49,6 @@ class LimitedHandler(logging.StreamHandler):  # type: ignore[type-arg]
         super().emit(record)
 
     def close(self) -> None:
-        """Write the last counts."""
         self._end_windows(float("inf"))
         super().close()
 

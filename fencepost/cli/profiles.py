@@ -106,7 +106,6 @@ def write(profiles: Profiles) -> None:
 
 
 def _text(value: str) -> str:
-    """A string of TOML."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 

@@ -127,7 +127,6 @@ def _shown(subject: Mapping[str, Any]) -> str:
 
 
 def is_without_effect(entry: "ConfigEntry") -> bool:
-    """Whether the broker accepts a setting without effect."""
     return (entry.documentation or "").startswith(WITHOUT_EFFECT)
 
 

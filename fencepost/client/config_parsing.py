@@ -43,7 +43,6 @@ ROLES: dict[type, str] = {
 
 
 def names_of(kind: type) -> list[str]:
-    """The options of one role, by their long names."""
     return [entry.name for entry in fields(kind)]
 
 

@@ -70,7 +70,6 @@ def application(console: Console) -> Starlette:
 
 
 def _refreshed(path: str, body: Body) -> list[Route]:
-    """A page, and the stream that refreshes it."""
     return [Route(path, page(body)), Route(f"/live{path}", live(body))]
 
 

@@ -159,7 +159,6 @@ def _marker(records: bytes, position: int, header: BatchHeader) -> str | None:
 
 
 def ends_transaction(marker: str | None) -> bool:
-    """Whether it is a COMMIT or ABORT marker."""
     return marker in (ControlType.COMMIT.name, ControlType.ABORT.name)
 
 

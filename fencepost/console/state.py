@@ -85,7 +85,6 @@ def session_of(request: Request) -> Session:
 
 
 def connection_of(request: Request) -> Connection:
-    """The connection with the user's rights."""
     return session_of(request).connection
 
 

@@ -73,11 +73,9 @@ class Deferred(Generic[ReplyT]):
         return self.now()
 
     async def settled(self, ticket: Ticket) -> ErrorCode:
-        """NONE once `ticket` is durable; the client's error if it never becomes durable."""
         raise NotImplementedError
 
     def refusal(self, error: ErrorCode) -> Any:
-        """The reply if its ticket never becomes durable."""
         raise NotImplementedError
 
     def abandon(self) -> None:

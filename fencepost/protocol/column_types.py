@@ -36,7 +36,6 @@ class RecordColumns:
 
     @property
     def nbytes(self) -> int:
-        """The memory of the columns."""
         columns = (self.offset, self.timestamp_ms, self.timestamp_type, self.key, self.value, self.headers)
         return sum(column.nbytes for column in columns if column is not None)
 

@@ -339,7 +339,6 @@ def decoder_scope() -> dict[str, Any]:
 
 
 def encoder_scope() -> dict[str, Any]:
-    """The globals of a generated encoder."""
     return {"pack": struct.pack, "merged_tags": merged_tags, "put_varint": put_varint}
 
 

@@ -23,7 +23,6 @@ class PartitionRun(NamedTuple):
             yield self.first._replace(partition_id=number)
 
     def between(self, start: int, stop: int) -> "PartitionRun":
-        """The records from index `start` to before index `stop`."""
         return PartitionRun(self.first._replace(partition_id=self.first.partition_id + start), stop - start)
 
 
@@ -32,5 +31,4 @@ MetadataEntry = MetadataRecord | PartitionRun
 
 
 def record_count(entries: Iterable[MetadataEntry]) -> int:
-    """How many records these are in the log."""
     return sum(entry.length if isinstance(entry, PartitionRun) else 1 for entry in entries)

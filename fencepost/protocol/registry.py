@@ -29,7 +29,6 @@ class Api:
 
     @classmethod
     def of(cls, key: ApiKey, versions: Versions) -> "Api":
-        """The API with these `versions`."""
         flexible_since = NO_VERSION if versions.flexible_since is None else versions.flexible_since
         return cls(key, versions.served, versions.advertised or versions.served, flexible_since, versions.unstable)
 
@@ -58,7 +57,6 @@ class Api:
 
     @cached_property
     def module(self) -> ModuleType:
-        """The declarations, imported on first use."""
         return import_module(f"fencepost.protocol.messages.{self.module_name}")
 
     @cached_property

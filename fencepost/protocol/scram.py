@@ -56,7 +56,6 @@ def xor(left: bytes, right: bytes) -> bytes:
 
 
 def escaped_name(name: str) -> str:
-    """A user name as SCRAM's messages have it."""
     return name.replace("=", "=3D").replace(",", "=2C")
 
 

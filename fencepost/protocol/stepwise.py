@@ -40,7 +40,6 @@ class _EncoderInSteps(_Pauses, EncoderSource):
 
 
 def too_many(count: int, most: int) -> str:
-    """Why a request is refused."""
     return f"at least {count} elements in its arrays, at most {most} are allowed"
 
 

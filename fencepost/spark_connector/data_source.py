@@ -126,7 +126,6 @@ class BatchReader(QuickAckOnUnpickle, DataSourceReader):
             source.close()
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The records of one partition. Runs in a task."""
         return read_range(self._options, partition)
 
 

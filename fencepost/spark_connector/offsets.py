@@ -68,7 +68,6 @@ class Position(NamedTuple):
         return self.first == self.offsets
 
     def created_again(self, later: Mapping[str, str]) -> set[str]:
-        """The topics that have another id in `later`."""
         return {topic for topic, topic_id in self.topic_ids.items() if later.get(topic, topic_id) != topic_id}
 
 

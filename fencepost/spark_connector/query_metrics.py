@@ -66,11 +66,9 @@ class QueryMetrics(StreamingQueryListener):
         self._partitions: dict[str, set[TopicPartition]] = {}
 
     def onQueryStarted(self, event: Any) -> None:
-        """Remember the query's name."""
         self._names[str(event.runId)] = event.name or str(event.id)
 
     def onQueryProgress(self, event: Any) -> None:
-        """Set the metrics of the query, and log its micro-batch."""
         self.show(event.progress)
 
     def onQueryIdle(self, event: Any) -> None:

@@ -53,7 +53,6 @@ class Manifest:
     written: str = ""
 
     def ends(self) -> Offsets:
-        """Where the next batch starts."""
         return offsets_of(self.end)
 
 
@@ -88,7 +87,6 @@ class ExportStore:
         return cls(path, fd)
 
     def close(self) -> None:
-        """Release the lock."""
         os.close(self._lock_fd)
 
     def last(self) -> Manifest | None:

@@ -32,7 +32,6 @@ def watching(spark: Any, advance: Advance) -> Iterator[None]:
 
 
 def running_tasks(spark: Any) -> tuple[int, int]:
-    """(finished tasks, all tasks) of the jobs that run now."""
     tracker = spark.sparkContext.statusTracker()
     return _tasks(tracker, tracker.getActiveJobsIds())
 

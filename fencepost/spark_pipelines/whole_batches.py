@@ -127,7 +127,6 @@ class _Log:
 
     @property
     def is_at_end(self) -> bool:
-        """Whether all is read."""
         return self.position >= self._high
 
     def may_hold(self, name: Name) -> bool:

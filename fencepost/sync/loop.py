@@ -184,7 +184,6 @@ class Loop:
 
     @property
     def is_running(self) -> bool:
-        """Whether the client is open in this process."""
         return self._token is not None and not self._over and os.getpid() == self._process
 
     # -- calls

@@ -176,7 +176,6 @@ class Faults:
         return fault
 
     def match(self, api: Api, client_id: str | None) -> Fault | None:
-        """The first fault that applies to this request."""
         return next((fault for fault in self._faults if fault.matches(api, client_id)), None)
 
     def clear(self) -> list[Fault]:

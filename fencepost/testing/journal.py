@@ -51,7 +51,6 @@ class Journal(logging.Handler):
             self.note(f"{record.levelname.lower()}: {record.getMessage()}")
 
     def tail(self, lines: int = 40) -> str:
-        """The last lines, as text."""
         return "\n".join(map(str, list(self._events)[-lines:]))
 
     def answered(self, name: str, context: RequestContext, request: Any, reply: Any) -> None:

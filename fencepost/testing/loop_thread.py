@@ -53,7 +53,6 @@ class LoopThread:
 
     @property
     def alive(self) -> bool:
-        """Whether the broker runs or is starting."""
         return self._thread is not None and self._thread.is_alive()
 
     def start(self) -> None:
@@ -227,7 +226,6 @@ class LoopThread:
 
 
 def _only(error: BaseException) -> BaseException:
-    """The only error in nested groups of one."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error

@@ -135,7 +135,6 @@ class Row(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The offset after the last record."""
         return self.base + self.count
 
 
@@ -396,5 +395,4 @@ def log_id(topic_id: bytes, partition: int) -> int:
 
 
 def slot_of(log: int) -> int:
-    """The slot that holds a log."""
     return log % SLOTS

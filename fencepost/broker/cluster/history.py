@@ -57,7 +57,6 @@ class History:
 
     @property
     def is_lost(self) -> bool:
-        """Whether the database has lost something of it."""
         return self._lost is not None
 
     def lose(self, what: str) -> None:

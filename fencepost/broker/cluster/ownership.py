@@ -54,7 +54,6 @@ class Ownership:
         return slot_of(log_id(topic_id, partition)) in self.led
 
     def of(self, topic_id: bytes, partition: int) -> Slot:
-        """The slot of a partition, with its newest known owner."""
         return self.slots[slot_of(log_id(topic_id, partition))]
 
     def leader(self, topic_id: bytes, partition: int) -> LeaderAndEpoch:
@@ -63,7 +62,6 @@ class Ownership:
 
     @property
     def controller(self) -> int | None:
-        """The broker that changes the metadata; None while there is none."""
         return self.slots[METADATA_SLOT].broker
 
     @property

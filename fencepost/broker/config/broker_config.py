@@ -86,7 +86,6 @@ class BrokerConfig(Settings):
 
     @property
     def client_listeners(self) -> tuple[ClientListener, ...]:
-        """The listeners, with their protocols and advertised addresses."""
         return client_listeners(self.listeners, self.advertised_listeners, self.listener_security_protocol_map)
 
     @property
@@ -126,7 +125,6 @@ class BrokerConfig(Settings):
         return None if found is None else str(found)
 
     def text(self, name: str) -> str | None:
-        """Like `value`, in Kafka's spelling."""
         return format_value(self.value(name))
 
     def with_dynamic(self, cluster: Mapping[str, str], node: Mapping[str, str]) -> "BrokerConfig":

@@ -69,7 +69,6 @@ class Setting:
 
     @property
     def nullable(self) -> bool:
-        """Whether it has no value until it is set."""
         return self.default is None
 
     @property

@@ -106,7 +106,6 @@ def _logger(name: str) -> logging.Logger:
 
 
 def _level_of(name: str) -> str:
-    """Kafka's name of the logger's effective level, or of the next higher level."""
     number = _logger(name).getEffectiveLevel()
     by_number = sorted((value, key) for key, value in LEVELS.items())
     return next((key for value, key in by_number if value >= number), "FATAL")

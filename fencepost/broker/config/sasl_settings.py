@@ -11,7 +11,6 @@ from fencepost.broker.security.sasl.unsecured import options_problem
 
 
 def jaas_of(config: ListenerValues, listener: str, mechanism: str) -> JaasModule | None:
-    """The login module of a mechanism on a listener; None if none is set."""
     text = config.of_listener(listener, "sasl.jaas.config", mechanism)
     return None if text is None else parse_jaas(text)
 

@@ -37,7 +37,6 @@ class TopicRules:
         self._log_configs: dict[tuple[Any, ...], LogConfig] = {}
 
     def dynamic(self, image: MetadataImage) -> Dynamic:
-        """The settings altered at run time, for this broker and for all brokers."""
         return Dynamic(image.broker_config(str(self.started_with.node_id)), image.broker_config(""))
 
     def broker_config(self, image: MetadataImage) -> BrokerConfig:
@@ -59,7 +58,6 @@ class TopicRules:
         return metrics_problem(configs)
 
     def broker_problem(self, name: str, configs: Mapping[str, str | None]) -> str | None:
-        """Why these broker settings cannot be altered at run time, or None."""
         problems = (dynamic_problem(setting, text, for_all=not name) for setting, text in configs.items())
         return next((problem for problem in problems if problem is not None), None)
 

@@ -65,7 +65,6 @@ class ClosestFetch(Fetch):
         super().note_changes()
 
     def partition(self, tp: TopicPartition) -> PartitionLog | None:
-        """The log of a partition, whether this broker leads it or follows it."""
         log = self._node.partition(tp)
         return self.followed.get(tp) if log is None else log
 

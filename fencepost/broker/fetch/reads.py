@@ -49,7 +49,6 @@ class LogSource(Protocol):
 
 
 def is_by_follower(request: FetchRequest) -> bool:
-    """Whether a replica fetches, and not a consumer."""
     state = request.replica_state
     return max(request.replica_id, -1 if state is None else state.replica_id) >= 0
 
@@ -94,7 +93,6 @@ class Fetch:
 
     @property
     def logs(self) -> list[PartitionLog]:
-        """The logs to wait on."""
         return [read.log for _, _, reads in self.topics for read in reads if read.log is not None]
 
     def ready(self) -> bool:
@@ -205,7 +203,6 @@ class Fetch:
         return self._node.metadata.topic_name(topic.topic_id) if self._version >= TOPIC_ID_SINCE else topic.topic
 
     def _absence(self, read: Read) -> ErrorCode:
-        """The error of a partition without a log to read."""
         return self._node.absence(read.tp)
 
     def _check_rights(self) -> None:

@@ -72,7 +72,6 @@ class FetchSession:
 
     @property
     def size(self) -> int:
-        """The number of its partitions."""
         return len(self._held)
 
     def update(self, request: FetchRequest) -> None:

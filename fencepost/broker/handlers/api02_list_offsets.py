@@ -68,7 +68,6 @@ def _answer_all(
     *,
     may_wait: bool = True,
 ) -> Response | Coroutine[Any, Any, Response]:
-    """The response, or a coroutine if bytes are missing. A duplicate partition is INVALID_REQUEST, as in Kafka."""
     try:
         return _answers(node, request, context, asked, may_wait)
     except _Missed as missed:

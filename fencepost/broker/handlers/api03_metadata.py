@@ -86,7 +86,6 @@ async def handle(node: Broker, request: MetadataRequest, context: RequestContext
 
 
 def _visible_topics(node: Broker, context: RequestContext) -> list[MetadataResponseTopic]:
-    """Every topic that the client may see."""
     by_name = node.metadata.image.topics_by_name
     hidden = denied_topics(node, context, AclOperation.DESCRIBE, by_name, log_denial=False)
     return [_topic(node, topic) for topic in node.metadata.image.topics_by_id.values() if topic.name not in hidden]

@@ -112,7 +112,6 @@ def _refused(error: ErrorCode, asked: Sequence[OffsetFetchRequestTopics] | None,
 
 
 def _group_topic(topic: OffsetFetchRequestTopic) -> OffsetFetchRequestTopics:
-    """Convert a topic of a request for one group (v1-7) to one of a request for many (v8+)."""
     return OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
 
 
@@ -175,7 +174,6 @@ def _for_topic_id(offset: FetchedOffset, topic_id: bytes) -> FetchedOffset:
 
 
 def _failed(topic: OffsetFetchRequestTopics, name: str, error: ErrorCode) -> list[FetchedOffset]:
-    """No offsets, and an error for each partition."""
     return [FetchedOffset(TopicPartition(name, index), error=error) for index in topic.partition_indexes]
 
 

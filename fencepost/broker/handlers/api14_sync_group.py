@@ -52,7 +52,6 @@ def response(version: int, reply: SyncReply) -> Ready:
 
 @lru_cache(maxsize=FRONTS_KEPT)
 def _front(version: int, protocol_type: str | None, protocol: str | None) -> bytes:
-    """The bytes before the assignment."""
     template = _full_response(SyncReply(ErrorCode.NONE, protocol_type, protocol))
     return encoded_prefix(
         SyncGroupResponse, version, template, b"\1\0" if SyncGroupResponse.is_flexible(version) else _put_length(0)

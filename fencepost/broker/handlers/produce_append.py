@@ -91,7 +91,6 @@ def _is_slow_to_check(write: Write) -> bool:
 
 
 def _for_thread(node: Broker, large: list[Write]) -> list[Write]:
-    """Select the large batches that a thread should write."""
     return [
         write for write in large if write.error is _OK and write.log is not None and node.large_writes.wants(write.log)
     ]

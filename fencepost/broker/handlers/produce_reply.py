@@ -53,7 +53,6 @@ class Write:
         """Encodes the whole response if nothing failed; only for a repeated request, which has one write."""
 
     def fail(self, error: ErrorCode, message: str | None = None) -> None:
-        """Refuse this partition's batch."""
         self.error = error
         self.message = message
 
@@ -100,7 +99,6 @@ def _update_from_ticket(node: Broker, write: Write) -> None:
 
 
 def count_failure(node: Broker, write: Write) -> None:
-    """Count the refused batch in its topic's metrics."""
     (write.counters or node.metrics.no_topic).failed_produce_requests += 1
 
 

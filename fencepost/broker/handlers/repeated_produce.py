@@ -161,7 +161,6 @@ class KnownRequest:
         return writes, transactional, writes if len(batch) >= node.large_writes.from_bytes else []
 
     def _encoded(self, ticket: Ticket) -> Encoded:
-        """The response to a batch that was appended."""
         numbers = ticket.base_offset, ticket.log_append_time_ms, ticket.log_start_offset
         return Encoded([self._pack(self._before, *numbers, self._after)])
 
@@ -181,7 +180,6 @@ class RepeatedProduce:
         """The client encodes its requests in another way than others do; all of them are decoded."""
 
     def find(self, frame: memoryview) -> tuple[Route, ProduceRequest, RequestContext] | None:
-        """Read a frame that repeats a known request. None: the frame has to be decoded."""
         if frame[:2] != _PRODUCE_KEY:
             return None
         for end in self._ends:

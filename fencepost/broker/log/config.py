@@ -76,7 +76,6 @@ class LogConfig:
 
     @property
     def deletes(self) -> bool:
-        """Whether retention by time and size applies."""
         return "delete" in self.cleanup_policy
 
     @property

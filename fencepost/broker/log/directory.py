@@ -215,7 +215,6 @@ class LogDirectory:
         self.kept.log_starts.update(starts)
 
     def partitions(self) -> Collection[TopicPartition]:
-        """Every partition that has a log, opened or not."""
         return self._logs.keys() | self._unopened
 
     def size_bytes(self, tp: TopicPartition) -> int:
@@ -249,7 +248,6 @@ class LogDirectory:
             return NO_TOPIC_ID
 
     def files(self, tp: TopicPartition) -> Store:
-        """The directory of a partition, open or not."""
         return self._log_store.files(str(tp))
 
     def quarantine(self, tp: TopicPartition) -> str:
@@ -271,7 +269,6 @@ class LogDirectory:
         return last_quarantine(self._store, str(tp))
 
     def logs(self) -> Collection[PartitionLog]:
-        """The logs that are open."""
         return self._logs.values()
 
     def background_tasks(self, seconds: float | None = None) -> list[SyncTask]:

@@ -30,7 +30,6 @@ class LeaderEpochs:
 
     @property
     def latest(self) -> int:
-        """The epoch of the last entry; -1 if there is none."""
         return self._entries[-1][0] if self._entries else UNDEFINED_EPOCH
 
     @property
@@ -62,7 +61,6 @@ class LeaderEpochs:
         self._store.replace(LEADER_EPOCHS, encode_epochs(self._entries), whole=True)
 
     def truncate(self, end_offset: int) -> None:
-        """Drop the epochs that begin at `end_offset` or later."""
         while self._entries and self._entries[-1][1] >= end_offset:
             self._entries.pop()
 

@@ -23,7 +23,6 @@ class OfflineLogs:
         self._errors: dict[TopicPartition, CorruptLogFile | FlushFailed] = {}
 
     def partitions(self) -> Collection[TopicPartition]:
-        """The partitions whose durable files are damaged."""
         return self._errors.keys()
 
     def discard(self, tp: TopicPartition) -> None:

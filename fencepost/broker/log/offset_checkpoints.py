@@ -111,7 +111,6 @@ class OffsetCheckpoints:
         return Bounds(start, durable, ALL_TRUSTED if clean else durable, exact)
 
     def recovery_files(self, high_watermarks: Mapping[TopicPartition, int]) -> list[SyncTask]:
-        """Tasks that write the recovery points and high watermarks when synced, from any thread."""
         return [self._recovery_points_file(), self._watermark_file.holding(encode_offsets(high_watermarks))]
 
     def log_start_files(self, logs: Collection[PartitionLog]) -> list[SyncTask]:

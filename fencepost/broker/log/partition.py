@@ -115,7 +115,6 @@ class PartitionLog:
         return max(unstable, self.log_start_offset)
 
     def raise_log_start(self, offset: int) -> None:
-        """Hide the records below `offset`; never moves back."""
         self.log_start_offset = max(self.log_start_offset, offset)
 
     def advance_high_watermark(self, offset: int) -> None:
@@ -306,7 +305,6 @@ class PartitionLog:
 
     @property
     def unflushed_bytes(self) -> int:
-        """Bytes of batches that no flush has covered."""
         return self.segments.written_bytes - self._flushed_bytes
 
     def begin_writeback(self, max_bytes: int) -> tuple[int, list[SyncTask]]:
@@ -334,7 +332,6 @@ class PartitionLog:
 
     @property
     def writable(self) -> bool:
-        """Whether the log accepts appends, flushes and upkeep: it is neither offline nor disowned."""
         return self._refusal is None
 
     # Upkeep

@@ -46,7 +46,6 @@ class ProducerEntry(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
-        """Sequence of the last record of this epoch; -1 if there is none."""
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
 

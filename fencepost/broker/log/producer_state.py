@@ -104,7 +104,6 @@ class ProducerStates:
         self._decided = list(earlier._decided)
 
     def keep_only(self, others: "ProducerStates") -> None:
-        """Drop the producers that are not in `others`."""
         for producer_id in self._entries.keys() - others._entries.keys():
             del self._entries[producer_id]
 
@@ -121,7 +120,6 @@ class ProducerStates:
         return len(self._entries)
 
     def get(self, producer_id: int) -> ProducerEntry | None:
-        """The producer's entry, or None if it never wrote here or has expired."""
         return self._entries.get(producer_id)
 
     def entries(self) -> Collection[ProducerEntry]:

@@ -120,7 +120,6 @@ class Ticket:
 
     @property
     def last_offset(self) -> int:
-        """The offset of the last record; -1 if nothing was appended."""
         return -1 if self.error else self.end_offset - 1
 
     @property

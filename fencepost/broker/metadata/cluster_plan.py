@@ -97,7 +97,6 @@ async def apply_plan(
 
 
 def refused_plan(message: str) -> PlanOutcome:
-    """The result for a plan that cannot be checked."""
     return PlanOutcome(problems=[_problem(Problem("", "", Outcome(ErrorCode.INVALID_REQUEST, message)))])
 
 

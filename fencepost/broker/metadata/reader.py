@@ -66,7 +66,6 @@ class MetadataReader:
             raise NoMetadataLog(f"{directory} holds no metadata log: there is no {METADATA_DIRECTORY} in it")
 
     def snapshots(self) -> list[SnapshotId]:
-        """The snapshots in the directory, oldest first."""
         return sorted(found for name in file_names(self.directory) if (found := snapshot_id(name)) is not None)
 
     def first_offset(self) -> int:
@@ -210,7 +209,6 @@ class LogFollower:
 
     @property
     def image(self) -> MetadataImage:
-        """The newest committed image."""
         return self._folded.image
 
     @property
@@ -254,7 +252,6 @@ class MetadataFollower(LogFollower):
 
     @property
     def next_offset(self) -> int:
-        """The offset after the last record that was read."""
         return self._history.next_offset
 
     @property
@@ -263,7 +260,6 @@ class MetadataFollower(LogFollower):
         return self._history.last_stable_offset
 
     def pending(self) -> MetadataChange | None:
-        """The open transaction, as far as it was read."""
         return self._history.pending()
 
     def poll(self, stop: int | None = None) -> list[MetadataChange]:

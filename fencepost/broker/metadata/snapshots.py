@@ -184,7 +184,6 @@ class MetadataSnapshots:
 
 
 def snapshots_in(store: Store) -> list[SnapshotId]:
-    """The snapshots in a directory by their names, oldest first."""
     return sorted(found for name in store.sizes() if (found := snapshot_id(name)) is not None)
 
 

@@ -218,7 +218,6 @@ class _Further(Collector):
         self._further = further
 
     def describe(self) -> list[Metric]:
-        """Nothing, as in `BrokerCollector`."""
         return []
 
     def collect(self) -> Iterator[Metric]:

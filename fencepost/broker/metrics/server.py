@@ -27,7 +27,6 @@ class MetricsServer:
     """
 
     def __init__(self, pages: Mapping[bytes, Callable[[], Awaitable[Page]]]) -> None:
-        """`pages` by path."""
         self._pages = pages
         self._listeners: list[trio.SocketListener] = []
         self._reading: dict[trio.CancelScope, None] = {}

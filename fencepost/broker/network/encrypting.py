@@ -34,7 +34,6 @@ class EncryptedTransmission(Transmission):
         """What OpenSSL began to send. It must receive the same bytes again."""
 
     def send(self) -> bool:
-        """Send what the socket accepts, up to a bound. Returns True if nothing is left. Raises OSError."""
         budget = ENCRYPTED_BEFORE_WAIT
         while budget > 0:
             piece = self._piece if self._piece is not None else self._load_piece()

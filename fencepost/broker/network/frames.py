@@ -53,12 +53,10 @@ class FrameBuffer:
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes of a frame that has not arrived completely."""
         return self._end - self._start
 
     @property
     def capacity_bytes(self) -> int:
-        """Memory held."""
         return len(self._view)
 
     def space(self) -> memoryview:
@@ -68,7 +66,6 @@ class FrameBuffer:
         return self._view[self._end :] if self._end else self._view
 
     def received(self, count: int) -> None:
-        """Record that `count` bytes were received into `space`."""
         self._end += count
         self._was_full = self._end == len(self._view)
 
@@ -99,7 +96,6 @@ class FrameBuffer:
             self._was_full = False
 
     def close(self) -> None:
-        """Release the memory of an ended connection."""
         self._start = self._end = 0
         self.shrink()
 

@@ -150,5 +150,4 @@ def log_refusal(session: Session) -> None:
 
 
 async def delay(sasl: SaslSession) -> None:
-    """Wait before a refusal is answered, so that passwords cannot be guessed quickly."""
     await trio.sleep(sasl.failure_delay_s)

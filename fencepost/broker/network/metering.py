@@ -52,7 +52,6 @@ class MutationQuota:
         return not self.is_strict
 
     def throttle_ms(self, now_ms: int) -> int:
-        """For how long the client has to be throttled from now on."""
         return max(0, self._until_ms - now_ms)
 
 
@@ -88,7 +87,6 @@ class Meter:
         return quota_ms(self._node.clock)
 
     def limit_mutations(self, strict: bool) -> MutationQuota | None:
-        """The quota for the partitions that this request creates or deletes; None if there is none."""
         usage = self._usages.controller_mutation
         if usage is not None:
             self.mutations = MutationQuota(usage, strict, self.now_ms)
@@ -120,7 +118,6 @@ class Meter:
                 step, value = waiting.throw, error
 
     def finish(self, reply: Ready) -> tuple[Ready, int]:
-        """Record what the request used. Returns its reply, and for how many ms its client is throttled."""
         now_ms = self.now_ms()
         key, usages = self._route.api.key, self._usages
         by_time = by_amount = 0

@@ -213,12 +213,10 @@ class Poller:
         self._io.close()
 
     def watch(self, fd: int, registration: _PollerRegistration) -> None:
-        """Serve the connection from now on whenever `fd` is readable."""
         self._epoll.register(fd, select.EPOLLIN)
         self._registrations[fd] = registration
 
     def forget(self, fd: int) -> None:
-        """Stop watching `fd`."""
         del self._registrations[fd]
         self._epoll.unregister(fd)
 

@@ -64,7 +64,6 @@ class Part(NamedTuple):
 
 
 def nesting_of(route: Route) -> Nesting | None:
-    """How requests of this route are split; None: they are handled as a whole."""
     return next((nesting for nesting in SPLIT.get(route.api.key, ()) if route.version >= nesting.since), None)
 
 

@@ -158,7 +158,6 @@ class ResponseQueue:
             raise ConnectionAbortedError("the database lost commits, what is not sent yet may not be true any more")
 
     def _revise(self) -> None:
-        """Encode the acknowledgements again: their tickets may have changed."""
         for start, stop, route, correlation_id, reply in reversed(self._acknowledgements):
             reply.revise()
             self._parts[start:stop] = _frame(route, correlation_id, reply.response)

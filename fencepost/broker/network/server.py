@@ -56,7 +56,6 @@ class Server:
         self._accepting = trio.CancelScope()
 
     def listen(self, listening: Listening) -> None:
-        """Accept connections of this listener, once the server runs."""
         self._listenings.append(listening)
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -176,7 +175,6 @@ class Server:
             self._ended(peer)
 
     def check_principal(self, principal: Principal) -> None:
-        """Check a login, which has set the principal already. Raises CloseConnection over the bound."""
         most = self.node.config.principal_max_connections
         if most < 0:
             return

@@ -110,7 +110,6 @@ class TlsListener:
         return received
 
     def close(self, sock: socket.socket) -> None:
-        """Send close_notify, and close."""
         _notify(sock)
         sock.close()
 

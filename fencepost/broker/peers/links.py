@@ -130,7 +130,6 @@ class PeerLinks:
         return answer
 
     def forget(self, endpoint: Endpoint) -> None:
-        """Close the idle connections to one broker."""
         for link in self._idle.pop(endpoint, ()):
             link.close()
 

@@ -39,7 +39,6 @@ class PeerLogins:
         self._credentials = ScramCredentials(SCRAM_SHA_256, find, secrets.token_bytes(SECRET_BYTES))
 
     def new_exchange(self) -> ScramExchange:
-        """The login of another broker."""
         return ScramExchange(self._credentials, secrets.token_urlsafe(NONCE_BYTES))
 
     def own_exchange(self) -> Scram:

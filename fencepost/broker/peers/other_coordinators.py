@@ -34,7 +34,6 @@ class OtherCoordinators:
     """The coordinators of the other brokers."""
 
     def __init__(self, place: Place, topics: TopicView, partitions: int) -> None:
-        """`partitions` is the number of partitions of `__transaction_state`."""
         self._place = place
         self._topics = topics
         self._probes = _probes(partitions)

@@ -42,7 +42,6 @@ class RemoteTransactions:
         """When the last look began."""
 
     def coordinates(self, transactional_id: str) -> bool:
-        """Whether another broker coordinates this id, or one that is not known yet."""
         return not self._place.leads_partition(*self._partition(transactional_id))
 
     def lost_some(self, partition: int) -> bool:
@@ -90,7 +89,6 @@ class RemoteTransactions:
                 self._looked_at = began
 
     def _partition(self, transactional_id: str) -> tuple[bytes, int]:
-        """The topic id and partition that hold the id's state."""
         topic_id = self._topics.topic_id(TRANSACTION_TOPIC)
         assert topic_id is not None, "the first controller has made the internal topics"
         return topic_id, partition_for(transactional_id, self._partitions)

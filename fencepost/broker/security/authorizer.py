@@ -132,7 +132,6 @@ class Authorizer:
         return Verdict(self.allow_if_no_acl, Reason.NO_RULE_FOR_RESOURCE)
 
     def _may_do_all(self, principal: Principal) -> bool:
-        """Super users, and the other brokers of the cluster."""
         return principal == CLUSTER or str(principal) in self.super_users
 
     def _tables_of(self, who: tuple[Principal, str]) -> "tuple[_Table, ...] | None":

@@ -33,7 +33,6 @@ class Store:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The files to watch for a replacement."""
         return (self.location,) if self.location is not None and self.pem is None else ()
 
 

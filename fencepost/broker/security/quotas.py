@@ -32,7 +32,6 @@ class QuotaType(Enum):
 
 
 def quota_ms(clock: Clock) -> int:
-    """The time of the quotas, in ms."""
     return round(clock.monotonic() * 1000)
 
 
@@ -113,7 +112,6 @@ class Usage:
         self.rate.record(-value, now_ms)
 
     def throttled(self, ms: int, now_ms: int) -> None:
-        """Count a throttle, for the metrics."""
         self._throttle_sum_ms.record(ms, now_ms)
         self._throttle_count.record(1, now_ms)
 
@@ -188,7 +186,6 @@ class ClientQuotas:
         return min(throttle_ms, rate.windows.ms)
 
     def usages(self, kind: QuotaType) -> Iterator[Usage]:
-        """Every usage of a kind, for the metrics."""
         return iter(tuple(self._usages[kind].values()))
 
     def _usage(self, kind: QuotaType, user: str, client_id: str) -> Usage | None:

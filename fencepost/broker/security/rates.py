@@ -12,7 +12,6 @@ class Windows(NamedTuple):
 
     @property
     def ms(self) -> int:
-        """How long one sample takes."""
         return self.seconds * 1000
 
 
@@ -67,7 +66,6 @@ class WindowedSum:
                 sample.reset(now_ms)
 
     def total(self, now_ms: int) -> float:
-        """The sum of the values that are not older than the windows."""
         self._purge(now_ms)
         return sum(sample.value for sample in self._samples)
 
@@ -90,7 +88,6 @@ class Rate(WindowedSum):
     __slots__ = ()
 
     def per_second(self, now_ms: int) -> float:
-        """The rate over the windows."""
         return self.total(now_ms) / (self.elapsed_ms(now_ms) / 1000)
 
     def throttle_ms(self, limit: float, now_ms: int) -> int:
@@ -123,7 +120,6 @@ class TokenBucket:
         return self._tokens
 
     def take(self, count: float, limit: float, now_ms: int) -> None:
-        """Take tokens, also more than there are."""
         self._tokens = self.tokens(limit, now_ms) - count
 
     def throttle_ms(self, limit: float, now_ms: int) -> int:

@@ -13,7 +13,6 @@ class SecurityProtocol(IntEnum):
 
     @property
     def tls(self) -> bool:
-        """Whether connections begin with a TLS handshake."""
         return self in (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL)
 
     @property

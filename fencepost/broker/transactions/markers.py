@@ -175,9 +175,7 @@ class MarkersOfDecision:
 
     @property
     def results(self) -> Mapping[TopicPartition, ErrorCode]:
-        """NONE for each partition to which the marker was appended, else why it was not."""
         return self._appended.results
 
     async def settled(self) -> Mapping[TopicPartition, ErrorCode]:
-        """The results, once the appended markers are durable and visible."""
         return await self._writer.settled(self._appended, self._marker)

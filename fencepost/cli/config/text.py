@@ -30,7 +30,6 @@ _FROM = {
 
 
 def source_of(source: ConfigSource) -> str:
-    """The source of a setting, in words."""
     return _FROM.get(source, source.name.lower().replace("_", " "))
 
 

@@ -166,12 +166,10 @@ def _acl(record: Any) -> Leaf:
 
 
 def entity_name(parts: Iterable[tuple[str, str | None]]) -> str:
-    """The entity of a quota."""
     return ",".join(f"{kind}={'<default>' if name is None else name}" for kind, name in parts)
 
 
 def mechanism_name(number: int) -> str:
-    """A SCRAM mechanism as clients name it."""
     return named(ScramMechanism, number).name.replace("_", "-")
 
 

@@ -36,7 +36,6 @@ def changes_text(changes: "Iterable[PlannedChange]") -> str:
 
 
 def _is_whole(one: "PlannedChange") -> bool:
-    """Whether the thing itself is created or deleted."""
     return one.action != "change" and one.setting in ("", "partitions")
 
 

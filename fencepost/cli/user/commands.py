@@ -158,7 +158,6 @@ def delete_command(name: str, mechanisms: tuple[str, ...], broker: Broker) -> No
 
 
 def mechanism_name(mechanism: "ScramMechanism") -> str:
-    """The mechanism as clients name it."""
     return mechanism.name.replace("_", "-")
 
 

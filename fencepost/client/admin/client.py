@@ -153,5 +153,4 @@ class Admin:
 
 
 def parts_of(admin: Admin) -> AdminParts:
-    """The parts of an admin client, for what works on several of them."""
     return admin._parts

@@ -141,7 +141,6 @@ async def existing(admin: AdminParts, partitions: Collection[TopicPartition]) ->
 
 
 async def _owners(admin: AdminParts, group_id: str) -> dict[TopicPartition, str]:
-    """The member that reads each partition."""
     described = await admin.groups.describe_groups(group_id)
     return {partition: member.member_id for member in described[group_id].members for partition in member.partitions}
 

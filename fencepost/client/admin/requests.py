@@ -215,7 +215,6 @@ class AdminRequests:
 
     @property
     def timeout_ms(self) -> int:
-        """How long a broker may take for a request, in ms."""
         return self.cluster.config.request_timeout_ms
 
     @property
@@ -262,7 +261,6 @@ def failure(
 
 
 def is_unsupported(error: KafkaError) -> bool:
-    """Whether the broker does not support the request, or one of its filters."""
     return isinstance(error, FatalError) and error.code is ErrorCode.UNSUPPORTED_VERSION
 
 

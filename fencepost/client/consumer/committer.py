@@ -135,7 +135,6 @@ class Committer:
             await self.auto_commit(self.progress.uncommitted())
 
     def begin(self) -> None:
-        """The consumer is opened now."""
         self._committed_at = anyio.current_time()
 
     async def run(self) -> None:
@@ -188,7 +187,6 @@ class Committer:
             )
 
     def begin_commit(self, offsets: Mapping[TopicPartition, int]) -> "PendingCommit":
-        """Begin a commit of these offsets, taken now."""
         return PendingCommit(self._fetcher, self.progress, offsets)
 
 

@@ -86,7 +86,6 @@ class PartitionState:
         self.leader_epoch = self.fetch_epoch = leader_epoch
 
     def leave(self) -> None:
-        """The position is about to change."""
         self.back.leave(self.position)
 
     def go_back(self) -> None:
@@ -96,7 +95,6 @@ class PartitionState:
             self.jump(self.back.point)
 
     def settled(self) -> bool:
-        """Whether a commit would change nothing."""
         return self.position == self.committed == self.back.point and not self.back.unsaved
 
     def drop_buffered(self) -> None:
@@ -113,7 +111,6 @@ class PartitionState:
         self.jumps += 1
 
     def pause(self, paused: bool) -> None:
-        """The program pauses or resumes this partition."""
         self.paused_by_program = paused
         self.paused = self.paused_by_program or self.withheld
 
@@ -145,7 +142,6 @@ class PartitionState:
         )
 
     def available(self) -> int:
-        """How many records could be taken now, at most."""
         return 0 if self.paused else self.left
 
     def at_hand(self) -> bool:
@@ -153,7 +149,6 @@ class PartitionState:
         return bool(self.chunks) and self.chunks[0].at < len(self.chunks[0].records)
 
     def readable(self) -> bool:
-        """Whether a read would return records, or raise the error behind them."""
         return bool(self.chunks) and not self.paused
 
     def arrive(self, response: Any, isolation: IsolationLevel, check_crcs: bool, frame: Frame | None = None) -> None:

@@ -121,7 +121,6 @@ class Fetcher:
         self.arrived = anyio.Event()
 
     def fail(self, error: KafkaError) -> None:
-        """The consumer's next call raises this."""
         self.failure = error
         self.announce()
 

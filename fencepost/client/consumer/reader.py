@@ -65,11 +65,9 @@ class Reader(Generic[K, V]):
         self._reference = weakref.ref(self)
 
     def batches(self, limit: int, max_wait: float) -> AsyncIterator[ConsumerBatch[K, V]]:
-        """Batches without end; see `Consumer.batches`."""
         return _Batches(self, limit, max_wait)
 
     def records(self) -> AsyncIterator[ConsumerRecord[K, V]]:
-        """One record at a time, without end."""
         return _Records(self)
 
     async def next_raw(self) -> RawFetch:
@@ -229,7 +227,6 @@ class Reader(Generic[K, V]):
         return states
 
     def unreadable(self, state: PartitionState, wrong: UnreadableBatch) -> ReadError:
-        """The error for a batch that cannot be read at the partition's position."""
         return unreadable(state.partition, state.position or 0, wrong)
 
     def give(self) -> None:

@@ -72,17 +72,14 @@ class UnitReader(Generic[K, V]):
 
     @property
     def left_out(self) -> int:
-        """How many transactions were left out because they began before the start of reading (see the guide)."""
         return self._assembler.left_out
 
     @property
     def held_bytes(self) -> int:
-        """The size of batches whose transaction is not complete yet."""
         return self._assembler.held_bytes
 
     @property
     def spilled_bytes(self) -> int:
-        """How many bytes were written to the temporary file in all."""
         return self._spill.spilled_bytes
 
     async def next(self) -> WholeTransaction[K, V]:
@@ -129,7 +126,6 @@ class UnitReader(Generic[K, V]):
         return self._reader.fetcher.states
 
     def _all_placed(self) -> bool:
-        """Whether every assigned partition is read: no transaction is complete before."""
         return all(partition in self._known for partition in self._states())
 
     def _has_changed(self) -> bool:
@@ -165,7 +161,6 @@ class UnitReader(Generic[K, V]):
                 await self._begin(partition, state)
 
     def _reached(self, partition: TopicPartition) -> int | None:
-        """The end of what was taken from a partition."""
         ends = [raw.next_offset for raw, _, _ in self._waiting if raw.partition == partition]
         return ends[-1] if ends else self._assembler.frontier(partition)
 
@@ -323,7 +318,6 @@ class UnitReader(Generic[K, V]):
 
     @property
     def given(self) -> bool:
-        """Whether a unit was given and not committed."""
         return self._base.given
 
     def _bases(self) -> tuple[UnitRewindPoint, ...]:
@@ -380,5 +374,4 @@ class UnitReader(Generic[K, V]):
         self._saved.clear()
 
     def close(self) -> None:
-        """The consumer is closed."""
         self._spill.close()

@@ -47,5 +47,4 @@ class BeginDelay:
         self.pause_s = min(max(2 * self.pause_s, FIRST_S), LONGEST_S)
 
     def ended(self, now: float) -> None:
-        """EndTxn was answered."""
         self._ended_at = now

@@ -259,7 +259,6 @@ class ClassicMember:
             self.rejoin("the topics have other partitions")
 
     def rejoin(self, reason: str) -> None:
-        """Join again as soon as possible."""
         self._rejoin, self._reason = True, reason
 
     def expelled(self, reason: str) -> None:

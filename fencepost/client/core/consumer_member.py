@@ -71,7 +71,6 @@ class ConsumerMember:
 
     @property
     def owned(self) -> set[TopicPartition]:
-        """The partitions that it reads."""
         return set(self._owned.values())
 
     @property

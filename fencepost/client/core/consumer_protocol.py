@@ -96,7 +96,6 @@ class Reader:
 
     @property
     def at_end(self) -> bool:
-        """Whether all bytes are read."""
         return self._at >= len(self._data)
 
     def version(self) -> int:

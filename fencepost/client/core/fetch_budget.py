@@ -19,7 +19,6 @@ class FetchBudget:
 
     @property
     def free(self) -> int:
-        """How many bytes may still be requested."""
         return max(self.limit - self.held - self.reserved, 0)
 
     def reserve(self, wanted: int, least: int) -> int:

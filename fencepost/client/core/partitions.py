@@ -26,13 +26,11 @@ class TopicInfo(NamedTuple):
 
 
 def check_topic_name(topic: object) -> None:
-    """Raise TypeError if `topic` is no str."""
     if not isinstance(topic, str):
         raise TypeError(f"a topic's name must be str, not {type(topic).__name__}")
 
 
 def by_partition(topic: TopicInfo) -> dict[TopicPartition, PartitionInfo]:
-    """The partitions of a topic in order."""
     return {TopicPartition(topic.name, number): info for number, info in enumerate(topic.partitions)}
 
 

@@ -42,7 +42,6 @@ class RewindPoints(RewindPoint):
         return point
 
     def keep(self, point: RewindPoint) -> None:
-        """The commit has succeeded."""
         self._pending.remove(point)
         self.point, self.unsaved = point.point, point.unsaved
 

@@ -117,12 +117,10 @@ class PartitionQueue(Generic[B]):
 
     @property
     def idle(self) -> bool:
-        """Whether no batch waits and none is unanswered."""
         return not (self.waiting or self.in_flight or self.resend)
 
     @property
     def gap(self) -> bool:
-        """Whether a sequence was assigned that will not be sent."""
         return bool(self.missing)
 
     @property
@@ -182,7 +180,6 @@ class PartitionQueue(Generic[B]):
         return batch
 
     def needs_epoch(self) -> bool:
-        """Whether the partition needs a new epoch to send anything; call it with nothing in flight."""
         return self.restart or (bool(self.missing) and not self.resend)
 
     def adopt(self, producer: Producer) -> list[B]:

@@ -30,6 +30,5 @@ def error_of(code: ErrorCode, what: str, api: str, node: int | None) -> KafkaErr
 
 
 def raise_for(code: ErrorCode, what: str, api: str, node: int | None) -> None:
-    """Raise `error_of`, unless `code` means success."""
     if TABLE[api][code] is not Meaning.DONE:
         raise error_of(code, what, api, node)

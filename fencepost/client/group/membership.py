@@ -213,12 +213,10 @@ class Membership(ABC, Generic[M]):
         self._moved = anyio.Event()
 
     async def _sleep(self, seconds: float | None = None) -> None:
-        """Wait until an event, or for `seconds`."""
         with anyio.move_on_after(math.inf if seconds is None else seconds):
             await self._wake.wait()
 
     def _notify(self) -> None:
-        """Wake the waiting tasks, so that they check again."""
         self._wake.set()
         self._wake = anyio.Event()
 

@@ -90,7 +90,6 @@ class Cluster:
 
     @property
     def request_timeout_s(self) -> float:
-        """How long one request may wait for its response."""
         return self.config.request_timeout_ms / 1000
 
     # -- connections

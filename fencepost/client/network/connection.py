@@ -65,12 +65,10 @@ class Connection:
 
     @property
     def closed(self) -> bool:
-        """Whether the connection has ended; it takes no more requests then."""
         return self.closed_because is not None
 
     @property
     def idle(self) -> bool:
-        """Whether no task waits for a response."""
         now = anyio.current_time()
         return all(request.overdue(now) for request in self.session.in_flight.values())
 

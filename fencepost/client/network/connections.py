@@ -87,7 +87,6 @@ class Connections:
         return None
 
     def retry_at(self, address: Address) -> float:
-        """When the next attempt to connect there may begin."""
         reach = self._reach.get(address)
         return -math.inf if reach is None else reach.retry_at
 

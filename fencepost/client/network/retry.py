@@ -33,7 +33,6 @@ class Backoff:
         return plain * (1 - _JITTER + 2 * _JITTER * self._random.random())
 
     def reset(self) -> None:
-        """Begin with the shortest pause again, after a success."""
         self._attempt = 0
 
     async def pause(self) -> None:
@@ -96,7 +95,6 @@ class RetryLoop(Backoff):
 
     @property
     def failing(self) -> bool:
-        """Whether the last attempt failed."""
         return self._since is not None
 
     def reset(self) -> None:

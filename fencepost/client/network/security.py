@@ -82,7 +82,6 @@ class SecurityConfig:
 
     @property
     def sasl(self) -> bool:
-        """Whether connections begin with SASL."""
         return self.security_protocol in (SASL_PLAINTEXT, SASL_SSL)
 
     def check(self) -> None:

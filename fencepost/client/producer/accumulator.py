@@ -100,7 +100,6 @@ class Batch(SequencedBatch):
         return self.data
 
     def restamp(self, producer: Producer, base_sequence: int) -> None:
-        """Give the batch a new identity and sequence, after an epoch bump (row P7)."""
         self.base_sequence = base_sequence
         if self.data is not None:
             set_producer(self.data, 0, producer[0], producer[1], base_sequence)
@@ -209,7 +208,6 @@ class Accumulator:
         self.changed()
 
     def unfinished(self) -> list[Batch]:
-        """Every batch that is not done yet, at this moment."""
         return [b for queue in self.active.values() for b in (*queue.in_flight, *queue.resend, *queue.waiting)]
 
     def abandon(self) -> None:

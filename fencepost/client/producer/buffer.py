@@ -33,7 +33,6 @@ class BufferMemory:
 
     @property
     def waiting(self) -> int:
-        """How many tasks wait for room."""
         return len(self._waiters)
 
     @property

@@ -36,7 +36,6 @@ class RecordSerializer:
         await self._lookups.look_up((topic, checked, key, value) for key, value in pairs)
 
     def would_wait(self, topic: str, value: Any, key: Any, headers: Headers) -> bool:
-        """Whether `look_up` must wait first."""
         return self.looks_up and bool(self._lookups.missing([(topic, _checked_headers(headers), key, value)]))
 
     def record(self, topic: str, value: Any, key: Any, headers: Headers, timestamp_ms: int | None) -> NewRecord:
@@ -63,7 +62,6 @@ class RecordSerializer:
 
 
 def headers_size(headers: Iterable[tuple[str, bytes | None]]) -> int:
-    """The approximate size of headers in bytes."""
     return sum(10 + 3 * len(name) + len(content or b"") for name, content in headers)
 
 

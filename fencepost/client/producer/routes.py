@@ -36,7 +36,6 @@ class Route:
         return queue
 
     def by_key(self, key: bytes) -> Queue:
-        """The queue of the partition for a key's hash."""
         return self.queue(self._hashes.partition(key))
 
     def keyless(self) -> Queue:

@@ -51,7 +51,6 @@ async def body(request: Request) -> tuple[str, dict[str, Any]]:
 
 
 def pages(count: int) -> int:
-    """How many pages `count` things need; at least one."""
     return max(1, -(-count // PAGE))
 
 

@@ -72,11 +72,9 @@ class GroupAdmin:
 
     @property
     def offset_count(self) -> int:
-        """How many committed offsets there are, for the metrics."""
         return self._shards.offset_count
 
     def committed_offsets(self) -> Iterator[GroupOffset]:
-        """Every committed offset, for the metrics. Offsets may change while this is read."""
         return self._shards.committed_offsets()
 
     async def delete_groups(self, group_ids: Sequence[str]) -> list[ErrorCode]:

@@ -48,7 +48,6 @@ class ClassicGroups:
         self._tallies = tallies
 
     def loaded(self, shard: GroupShard) -> None:
-        """Restart the sessions of all members (as in Kafka)."""
         now_ms = self._clock.now_ms()
         for group_id, group in list(shard.state.groups.items()):
             for member in group_members(group).values():
@@ -202,14 +201,12 @@ class ClassicGroups:
     def _when_settled(
         self, shard: GroupShard, reply: ReplyT, parking: Parking[ReplyT], request_member_id: str
     ) -> ReplyT | Coroutine[Any, Any, ReplyT]:
-        """The reply, which may be sent once the whole log is durable."""
         ticket = shard.log.newest
         if ticket.is_durable:
             return reply
         return settled(shard, ticket, reply, partial(parking.refused, request_member_id))
 
     def _session(self, group_id: str, member: Member) -> None:
-        """Restart the member's session."""
         self._set_timer(new_key(TimerKey, (SESSION, group_id, member.member_id)), member.session_timeout_ms)
 
     def expire(self, shard: GroupShard, key: TimerKey) -> None:

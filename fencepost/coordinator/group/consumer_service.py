@@ -65,7 +65,6 @@ class ConsumerGroups:
         self._new_topics_at = self._image().offset
 
     def loaded(self, shard: GroupShard) -> None:
-        """Restart the sessions of all members (as in Kafka)."""
         for group_id, group in shard.state.consumers.items():
             timers = []
             config = self._config_of(group_id)

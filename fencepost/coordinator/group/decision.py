@@ -54,18 +54,15 @@ class DecisionBuilder:
         self.answers: list[JoinAnswer | SyncAnswer] = []
 
     def save(self, group: Stable | Empty, now_ms: int) -> None:
-        """Add the record of the group's present state."""
         self.log.append(saved(self.group_id, group, now_ms))
 
     def session(self, member: Member) -> None:
-        """Restart the member's session."""
         self.timers.append(new_timer(SetTimer, (SESSION, member.session_timeout_ms, member.member_id, 0, False)))
 
     def end_sessions(self, member_ids: Iterable[str]) -> None:
         self.timers.extend(SetTimer(TimerKind.SESSION, None, member_id) for member_id in member_ids)
 
     def set(self, kind: TimerKind, delay_ms: int | None) -> None:
-        """Start or stop the group's join or sync timer."""
         self.timers.append(SetTimer(kind, delay_ms))
 
     def decision(

@@ -43,7 +43,6 @@ def is_routine(before: Group, after: Group) -> bool:
 
 
 def counted_members(members: Sized) -> str:
-    """`1 member`, `3 members`."""
     return "1 member" if len(members) == 1 else f"{len(members)} members"
 
 

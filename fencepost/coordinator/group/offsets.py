@@ -101,12 +101,10 @@ class OffsetStore:
             self._pending[producer_id].get(group_id, {}).pop(partition, None)
 
     def committed(self, group_id: str) -> Iterator[tuple[TopicPartition, CommittedOffset]]:
-        """The group's visible offsets."""
         for partition, stored in self._committed.get(group_id, {}).items():
             yield partition, stored.value
 
     def groups(self) -> Collection[str]:
-        """The groups with visible offsets."""
         return self._committed.keys()
 
     def pending(self, group_id: str) -> frozenset[TopicPartition]:
@@ -122,7 +120,6 @@ class OffsetStore:
         return any(self._pending[producer_id].get(group_id) for producer_id in self._open.get(group_id, ()))
 
     def has_any(self, group_id: str) -> bool:
-        """Whether the group has offsets, visible or pending."""
         return group_id in self._committed or group_id in self._open
 
     def pending_producers(self) -> Collection[int]:

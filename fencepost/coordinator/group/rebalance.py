@@ -182,12 +182,10 @@ def roster(members: Members, protocol: str) -> tuple[JoinedMember, ...]:
 
 
 def rebalance_timeout_ms(members: Members) -> int:
-    """How long a rebalance may take: the longest rebalance timeout of all members."""
     return max((member.rebalance_timeout_ms for member in members.values()), default=0)
 
 
 def common_protocols(members: Members) -> frozenset[str]:
-    """The protocols that every member supports."""
     sets = [frozenset(name for name, _ in member.protocols) for member in members.values()]
     return frozenset.intersection(*sets) if sets else frozenset()
 

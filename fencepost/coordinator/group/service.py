@@ -88,11 +88,9 @@ class GroupService:
         self._effects.answer_all(ErrorCode.NOT_COORDINATOR)
 
     def group_partition(self, group_id: str) -> int:
-        """The partition of `__consumer_offsets` that holds the group."""
         return self.runtime.partition_for(group_id)
 
     def refusal(self, group_id: str) -> ErrorCode:
-        """The error of every request for this group while its shard is not active; else NONE."""
         return self._shards.runtime.refusal(group_id)
 
     def takes_markers(self, partition: int) -> bool:

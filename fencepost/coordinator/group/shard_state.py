@@ -104,7 +104,6 @@ class GroupRecords:
         return encode(record)
 
     def replay(self, state: GroupShardState, batch: ReplayedBatch) -> int:
-        """Fold one batch; return how many records were of unknown kinds. Raises LogUnreadable, with the offset."""
         if batch.marker_commits is not None:
             state.offsets.complete(batch.producer_id, batch.marker_commits)
             return 0

@@ -56,7 +56,6 @@ class GroupShards:
             yield from list(shard.state.groups.items())
 
     def consumer_group(self, group_id: str) -> ConsumerGroup | None:
-        """The group of the consumer protocol; None if there is none."""
         shard = self.find(group_id)
         return None if shard is None else shard.state.consumers.get(group_id)
 
@@ -89,7 +88,6 @@ class GroupShards:
         return ErrorCode.NONE
 
     def forget_topics(self, topics: Collection[str]) -> None:
-        """Remove every committed offset of these topics."""
         for shard in self.runtime.shards():
             self.write_all(shard, shard.state.offsets.removals_of_topics(topics))
 
@@ -99,7 +97,6 @@ class GroupShards:
             self.forget_deleted_topics_in(shard)
 
     def forget_deleted_topics_in(self, shard: GroupShard) -> None:
-        """As `forget_deleted_topics`, in one shard."""
         self.write_all(shard, shard.state.offsets.removals_of_deleted_topics(self._topics.topic_id))
 
     def forget_expired(self, retention_ms: int) -> Iterator[int]:
@@ -121,7 +118,6 @@ class GroupShards:
 
     @property
     def offset_count(self) -> int:
-        """How many committed offsets there are."""
         return sum(shard.state.offsets.count for shard in self.runtime.shards())
 
     def committed_offsets(self) -> Iterator[GroupOffset]:

@@ -98,7 +98,6 @@ class PreparingRebalance:
 
     @property
     def all_joined(self) -> bool:
-        """Whether no member is missing, and no pending member id."""
         return len(self.joined) == len(self.members) and not self.pending
 
 
@@ -116,7 +115,6 @@ class CompletingRebalance:
 
     @property
     def unsynced(self) -> frozenset[str]:
-        """The members that have not sent a Sync yet."""
         return frozenset(name for name in self.members if name not in self.syncing)
 
 
@@ -151,7 +149,6 @@ NO_MEMBERS: Members = {}
 
 
 def state_name(group: Group) -> str:
-    """The phase under its name in DescribeGroups and ListGroups."""
     return type(group).__name__
 
 

@@ -159,11 +159,9 @@ class _Overlay(Generic[KeyT, ValueT]):
         self._changed: dict[KeyT, ValueT | None] = {}
 
     def get(self, key: KeyT) -> ValueT | None:
-        """The present value of the key; None if it has none."""
         return self._changed[key] if key in self._changed else self._base.get(key)
 
     def put(self, key: KeyT, value: ValueT | None) -> None:
-        """Set the value of the key; None removes the key."""
         self._changed[key] = value
 
     def keys(self) -> frozenset[KeyT]:

@@ -47,7 +47,6 @@ class AppliedEdits:
 
     @property
     def refused(self) -> bool:
-        """Whether nothing was changed because of an error."""
         return self.delta is None
 
 

@@ -58,7 +58,6 @@ class TopicImage:
 
     @property
     def partitions(self) -> int:
-        """How many partitions the topic has."""
         return len(self.assignment)
 
     @property

@@ -183,7 +183,6 @@ class MetadataService:
 
     @property
     def features(self) -> FeatureView:
-        """The features in the answer to ApiVersions."""
         return FeatureView(SUPPORTED, self.image.features, self.image.offset)
 
     def exists(self, partition: TopicPartition) -> bool:
@@ -226,7 +225,6 @@ class MetadataService:
     async def create_topics(
         self, topics: Sequence[NewTopic], validate_only: bool = False, mutations: MutationQuota | None = None
     ) -> list[CreatedTopic]:
-        """Create topics; one answer each."""
         reply = await self._change(lambda image: self._topics.create_topics(image, topics, validate_only, mutations))
         return [CreatedTopic(topic.name, reply) for topic in topics] if isinstance(reply, Outcome) else reply
 
@@ -273,7 +271,6 @@ class MetadataService:
         return [reply] * len(acls) if isinstance(reply, Outcome) else reply
 
     async def delete_acls(self, acls: Collection[Acl]) -> Outcome:
-        """Delete those of these ACLs that exist."""
         reply = await self._change(lambda image: self._acls.delete(image, list(acls)))
         return reply if isinstance(reply, Outcome) else DONE
 

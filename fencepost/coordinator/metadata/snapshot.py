@@ -47,7 +47,6 @@ class SnapshotId(NamedTuple):
 
     @property
     def file_name(self) -> str:
-        """The file name, as in Kafka."""
         return f"{self.offset:020d}-{self.epoch:010d}.checkpoint"
 
 
@@ -59,7 +58,6 @@ class Snapshot(NamedTuple):
 
 
 def snapshot_id(file_name: str) -> SnapshotId | None:
-    """The id in the name of a snapshot file; None for other files."""
     match = SNAPSHOT_FILE.fullmatch(file_name)
     return None if match is None else SnapshotId(int(match["offset"]), int(match["epoch"]))
 

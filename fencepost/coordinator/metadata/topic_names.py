@@ -29,7 +29,6 @@ def topic_name_problem(name: str) -> str | None:
 
 
 def is_internal(name: str) -> bool:
-    """Whether the topic is internal: clients may not write to it."""
     return name in INTERNAL_TOPICS
 
 

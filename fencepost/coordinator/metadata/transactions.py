@@ -53,7 +53,6 @@ class MetadataLoader:
 
     @property
     def next_offset(self) -> int:
-        """The offset after the last loaded record."""
         return self._offset
 
     @property

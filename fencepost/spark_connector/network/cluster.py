@@ -95,7 +95,6 @@ class Cluster:
         return self._leaders[tp]
 
     def leaders_of(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Address]:
-        """The leaders that are known without a request."""
         return {tp: self._leaders[tp] for tp in partitions if tp in self._leaders}
 
     def connection_to(self, address: Address) -> Connection:

@@ -108,7 +108,6 @@ class Connection:
         return time.monotonic() >= self._renew_at
 
     def supports(self, name: str) -> bool:
-        """Whether both sides support some version of the API `name`."""
         return self._version_of(API_BY_NAME[name]) is not None
 
     def call(self, name: str, request: Any) -> Any:

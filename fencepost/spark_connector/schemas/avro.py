@@ -119,11 +119,9 @@ class _BytesReader:
     """Confluent's serializers write bytes without their length."""
 
     def one(self, frame: bytes, at: int) -> Any:
-        """All behind the offset."""
         return frame[at:]
 
     def many(self, frames: Sequence[bytes], at: int) -> list[Any] | None:
-        """The same for each."""
         return [frame[at:] for frame in frames]
 
 

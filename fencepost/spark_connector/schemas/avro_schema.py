@@ -151,7 +151,6 @@ def definitions(node: Any) -> Iterator[tuple[str, Any]]:
 
 
 def branches(union: list[Any]) -> list[Any]:
-    """The types of a union without null."""
     return [one for one in union if kind_of(one) != "null"]
 
 
@@ -225,7 +224,6 @@ def member(space: str, number: int, node: Any) -> dict[str, Any]:
 
 
 def is_member(node: Any) -> bool:
-    """Whether it is a record that `member` made."""
     return isinstance(node, dict) and MEMBERS in node
 
 

@@ -53,7 +53,6 @@ class Encoder:
         return pa.array(self.encode_values(rows.to_pylist()), pa.binary())
 
     def encode_values(self, values: Sequence[Any]) -> list[bytes | None]:
-        """The same for rows that are Python's already."""
         return [None if value is None else self._encode(value) for value in values]
 
     def _encode(self, value: Any) -> bytes:

@@ -39,7 +39,6 @@ def decimal_type(precision: int, scale: int, path: str) -> pa.DataType:
 
 
 def map_parts(kind: pa.DataType) -> tuple[pa.DataType, pa.DataType]:
-    """The types of keys and values."""
     return kind.key_type, kind.item_type
 
 

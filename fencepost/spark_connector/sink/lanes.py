@@ -59,7 +59,6 @@ class Claim(NamedTuple):
     batch_id: int
 
     def has(self, batch: BatchId) -> bool:
-        """Whether the batch was committed before the claim."""
         return self.query_id == batch.query_id and self.batch_id == batch.batch_id
 
 

@@ -93,7 +93,6 @@ class SinkOptions:
 
     @property
     def producer_config(self) -> TransactionalProducerConfig:
-        """The producer's options as the client's configuration."""
         return parse_kafka(TransactionalProducerConfig, self.producer)
 
 

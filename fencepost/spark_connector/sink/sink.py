@@ -121,7 +121,6 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
         return Task(self._options, self._columns, self._claim, self._context()).run(iterator)
 
     def commit(self, messages: Messages) -> None:
-        """Write the tasks' records."""
         self._commit(messages)
 
     def abort(self, messages: Messages) -> None:

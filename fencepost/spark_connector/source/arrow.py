@@ -30,7 +30,6 @@ def arrow_schema(columns: tuple[str, ...]) -> Any:
 
 
 def fields_of(columns: tuple[str, ...]) -> frozenset[str]:
-    """The fields of a record that must be decoded for these columns."""
     return frozenset({"key", "value", "headers"}.intersection(columns))
 
 

@@ -106,11 +106,9 @@ class _Given:
     values: dict[str, str]
 
     def one(self, name: str, convert: Callable[[str], T], default: T) -> T:
-        """The option's value, or the default if the option is not given."""
         return self.value(name, convert) if name in self.values else default
 
     def maybe(self, name: str, convert: Callable[[str], T]) -> T | None:
-        """The option's value, or None if the option is not given."""
         return self.value(name, convert) if name in self.values else None
 
     def value(self, name: str, convert: Callable[[str], T]) -> T:

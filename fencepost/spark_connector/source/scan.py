@@ -55,7 +55,6 @@ class VisibleScan:
 
     @property
     def done(self) -> bool:
-        """Whether the scan has reached `stop`."""
         return self.end >= self._stop
 
     def take(self, limit: Limit) -> None:
@@ -85,7 +84,6 @@ class VisibleScan:
             self._advance()
 
     def take_one(self) -> None:
-        """Count one record of any size."""
         self.take(Limit(records=1))
 
     def _advance(self) -> None:

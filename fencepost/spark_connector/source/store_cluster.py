@@ -43,7 +43,6 @@ class StoreCluster:
         self._opened: tuple[PostgresEngine, RowObjects] | None = None
 
     def close(self) -> None:
-        """Close the connection to the database."""
         if self._opened is not None:
             self._opened[0].close()
 

@@ -104,7 +104,6 @@ class UnlimitedStreamReader(QuickAckOnUnpickle, DataSourceStreamReader):
         return start._replace(offsets=offsets)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The records of one partition. Runs in a task."""
         return read_range(self._options, partition)
 
     def commit(self, end: PositionTree) -> None:
@@ -113,7 +112,6 @@ class UnlimitedStreamReader(QuickAckOnUnpickle, DataSourceStreamReader):
             self._position.commit(Position.of(end).offsets)
 
     def stop(self) -> None:
-        """Close the driver's connections."""
         self._source.close()
         self._brokers.close()
 

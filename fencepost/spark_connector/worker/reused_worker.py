@@ -10,7 +10,6 @@ _REUSED = "SPARK_REUSE_WORKER"
 
 
 def is_reused() -> bool:
-    """Whether this process is a Python worker that Spark reuses for further tasks."""
     return _REUSED in os.environ
 
 

@@ -147,7 +147,6 @@ class PartitionReport:
         return self.commits + self.aborts + self.bare_markers
 
     def to_json(self) -> str:
-        """The report as JSON, which a Spark task sends to the driver."""
         return json.dumps(asdict(self))
 
     @classmethod
@@ -172,16 +171,13 @@ class AuditReport:
 
     @property
     def faults(self) -> int:
-        """The number of faults in all partitions."""
         return sum(one.faults_in_all for one in self.partitions)
 
     @property
     def sound(self) -> bool:
-        """Whether the audit found no fault."""
         return self.faults == 0
 
     def total(self, name: str) -> int:
-        """The sum of a count over the partitions."""
         return sum(int(getattr(one, name)) for one in self.partitions)
 
     def as_dict(self) -> dict[str, Any]:
@@ -203,5 +199,4 @@ class AuditReport:
 
     @property
     def _has_gaps(self) -> bool:
-        """Whether offsets after the log's start are missing."""
         return any(hole.first >= one.start for one in self.partitions for hole in one.holes)

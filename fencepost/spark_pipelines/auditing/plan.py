@@ -75,5 +75,4 @@ class Plan:
     """The rules that the audit checks; None: those that need no stores."""
 
     def pieces_of(self, tp: TopicPartition) -> list[Piece]:
-        """The pieces of one partition, in order."""
         return sorted((one for one in self.pieces if one.tp == tp), key=lambda one: one.number)

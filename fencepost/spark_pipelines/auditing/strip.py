@@ -35,7 +35,6 @@ class Strip:
         return [dict(cell) for cell in self._cells], self._width
 
     def _fold(self) -> None:
-        """Merge each pair of cells."""
         self._width *= 2
         pairs = zip(self._cells[::2], [*self._cells[1::2], Counter()], strict=False)
         self._cells = [one + other for one, other in pairs]

@@ -46,7 +46,6 @@ class TableReport:
 
     @property
     def sound(self) -> bool:
-        """Whether the table holds each row exactly once, and nothing else."""
         return self.missing == self.extra == 0
 
     def as_dict(self) -> dict[str, Any]:

@@ -69,15 +69,12 @@ class TableStore:
         return stage(frame, self._table)
 
     def rows(self, staged: list[NewFile]) -> int:
-        """The number of staged rows."""
         return sum(file.rows for file in staged)
 
     def sizes(self, staged: list[NewFile]) -> dict[str, int]:
-        """The staged files' sizes in bytes."""
         return {file.path: file.size for file in staged}
 
     def discard(self, staged: list[NewFile]) -> None:
-        """Delete staged files."""
         self._table.discard(staged)
 
     def publish(self, staged: list[NewFile], manifest: Manifest) -> None:

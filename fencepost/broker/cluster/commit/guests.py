@@ -66,12 +66,10 @@ class GuestLog:
 
     @property
     def segments(self) -> "GuestLog":
-        """What `FlushedLog` asks of segments."""
         return self
 
     @property
     def log_end_offset(self) -> int:
-        """The number of markers, durable or not."""
         return self.high_watermark + len(self._batches)
 
     def append(self, marker: Marker, now_ms: int) -> Ticket:
@@ -115,7 +113,6 @@ class GuestLog:
         self._rounds.deliver()
 
     def begin_writeback(self, max_bytes: int) -> tuple[int, list[SyncTask]]:
-        """Nothing is written back."""
         return 0, []
 
     def finish_writeback(self, size_bytes: int) -> None:

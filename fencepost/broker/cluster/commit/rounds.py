@@ -186,7 +186,6 @@ class Rounds:
                 await self._full.wait()
 
     def forget(self, log: Participant) -> None:
-        """The log was deleted, or this broker gave it up."""
         self._waiting.pop(log, None)
 
     def begin(self) -> list[SyncTask]:
@@ -332,5 +331,4 @@ def _row(cut: Cut, placement: Placement, inline: bytes | None) -> Row:
 
 
 def producer_ids(headers: Collection[BatchHeader]) -> tuple[int, ...]:
-    """The producers of these batches, sorted."""
     return tuple(sorted({header.producer_id for header in headers if header.producer_id >= 0}))

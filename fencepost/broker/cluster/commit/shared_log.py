@@ -179,12 +179,10 @@ class SharedLog:
 
     @property
     def bound_end(self) -> int:
-        """The offset after the last row, without the appends that wait."""
         return self._bound_end
 
     @property
     def is_in_round(self) -> bool:
-        """Whether appends of this log are in the round that is under way."""
         return self._cut_count > 0
 
     def _replay(self, foreign: Sequence[Foreign]) -> None:
@@ -238,7 +236,6 @@ class SharedLog:
 
     @property
     def tail_bytes(self) -> int:
-        """Bytes of the local copies of the newest records."""
         return self._tail.size_bytes
 
     def evict(self) -> list[SyncTask]:
@@ -251,7 +248,6 @@ class SharedLog:
         return self._tail.drop_front(1)
 
     def holds(self, row: Row) -> bool:
-        """Whether this row is still part of the log."""
         found = next(self._index.between(row.base, row.end), None)
         return found is not None and (found.base, found.end, found.placement) == (row.base, row.end, row.placement)
 
@@ -324,7 +320,6 @@ class SharedLog:
         return best
 
     def arrived(self) -> None:
-        """Rows that a read missed are here now."""
         if self._listener is not None:
             self._listener.arrived()
 

@@ -174,7 +174,6 @@ class SharedLogs:
 
 
 def index_of(found: LoadedLog | None) -> RowIndex:
-    """The rows of a loaded log; None: it does not exist yet."""
     return RowIndex(0) if found is None else RowIndex(found.start, found.rows, found.aborted, found.folded_to)
 
 

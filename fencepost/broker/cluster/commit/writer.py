@@ -88,7 +88,6 @@ class Writer:
 
     @property
     def idle_seconds(self) -> float:
-        """Since the last successful commit or renewal was sent."""
         return self.now() - self.renewed_at
 
     def stop(self, after_s: float = 0.0) -> None:

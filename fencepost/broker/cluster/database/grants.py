@@ -84,7 +84,6 @@ def lacking(connection: "psycopg.Connection[Any]", schema: str) -> list[Lacking]
 
 
 def sentence(role: str, found: Collection[Lacking]) -> str:
-    """What the role lacks, and what to run."""
     lacks = ", ".join(f"{right} on {one.thing}" for one in found for right in one.rights)
     return f"role {role} lacks {lacks}: run as the owner of the schema: {'; '.join(one.statement for one in found)}"
 

@@ -29,7 +29,6 @@ class MergeLimits(NamedTuple):
     """What one merge reads at most, unless its first group is larger."""
 
     def is_full(self, row: Row) -> bool:
-        """Whether this row is never merged again."""
         return row.placement.size_bytes >= self.segment_bytes / 2
 
 
@@ -45,7 +44,6 @@ class Merge(NamedTuple):
 
     @property
     def rows(self) -> list[Row]:
-        """The rows that it replaces."""
         return [row for group in self.groups for row in group]
 
     @property
@@ -58,7 +56,6 @@ class Merge(NamedTuple):
 
     @property
     def read_bytes(self) -> int:
-        """The bytes that have to be read and written."""
         return sum(row.placement.size_bytes for group in self.groups if len(group) > 1 for row in group)
 
 

@@ -40,7 +40,6 @@ class Proposal(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The offset after the compacted range."""
         return self.read[-1][0] + self.read[-1][1]
 
 
@@ -58,7 +57,6 @@ class LogFacts(NamedTuple):
 
 
 def place_of(row: Row) -> Place:
-    """What a proposal names a row by."""
     return row.base, row.count, row.placement
 
 

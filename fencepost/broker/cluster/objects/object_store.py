@@ -177,7 +177,6 @@ class Objects:
         return data
 
     def delete(self, object_ids: Collection[int]) -> None:
-        """Delete objects; a missing one is not an error. Raises StoreUnavailable."""
         names = [object_name(object_id) for object_id in sorted(object_ids)]
         for start in range(0, len(names), LIST_PAGE):
             self._backend.remove(names[start : start + LIST_PAGE])

@@ -39,11 +39,9 @@ class RowObjects:
         return object_id
 
     def forget_claims(self) -> None:
-        """Use no claim that was made before: the database may have lost it."""
         self._claims.forget()
 
     def read(self, place: Placement) -> bytes:
-        """A range of an object. Raises StoreUnavailable and CorruptLogFile."""
         return self._objects.get(place.object_id, place.position, place.size_bytes)
 
     def read_many(self, places: Sequence[Placement]) -> Iterator[bytes]:
@@ -71,7 +69,6 @@ class RowObjects:
             pool.shutdown(cancel_futures=True)
 
     def ids(self) -> Iterator[int]:
-        """Every object of the cluster, in no order. Raises StoreUnavailable."""
         return self._objects.ids()
 
     def delete(self, object_ids: Collection[int]) -> None:
@@ -81,6 +78,5 @@ class RowObjects:
             self._objects.delete(object_ids)
 
     def check_owner(self) -> None:
-        """Raise NotOwner if the objects belong to another database, and StoreUnavailable."""
         if self._owner is not None:
             self._owner.check()

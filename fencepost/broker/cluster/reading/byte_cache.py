@@ -134,7 +134,6 @@ class ByteCache:
 
     @property
     def loading(self) -> int:
-        """The number of rows under way."""
         return len(self._loads)
 
     def segment(self, log_id: int, row: Row) -> Segment | None:
@@ -302,13 +301,11 @@ class ByteCache:
         return evicted
 
     def _empty(self) -> None:
-        """Delete what an earlier process left."""
         for name in self._store.sizes():
             self._store.remove(name)
 
 
 def _are_adjacent(row: Row, following: Row) -> bool:
-    """Whether one request brings both."""
     place, after = row.placement, following.placement
     if place.object_id != after.object_id:
         return False

@@ -99,7 +99,6 @@ class Index(NamedTuple):
 
     @property
     def folded_to(self) -> int:
-        """The offset of the snapshot of the producers."""
         return max((snapshot.base for snapshot in self.snapshots), default=0)
 
     def fold(self) -> Folded:
@@ -113,12 +112,10 @@ class Index(NamedTuple):
 
 
 def aborted_in(row: Row) -> list[AbortedTransaction]:
-    """The aborted transactions that end in a row without heads."""
     return [AbortedTransaction(*fields[1:]) for fields in TXN_ENTRY.iter_unpack(row.aborted)]
 
 
 def encode_aborted(aborted: Iterable[AbortedTransaction]) -> bytes:
-    """Aborted transactions as a row has them."""
     return b"".join(TXN_ENTRY.pack(_VERSION, *one) for one in aborted)
 
 

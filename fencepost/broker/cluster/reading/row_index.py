@@ -100,5 +100,4 @@ def _bytes_of(rows: Iterable[Row]) -> int:
 
 
 def slim(row: Row) -> Row:
-    """The row without what only a load needs."""
     return row._replace(heads=None, inline=None, aborted=b"", producer_ids=())

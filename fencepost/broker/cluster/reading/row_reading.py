@@ -60,7 +60,6 @@ def many_foreign_rows(engine: Engine, ranges: Ranges, spans: Sequence[Span]) -> 
 
 
 def with_bytes(rows: Iterable[Row], data: dict[Placement, bytearray]) -> list[Foreign]:
-    """The rows with their bytes, which are inline or among `data`."""
     return [Foreign(row, row.inline if row.inline is not None else data[row.placement]) for row in rows]
 
 

@@ -302,7 +302,6 @@ def _take(engine: Engine, identity: Identity, slots: Sequence[int], lease_ms: in
 
 
 def _leaf(error: BaseException) -> BaseException:
-    """The first error in groups of groups."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error

@@ -107,7 +107,6 @@ class FollowedLogs:
         return one.log
 
     def epoch(self, tp: TopicPartition) -> int | None:
-        """The leader epoch of a partition that another broker leads; None if there is no such partition."""
         number = self._number(tp)
         return None if number is None else self._ownership.slots[slot_of(number)].epoch
 

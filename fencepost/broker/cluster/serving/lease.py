@@ -169,7 +169,6 @@ def confirmed(lease: Lease, api_key: int, handle: Handler) -> Handler:
 
 
 def _logs_of(node: Broker, request: "ListOffsetsRequest") -> "list[PartitionLog]":
-    """The logs of a request that are here."""
     asked = [TopicPartition(topic.name, one.partition_index) for topic in request.topics for one in topic.partitions]
     return [log for log in map(node.partition, asked) if log is not None]
 

@@ -15,7 +15,6 @@ def may_own(member: Member, lease_ms: int) -> bool:
 
 
 def is_alive(member: Member, lease_ms: int) -> bool:
-    """Whether its lease is not over."""
     return not member.left and member.idle_ms < lease_ms
 
 
@@ -33,7 +32,6 @@ def peers_of(members: Sequence[Member], node_id: int, lease_ms: int) -> dict[int
 
 
 def addresses_text(listeners: dict[str, Endpoint], rack: str | None) -> str:
-    """A broker's addresses for the database."""
     return json.dumps({"rack": rack, "listeners": {name: list(where) for name, where in listeners.items()}})
 
 

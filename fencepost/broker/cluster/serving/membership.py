@@ -155,7 +155,6 @@ class Membership(Place):
 
     @property
     def active(self) -> bool:
-        """Whether this broker leads any slot."""
         return bool(self.ownership.led)
 
     @property
@@ -191,7 +190,6 @@ class Membership(Place):
         return max(0, self.writer.history.life - 1) << 32
 
     def keep_metadata(self, kind: str, offset: int, file_name: str, data: bytes) -> list[SyncTask]:
-        """In the database."""
         return [self.logs.keep_file(str(METADATA_PARTITION), kind, offset, file_name, data)]
 
     def producer_ids(self, own: ProducerIdSource) -> ProducerIdSource:
@@ -277,7 +275,6 @@ class Membership(Place):
         return with_remote_offsets(self, api_key, inner)
 
     def _route(self, broker: int) -> Route | None:
-        """How to reach another broker."""
         peer = self.peers.get(broker)
         return None if peer is None else route_to(self._config, peer)
 

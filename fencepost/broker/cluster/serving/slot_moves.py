@@ -184,7 +184,6 @@ class SlotMoves:
             await trio.to_thread.run_sync(sync_all, removals)
 
     def _is_compacting(self, slot: int) -> bool:
-        """Whether a log of the slot is compacted now."""
         return self._cluster.growth.compactions.busy in [log.segments for log in self._logs(slot)]
 
     async def _settled(self, waiting: Callable[[], Sequence[FlushedLog]]) -> bool:

@@ -62,7 +62,6 @@ class Cut:
         return (0, 0) if head is None else (head.start, head.next)
 
     def index(self, logs: Collection[int]) -> dict[int, Index]:
-        """The rows of those of these logs that have records."""
         return read_indexes(self._engine, [self._heads[log] for log in logs if log in self._heads])
 
     @property

@@ -99,7 +99,6 @@ class LogCheck:
     def _check_columns(
         self, row: Row, headers: Sequence[BatchHeader], stamped: Stamped, content: bytearray, label: str
     ) -> None:
-        """What the row says about its batches."""
         batches = [(position, header) for (position, _, _), header in zip(stamped, headers, strict=True)]
         folded_to = self._snapshot.base if self._snapshot is not None else 0
         for what in row_differences(row, batches, content, folded_to):

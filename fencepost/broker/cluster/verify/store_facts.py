@@ -67,7 +67,6 @@ class StoreFacts(NamedTuple):
     contents: Contents | None
 
     def remarks(self) -> list[Remark]:
-        """All that needs attention, what is wrong first."""
         return sorted([*self._of_schema(), *_of_settings(self)], key=lambda remark: not remark.wrong)
 
     def _of_schema(self) -> list[Remark]:

@@ -137,7 +137,6 @@ class _Walk:
             return error
 
     def _now(self, head: Head) -> Head | None:
-        """The log's present bounds; None if it was deleted."""
         return {one.log: one for one in self._engine.heads([slot_of(head.log)])}.get(head.log)
 
     def _places(self, head: Head) -> list[tuple[int, int, int]]:

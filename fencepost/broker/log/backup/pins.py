@@ -138,7 +138,6 @@ def _covers(log: PinnedLog, end: int) -> bool:
 
 
 def _bases(names: Collection[str]) -> set[int]:
-    """The base offsets of the segments among these names."""
     return {base for name in names if (base := offset_in_name(name, LOG_SUFFIX)) is not None}
 
 

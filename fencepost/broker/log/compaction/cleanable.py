@@ -27,11 +27,9 @@ class CleanableRange(NamedTuple):
 
     @property
     def dirty_ratio(self) -> float:
-        """Share of dirty bytes in all bytes that a compaction would read."""
         return self.dirty_bytes / (self.clean_bytes + self.dirty_bytes) if self.dirty_bytes else 0.0
 
     def is_due(self, config: LogConfig) -> bool:
-        """Whether the dirty ratio is high enough, or `max.compaction.lag.ms` is exceeded."""
         return self.dirty_bytes > 0 and (self.delay_ms > 0 or self.dirty_ratio > config.min_cleanable_dirty_ratio)
 
 
@@ -89,7 +87,6 @@ def grouped(segments: Collection[Segment], config: LogConfig) -> list[list[Segme
 
 
 def _base_below(segments: Segments, offset: int) -> int:
-    """The base offset of the segment that holds `offset`."""
     return next(iter(segments.from_offset(offset))).base_offset
 
 

@@ -16,7 +16,6 @@ _EMPTY = bytes(DIGEST_BYTES)
 
 
 def key_digest(key: bytes) -> bytes:
-    """The hash that the map stores for a key."""
     return blake2b(key, digest_size=DIGEST_BYTES).digest()
 
 
@@ -35,7 +34,6 @@ class OffsetMap:
 
     @property
     def utilization(self) -> float:
-        """Share of the slots that are filled."""
         return self._count / self._slots
 
     def put(self, key: bytes, offset: int) -> bool:

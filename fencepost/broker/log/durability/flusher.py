@@ -377,12 +377,10 @@ class LogFlusher:
 
 
 def _is_of(log: FlushedLog, path: str) -> bool:
-    """Whether the file or directory is part of this log."""
     return path == log.store.place or path.startswith(f"{log.store.place}/")
 
 
 def awaits_flush(log: FlushedLog) -> bool:
-    """Whether the log holds batches that the next flush makes durable."""
     return log.high_watermark < log.log_end_offset and log.writable
 
 

@@ -180,7 +180,6 @@ class SyncThreads:
         return share.failures
 
     def _note(self, seconds: float) -> None:
-        """Update the usual time of one file."""
         self._usual_seconds += (seconds - self._usual_seconds) * (_WEIGHT if self._measured else 1.0)
         self._measured = True
 

@@ -79,12 +79,10 @@ class Unflushed:
 
     @property
     def is_too_much(self) -> bool:
-        """Whether the broker should write some bytes back."""
         return self.total_bytes > self.max_bytes
 
     @property
     def must_wait(self) -> bool:
-        """Whether writers are throttled until some bytes are written back."""
         return self.total_bytes > self.max_bytes + min(WRITEBACK_BYTES, self.max_bytes)
 
     def largest_first(self) -> list[FlushedLog]:

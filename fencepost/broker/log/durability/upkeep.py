@@ -49,7 +49,6 @@ async def in_threads(steps: Steps[T], threads: FlushThreads) -> T:
 
 
 def syncing(sync_targets: list[SyncTask]) -> Steps[None]:
-    """Steps that only sync these targets."""
     yield sync_targets
 
 

@@ -29,7 +29,6 @@ class Writeback:
 
     @property
     def is_known(self) -> bool:
-        """Whether the system supports it, as far as known."""
         return self._function is not None
 
     def __call__(self, fd: int, start: int, stop: int) -> None:

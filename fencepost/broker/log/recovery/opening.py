@@ -204,7 +204,6 @@ class _Pass:
         return position
 
     def _ends_at(self, segment: Segment, offset: int) -> bool:
-        """Whether the last batch of the file ends just before `offset`."""
         steps = list(segment.walk(segment.offsets.batch_before(segment.size_bytes)))
         return bool(steps) and steps[-1].last_offset + 1 == offset
 

@@ -48,7 +48,6 @@ class _LateSnapshot:
 
     @property
     def over(self) -> bool:
-        """Whether it was written or cancelled."""
         return self._entries is None and not self._lock.locked()
 
 
@@ -117,11 +116,9 @@ class SnapshotFiles:
         return self._drop([known for known in self._offsets if known < offset and known not in wanted])
 
     def remove_before(self, offset: int) -> list[SyncTask]:
-        """Delete the snapshots below `offset`, but never the newest."""
         return self._drop([known for known in self._offsets[:-1] if known < offset])
 
     def remove_between(self, after: int, before: int) -> list[SyncTask]:
-        """Delete the snapshots above `after` and below `before`."""
         return self._drop([known for known in self._offsets if after < known < before])
 
     def _drop(self, passed: Collection[int]) -> list[SyncTask]:

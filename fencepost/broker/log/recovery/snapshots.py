@@ -131,7 +131,6 @@ def _windows(data: bytes, at: int, place: str) -> dict[int, tuple[BatchMetadata,
 
 
 def snapshot_offsets(names: Mapping[str, int]) -> list[int]:
-    """The offsets of the producer snapshots among the files `names`, rising."""
     return sorted(offset for name in names if (offset := offset_in_name(name, SNAPSHOT_SUFFIX)) is not None)
 
 

@@ -57,7 +57,6 @@ def encode_offsets(
 
 
 def is_exact(data: bytes | None) -> bool:
-    """Whether a checkpoint was written as `exact`."""
     return data is not None and b"\n%s 1 " % CHECKSUM in data
 
 
@@ -147,7 +146,6 @@ def other_topic_id(store: Store, topic_id: bytes, deleted: Container[bytes]) -> 
 
 
 def encode_epochs(epochs: Iterable[tuple[int, int]]) -> bytes:
-    """A leader epoch checkpoint of (epoch, start offset) entries."""
     return _encode(f"{epoch} {start}" for epoch, start in epochs)
 
 

@@ -61,12 +61,10 @@ class IndexFile:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all entries, in the file or in memory."""
         return self._filed_bytes + len(self._pending)
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes not yet in the file."""
         return len(self._pending)
 
     def add(self, *values: int) -> None:

@@ -28,7 +28,6 @@ class SegmentStore:
         return recover(self.files(name), config, log_start_offset, trusted_offset)
 
     def files(self, name: str) -> Store:
-        """The directory of a log."""
         return self._store.child(name)
 
     def start_targets(self, starts: Mapping[str, int]) -> list[SyncTask]:
@@ -39,5 +38,4 @@ class SegmentStore:
         self._store.rename_child(name, to)
 
     def delete(self, name: str, via: str) -> list[SyncTask]:
-        """Rename a log that is not open to `via`. Returns tasks that delete its files when synced. Raises OSError."""
         return self._store.discard_child(name, via)

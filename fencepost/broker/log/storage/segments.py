@@ -61,15 +61,12 @@ class Segments:
 
     @property
     def written_bytes(self) -> int:
-        """A count of bytes that grows with every append and never falls; its first value is arbitrary."""
         return self._rolled_bytes + self.active.file.size_bytes
 
     def must_roll(self, size_bytes: int, header: BatchHeader, now_ms: int, config: LogConfig) -> bool:
-        """Whether the next batch needs a new segment (row L1)."""
         return self.active.must_roll(size_bytes, header, now_ms, config)
 
     def append(self, expected_offset: int, batch: Bytes, header: BatchHeader, config: LogConfig) -> Conflict | None:
-        """Write one batch at the end, if that is at `expected_offset`. Raises OSError; then nothing has changed."""
         active = self.active
         if active.next_offset != expected_offset:
             return Conflict(expected_offset, active.next_offset)
@@ -84,7 +81,6 @@ class Segments:
         self.active.file.unstage(staged)
 
     def note_aborted(self, aborted: AbortedTransaction) -> None:
-        """Record that the marker just appended aborts this transaction, in the marker's segment (row I3)."""
         self.active.aborted.append(aborted)
 
     def roll(self, now_ms: int) -> None:
@@ -115,10 +111,6 @@ class Segments:
             yield self._segments[number]
 
     def read(self, offset: int, upper_offset: int, max_bytes: int, at_least_one: bool) -> Extent:
-        """Whole batches from `offset` below `upper_offset`, at most `max_bytes` (except for one large batch).
-
-        Raises CorruptLogFile and OSError.
-        """
         parts: list[Piece] = []
         size_bytes = 0
         first_offset = offset
@@ -138,7 +130,6 @@ class Segments:
         return Extent(parts, size_bytes, offset)
 
     def bytes_between(self, offset: int, upper_offset: int) -> int:
-        """Bytes of the batches from `offset` below `upper_offset`. Raises CorruptLogFile and OSError."""
         total = 0
         for segment in self.from_offset(offset):
             if segment.base_offset >= upper_offset:
@@ -147,7 +138,6 @@ class Segments:
         return total
 
     def aborted_between(self, offset: int, upper_offset: int) -> list[AbortedTransaction]:
-        """Every aborted transaction that overlaps [offset, upper_offset) (row I2), ordered by first offset."""
         found: list[AbortedTransaction] = []
         for segment in self.from_offset(offset):
             if len(segment.aborted):
@@ -159,15 +149,12 @@ class Segments:
         return found
 
     def first_at_or_after(self, timestamp_ms: int, start_offset: int, upper_offset: int) -> FoundTime | None:
-        """The first record in that range with at least that timestamp (row I6). Raises CorruptLogFile and OSError."""
         return timestamps.first_at_or_after(self.from_offset(start_offset), timestamp_ms, start_offset, upper_offset)
 
     def latest(self, start_offset: int, upper_offset: int) -> FoundTime | None:
-        """The first record with the largest timestamp in that range (KIP-734). Raises as `first_at_or_after`."""
         return timestamps.latest(self.from_offset(start_offset), start_offset, upper_offset)
 
     def facts(self) -> list[SegmentFacts]:
-        """The facts that retention needs of each segment, oldest first. Raises OSError."""
         return [SegmentFacts(s.next_offset, s.size_bytes, s.last_time_ms) for s in self._segments]
 
     # Durability and deletion
@@ -209,13 +196,11 @@ class Segments:
                 segment.rewrite_tail(max(offset, segment.base_offset))
 
     def tail_targets(self, offset: int) -> list[SyncTask]:
-        """The tasks that make all batches from `offset` on durable. Raises OSError."""
         return [
             target for segment in self._segments if segment.next_offset > offset for target in segment.sync_targets()
         ]
 
     def flush_indexes(self) -> bool:
-        """Write all waiting index entries to their files. Returns False if the disk fails."""
         return not [segment for segment in self._segments if not segment.flush_indexes()]
 
     def create(self) -> None:

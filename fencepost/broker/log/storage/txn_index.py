@@ -45,11 +45,9 @@ class TxnIndex(IndexFile):
         super().truncate(count)
 
     def all(self) -> Iterator[AbortedTransaction]:
-        """Every entry, by rising marker offset."""
         return self._from(0)
 
     def since(self, offset: int) -> Iterator[AbortedTransaction]:
-        """The entries with markers at or above `offset`, by rising marker offset."""
         return self._from(bisect_left(self, offset, key=_last_offset))
 
     def collect(self, fetch_offset: int, upper_bound: int) -> tuple[list[AbortedTransaction], bool]:

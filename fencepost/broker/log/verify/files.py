@@ -52,7 +52,6 @@ class ReadSegment:
 
 
 def segment_bases(names: list[str]) -> list[int]:
-    """The base offsets of the segments among these files, rising."""
     return sorted(base for name in names if (base := offset_in_name(name, LOG_SUFFIX)) is not None)
 
 
@@ -82,5 +81,4 @@ def load(path: Path) -> bytes | None:
 
 
 def seal_of(data: bytes) -> FileSeal:
-    """The seal of a file that holds exactly these bytes."""
     return FileSeal(len(data), int(crc32c.crc32c(data)))

@@ -87,7 +87,6 @@ class Report:
     def damage(
         self, file: str, what: str, meaning: str, *, position: int | None = None, offset: int | None = None
     ) -> None:
-        """Add a finding that makes the check fail."""
         self.add(Level.DAMAGE, file, what, meaning, position=position, offset=offset)
 
     def as_dict(self) -> dict[str, object]:

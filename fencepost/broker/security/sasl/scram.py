@@ -54,7 +54,6 @@ class Form(NamedTuple):
 
 
 def usual_form(credentials: Iterable[Credential]) -> Form:
-    """The most frequent form of credentials."""
     forms = Counter(Form(one.iterations, len(one.salt)) for one in credentials)
     return max(forms, key=lambda form: (forms[form], form), default=Form())
 
@@ -102,7 +101,6 @@ class ScramExchange:
         self._next: Callable[[str], bytes] = self._challenge
 
     def step(self, message: bytes) -> bytes:
-        """The response to client-first-message, then to client-final-message."""
         step, self._next = self._next, self._refuse
         return step(text_of(message, self._mechanism))
 

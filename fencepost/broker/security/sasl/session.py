@@ -72,12 +72,10 @@ class SaslSession:
 
     @property
     def mechanisms(self) -> list[str]:
-        """The enabled mechanisms that clients may use."""
         return [name for name, mechanism in self._mechanisms.items() if mechanism.advertised]
 
     @property
     def mechanism(self) -> str:
-        """The mechanism of the last handshake."""
         return self._mechanism
 
     @property

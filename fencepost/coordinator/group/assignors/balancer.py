@@ -29,7 +29,6 @@ class Balancer:
         self._next_high = len(self._sorted) - 1
 
     def is_balanced(self) -> bool:
-        """Whether the two ranges are at most one partition apart."""
         return self._high_level - self._low_level <= 1
 
     def least_loaded(self) -> int:

@@ -63,7 +63,6 @@ def _keep(
 
 
 def _with(assignment: Assignment, free: Iterator[tuple[bytes, int]], size: int) -> Assignment:
-    """The assignment with up to `size` of the free partitions added."""
     grown = {topic_id: set(partitions) for topic_id, partitions in assignment.items()}
     for _, (topic_id, partition) in zip(range(size), free, strict=False):
         grown.setdefault(topic_id, set()).add(partition)

@@ -131,7 +131,6 @@ def _member_key(kind: int, group_id: str, member_id: str) -> bytes:
 
 
 def _written(make: Callable[[T], MessageValue], value: T | None) -> bytes | None:
-    """The bytes of the message that `make` makes of a value, if there is one."""
     if value is None:
         return None
     message = make(value)

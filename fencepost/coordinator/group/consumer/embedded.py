@@ -98,7 +98,6 @@ def write_assignment(assignment: Assignment, image: MetadataImage, version: int)
 
 
 def by_id(partitions: Mapping[str, frozenset[int]], image: MetadataImage) -> Assignment:
-    """The partitions of topics that exist, by topic id."""
     names = image.topics_by_name
     return {names[name].topic_id: found for name, found in partitions.items() if name in names and found}
 

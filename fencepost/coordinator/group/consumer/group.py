@@ -110,7 +110,6 @@ class ConsumerGroup:
         )
 
     def needs_refresh(self, now_ms: int) -> bool:
-        """Whether the topics have to be checked again."""
         return now_ms >= self.refresh_at_ms or self.epoch < self.refresh_epoch
 
     # ---- records

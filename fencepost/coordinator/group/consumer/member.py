@@ -68,7 +68,6 @@ class ConsumerMember:
     """Set for a member of the classic protocol."""
 
     def reconciled_to(self, epoch: int) -> bool:
-        """Whether it has reached the target assignment of `epoch`."""
         return self.state is MemberState.STABLE and self.epoch == epoch
 
     def assigned_in(self, topic_id: bytes, partition: int) -> int | None:

@@ -35,7 +35,6 @@ class Heartbeat(NamedTuple):
 
     @property
     def leaves(self) -> bool:
-        """Whether the member leaves, for good or temporarily."""
         return self.member_epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH)
 
     @property

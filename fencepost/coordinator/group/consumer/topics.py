@@ -17,7 +17,6 @@ def subscribed_names(member: ConsumerMember, resolved: Mapping[str, ResolvedRege
 
 
 def topic_ids(names: Iterable[str], image: MetadataImage) -> frozenset[bytes]:
-    """The ids of the topics that exist."""
     topics = image.topics_by_name
     return frozenset(topics[name].topic_id for name in names if name in topics)
 
