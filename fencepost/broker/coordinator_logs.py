@@ -1,9 +1,8 @@
 """The coordinators' view of partition logs: records are appended as atomic batches, and read back at a start."""
 
 import logging
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 import trio
 
@@ -31,9 +30,6 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.record_batch import build_own_batch
 from fencepost.protocol.records import decode_records
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 logger = logging.getLogger(__name__)
 
@@ -201,8 +197,8 @@ class InternalTopicLogs:
         topic: str,
         count: int,
         commit: LogFlusher,
-        open_log: "Callable[[TopicPartition], PartitionLog]",
-        existing: "Callable[[], Collection[TopicPartition]]",
+        open_log: Callable[[TopicPartition], PartitionLog],
+        existing: Callable[[], Collection[TopicPartition]],
     ) -> None:
         self._topic = topic
         self._count = count

@@ -6,19 +6,17 @@ right after such a Produce waits instead.
 """
 
 from collections.abc import Callable, Coroutine, Iterable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from fencepost.broker.log.durability.flusher import awaits_flush
+from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.network.reply import Response
 from fencepost.broker.ports import Broker
-
-if TYPE_CHECKING:
-    from fencepost.broker.log.partition import PartitionLog
 
 Answer: TypeAlias = Response | Coroutine[Any, Any, Response]
 
 
-def when_durable(node: Broker, logs: Iterable["PartitionLog | None"], answer: Callable[[], Answer]) -> Answer:
+def when_durable(node: Broker, logs: Iterable[PartitionLog | None], answer: Callable[[], Answer]) -> Answer:
     """The result of `answer` once the current content of `logs` is durable: at once if it is, else a coroutine.
 
     `answer` may return a coroutine. It does not wait for a log that is offline, or goes offline meanwhile.
@@ -27,7 +25,7 @@ def when_durable(node: Broker, logs: Iterable["PartitionLog | None"], answer: Ca
     return _later(node, waited_for, answer) if waited_for else answer()
 
 
-async def _later(node: Broker, logs: list["PartitionLog"], answer: Callable[[], Answer]) -> Response:
+async def _later(node: Broker, logs: list[PartitionLog], answer: Callable[[], Answer]) -> Response:
     await node.commit.flush_all(logs)
     response = answer()
     return response if isinstance(response, Response) else await response

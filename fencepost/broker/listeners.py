@@ -2,23 +2,20 @@
 
 import socket
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import trio
 
+from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.config.listeners import EVERY_INTERFACE
 from fencepost.broker.logins import Logins
 from fencepost.broker.network.context import Endpoint
 from fencepost.broker.network.listening import Listening
+from fencepost.broker.network.server import Server
 from fencepost.broker.ports import Broker
 from fencepost.protocol.metadata_record_types import BrokerEndpoint
 
-if TYPE_CHECKING:
-    from fencepost.broker.config.broker_config import BrokerConfig
-    from fencepost.broker.network.server import Server
 
-
-async def open_listeners(server: "Server", node: Broker, services: trio.Nursery) -> dict[str, Endpoint]:
+async def open_listeners(server: Server, node: Broker, services: trio.Nursery) -> dict[str, Endpoint]:
     """Listen on every configured address. Returns the bound addresses by listener, in order.
 
     `services` runs what logins and certificates need in the background. Raises OSError, and StoreError for a
@@ -43,11 +40,11 @@ async def open_listeners(server: "Server", node: Broker, services: trio.Nursery)
     return bound
 
 
-def configured_addresses(config: "BrokerConfig") -> dict[str, Endpoint]:
+def configured_addresses(config: BrokerConfig) -> dict[str, Endpoint]:
     return {one.name: Endpoint(one.host, one.port) for one in config.client_listeners}
 
 
-def end_points(config: "BrokerConfig", bound: Mapping[str, Endpoint]) -> tuple[BrokerEndpoint, ...]:
+def end_points(config: BrokerConfig, bound: Mapping[str, Endpoint]) -> tuple[BrokerEndpoint, ...]:
     """The advertised address of each listener, as the broker registers it. Without one: the bound address."""
     found = []
     for one in config.client_listeners:

@@ -2,18 +2,16 @@
 
 import logging
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.storage.store import CorruptLogFile
 from fencepost.broker.log_opener import LogOpener
+from fencepost.broker.place import Place
 from fencepost.coordinator.metadata.service import MetadataService
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
-
-if TYPE_CHECKING:
-    from fencepost.broker.place import Place
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +32,7 @@ class Partitions:
     A log without an `opener` is opened on its first use.
     """
 
-    def __init__(self, logs: LogDirectory, metadata: MetadataService, place: "Place") -> None:
+    def __init__(self, logs: LogDirectory, metadata: MetadataService, place: Place) -> None:
         """A broker that stands by in its cluster, or is cut off from it, leads no partition."""
         self._place = place
         self._logs = logs

@@ -2,12 +2,11 @@
 
 from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import trio
 
-if TYPE_CHECKING:
-    from fencepost.broker.log.partition import PartitionLog
+from fencepost.broker.log.partition import PartitionLog
 
 
 class ParkedFetch:
@@ -19,7 +18,7 @@ class ParkedFetch:
 
     __slots__ = ("_event", "_logs", "_purgatory")
 
-    def __init__(self, purgatory: "Purgatory", logs: Iterable["PartitionLog"]) -> None:
+    def __init__(self, purgatory: "Purgatory", logs: Iterable[PartitionLog]) -> None:
         self._purgatory = purgatory
         self._logs = tuple(logs)
         self._event = trio.Event()
@@ -56,7 +55,7 @@ class Purgatory:
         self.parked: set[ParkedFetch] = set()
         self.closed = False
 
-    def park(self, logs: Iterable["PartitionLog"]) -> ParkedFetch:
+    def park(self, logs: Iterable[PartitionLog]) -> ParkedFetch:
         return ParkedFetch(self, logs)
 
     def close(self) -> None:

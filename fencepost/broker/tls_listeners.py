@@ -2,10 +2,11 @@
 
 import logging
 from functools import partial
-from typing import TYPE_CHECKING
 
 import trio
 
+from fencepost.broker.config.broker_config import BrokerConfig
+from fencepost.broker.config.listeners import ClientListener
 from fencepost.broker.config.tls_settings import tls_settings
 from fencepost.broker.network.tls import CertificateRefused, TlsListener
 from fencepost.broker.ports import Broker
@@ -16,10 +17,6 @@ from fencepost.broker.security.principal_mapping import NoMatchingRule, Principa
 from fencepost.broker.security.security_protocol import SecurityProtocol
 from fencepost.broker.security.tls_context import TlsSettings, make_context
 
-if TYPE_CHECKING:
-    from fencepost.broker.config.broker_config import BrokerConfig
-    from fencepost.broker.config.listeners import ClientListener
-
 logger = logging.getLogger(__name__)
 
 CHECK_SECONDS = 2.0
@@ -29,12 +26,12 @@ CHECK_SECONDS = 2.0
 class CertificateWatch:
     """The listeners with TLS, and the files and settings that each one was made from."""
 
-    def __init__(self, node: "Broker") -> None:
+    def __init__(self, node: Broker) -> None:
         self._node = node
         self._listeners: dict[str, TlsListener] = {}
         self._seen: dict[str, tuple[TlsSettings, object]] = {}
 
-    def make(self, listener: "ClientListener") -> TlsListener:
+    def make(self, listener: ClientListener) -> TlsListener:
         """The TLS of a listener. Raises StoreError."""
         config = self._node.config
         settings = tls_settings(listener, config)
@@ -54,7 +51,7 @@ class CertificateWatch:
                 if listener.name in self._listeners:
                     await self._renew(listener, self._node.config)
 
-    async def _renew(self, listener: "ClientListener", config: "BrokerConfig") -> None:
+    async def _renew(self, listener: ClientListener, config: BrokerConfig) -> None:
         settings = tls_settings(listener, config)
         seen = settings, settings.fingerprint()
         if seen == self._seen[listener.name]:

@@ -3,13 +3,11 @@
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
+from fencepost.coordinator.metadata.image import MetadataImage
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
-
-if TYPE_CHECKING:
-    from fencepost.coordinator.metadata.image import MetadataImage
 
 KeyValue = tuple[bytes | None, bytes | None]
 """One record of a coordinator's log; a value of None is a tombstone."""
@@ -283,7 +281,7 @@ class TopicView(Protocol):
     """What the coordinators may ask about topics."""
 
     @property
-    def image(self) -> "MetadataImage":
+    def image(self) -> MetadataImage:
         """The newest durable metadata, a value."""
 
     def exists(self, partition: TopicPartition) -> bool:

@@ -1,7 +1,7 @@
 """The partitions of one Fetch request: which may be read, and what is read of each."""
 
 from collections.abc import Generator, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from fencepost.broker.brokers import other_leader
 from fencepost.broker.fetch.sessions import TOPIC_ID_SINCE
@@ -14,6 +14,7 @@ from fencepost.broker.network.context import LargeWork, RequestContext
 from fencepost.broker.network.reply import Response
 from fencepost.broker.partitions import Leader
 from fencepost.broker.ports import Broker
+from fencepost.broker.security.authorizer import Authorizer
 from fencepost.broker.security.checks import denied_topics, is_allowed
 from fencepost.protocol.admin_enums import AclOperation, AclResourceType
 from fencepost.protocol.errors import NO_ERROR, ErrorCode
@@ -30,9 +31,6 @@ from fencepost.protocol.messages.api01_fetch import (
     PartitionData,
 )
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
-
-if TYPE_CHECKING:
-    from fencepost.broker.security.authorizer import Authorizer
 
 ZSTD_SINCE = 10
 ENDPOINTS_SINCE = 16

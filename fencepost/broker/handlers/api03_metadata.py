@@ -6,7 +6,6 @@ request.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from fencepost.broker.brokers import brokers, controller_id
 from fencepost.broker.metadata.answers import partition_value
@@ -22,6 +21,7 @@ from fencepost.broker.security.checks import (
     is_allowed,
 )
 from fencepost.coordinator.metadata.commands import NO_ID
+from fencepost.coordinator.metadata.image import TopicImage
 from fencepost.coordinator.metadata.topic_names import is_internal, topic_name_problem
 from fencepost.protocol.admin_enums import AclOperation, AclResourceType
 from fencepost.protocol.errors import ErrorCode
@@ -32,9 +32,6 @@ from fencepost.protocol.messages.api03_metadata import (
     MetadataResponseBroker,
     MetadataResponseTopic,
 )
-
-if TYPE_CHECKING:
-    from fencepost.coordinator.metadata.image import TopicImage
 
 TOPIC_IDS_SINCE = 12
 AUTO_CREATION_FLAG_SINCE = 4
@@ -158,7 +155,7 @@ def _missing(name: str, codes: dict[str, ErrorCode]) -> MetadataResponseTopic:
     return MetadataResponseTopic(error_code=code, name=name, is_internal=is_internal(name))
 
 
-def _topic(node: Broker, topic: "TopicImage") -> MetadataResponseTopic:
+def _topic(node: Broker, topic: TopicImage) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,

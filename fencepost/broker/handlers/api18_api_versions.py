@@ -9,7 +9,6 @@ minimum (docs/decisions/0004-served-but-not-advertised.md).
 """
 
 import re
-from typing import TYPE_CHECKING
 
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.ports import Broker
@@ -22,10 +21,7 @@ from fencepost.protocol.messages.api18_api_versions import (
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
-from fencepost.protocol.registry import API_BY_KEY
-
-if TYPE_CHECKING:
-    from fencepost.protocol.registry import Api
+from fencepost.protocol.registry import API_BY_KEY, Api
 
 SOFTWARE_SINCE = 3
 ZERO_MINIMUM_SINCE = 4
@@ -71,6 +67,6 @@ def _is_old(name: str, version: str) -> bool:
     return found is not None and (int(found[1]), int(found[2])) < _LIBRDKAFKA_WITHOUT_NEED
 
 
-def _range(api: "Api", is_old: bool = False) -> ApiVersion:
+def _range(api: Api, is_old: bool = False) -> ApiVersion:
     lowest, highest = api.reported_to_old_clients if is_old else api.advertised
     return ApiVersion(api_key=api.key, min_version=lowest, max_version=highest)

@@ -1,9 +1,8 @@
 """ListConfigResources (74): the resources that have settings (KIP-1142). v0 lists client metrics only."""
 
-from typing import TYPE_CHECKING
-
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.ports import Broker
+from fencepost.coordinator.metadata.image import MetadataImage
 from fencepost.protocol.admin_enums import ConfigResourceType
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api74_list_config_resources import (
@@ -11,9 +10,6 @@ from fencepost.protocol.messages.api74_list_config_resources import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
-
-if TYPE_CHECKING:
-    from fencepost.coordinator.metadata.image import MetadataImage
 
 KINDS_SINCE = 1
 LISTED = (
@@ -41,7 +37,7 @@ def handle(node: Broker, request: ListConfigResourcesRequest, context: RequestCo
     )
 
 
-def _names(kind: int, image: "MetadataImage", node_id: str) -> list[str]:
+def _names(kind: int, image: MetadataImage, node_id: str) -> list[str]:
     if kind == ConfigResourceType.TOPIC:
         return list(image.topics_by_name)
     if kind in (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER):

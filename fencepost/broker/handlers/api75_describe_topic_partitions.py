@@ -1,10 +1,9 @@
 """DescribeTopicPartitions (75): the partitions of topics, in pages (KIP-966)."""
 
-from typing import TYPE_CHECKING
-
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.ports import Broker
 from fencepost.broker.security.checks import authorized_operations, denied_topics
+from fencepost.coordinator.metadata.image import TopicImage
 from fencepost.coordinator.metadata.topic_names import topic_name_problem
 from fencepost.protocol.admin_enums import AclOperation, AclResourceType
 from fencepost.protocol.errors import ErrorCode
@@ -15,9 +14,6 @@ from fencepost.protocol.messages.api75_describe_topic_partitions import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
-
-if TYPE_CHECKING:
-    from fencepost.coordinator.metadata.image import TopicImage
 
 
 def handle(
@@ -71,7 +67,7 @@ def _page_of_topics(
     return DescribeTopicPartitionsResponse(topics=topics, next_cursor=None)
 
 
-def _page(topic: "TopicImage", start: int, stop: int) -> DescribeTopicPartitionsResponseTopic:
+def _page(topic: TopicImage, start: int, stop: int) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,

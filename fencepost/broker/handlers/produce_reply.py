@@ -1,7 +1,6 @@
 """The reply to Produce: the result of every partition's batch, and the responses made of them."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from fencepost.broker.brokers import other_leader
 from fencepost.broker.log.partition import PartitionLog
@@ -9,8 +8,10 @@ from fencepost.broker.log.producer_state import Refusal, VerificationGuard
 from fencepost.broker.log.results import Ticket
 from fencepost.broker.log.storage.store import Bytes
 from fencepost.broker.log.validation import Accepted
+from fencepost.broker.metrics.counters import TopicCounters
 from fencepost.broker.network.context import CloseConnection, RequestContext
 from fencepost.broker.network.reply import Durable, Encoded, Ready
+from fencepost.broker.partitions import Leader
 from fencepost.broker.ports import Broker
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api00_produce import (
@@ -23,10 +24,6 @@ from fencepost.protocol.messages.api00_produce import (
     TopicProduceResponse,
 )
 from fencepost.protocol.topics import TopicPartition
-
-if TYPE_CHECKING:
-    from fencepost.broker.metrics.counters import TopicCounters
-    from fencepost.broker.partitions import Leader
 
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
 _OK = ErrorCode.NONE  # a global: reading a member from its enum costs twenty times as much
@@ -151,7 +148,7 @@ def _response(
     return ProduceResponse(responses=topics, node_endpoints=addresses)
 
 
-def _refusal(node: Broker, context: RequestContext, write: Write, leaders: "set[Leader]") -> PartitionProduceResponse:
+def _refusal(node: Broker, context: RequestContext, write: Write, leaders: set[Leader]) -> PartitionProduceResponse:
     """The response for a partition that appended nothing. Adds the partition's leader to `leaders`."""
     answer = PartitionProduceResponse(
         index=write.tp.partition, error_code=write.error, error_message=write.message, base_offset=-1

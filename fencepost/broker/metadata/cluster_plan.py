@@ -5,15 +5,17 @@ The changes are computed from the same image on which the controller decides, so
 
 import logging
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from fencepost.broker.metadata.acl_requests import audit_text
 from fencepost.broker.metadata.plan_rights import hidden_parts, refused_edit
+from fencepost.broker.network.context import RequestContext
 from fencepost.broker.ports import Broker
 from fencepost.broker.security.audit import log_change
 from fencepost.coordinator.metadata.commands import ConfigEdit, ConfigEdits, MorePartitions, NewTopic, Outcome, TopicRef
 from fencepost.coordinator.metadata.edits import AppliedEdits, ClusterEdit, CreateAcl, DeleteAcl
 from fencepost.coordinator.metadata.image import NOTHING, Acl, ConfigResource, MetadataImage, TopicImage
+from fencepost.coordinator.metadata.ports import MutationQuota
 from fencepost.protocol.admin_enums import ConfigOperation, ConfigResourceType
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api19_create_topics import (
@@ -25,10 +27,6 @@ from fencepost.protocol.messages.api19_create_topics import (
     PlanOutcome,
     PlanProblem,
 )
-
-if TYPE_CHECKING:
-    from fencepost.broker.network.context import RequestContext
-    from fencepost.coordinator.metadata.ports import MutationQuota
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +55,7 @@ class _Part(NamedTuple):
 
 
 async def apply_plan(
-    node: Broker, plan: Plan, validate_only: bool, context: "RequestContext", mutations: "MutationQuota | None" = None
+    node: Broker, plan: Plan, validate_only: bool, context: RequestContext, mutations: MutationQuota | None = None
 ) -> PlanOutcome:
     """Apply the plan, or return its problems. Returns when the changes are durable."""
     problems = _malformed(plan) or [Problem(*hidden) for hidden in hidden_parts(node, plan, context)]

@@ -7,10 +7,10 @@ so that a start survives the loss of the newest.
 
 import logging
 from collections.abc import Callable, Collection, Iterator
-from typing import TYPE_CHECKING
 
 import trio
 
+from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.log.durability.flusher import LogFlusher
 from fencepost.broker.log.durability.sync_threads import FlushThreads
 from fencepost.broker.log.durability.upkeep import in_threads, sync_all, syncing
@@ -21,13 +21,10 @@ from fencepost.broker.log.storage.store import Store, SyncTask
 from fencepost.broker.log.trimming import deleting_records
 from fencepost.coordinator.metadata.delta import MetadataCorrupt
 from fencepost.coordinator.metadata.image import MetadataImage
+from fencepost.coordinator.metadata.service import MetadataService
 from fencepost.coordinator.metadata.snapshot import Snapshot, SnapshotId, read_snapshot, snapshot_id, snapshot_parts
 from fencepost.coordinator.ports import Clock
 from fencepost.protocol.batch_header import CorruptBatch, check_crc, iter_headers
-
-if TYPE_CHECKING:
-    from fencepost.broker.config.broker_config import BrokerConfig
-    from fencepost.coordinator.metadata.service import MetadataService
 
 KEPT = 2
 """How many snapshots are kept."""
@@ -53,7 +50,7 @@ class MetadataSnapshots:
         commit: LogFlusher,
         threads: FlushThreads,
         clock: Clock,
-        config: Callable[[], "BrokerConfig"],
+        config: Callable[[], BrokerConfig],
         lingering: Callable[[], Collection[bytes]],
         keep: Callable[[str, int, str, bytes], Collection[SyncTask]],
     ) -> None:
@@ -155,7 +152,7 @@ class MetadataSnapshots:
         if boundary > self._log.log_start_offset:
             await in_threads(deleting_records(self._log, boundary), self._threads)
 
-    async def take_if_due(self, metadata: "MetadataService") -> None:
+    async def take_if_due(self, metadata: MetadataService) -> None:
         """Take a snapshot if enough bytes or time have passed since the last one; the broker calls it periodically."""
         self._forget_deleted(metadata)
         config, seconds = self._config(), self._clock.monotonic()
@@ -173,7 +170,7 @@ class MetadataSnapshots:
         except OSError as error:
             logger.error("cannot write a metadata snapshot; the metadata log grows until the next try: %s", error)
 
-    def _forget_deleted(self, metadata: "MetadataService") -> None:
+    def _forget_deleted(self, metadata: MetadataService) -> None:
         """Drop the ids of deleted topics without logs, each time their number has doubled.
 
         A start reads the ids from the log after the snapshot and from LINGERING: no others are needed.

@@ -1,24 +1,22 @@
 """The metrics of a broker whose logs are in PostgreSQL and an object store."""
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
-if TYPE_CHECKING:
-    from fencepost.broker.cluster.commit.writer import Writer
-    from fencepost.broker.cluster.growth.loops import Growth
-    from fencepost.broker.cluster.objects.object_store import ObjectCounters
-    from fencepost.broker.cluster.reading.byte_cache import CacheCounters
-    from fencepost.broker.cluster.serving.health import StoreHealth
-    from fencepost.coordinator.histogram import Histogram
+from fencepost.broker.cluster.commit.writer import Writer
+from fencepost.broker.cluster.growth.loops import Growth
+from fencepost.broker.cluster.objects.object_store import ObjectCounters
+from fencepost.broker.cluster.reading.byte_cache import CacheCounters
+from fencepost.broker.cluster.serving.health import StoreHealth
+from fencepost.coordinator.histogram import Histogram
 
 
 def cluster_metrics(
-    writer: "Writer",
-    cache: "CacheCounters",
-    growth: "Growth",
-    objects: "ObjectCounters | None",
+    writer: Writer,
+    cache: CacheCounters,
+    growth: Growth,
+    objects: ObjectCounters | None,
     *,
     active: bool,
     leader_epoch: int,
@@ -61,7 +59,7 @@ def cluster_metrics(
         )
 
 
-def health_metrics(health: "StoreHealth") -> Iterator[Metric]:
+def health_metrics(health: StoreHealth) -> Iterator[Metric]:
     """Whether the stores are there, and how large the tables are."""
     there = GaugeMetricFamily("fencepost_store_available", "1 if the store answered the last probe", labels=("store",))
     there.add_metric(("database",), int(health.database is None))
@@ -84,7 +82,7 @@ def _counters(*metrics: tuple[str, str, float]) -> Iterable[Metric]:
     return (CounterMetricFamily(f"fencepost_cluster_{name}", text, value=value) for name, text, value in metrics)
 
 
-def _histogram(name: str, text: str, times: "Histogram") -> Metric:
+def _histogram(name: str, text: str, times: Histogram) -> Metric:
     family = HistogramMetricFamily(f"fencepost_cluster_{name}_seconds", text)
     family.add_metric((), times.buckets(), times.sum_seconds)
     return family

@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
@@ -21,13 +20,11 @@ from fencepost.broker.metrics.groups import count_groups, group_metrics, positio
 from fencepost.broker.metrics.pages import free_bytes
 from fencepost.broker.metrics.partitions import METRICS, LogCounts, count_logs, partition_text, topic_text
 from fencepost.broker.metrics.quotas import quota_text
+from fencepost.broker.metrics.server import Page
 from fencepost.broker.metrics.transactions import transaction_metrics
 from fencepost.broker.ports import Broker
 from fencepost.coordinator.group.admin import Counted
 from fencepost.protocol.registry import API_BY_KEY
-
-if TYPE_CHECKING:
-    from fencepost.broker.metrics.server import Page
 
 _IO = Path("/proc/self/io")
 LISTENER_LABELS = ("listener", "networkProcessor")
@@ -226,7 +223,7 @@ class _Further(Collector):
 
 def renderer(
     node: Broker | None, further: Callable[[], Iterator[Metric]] = lambda: iter(())
-) -> "Callable[[], Awaitable[Page]]":
+) -> Callable[[], Awaitable[Page]]:
     """The page for a scrape of this node, with its process's memory, CPU time and garbage collector.
 
     What grows with the numbers of topics, partitions, producers and groups is made in steps, between which clients are
@@ -239,14 +236,14 @@ def renderer(
     registry.register(_Further(further))
     if node is None:
 
-        async def render() -> "Page":
+        async def render() -> Page:
             return HTTPStatus.OK, CONTENT_TYPE_LATEST, generate_latest(registry)
 
         return render
     collector = BrokerCollector(node)
     registry.register(collector)
 
-    async def render_node() -> "Page":
+    async def render_node() -> Page:
         config = node.config
         upkeep, logs = node.logs.upkeep, node.logs.logs()
         with upkeep.guard(METRICS):

@@ -2,16 +2,14 @@
 
 from collections.abc import Collection, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import trio
 
+from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.upkeep_failures import UpkeepFailures
+from fencepost.broker.metrics.counters import TopicCounters
 from fencepost.broker.metrics.tables import STEP, Family, labels, table_text
-
-if TYPE_CHECKING:
-    from fencepost.broker.log.partition import PartitionLog
-    from fencepost.broker.metrics.counters import TopicCounters
 
 FAMILIES = (
     Family("kafka_log_log_size", "Bytes of a partition's log"),
@@ -53,7 +51,7 @@ LATE_AFTER_MS = 5 * 60 * 1000
 """As in Kafka: a transaction is late if it is open this long after the longest allowed timeout (T10)."""
 
 
-async def partition_text(logs: Collection["PartitionLog"], upkeep: UpkeepFailures) -> list[bytes]:
+async def partition_text(logs: Collection[PartitionLog], upkeep: UpkeepFailures) -> list[bytes]:
     """All families of these logs in Prometheus' text format.
 
     A log whose values cannot be read is left out, and noted in `upkeep`.
@@ -61,7 +59,7 @@ async def partition_text(logs: Collection["PartitionLog"], upkeep: UpkeepFailure
     return await table_text(FAMILIES, list(logs), partial(_row, upkeep))
 
 
-async def topic_text(counters: Mapping[str, "TopicCounters"], partitions: Mapping[str, int]) -> list[bytes]:
+async def topic_text(counters: Mapping[str, TopicCounters], partitions: Mapping[str, int]) -> list[bytes]:
     """The counters of each topic, and how many partitions each has. The name "" is that of requests for no topic."""
     counted = await table_text(TOPIC_FAMILIES, list(counters.items()), _topic_row)
     sizes = Family("kafka_topic_partitions", "Partitions of a topic")
@@ -82,7 +80,7 @@ class LogCounts(NamedTuple):
 
 
 async def count_logs(
-    logs: Collection["PartitionLog"], now_ms: int, timeout_max_ms: int, upkeep: UpkeepFailures
+    logs: Collection[PartitionLog], now_ms: int, timeout_max_ms: int, upkeep: UpkeepFailures
 ) -> LogCounts:
     """Count in steps, because a log may have thousands of producers. A log that fails is noted in `upkeep`."""
     producers = late = rows = seen = 0
@@ -102,7 +100,7 @@ async def count_logs(
     return LogCounts(producers, len(distinct), late, rows)
 
 
-def has_late_transaction(log: "PartitionLog", now_ms: int, timeout_max_ms: int) -> bool:
+def has_late_transaction(log: PartitionLog, now_ms: int, timeout_max_ms: int) -> bool:
     """Whether the transaction that holds the LSO must be hanging, by its idle time (rows T10, T20).
 
     It counts like Kafka's PartitionsWithLateTransactionsCount: by the newest timestamp of the producer's batches.
@@ -113,7 +111,7 @@ def has_late_transaction(log: "PartitionLog", now_ms: int, timeout_max_ms: int) 
     return now_ms - oldest.last_timestamp_ms > timeout_max_ms + LATE_AFTER_MS
 
 
-def _topic_row(item: "tuple[str, TopicCounters]") -> tuple[str, tuple[int, ...]]:
+def _topic_row(item: tuple[str, TopicCounters]) -> tuple[str, tuple[int, ...]]:
     name, counters = item
     return labels(topic=name), (
         counters.messages_in,
@@ -126,14 +124,14 @@ def _topic_row(item: "tuple[str, TopicCounters]") -> tuple[str, tuple[int, ...]]
     )
 
 
-def _row(upkeep: UpkeepFailures, log: "PartitionLog") -> tuple[str, tuple[int | None, ...]]:
+def _row(upkeep: UpkeepFailures, log: PartitionLog) -> tuple[str, tuple[int | None, ...]]:
     values: tuple[int | None, ...] = (None,) * len(FAMILIES)
     with upkeep.guard(METRICS, log):
         values = _values(log)
     return labels(partition=str(log.tp.partition), topic=log.tp.topic), values
 
 
-def _values(log: "PartitionLog") -> tuple[int, ...]:
+def _values(log: PartitionLog) -> tuple[int, ...]:
     """The values of a log, in the order of FAMILIES."""
     start_offset, high_watermark = log.log_start_offset, log.high_watermark
     in_sync = 0 if log.offline else 1

@@ -1,13 +1,8 @@
 """Client quotas as Prometheus metrics: what each client uses, and which clients are throttled."""
 
-from typing import TYPE_CHECKING
-
 from fencepost.broker.metrics.tables import Family, labels, table_text
 from fencepost.broker.ports import Broker
-from fencepost.broker.security.quotas import QuotaType, quota_ms
-
-if TYPE_CHECKING:
-    from fencepost.broker.security.quotas import Usage
+from fencepost.broker.security.quotas import QuotaType, Usage, quota_ms
 
 _KINDS = {
     QuotaType.PRODUCE: "produce",
@@ -46,7 +41,7 @@ async def quota_text(node: Broker) -> list[bytes]:
         if kind is QuotaType.CONTROLLER_MUTATION:
             families.append(Family(f"{prefix}_tokens", "Partitions that a client may create or delete now"))
 
-        def row(usage: "Usage") -> tuple[str, tuple[float, ...]]:
+        def row(usage: Usage) -> tuple[str, tuple[float, ...]]:
             of = labels(user=usage.applies.user, client_id=usage.applies.client_id)
             values = usage.rate.per_second(now_ms), usage.throttle_time_ms(now_ms)
             return of, (*values, usage.bucket.tokens(usage.limit, now_ms))

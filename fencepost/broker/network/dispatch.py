@@ -3,17 +3,15 @@
 import importlib
 import pkgutil
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from fencepost.broker import handlers
+from fencepost.broker.network.context import RequestContext
 from fencepost.broker.network.reply import Reply
+from fencepost.broker.ports import Broker
 from fencepost.protocol.api_keys import ApiKey
+from fencepost.protocol.compiler import DecodeFunction, EncodeFunction
 from fencepost.protocol.registry import API_BY_KEY, Api
-
-if TYPE_CHECKING:
-    from fencepost.broker.network.context import RequestContext
-    from fencepost.broker.ports import Broker
-    from fencepost.protocol.compiler import DecodeFunction, EncodeFunction
 
 Handler = Callable[["Broker", Any, "RequestContext"], Reply]
 """Takes the broker, the request, and its context. It is a plain function if it can respond at once, else a coroutine
@@ -36,7 +34,7 @@ class RepeatedRequests(Protocol):
     def find(self, frame: memoryview) -> "tuple[Route, Any, RequestContext] | None":
         """Read a frame that repeats a known request. None: the frame has to be decoded."""
 
-    def learn(self, frame: memoryview, route: "Route", request: Any, context: "RequestContext") -> None:
+    def learn(self, frame: memoryview, route: "Route", request: Any, context: RequestContext) -> None:
         """Keep a decoded request, if later frames may repeat it."""
 
 
@@ -47,9 +45,9 @@ class Route(NamedTuple):
     version: int
     handle: Handler
     non_blocking: bool
-    decode: "DecodeFunction"
+    decode: DecodeFunction
     """The generated decoder of the request. After an error, `api.request.decode_prefix` raises one that explains."""
-    encode: "EncodeFunction"
+    encode: EncodeFunction
     """The generated encoder of the response. After an error, `api.response.encode_parts` raises one that explains."""
     header_end: bytes
     """The bytes after the correlation id in a response's header."""

@@ -2,15 +2,13 @@
 
 import socket
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from fencepost.broker.network.context import Endpoint, Session
+from fencepost.broker.network.tls import TlsListener
 from fencepost.broker.network.transmission import listen_unpaced, pace
 from fencepost.broker.security.sasl.session import SaslSession
 from fencepost.broker.security.security_protocol import SecurityProtocol
-
-if TYPE_CHECKING:
-    from fencepost.broker.network.tls import TlsListener
 
 
 class _Settings(Protocol):
@@ -34,7 +32,7 @@ class Listening:
         advertised: Endpoint | None,
         settings: _Settings,
         new_login: Callable[[], SaslSession] | None = None,
-        tls: "TlsListener | None" = None,
+        tls: TlsListener | None = None,
     ) -> None:
         self.name = name
         self.protocol = protocol

@@ -2,13 +2,11 @@
 
 from collections.abc import Callable, Collection, Coroutine
 from types import CoroutineType, NoneType
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
+from fencepost.broker.log.results import Ticket
 from fencepost.coordinator.deferred import Deferred
 from fencepost.protocol.schema import MessageValue, ResponseValue
-
-if TYPE_CHECKING:
-    from fencepost.broker.log.results import Ticket
 
 ResultT = TypeVar("ResultT")
 
@@ -34,7 +32,7 @@ class Durable:
 
     __slots__ = ("response", "tickets")
 
-    def __init__(self, response: Response | Encoded, tickets: "Collection[Ticket]") -> None:
+    def __init__(self, response: Response | Encoded, tickets: Collection[Ticket]) -> None:
         self.response = response
         self.tickets = tickets
 

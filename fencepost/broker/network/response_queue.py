@@ -3,16 +3,14 @@
 import socket
 import struct
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from fencepost.broker.log.results import Ticket
 from fencepost.broker.log.storage.store import FileRegion
 from fencepost.broker.network.dispatch import Route
 from fencepost.broker.network.reply import Durable, Encoded, Response
 from fencepost.broker.network.transmission import JOIN_BYTES_MAX, StartSending, Transmission, send_parts, start_sending
 from fencepost.broker.ports import Broker
-
-if TYPE_CHECKING:
-    from fencepost.broker.log.results import Ticket
 
 FLUSH_BYTES = 1 << 20
 FLUSH_RESPONSES = 128

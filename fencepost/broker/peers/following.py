@@ -3,17 +3,14 @@
 import logging
 import math
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
 
 import trio
 
+from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.place import Place
 from fencepost.broker.ports import Broker
 from fencepost.coordinator.metadata.image import METADATA_VERSION
 from fencepost.coordinator.ports import LogWriteFailed
-
-if TYPE_CHECKING:
-    from fencepost.broker.log.partition import PartitionLog
 
 FOLLOW_SECONDS = 0.1
 """How often a broker looks for new metadata; in a cluster also for free slots, and for other brokers."""
@@ -24,7 +21,7 @@ logger = logging.getLogger(__name__)
 class MetadataFollower:
     """Reads what the controller writes."""
 
-    def __init__(self, place: Place, read: "Callable[[PartitionLog], Awaitable[bool]]") -> None:
+    def __init__(self, place: Place, read: Callable[[PartitionLog], Awaitable[bool]]) -> None:
         """`read` adds the new rows of a log that another broker leads. It returns whether there were any."""
         self._place = place
         self._read = read

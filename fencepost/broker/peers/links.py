@@ -3,10 +3,12 @@
 import ssl
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import trio
 
+from fencepost.broker.config.broker_config import BrokerConfig
+from fencepost.broker.config.listeners import ClientListener
 from fencepost.broker.network.context import Endpoint
 from fencepost.broker.peers.login import PeerLogins
 from fencepost.broker.peers.peer import Peer, PeerUnavailable
@@ -17,10 +19,6 @@ from fencepost.protocol.registry import API_BY_KEY
 from fencepost.protocol.sasl_login import log_in
 from fencepost.protocol.schema import DecodeError
 from fencepost.protocol.session import Refused, Sent, Session, SessionError, next_step
-
-if TYPE_CHECKING:
-    from fencepost.broker.config.broker_config import BrokerConfig
-    from fencepost.broker.config.listeners import ClientListener
 
 CONNECT_SECONDS = 3.0
 ANSWER_SECONDS = 30.0
@@ -40,7 +38,7 @@ class Route(NamedTuple):
     """Makes the context of a connection; it reads files. None: the listener has no TLS."""
 
 
-def route_to(config: "BrokerConfig", peer: Peer) -> Route | None:
+def route_to(config: BrokerConfig, peer: Peer) -> Route | None:
     """The way to a broker: its listener of `inter.broker.listener.name`, or the first one that both have."""
     wanted = config.inter_broker_listener_name
     for own in config.client_listeners:
@@ -50,7 +48,7 @@ def route_to(config: "BrokerConfig", peer: Peer) -> Route | None:
     return None
 
 
-def _peer_context(own: "ClientListener", config: "BrokerConfig") -> ssl.SSLContext:
+def _peer_context(own: ClientListener, config: BrokerConfig) -> ssl.SSLContext:
     from fencepost.broker.config.tls_settings import tls_settings
     from fencepost.broker.security.tls_context import make_peer_context
 

@@ -7,17 +7,15 @@ The logger is `fencepost.audit`. A line is an event and `key=value` pairs; names
 
 import logging
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import trio
 
 from fencepost.broker.security.log_names import principal_text, quoted
+from fencepost.broker.security.ports import Asking
 from fencepost.broker.security.principal import Principal
+from fencepost.protocol.admin_enums import AclOperation, AclResourceType
 from fencepost.protocol.api_keys import ApiKey
-
-if TYPE_CHECKING:
-    from fencepost.broker.security.ports import Asking
-    from fencepost.protocol.admin_enums import AclOperation, AclResourceType
 
 audit = logging.getLogger("fencepost.audit")
 
@@ -129,18 +127,16 @@ async def log_changes(context: _Request, event: str, changes: Iterable[str]) -> 
                 await trio.lowlevel.checkpoint()
 
 
-def log_denied(context: "Asking", operation: "AclOperation", kind: "AclResourceType", name: str) -> None:
+def log_denied(context: Asking, operation: AclOperation, kind: AclResourceType, name: str) -> None:
     _log(logging.INFO, "DENIED", context, operation, kind, name)
 
 
-def log_allowed(context: "Asking", operation: "AclOperation", kind: "AclResourceType", name: str) -> None:
+def log_allowed(context: Asking, operation: AclOperation, kind: AclResourceType, name: str) -> None:
     """One line for an allowed operation. The caller checks the logger's level first: most requests are allowed."""
     _log(logging.DEBUG, "ALLOWED", context, operation, kind, name)
 
 
-def _log(
-    level: int, verdict: str, context: "Asking", operation: "AclOperation", kind: "AclResourceType", name: str
-) -> None:
+def _log(level: int, verdict: str, context: Asking, operation: AclOperation, kind: AclResourceType, name: str) -> None:
     session = context.session
     audit.log(
         level,

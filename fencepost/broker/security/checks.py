@@ -6,7 +6,7 @@ Every function answers at once if no authorizer is set. Every denial is logged.
 import logging
 from collections.abc import Iterable
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fencepost.broker.security.audit import audit, log_allowed, log_denied
 from fencepost.broker.security.authorizer import CLUSTER_NAME
@@ -16,9 +16,7 @@ from fencepost.broker.security.refusals import refuse
 from fencepost.broker.security.rights import ERROR_OF
 from fencepost.protocol.admin_enums import AclOperation, AclResourceType, ConfigResourceType
 from fencepost.protocol.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from fencepost.protocol.schema import ResponseValue
+from fencepost.protocol.schema import ResponseValue
 
 NOT_ASKED = -(2**31)
 """The value of a field of authorized operations if the client did not ask for it."""
@@ -135,7 +133,7 @@ def cluster_operations(node: HasRights, context: Asking, asked: bool) -> int:
     return authorized_operations(node, context, AclResourceType.CLUSTER)
 
 
-def brokers_only(node: HasRightsAndConfig, request: Any, context: Asking) -> "ResponseValue | None":
+def brokers_only(node: HasRightsAndConfig, request: Any, context: Asking) -> ResponseValue | None:
     """The refusal of a request that only brokers send; None if the client may send it.
 
     Brokers of the cluster may. With an authorizer its rules have decided already. Without one a client must be on this

@@ -1,17 +1,15 @@
 """The check before every handler: requests that are refused as a whole, by the rows `Effect.REQUEST` of `rights`."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from fencepost.broker.security.authorizer import CLUSTER_NAME
 from fencepost.broker.security.checks import is_allowed
+from fencepost.broker.security.ports import Asking, HasRights
 from fencepost.broker.security.refusals import refuse
 from fencepost.broker.security.rights import ANY_NAME, RIGHTS, Effect, Right
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.schema import ResponseValue
-
-if TYPE_CHECKING:
-    from fencepost.broker.security.ports import Asking, HasRights
 
 
 class _Need(NamedTuple):
@@ -41,7 +39,7 @@ _NEEDS: dict[tuple[int, int], tuple[_Need, ...]] = {}
 """By API and version; filled on first use."""
 
 
-def refusal(node: "HasRights", request: Any, context: "Asking") -> ResponseValue | None:
+def refusal(node: HasRights, request: Any, context: Asking) -> ResponseValue | None:
     """The response to a request that lacks a right; None if its handler may run."""
     key = context.api_key, context.api_version
     needs = _NEEDS.get(key)
@@ -70,7 +68,7 @@ def _is_needed(right: Right, request: Any) -> bool:
     return not right.of or getattr(request, right.of) is not None
 
 
-def _has(node: "HasRights", request: Any, context: "Asking", right: Right, *, log_denial: bool) -> bool:
+def _has(node: HasRights, request: Any, context: Asking, right: Right, *, log_denial: bool) -> bool:
     """Whether the request has the right on every resource that it names."""
     operation, kind = right.operation, right.kind
     if right.of == ANY_NAME:

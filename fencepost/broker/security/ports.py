@@ -1,16 +1,15 @@
 """Narrow protocols of what checks of rights need: the rules, and a request's sender."""
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from fencepost.broker.security.authorizer import Authorizer, HasPrincipalAndHost
+from fencepost.broker.security.authorizer import Authorizer, HasPrincipalAndHost
 
 
 class HasRights(Protocol):
     """The part of the broker that knows the rules."""
 
     @property
-    def authorizer(self) -> "Authorizer | None":
+    def authorizer(self) -> Authorizer | None:
         """The authorizer with the newest durable rules; None if every client may do everything."""
 
 
@@ -34,5 +33,5 @@ class Asking(Protocol):
     client_id: str | None
 
     @property
-    def session(self) -> "HasPrincipalAndHost":
+    def session(self) -> HasPrincipalAndHost:
         """The connection's principal and host."""

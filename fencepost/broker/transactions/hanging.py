@@ -2,17 +2,15 @@
 
 import logging
 from collections.abc import Collection
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from fencepost.broker.log.producer_entries import ProducerEntry
 from fencepost.broker.peers.other_coordinators import Held, NoAnswer, OtherCoordinators
 from fencepost.broker.ports import Broker
 from fencepost.broker.security.audit import audit
 from fencepost.coordinator.ports import Marker
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
-
-if TYPE_CHECKING:
-    from fencepost.broker.log.producer_entries import ProducerEntry
 
 logger = logging.getLogger(__name__)
 
@@ -114,7 +112,7 @@ class HangingCheck:
             and self._written(found) == before[found]
         ]
 
-    def _written(self, found: Open) -> "ProducerEntry | None":
+    def _written(self, found: Open) -> ProducerEntry | None:
         """What the producer has written; None if this transaction is not open here any more."""
         log = self._node.partition(found.tp)
         if log is None or (log.binds_late and log.high_watermark < log.log_end_offset):

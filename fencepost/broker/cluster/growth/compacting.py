@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import trio
 
@@ -25,6 +24,7 @@ from fencepost.broker.cluster.growth.row_cleaning import (
     cleanable_rows,
     ending_behind,
 )
+from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.log.compaction.cleanable import CleanableRange
 from fencepost.broker.log.compaction.cleaning import CleaningLimits, CleaningStats
 from fencepost.broker.log.partition import PartitionLog
@@ -33,9 +33,6 @@ from fencepost.broker.log.storage.memory import MemoryStore
 from fencepost.broker.log.storage.store import Store
 from fencepost.broker.log.upkeep_failures import COMPACTION, UpkeepFailures, describe, traced
 from fencepost.protocol.topics import METADATA_TOPIC
-
-if TYPE_CHECKING:
-    from fencepost.broker.config.broker_config import BrokerConfig
 
 MEMORY_BYTES = 32 << 20
 """Smaller logs are compacted in memory, larger ones in files."""
@@ -49,7 +46,7 @@ class Compactions:
 
     def __init__(
         self,
-        config: "BrokerConfig",
+        config: BrokerConfig,
         engine: Engine,
         writer: Writer,
         row_bytes: RowBytes,

@@ -5,7 +5,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import trio
 
@@ -19,15 +19,13 @@ from fencepost.broker.cluster.growth.merging import Merge, MergeLimits, due_merg
 from fencepost.broker.cluster.growth.row_cleaning import delay_ms
 from fencepost.broker.cluster.objects.gc import Collector, sweep
 from fencepost.broker.cluster.reading.row_index import RowIndex
+from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.durability.upkeep import sync_all
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.storage.store import SyncTask
 from fencepost.broker.log.upkeep_failures import UpkeepFailures
 from fencepost.protocol.topics import METADATA_TOPIC
-
-if TYPE_CHECKING:
-    from fencepost.broker.config.broker_config import BrokerConfig
 
 EVICTION_MS = 1000
 DROP_MS = 5000
@@ -72,7 +70,7 @@ class Growth:
 
     def __init__(
         self,
-        config: "BrokerConfig",
+        config: BrokerConfig,
         engine: Engine,
         writer: Writer,
         row_bytes: RowBytes,
