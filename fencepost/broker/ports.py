@@ -128,7 +128,6 @@ class Broker(Protocol):
 
     @property
     def cleaner(self) -> "LogCleaner": ...
-
     @property
     def deleted_topics(self) -> "DeletedTopics": ...
 

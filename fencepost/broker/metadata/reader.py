@@ -188,7 +188,6 @@ class _Folded(Protocol):
 
     @property
     def image(self) -> MetadataImage: ...
-
     def pass_over(self, base_offset: int, next_offset: int) -> object: ...
 
 

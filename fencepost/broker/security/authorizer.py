@@ -35,7 +35,6 @@ class HasPrincipalAndHost(Protocol):
 
     @property
     def principal(self) -> Principal: ...
-
     @property
     def client_host(self) -> str: ...
 

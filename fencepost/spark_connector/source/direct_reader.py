@@ -32,7 +32,6 @@ class Stores(Protocol):
     """The part of `StoreCluster` that a reader needs."""
 
     def stores(self) -> tuple[PostgresEngine, RowObjects]: ...
-
     def with_retries(self, attempt: Callable[[], T]) -> T: ...
 
 

@@ -19,9 +19,7 @@ class Source(Protocol):
     topic_ids: dict[str, bytes]
 
     def topics(self, names: Collection[str] | None) -> dict[str, tuple[int, ...]]: ...
-
     def list_offsets(self, times_ms: Offsets, isolation: IsolationLevel) -> Offsets: ...
-
     def open_transaction(self, tp: TopicPartition) -> OpenTransaction | None: ...
 
     def located(self, ranges: list[OffsetRange]) -> list[OffsetRange]:

@@ -24,7 +24,6 @@ class Deletable(Protocol):
     """The objects of a cluster, as `Objects` and `RowBytes` have them."""
 
     def ids(self) -> Iterator[int]: ...
-
     def delete(self, object_ids: Collection[int]) -> None: ...
 
 

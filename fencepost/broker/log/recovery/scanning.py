@@ -29,7 +29,6 @@ class Batches(Protocol):
 
     @property
     def file(self) -> ReadableFile: ...
-
     @property
     def size_bytes(self) -> int: ...
 

@@ -31,7 +31,6 @@ class Disk(Protocol):
         """From this size on a read returns a region of the file, for sendfile."""
 
     def open(self, path: str, flags: int, mode: int, /) -> int: ...
-
     def close(self, fd: int, /) -> None: ...
 
     def pread(self, fd: int, length: int, offset: int, /) -> bytes:

@@ -36,7 +36,6 @@ class _Directory(Protocol):
 
     @property
     def place(self) -> str: ...
-
     def make(self) -> None: ...
 
 
