@@ -12,8 +12,6 @@ logger = logging.getLogger(__name__)
 
 
 class DeletedTopics:
-    """Deletes the logs of one broker's deleted topics."""
-
     def __init__(self, node: Broker) -> None:
         self._node = node
 

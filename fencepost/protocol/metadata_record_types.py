@@ -134,8 +134,6 @@ class UnfenceBrokerRecord(NamedTuple):
 
 @record(9)
 class RemoveTopicRecord(NamedTuple):
-    """A topic was deleted, with its partitions and settings."""
-
     topic_id: Uuid
 
 
@@ -169,8 +167,6 @@ class QuotaEntity(NamedTuple):
 
 @record(14)
 class ClientQuotaRecord(NamedTuple):
-    """A quota of `entity` was set or removed."""
-
     entity: tuple[QuotaEntity, ...]
     key: String
     value: Float64
@@ -224,8 +220,6 @@ class NoOpRecord(NamedTuple):
 
 @record(22)
 class RemoveUserScramCredentialRecord(NamedTuple):
-    """A user's SCRAM credential of one mechanism was removed."""
-
     name: String
     mechanism: Int8
 

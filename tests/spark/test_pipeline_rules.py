@@ -37,7 +37,10 @@ def marker(kind: str, offset: int, pid: int, epoch: int) -> Fact:
 
 
 def audited(facts: list[Fact], bounds: Bounds | None = None) -> PartitionReport:
-    return PartitionAudit("t", 0, bounds or Bounds(0, None)).take_all(facts)
+    audit = PartitionAudit("t", 0, bounds or Bounds(0, None))
+    for fact in facts:
+        audit.take(fact)
+    return audit.finish()
 
 
 def broken(report: PartitionReport) -> set[str]:

@@ -65,11 +65,6 @@ def _names_for(listener: str, name: str, mechanism: str | None = None) -> list[s
     return [*of_mechanism, prefix + name]
 
 
-def _may_be_secret(name: str) -> bool:
-    """Whether the value of an unknown setting must not be shown."""
-    return _SECRET.search(name) is not None
-
-
 @dataclass(frozen=True, kw_only=True)
 class BrokerConfig(Settings):
     """All settings of one broker, validated; an attribute for each row of the table.
@@ -213,7 +208,7 @@ def check_setting(known: Mapping[str, Setting], entry: Given) -> Value:
     if setting is None:
         near = nearest(entry.name, known)
         hint = f"; the nearest known one is {near} ({known[near].expected})" if near else ""
-        shown = "..." if _may_be_secret(entry.name) else repr(entry.raw)
+        shown = "..." if _SECRET.search(entry.name) else repr(entry.raw)
         raise ConfigError(f"unknown setting {entry.name} = {shown} from {entry.origin}{hint}")
     try:
         return setting.parse(entry.raw)

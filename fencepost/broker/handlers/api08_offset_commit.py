@@ -27,7 +27,6 @@ TOPIC_ID_SINCE = 10
 
 
 async def handle(node: Broker, request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse:
-    """Commit the offsets, and return an error code for each partition."""
     version = context.api_version
     unknown_group = ErrorCode.GROUP_ID_NOT_FOUND if version >= GROUP_NOT_FOUND_SINCE else ErrorCode.ILLEGAL_GENERATION
     names = [

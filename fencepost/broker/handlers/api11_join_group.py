@@ -33,7 +33,6 @@ _put_length = struct.Struct(">h").pack
 
 
 def handle(node: Broker, request: JoinGroupRequest, context: RequestContext) -> Reply:
-    """Join the group. The response waits for the group's next generation."""
     version = context.api_version
     timed = version >= REBALANCE_TIMEOUT_SINCE
     command = Join(

@@ -9,7 +9,6 @@ from fencepost.protocol.messages.api12_heartbeat import HeartbeatRequest, Heartb
 
 
 def handle(node: Broker, request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:
-    """Restart the member's session timeout."""
     error = node.groups.classic.heartbeat(
         request.group_id, request.member_id, request.group_instance_id, request.generation_id
     )

@@ -16,7 +16,6 @@ HEADERS_SINCE = 1
 
 
 async def handle(node: Broker, request: SaslHandshakeRequest, context: RequestContext) -> SaslHandshakeResponse:
-    """Begin a login, or after one a re-authentication (KIP-368)."""
     session = context.session
     if session.sasl is None and request.mechanism in node.place.mechanisms:
         delay_s = node.config.connection_failed_authentication_delay_ms / 1000

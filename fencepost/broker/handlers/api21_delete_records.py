@@ -23,7 +23,6 @@ UNKNOWN_LOW_WATERMARK = -1
 
 
 async def handle(node: Broker, request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
-    """Move each log start offset, and return the new one."""
     refused = denied_topics(node, context, AclOperation.DELETE, (topic.name for topic in request.topics))
     return DeleteRecordsResponse(
         topics=[

@@ -13,7 +13,6 @@ from fencepost.protocol.messages.api33_alter_configs import (
 
 
 async def handle(node: Broker, request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
-    """Replace each resource's settings by those in the request."""
     changes = [
         ConfigEdits(
             resource.resource_type,

@@ -16,7 +16,6 @@ from fencepost.protocol.messages.api42_delete_groups import (
 
 
 async def handle(node: Broker, request: DeleteGroupsRequest, context: RequestContext) -> DeleteGroupsResponse:
-    """Delete each group that is empty."""
     refused = denied(node, context, AclOperation.DELETE, AclResourceType.GROUP, request.groups_names)
     errors = iter(await node.groups.admin.delete_groups([name for name in request.groups_names if name not in refused]))
     return DeleteGroupsResponse(

@@ -15,7 +15,6 @@ from fencepost.protocol.topics import TopicPartition
 
 
 async def handle(node: Broker, request: OffsetDeleteRequest, context: RequestContext) -> OffsetDeleteResponse:
-    """Delete the offsets, and return an error code for each partition."""
     asked = [[TopicPartition(topic.name, one.partition_index) for one in topic.partitions] for topic in request.topics]
     refused = denied_topics(node, context, AclOperation.READ, (topic.name for topic in request.topics))
     wanted = [

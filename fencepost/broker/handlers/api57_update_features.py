@@ -20,7 +20,6 @@ NO_RESULTS_SINCE = 2
 
 
 async def handle(node: Broker, request: UpdateFeaturesRequest, context: RequestContext) -> UpdateFeaturesResponse:
-    """Apply all updates, or none."""
     updates = [
         FeatureUpdate(entry.feature, entry.max_version_level, _upgrade_type(entry, context.api_version))
         for entry in request.feature_updates

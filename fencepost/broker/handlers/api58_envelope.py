@@ -25,7 +25,6 @@ logger = logging.getLogger(__name__)
 
 
 async def handle(node: Broker, request: EnvelopeRequest, context: RequestContext) -> ResponseValue:
-    """Handle the request in the envelope as that of its client."""
     if (refused := brokers_only(node, request, context)) is not None:
         return refused
     if not node.place.mechanisms:

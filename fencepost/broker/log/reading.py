@@ -23,8 +23,6 @@ logger = logging.getLogger(__name__)
 
 
 class ReadResult(NamedTuple):
-    """The result of a fetch of one partition."""
-
     error: ErrorCode
     parts: list[Piece]
     """Whole batches, in order; large runs as file regions."""

@@ -107,7 +107,7 @@ def check_own(batch: Bytes, header: BatchHeader, config: LogConfig, now_ms: int)
 def _unreadable(batch: bytes | bytearray | memoryview, error: CorruptBatch) -> Refusal:
     """Row L8: CORRUPT_MESSAGE, after which clients retry, only if the transport may have damaged the batch."""
     if isinstance(error, InvalidBatch):
-        damaged = not _crc_matches(batch, int.from_bytes(batch[_CRC_AT:_CRC_FROM], "big"))
+        damaged = crc32c.crc32c(memoryview(batch)[_CRC_FROM:]) != int.from_bytes(batch[_CRC_AT:_CRC_FROM], "big")
     elif len(batch) > _MAGIC_AT and batch[_MAGIC_AT] < MAGIC:
         return _invalid(f"magic {batch[_MAGIC_AT]}: Produce v3 and later carry batches of magic {MAGIC} only")
     else:
@@ -115,10 +115,6 @@ def _unreadable(batch: bytes | bytearray | memoryview, error: CorruptBatch) -> R
         claimed = int.from_bytes(batch[_LENGTH_AT:LOG_OVERHEAD], "big", signed=True) + LOG_OVERHEAD
         damaged = len(batch) >= LOG_OVERHEAD and claimed <= len(batch)
     return Refusal(ErrorCode.CORRUPT_MESSAGE if damaged else ErrorCode.INVALID_RECORD, str(error))
-
-
-def _crc_matches(batch: bytes | bytearray | memoryview, crc: int) -> bool:
-    return bool(crc32c.crc32c(memoryview(batch)[_CRC_FROM:]) == crc)
 
 
 def _check_client_header(header: BatchHeader) -> Refusal | None:

@@ -65,8 +65,6 @@ async def topic_text(counters: Mapping[str, TopicCounters], partitions: Mapping[
 
 
 class LogCounts(NamedTuple):
-    """Counts over all logs of a broker."""
-
     producers: int = 0
     """Producers with state, counted once for each partition."""
     producer_ids: int = 0

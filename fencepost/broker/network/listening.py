@@ -12,8 +12,6 @@ from fencepost.broker.security.security_protocol import SecurityProtocol
 
 
 class _Settings(Protocol):
-    """The settings of sockets."""
-
     @property
     def socket_receive_buffer_bytes(self) -> int: ...
     @property

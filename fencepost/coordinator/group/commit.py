@@ -19,8 +19,6 @@ from fencepost.protocol.errors import ErrorCode
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A group's request to commit offsets."""
-
     group_id: str
     items: tuple[OffsetCommitItem, ...]
     member_id: str = ""

@@ -122,10 +122,6 @@ class OffsetStore:
     def has_any(self, group_id: str) -> bool:
         return group_id in self._committed or group_id in self._open
 
-    def pending_producers(self) -> Collection[int]:
-        """The producer ids whose transactions have pending offsets here."""
-        return self._pending.keys()
-
     def fetch(
         self, group_id: str, partitions: Iterable[TopicPartition] | None, require_stable: bool
     ) -> list[FetchedOffset]:

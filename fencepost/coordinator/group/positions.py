@@ -15,8 +15,6 @@ from fencepost.protocol.topics import TopicPartition
 
 
 class GroupPositions:
-    """The part of the group coordinator for committed offsets."""
-
     def __init__(
         self, shards: GroupShards, effects: Effects, config: GroupConfig, topics: TopicView, tallies: notes.Tallies
     ) -> None:

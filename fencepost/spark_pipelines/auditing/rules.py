@@ -7,7 +7,7 @@ on append: idempotence (KIP-98), and epochs that rise with each transaction (KIP
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from fencepost.protocol.sequence import advance
@@ -109,11 +109,6 @@ class PartitionAudit:
         else:
             self._strip.add(MARKERS, fact.base_offset, fact.last_offset)
         self._next = max(self._next, fact.last_offset + 1)
-
-    def take_all(self, facts: Iterable[Fact]) -> PartitionReport:
-        for fact in facts:
-            self.take(fact)
-        return self.finish()
 
     def finish(self) -> PartitionReport:
         """The report. Call this after the last fact."""

@@ -163,7 +163,10 @@ def _compared(
             for field in expected.schema
         ]
         found = counted.where(difference != 0).select(F.to_json(F.struct(*named)).alias("row"), _ONE, _OTHER)
-        examples = [_example(*row) for row in found.limit(_EXAMPLES).collect()]
+        examples = [
+            f"{json.loads(row)}: {in_topics} in the topics, {in_table} in the table"
+            for row, in_topics, in_table in found.limit(_EXAMPLES).collect()
+        ]
     return TableReport(_name(table), tree_of(start), tree_of(end), rows, rows_there, missing, extra, examples)
 
 
@@ -178,10 +181,6 @@ def _lists_are_not_null(frame: Any) -> Any:
         return found.alias(one.name)
 
     return frame.select([column(one) for one in frame.schema])
-
-
-def _example(row: str, in_topics: int, in_table: int) -> str:
-    return f"{json.loads(row)}: {in_topics} in the topics, {in_table} in the table"
 
 
 def _name(table: Table | Path | str) -> str:

@@ -122,8 +122,6 @@ class Cut(NamedTuple):
 
 
 class Participant(Protocol):
-    """A log of this broker."""
-
     def cut(self) -> Cut | None:
         """All appends that wait; None if there are none. They stay until `committed` or `refused`."""
 

@@ -107,12 +107,7 @@ class ByteCache:
     """The rows in the directory, least recently used first. Its methods belong to the event loop, and never block."""
 
     def __init__(
-        self,
-        engine: Callable[[], Engine],
-        ranges: Ranges,
-        store: Store,
-        bytes_max: int,
-        fetches_max: int = FETCHES_MAX,
+        self, engine: Callable[[], Engine], ranges: Ranges, store: Store, bytes_max: int, fetches_max: int = FETCHES_MAX
     ) -> None:
         """`engine` returns a connection that nothing else uses. `store` is a directory that nothing else uses.
         `bytes_max` limits the segments; the newest one stays even if it is larger."""

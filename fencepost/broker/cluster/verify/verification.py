@@ -68,8 +68,6 @@ def _is_chosen(head: Head, topic: str | None, partition: int | None) -> bool:
 
 
 class _Walk:
-    """Reads logs and their bytes."""
-
     def __init__(
         self,
         engine: Engine,

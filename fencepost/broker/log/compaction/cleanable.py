@@ -42,7 +42,7 @@ def cleanable_range(
     segment with a record younger than `min.compaction.lag.ms`. Raises CorruptLogFile and OSError.
     """
     first_dirty = cleaned_to if log_start_offset <= cleaned_to <= segments.end_offset else log_start_offset
-    upper = min(segments.active.base_offset, _base_below(segments, stable_offset))
+    upper = min(segments.active.base_offset, next(iter(segments.from_offset(stable_offset))).base_offset)
     sealed = [segment for segment in segments if segment.base_offset < upper]
     dirty = [segment for segment in sealed if segment.next_offset > first_dirty]
     if config.min_compaction_lag_ms > 0:
@@ -84,10 +84,6 @@ def grouped(segments: Collection[Segment], config: LogConfig) -> list[list[Segme
             log_bytes, index_bytes = segment.size_bytes, segment.offsets.size_bytes
             time_bytes = segment.times.size_bytes
     return groups
-
-
-def _base_below(segments: Segments, offset: int) -> int:
-    return next(iter(segments.from_offset(offset))).base_offset
 
 
 def _delay_ms(segments: Sequence[Segment], config: LogConfig, now_ms: int) -> int:

@@ -55,8 +55,6 @@ class CleaningLimits(NamedTuple):
 
 @dataclass(slots=True)
 class CleaningStats:
-    """The counters of one compaction."""
-
     read_bytes: int = 0
     written_bytes: int = 0
     records_read: int = 0

@@ -72,7 +72,7 @@ def may_downgrade(config: GroupConfig) -> bool:
 
 def upgrade(context: GroupContext, classic: Active) -> None:
     """Convert a classic group to the context's (new) group. Raises Refused (GROUP_ID_NOT_FOUND) if it cannot be."""
-    group_id, config = context.group.group_id, context.view.config
+    group_id, config, image = context.group.group_id, context.view.config, context.view.image
     if not may_upgrade(config):
         raise _cannot_upgrade(group_id, "online upgrade is disabled")
     if classic.protocol_type != embedded.PROTOCOL_TYPE:
@@ -80,13 +80,13 @@ def upgrade(context: GroupContext, classic: Active) -> None:
     if len(classic.members) > config.group_consumer_max_size:
         raise _cannot_upgrade(group_id, "the group size exceeds the consumer group maximum size")
     try:
-        members = [_as_consumer(member, classic, context.view.image) for member in classic.members.values()]
-        members = _with_what_they_give_up(members, classic, context.view.image)
+        members = [_as_consumer(member, classic, image) for member in classic.members.values()]
+        members = _with_what_they_give_up(members, classic, image)
     except embedded.Malformed as error:
         raise _cannot_upgrade(group_id, "the embedded consumer protocol is malformed") from error
     # Partitions without an owner, as in the middle of a rebalance, must be assigned, even if the joining member only
     # takes over an instance id with the same subscription. A different hash of the topics raises the epoch.
-    hashed = 0 if _has_unassigned(members, context.view.image) else _hash_of(members, context.view.image)
+    hashed = 0 if _has_unassigned(members, image) else metadata_hash(_names(members), image)
     records = _creation(group_id, classic.generation, members, hashed)
     for record in records:
         context.group.apply(record)
@@ -162,10 +162,6 @@ def _with_what_they_give_up(members: Sequence[Converted], classic: Active, image
 
 def _names(members: Sequence[Converted]) -> set[str]:
     return {name for member, _ in members for name in member.topics}
-
-
-def _hash_of(members: Sequence[Converted], image: MetadataImage) -> int:
-    return metadata_hash(_names(members), image)
 
 
 def _has_unassigned(members: Sequence[Converted], image: MetadataImage) -> bool:
