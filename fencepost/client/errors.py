@@ -250,16 +250,13 @@ def error_for(
     *,
     api: str | None = None,
     node: int | None = None,
-    in_transaction: bool = False,
     broker_message: str | None = None,
     subject: str | None = None,
 ) -> KafkaError:
-    """The exception for a wire error; inside a transaction, what only spoils the transaction is abortable (row T17)."""
+    """The exception for a wire error outside of transactions; `core.txn_errors` has those of transactional requests."""
     kind: type[KafkaError] = KafkaError
     if code in FENCED:
         kind = FencedError
-    elif in_transaction and (code.abortable or code in STALE_MEMBER):
-        kind = AbortableError
     elif code in _UNAUTHORIZED:
         kind = AuthorizationError
     elif code is ErrorCode.FENCED_INSTANCE_ID:
@@ -270,6 +267,4 @@ def error_for(
         kind = AbortableError
     elif code.fatal:
         kind = FatalError
-    elif in_transaction:
-        kind = AbortableError
     return kind(message, code=code, api=api, node=node, broker_message=broker_message, subject=subject)

@@ -30,18 +30,18 @@ class RequestHeader(NamedTuple):
     body_start: int
 
 
-def read_request_header(buffer: Any, start: int = 0) -> RequestHeader:
+def read_request_header(buffer: Any) -> RequestHeader:
     """The header of one request frame (without its length prefix), up to the end of `buffer`.
 
     The header of an unknown API or a later version is read up to the client id: its `body_start` has no meaning, but
     its correlation id is right, so that the request can be refused (KIP-511). Raises DecodeError.
     """
     try:
-        api_key, version, correlation_id, size = _START.unpack_from(buffer, start)
+        api_key, version, correlation_id, size = _START.unpack_from(buffer)
     except struct.error as error:
-        why = f"{len(buffer) - start} bytes, the least is {_START.size}"
-        raise DecodeError("RequestHeader", 1, why, offset=start) from error
-    position = start + _START_BYTES
+        why = f"{len(buffer)} bytes, the least is {_START.size}"
+        raise DecodeError("RequestHeader", 1, why, offset=0) from error
+    position = _START_BYTES
     client_id = None
     if size != NULL_CLIENT_ID:
         end = position + size
@@ -90,13 +90,13 @@ def write_response_header(api: Api, version: int, correlation_id: int) -> bytes:
     return _CORRELATION.pack(correlation_id) + tags
 
 
-def read_response_header(api: Api, version: int, buffer: Any, start: int = 0) -> tuple[int, int]:
+def read_response_header(api: Api, version: int, buffer: Any) -> tuple[int, int]:
     """The correlation id of a response frame, and the position of its body. Raises DecodeError."""
     view = memoryview(buffer)
-    if len(view) - start < _CORRELATION.size:
-        raise DecodeError("ResponseHeader", 0, f"{len(view) - start} bytes, the least is 4", offset=start)
-    (correlation_id,) = _CORRELATION.unpack_from(view, start)
-    position = start + _CORRELATION.size
+    if len(view) < _CORRELATION.size:
+        raise DecodeError("ResponseHeader", 0, f"{len(view)} bytes, the least is 4", offset=0)
+    (correlation_id,) = _CORRELATION.unpack_from(view)
+    position = _CORRELATION.size
     if api.response_header_version(version):
         position = skip_tags(view, position)
     return correlation_id, position

@@ -32,10 +32,10 @@ class MarkedLog(Protocol):
 class UpkeepFailures:
     """The failures of one broker's upkeep: logged, counted by the kind of work, and marked on the log."""
 
-    def __init__(self, ending: tuple[type[Exception], ...] = (FlushFailed,)) -> None:
+    def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
         """Failures since the start by work."""
-        self.ending = ending
+        self.ending: tuple[type[Exception], ...] = (FlushFailed,)
         """Errors that the guard lets pass, alone or in a group: they end the process."""
 
     @contextmanager

@@ -21,10 +21,9 @@ class Full(Exception):
 class Spill:
     """Holds bytes until they are freed. The file is unnamed, and truncated whenever all its bytes are freed."""
 
-    def __init__(self, max_bytes: int, *, to_file: bool, directory: str | None = None) -> None:
+    def __init__(self, max_bytes: int, *, to_file: bool) -> None:
         self._limit = max_bytes
         self._to_file = to_file
-        self._directory = directory
         self._file: IO[bytes] | None = None
         self._end = 0
         self._in_file = 0
@@ -40,7 +39,7 @@ class Spill:
         if not self._to_file:
             raise Full
         if self._file is None:
-            self._file = tempfile.TemporaryFile(dir=self._directory)  # noqa: SIM115 - it lives as long as this does
+            self._file = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as this does
         self._file.seek(self._end)
         self._file.write(data)
         held = Spilled(self._end, len(data))
