@@ -133,7 +133,6 @@ class FetchSessions:
         self._sessions: dict[int, FetchSession] = {}
         """The one that was not used for the longest time is the first."""
         self.partitions = 0
-        """The partitions of all sessions."""
         self.evictions = 0
         """Sessions that gave way to others since the start."""
 

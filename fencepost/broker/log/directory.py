@@ -88,7 +88,6 @@ class LogDirectory:
         self._deletions = 0
         self._background_tasks = BackgroundTasks()
         self.kept = OffsetCheckpoints(store, self._unopened)
-        """The offsets in the checkpoint files."""
         if self.clean:
             store.remove(CLEAN_SHUTDOWN)
         # Always: an earlier start may have removed the clean-shutdown file and crashed before that was durable. If the

@@ -64,7 +64,6 @@ class PartitionLog:
         self.epochs = opened.epochs
         self.leader_epoch = max(0, self.epochs.latest)
         self.log_start_offset = max(log_start_offset, self.segments.first_offset)
-        """The first readable offset."""
         self.high_watermark = self.segments.end_offset
         """Readers see the records below it: with `durability=fsync` the durable ones, with `durability=os` all."""
         self.watchers: dict[Watcher, None] = {}

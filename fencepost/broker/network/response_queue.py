@@ -47,7 +47,6 @@ class ResponseQueue:
         self._parts: list[Any] = []
         """Frames as pieces in the order of sending: bytes-like objects and FileRegions."""
         self.count = 0
-        """Number of responses that wait to be sent."""
         self._size_bytes = 0
         self._held_bytes = 0
         """Bytes of large responses in memory, which count in the broker's budget."""

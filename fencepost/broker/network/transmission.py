@@ -55,7 +55,6 @@ class Transmission(abc.ABC):
         self._corked = corked
         self._parts = parts
         self._next = 0
-        """Index of the part to send next."""
 
     @abc.abstractmethod
     def send(self) -> bool:

@@ -190,7 +190,6 @@ class _Sender:
         self.sent = 0
         """Acknowledged records; in transactions, committed ones."""
         self.committed = 0
-        """Committed transactions."""
         self._records = records
         self._target = target
         self._options = options

@@ -43,7 +43,6 @@ class Progress:
         self.requests = 0
         """How often the program has read."""
         self.waits = False
-        """Whether the program waits for records now."""
         self.lost = False
         """The group has assigned partitions of the batch in hand to others."""
         self.void = False

@@ -40,7 +40,6 @@ class Appender:
         self._serializer = RecordSerializer(config, cluster.wall_clock)
         self._routes: dict[str, Route] = {}
         self.sender: Sender | None = None
-        """The sender, once the producer is open."""
         self.linger_s = config.linger_ms / 1000
         self._block_ms = min(config.max_block_ms, config.delivery_timeout_ms)
         self._largest = min(config.max_request_size - _LARGEST_OVERHEAD, config.buffer_memory)

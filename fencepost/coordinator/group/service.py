@@ -49,7 +49,6 @@ class GroupService:
         self._effects = Effects(self.runtime)
         self._forgets_deleted = False
         self.consumers = ConsumerGroups(config, self._shards, lambda: topics.image, clock, new_id, self._effects)
-        """Groups of the consumer protocol (KIP-848)."""
         self.classic = ClassicGroups(config, self._shards, self._effects, self.consumers, clock, new_id, self.tallies)
         """Groups of the classic protocol, and its members in consumer groups."""
         self.positions = GroupPositions(self._shards, self._effects, config, topics, self.tallies)

@@ -154,7 +154,6 @@ class Rounds:
         """Set when a round of `linger_bytes` waits."""
         self._round: _Round | None = None
         self.count = 0
-        """Finished rounds."""
 
     def change(self, change: Callable[[Identity], None]) -> None:
         """Run a fenced change of the engine, in a thread. Raises OSError if this broker was taken over, or stops."""

@@ -66,7 +66,6 @@ class ClusterBroker:
         self._status = Status(config.node_id, self._health)
         self._metrics_endpoint: Endpoint | None = None
         self._writer: Writer | None = None
-        """That of the current incarnation."""
         self._lease_ms = config.cluster_lease_ms
         self._secret = b""
         """What the brokers of the cluster know."""

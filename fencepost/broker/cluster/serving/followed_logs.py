@@ -52,7 +52,6 @@ class _Followed:
     directory: str
     """The name of its directory in the scratch."""
     used_at: float
-    """When a fetch wanted it last."""
     tidied_at: float
     """When its producers and settings were looked at last."""
 
@@ -83,7 +82,6 @@ class FollowedLogs:
         self._logs: dict[int, _Followed] = {}
         """By id; those whose rows came last are at the end."""
         self._wanted: dict[int, TopicPartition] = {}
-        """Logs to open."""
         self._asked = trio.Event()
         """Set when a log is wanted."""
         self._looked = trio.Event()

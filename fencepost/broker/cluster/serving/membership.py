@@ -89,7 +89,6 @@ class Membership(Place):
         """Set when this run has to end: the broker was taken over, or has to read the metadata anew."""
         self.rounds = self.gathering = Rounds(own, writer, row_bytes, self._taken_over, limits_of(config))
         self.guests = GuestLogs(self.rounds)
-        """Markers for the logs of other brokers."""
         self.row_bytes = row_bytes
         self.writer = writer
         self.lease_ms = config.cluster_lease_ms
@@ -105,7 +104,6 @@ class Membership(Place):
             stores.place, loaded, self.rounds, self._cold, tails, self._epoch_of, self.ownership.leads
         )
         self.guest_rows = GuestRows(own, row_bytes, self.in_thread, self._open_logs)
-        """Absorbs the markers of other brokers."""
         self.lease = Lease(writer, self.lease_ms, self.guest_rows, self.over, self._taken_over)
         self.followed: FollowedLogs | None = None
         """The logs of other brokers that consumers read here; None without `replica.selector.class`."""

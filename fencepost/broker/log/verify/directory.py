@@ -51,7 +51,6 @@ class MetadataFacts:
     topic_ids: Mapping[str, bytes] | None = None
     """Topic ids by topic name; None if unknown."""
     partitions: Mapping[str, int] | None = None
-    """The number of partitions of each topic."""
     compacted: Collection[str] = ()
     """The topics whose segments may have gaps."""
     records: Mapping[str, RecordCheck] | None = None

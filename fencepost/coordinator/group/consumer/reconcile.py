@@ -21,7 +21,6 @@ class Reconciliation:
     """The inputs of a step besides the member."""
 
     epoch: int
-    """The epoch of the target assignment."""
     target: Assignment
     topic_ids: frozenset[bytes]
     """The topics that it subscribes to: it receives no others, even if they are in the target."""
