@@ -58,7 +58,16 @@ ROOMS: dict[str, tuple[list[str], list[str]]] = {
     ),
     "cluster": (
         [f"fencepost/broker/cluster/**/{name}.py" for name in ("claims", "gc", "proposals")],
-        ["tests/unit/cluster"],
+        ["tests/unit/cluster", "tests/unit/peers"],
+    ),
+    "spark": (
+        [f"fencepost/spark_connector/{name}.py" for name in ("source/planner", "sink/commit_marker", "sink/lanes")],
+        [
+            "tests/spark/test_planner.py",
+            "tests/spark/test_offsets.py",
+            "tests/spark/test_sink_marker.py",
+            "tests/spark/test_sink_decisions.py",
+        ],
     ),
 }
 """Name -> the files that decide, and their tests."""

@@ -1,9 +1,20 @@
 """The brokers in responses to clients: this one, and the others of its cluster."""
 
+from typing import NamedTuple
+
 from fencepost.broker.network.context import RequestContext
-from fencepost.broker.partitions import Leader
 from fencepost.broker.ports import Broker
 from fencepost.protocol.topics import TopicPartition
+
+
+class Leader(NamedTuple):
+    """The broker that leads a partition, as a hint for clients (KIP-951)."""
+
+    node_id: int
+    epoch: int
+    host: str
+    port: int
+    rack: str | None = None
 
 
 def brokers(node: Broker, context: RequestContext) -> list[Leader]:

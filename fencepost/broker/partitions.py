@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.partition import PartitionLog
@@ -14,16 +13,6 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 
 logger = logging.getLogger(__name__)
-
-
-class Leader(NamedTuple):
-    """The broker that leads a partition, as a hint for clients (KIP-951)."""
-
-    node_id: int
-    epoch: int
-    host: str
-    port: int
-    rack: str | None = None
 
 
 class Partitions:

@@ -104,16 +104,6 @@ def test_an_unknown_version_of_apiversions_can_be_asked_again(broker: BrokerProc
         assert log_in(wire).error_code == 0
 
 
-@pytest.mark.long
-def test_a_connection_without_a_login_is_closed_after_half_a_minute(broker: BrokerProcess) -> None:
-    with connect(broker) as wire, connect(broker) as other:
-        wire.call(API_VERSIONS, 3, VERSIONS)
-        log_in(other)
-        wire.socket.settimeout(60)
-        wire.expect_end()
-        assert other.call(METADATA, 9, ALL_TOPICS).cluster_id
-
-
 def test_a_wrong_password_is_answered_after_the_delay_and_closes_the_connection(broker: BrokerProcess) -> None:
     with connect(broker) as wire:
         handshake(wire)

@@ -127,6 +127,9 @@ class LateLogView:
     def sync_targets(self) -> list[SyncTask]:
         return [self] if self._outcome is None else []
 
+    def synced(self) -> None:
+        """Nothing: a round knows its outcome itself."""
+
     def sync(self) -> None:
         """One commit of all that waits: a `SyncTask`."""
         self.commit()

@@ -50,8 +50,9 @@ def check(changes: Mapping[str, str], directory: Path, timeout_s: float | None =
         raise Unavailable(f"{jar} is not the jar that was checked for this project: its SHA-256 differs")
     shutil.copy(MODELS / "commit.tla", directory)
     (directory / "commit.cfg").write_text(configuration(changes), encoding="utf-8")
+    java_options = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", f"-Xmx{heap}"]  # most runs are short
     options = ["-workers", "1", "-nowarning", "-metadir", directory / "states", "-config", "commit.cfg", "commit.tla"]
-    command = [java(), "-XX:+UseSerialGC", f"-Xmx{heap}", f"-Djava.io.tmpdir={directory}", "-cp", jar, "tlc2.TLC"]
+    command = [java(), *java_options, f"-Djava.io.tmpdir={directory}", "-cp", jar, "tlc2.TLC"]
     begun = time.monotonic()
     run = subprocess.run(
         [*command, *map(str, options)], cwd=directory, capture_output=True, text=True, timeout=timeout_s, check=False

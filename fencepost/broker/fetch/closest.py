@@ -6,12 +6,11 @@ serves it from the shared stores. As in Kafka it does so for every consumer sinc
 
 from collections.abc import Sequence
 
-from fencepost.broker.brokers import leader
+from fencepost.broker.brokers import Leader, leader
 from fencepost.broker.cluster.serving.followed_log import FollowedRows
 from fencepost.broker.fetch.reads import Fetch, Read, epoch_error, is_by_follower
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.network.context import RequestContext
-from fencepost.broker.partitions import Leader
 from fencepost.broker.ports import Broker
 from fencepost.broker.security.checks import denied_topics
 from fencepost.protocol.admin_enums import AclOperation

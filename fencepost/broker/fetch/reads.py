@@ -3,7 +3,7 @@
 from collections.abc import Generator, Sequence
 from typing import Protocol
 
-from fencepost.broker.brokers import other_leader
+from fencepost.broker.brokers import Leader, other_leader
 from fencepost.broker.fetch.sessions import TOPIC_ID_SINCE
 from fencepost.broker.log.filtering import Looks
 from fencepost.broker.log.log_store import Missing
@@ -12,7 +12,6 @@ from fencepost.broker.log.reading import epoch_end_offset, read_batches, readabl
 from fencepost.broker.log.storage.store import CorruptLogFile
 from fencepost.broker.network.context import LargeWork, RequestContext
 from fencepost.broker.network.reply import Response
-from fencepost.broker.partitions import Leader
 from fencepost.broker.ports import Broker
 from fencepost.broker.security.authorizer import Authorizer
 from fencepost.broker.security.checks import denied_topics, is_allowed

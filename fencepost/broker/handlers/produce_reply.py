@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from fencepost.broker.brokers import other_leader
+from fencepost.broker.brokers import Leader, other_leader
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.producer_state import Refusal, VerificationGuard
 from fencepost.broker.log.results import Ticket
@@ -11,7 +11,6 @@ from fencepost.broker.log.validation import Accepted
 from fencepost.broker.metrics.counters import TopicCounters
 from fencepost.broker.network.context import CloseConnection, RequestContext
 from fencepost.broker.network.reply import Durable, Encoded, Ready
-from fencepost.broker.partitions import Leader
 from fencepost.broker.ports import Broker
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api00_produce import (
@@ -121,7 +120,7 @@ def _response(
     if first is not None and first.template is not None and first.error is _OK and first.ticket is not None:
         return first.template(first.ticket)
     topics: list[TopicProduceResponse] = []
-    leaders: set[Leader] = set()
+    leaders: dict[int, Leader] = {}
     each = iter(writes)
     for topic in request.topic_data:
         answers: list[PartitionProduceResponse] = []
@@ -143,13 +142,16 @@ def _response(
     if not leaders:
         return ProduceResponse(responses=topics)
     addresses = [
-        NodeEndpoint(node_id=node_id, host=host, port=port, rack=rack) for node_id, _, host, port, rack in leaders
+        NodeEndpoint(node_id=node_id, host=host, port=port, rack=rack)
+        for node_id, _, host, port, rack in leaders.values()
     ]
     return ProduceResponse(responses=topics, node_endpoints=addresses)
 
 
-def _refusal(node: Broker, context: RequestContext, write: Write, leaders: set[Leader]) -> PartitionProduceResponse:
-    """The response for a partition that appended nothing. Adds the partition's leader to `leaders`."""
+def _refusal(
+    node: Broker, context: RequestContext, write: Write, leaders: dict[int, Leader]
+) -> PartitionProduceResponse:
+    """The response for a partition that appended nothing. Adds the partition's leader to `leaders`, by id."""
     answer = PartitionProduceResponse(
         index=write.tp.partition, error_code=write.error, error_message=write.message, base_offset=-1
     )
@@ -161,6 +163,6 @@ def _refusal(node: Broker, context: RequestContext, write: Write, leaders: set[L
     if write.error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
         leader = other_leader(node, context, write.tp)
         if leader is not None:
-            leaders.add(leader)
+            leaders[leader.node_id] = leader
             answer.current_leader = LeaderIdAndEpoch(leader_id=leader.node_id, leader_epoch=leader.epoch)
     return answer

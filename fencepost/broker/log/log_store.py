@@ -187,7 +187,13 @@ class StoredLog(Protocol):
         """The number of pieces closed since the last `sync_targets`."""
 
     def sync_targets(self) -> list[SyncTask]:
-        """The tasks that make all batches so far durable. Raises OSError."""
+        """The tasks that make all batches so far durable. Raises OSError.
+
+        Until `synced` says that they are done, the next call returns them again.
+        """
+
+    def synced(self) -> None:
+        """The tasks of the last `sync_targets` are done."""
 
     def writeback(self, max_bytes: int) -> tuple[int, list[SyncTask]]:
         """At most `max_bytes` of the oldest unflushed bytes: their number, and tasks that write them to the disk

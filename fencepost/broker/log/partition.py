@@ -296,6 +296,7 @@ class PartitionLog:
         if self.segments.late is not None:
             self.segments.late.deliver()
             return
+        self.segments.synced()
         if not self.segments.unflushed:
             self.recovery_point = max(self.recovery_point, end_offset)
         self.advance_high_watermark(end_offset)

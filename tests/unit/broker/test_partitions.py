@@ -82,6 +82,20 @@ async def test_a_foreign_partition_is_refused_with_its_leader_and_where_he_is(no
     assert (await listed(node)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
+async def test_a_leader_of_two_partitions_is_named_once_though_their_epochs_differ(node: Node) -> None:
+    """KIP-951: node_endpoints has one entry for each broker."""
+    await node.metadata.create_topics([NewTopic("both", 2)])
+    node.place.peers = {7: OTHER}
+    node.place.leads_partition = lambda *_: False
+    node.place.leader = lambda _topic_id, partition: LeaderAndEpoch(7, 5 + partition)
+    parts = [PartitionProduceData(index=index, records=bytes(batch())) for index in range(2)]
+    request = ProduceRequest(topic_data=[TopicProduceData(name="both", partition_data=parts)], acks=-1, timeout_ms=1000)
+    answer = await TxnNode(node).ask(0, 11, request)
+    refused = answer.responses[0].partition_responses
+    assert [part.current_leader.leader_epoch for part in refused] == [5, 6]
+    assert [at.node_id for at in answer.node_endpoints] == [7]
+
+
 async def test_a_partition_whose_log_nobody_has_asked_for_yet_is_given_up_as_well(node: Node) -> None:
     """Housekeeping opens logs, too."""
     topic_id = node.metadata.image.topics_by_name["t"].topic_id

@@ -349,6 +349,9 @@ class SharedLog:
         """The next round of all logs, unless another log has begun it."""
         return self._rounds.begin()
 
+    def synced(self) -> None:
+        """Nothing: a round knows its outcome itself."""
+
     def writeback(self, max_bytes: int) -> tuple[int, list[SyncTask]]:
         return 0, []
 

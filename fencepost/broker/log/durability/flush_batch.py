@@ -1,8 +1,10 @@
-"""What one flush of several logs covers."""
+"""What one flush of several logs covers, and the round that requested it."""
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
-from fencepost.broker.log.results import FlushedLog
+import trio
+
+from fencepost.broker.log.results import FlushedLog, Ticket
 from fencepost.broker.log.storage.store import SyncTask
 
 
@@ -30,8 +32,25 @@ class FlushBatch:
             self.sync_targets += sync_targets
             self.owners += [log] * len(sync_targets)
 
-    def finish(self) -> None:
-        """Finish the flush of every log that did not go offline."""
+    def finish(self, unflushed: Container[FlushedLog] = ()) -> None:
+        """Finish the flush of every log that did not go offline and is not among the `unflushed`."""
         for log, end_offset in self._ends:
-            if log.writable:
+            if log.writable and log not in unflushed:
                 log.finish_sync(end_offset)
+
+
+class Round:
+    """The logs requested since the last round began."""
+
+    def __init__(self) -> None:
+        self.logs: dict[FlushedLog, None] = {}
+        self.done = trio.Event()
+        self._ends: dict[FlushedLog, int] = {}
+
+    def begin(self) -> None:
+        """From now on nothing that is appended is part of it."""
+        self._ends = {log: log.log_end_offset for log in self.logs if not log.binds_late}
+
+    def covers(self, ticket: Ticket) -> bool:
+        """Whether the round is under way and flushes what the ticket waits for."""
+        return ticket.end_offset <= self._ends.get(ticket.log, -1)

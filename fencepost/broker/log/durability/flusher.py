@@ -6,11 +6,11 @@ from typing import Literal, NoReturn, Protocol
 
 import trio
 
-from fencepost.broker.log.durability.flush_batch import FlushBatch
+from fencepost.broker.log.durability.flush_batch import FlushBatch, Round
 from fencepost.broker.log.durability.sync_threads import Failure, FlushThreads, SyncThreads
 from fencepost.broker.log.durability.unflushed import WRITEBACK_BYTES, Unflushed, bytes_max
 from fencepost.broker.log.results import FlushedLog, Ticket
-from fencepost.broker.log.storage.store import FlushFailed, SyncTask
+from fencepost.broker.log.storage.store import FlushFailed, SyncTask, is_shortage
 from fencepost.protocol.topics import TopicPartition
 
 Durability = Literal["fsync", "os"]
@@ -25,6 +25,7 @@ CLOSED_BACKLOG = 32
 """In `os`: with more closed segments since a log's last flush, its writers are throttled."""
 WRITEBACK_FILES = 64
 """A writeback adds no further log when it has this many files, which stay open until it is done."""
+SHORTAGE_PAUSE_SECONDS = 0.5
 
 logger = logging.getLogger(__name__)
 
@@ -48,23 +49,6 @@ class LogOffline(Exception):
         self.tp = tp
 
 
-class _Round:
-    """The logs requested since the last round began."""
-
-    def __init__(self) -> None:
-        self.logs: dict[FlushedLog, None] = {}
-        self.done = trio.Event()
-        self._ends: dict[FlushedLog, int] = {}
-
-    def begin(self) -> None:
-        """From now on nothing that is appended is part of it."""
-        self._ends = {log: log.log_end_offset for log in self.logs if not log.binds_late}
-
-    def covers(self, ticket: Ticket) -> bool:
-        """Whether the round is under way and flushes what the ticket waits for."""
-        return ticket.end_offset <= self._ends.get(ticket.log, -1)
-
-
 class LogFlusher:
     """Makes logs durable: with `fsync` before the response, with `os` when a checkpoint requests it. Until then the
     kernel writes; if it holds too many dirty bytes, the flusher writes some back (`Unflushed`).
@@ -77,7 +61,8 @@ class LogFlusher:
     only the logs of the failed files go offline, and the flusher calls `lost` for each; `lost` may raise the error. A
     failure outside of a log, such as in the data directory, always leaves `run`.
 
-    If a file cannot be opened, no flush was tried: only the log that waits for it goes offline, whatever `lost` is.
+    If a file cannot be opened, no flush was tried: only the log that waits for it goes offline, whatever `lost` is. If
+    the system only lacks descriptors or memory, the round waits and tries again.
     """
 
     def __init__(
@@ -102,7 +87,7 @@ class LogFlusher:
         self._lost = lost
         self._unopened = unopened or lost or (lambda log, error: None)
         self._gathering = gathering
-        self._current = self._next = _Round()
+        self._current = self._next = Round()
         self._ended = False
         self._requested = trio.Event()
         self._threads: FlushThreads = threads or SyncThreads()
@@ -182,12 +167,14 @@ class LogFlusher:
         if not self._threads.is_brief(len(logs), sum(log.unflushed_bytes for log in logs)):
             return False
         batch = FlushBatch(logs, self.durability == "fsync")
-        self._failures += self._flushed(batch, self._threads.sync_inline(batch.sync_targets))
-        if not self._failures:
+        failures = self._flushed(batch, self._threads.sync_inline(batch.sync_targets))
+        if not failures:
             batch.finish()
             self.rounds += 1
             return True
-        self._requested.set()  # the rounds handle the failure, because it may have to end the process
+        # The rounds handle the failure, because it may have to end the process, and try again after a shortage.
+        self._failures += [(log, error) for log, error in failures if not is_shortage(error)]
+        self._requested.set()
         return False
 
     def schedule(self, log: FlushedLog) -> None:
@@ -262,7 +249,7 @@ class LogFlusher:
         if self._lazy:
             await self._write_back_some()
         current = self._current = self._next
-        self._next = _Round()
+        self._next = Round()
         self._lose_failed()
         if not self._lazy:
             current.begin()
@@ -275,11 +262,19 @@ class LogFlusher:
         self._current = self._next
 
     async def _flush_logs(self, logs: Sequence[FlushedLog]) -> None:
-        batch = FlushBatch([log for log in logs if log.writable], self.durability == "fsync")
-        if batch.sync_targets or batch.unopened:
-            self._failures += await self._flush_round(batch)
-            self._lose_failed()
-        batch.finish()
+        left: Collection[FlushedLog] = logs
+        while left:
+            batch = FlushBatch([log for log in left if log.writable], self.durability == "fsync")
+            short: dict[FlushedLog, OSError] = {}
+            if batch.sync_targets or batch.unopened:
+                failures = await self._flush_round(batch)
+                short = {log: error for log, error in failures if is_shortage(error)}
+                self._failures += [(log, error) for log, error in failures if not is_shortage(error)]
+                self._lose_failed()
+            batch.finish(short)
+            left = short
+            for log, error in short.items():
+                await _pause(log, error)
         if self._lazy:
             for log in logs:
                 self._look(log)
@@ -294,12 +289,10 @@ class LogFlusher:
 
     async def _write_back_of(self, wanted: Collection[FlushedLog]) -> None:
         """Write `WRITEBACK_BYTES` back: of the requested logs, then of the largest while the total is too large."""
-        sync_targets, owners, sizes, left = (
-            list[SyncTask](),
-            list[FlushedLog](),
-            dict[FlushedLog, int](),
-            WRITEBACK_BYTES,
-        )
+        left = WRITEBACK_BYTES
+        sync_targets: list[SyncTask] = []
+        owners: list[FlushedLog] = []
+        sizes: dict[FlushedLog, int] = {}
         unopened: list[tuple[FlushedLog, OSError]] = []
         for log in dict.fromkeys([*wanted, *self._unflushed.largest_first()]):
             if left <= 0 or len(sync_targets) >= WRITEBACK_FILES or not (log in wanted or self._unflushed.is_too_much):
@@ -309,7 +302,10 @@ class LogFlusher:
             try:
                 sizes[log], fresh = log.begin_writeback(left)
             except OSError as error:
-                unopened.append((log, error))
+                if is_shortage(error):
+                    await _pause(log, error)
+                else:
+                    unopened.append((log, error))
                 continue
             left -= sizes[log]
             sync_targets += fresh
@@ -366,10 +362,16 @@ class LogFlusher:
                 log.take_offline(error)
                 lost(log, error)
 
-    def _enlist(self, log: FlushedLog) -> _Round:
+    def _enlist(self, log: FlushedLog) -> Round:
         self._next.logs[log] = None
         self._requested.set()
         return self._next
+
+
+async def _pause(log: FlushedLog, error: OSError) -> None:
+    """Wait until the system may have what it lacked for this log's files."""
+    logger.warning("not flushed, the broker tries again partition=%s cause=%s", log.tp, error)
+    await trio.sleep(SHORTAGE_PAUSE_SECONDS)
 
 
 def _is_of(log: FlushedLog, path: str) -> bool:

@@ -258,15 +258,16 @@ class DiskFile:
     def sync_target(self) -> SyncTask | None:
         if not self._exists:
             return None
+        descriptor = self.descriptor or self._open()
         start, self._pinned_bytes = self._pinned_bytes, self.size_bytes
-        return FileSync(self._disk, self.descriptor or self._open(), self.place, start, self.size_bytes)
+        return FileSync(self._disk, descriptor, self.place, start, self.size_bytes)
 
     def writeback(self, max_bytes: int) -> tuple[int, SyncTask | None]:
         start, stop = self._pinned_bytes, min(self.size_bytes, self._pinned_bytes + max_bytes)
         if stop <= start:
             return 0, None
-        self._pinned_bytes = stop
-        return stop - start, FileWriteback(self._disk, self.descriptor or self._open(), self.place, start, stop)
+        descriptor, self._pinned_bytes = self.descriptor or self._open(), stop
+        return stop - start, FileWriteback(self._disk, descriptor, self.place, start, stop)
 
     def follow(self, name: str) -> None:
         self._path = f"{self._directory.place}/{name}"

@@ -28,9 +28,11 @@ class Segments:
         self.store = store
         self._segments = segments
         self._found = segments[:-1]
-        """Segments of an earlier run that no `sync_targets` has covered: there may be thousands."""
+        """Segments of an earlier run that were not synced yet: there may be thousands."""
         self._unsynced: list[Segment] = []
-        """Segments that were closed since the last `sync_targets`."""
+        """Segments that were closed since the last `sync_targets` whose tasks are done."""
+        self._being_synced: set[Segment] = set()
+        """Of both, those that the tasks of the last `sync_targets` make durable."""
         self.active = segments[-1]
         self.unflushed = False
         """Whether the last `sync_targets` left index entries of sealed segments in memory: the disk was full."""
@@ -165,17 +167,23 @@ class Segments:
 
     def sync_targets(self) -> list[SyncTask]:
         """The tasks that make all batches so far durable, and once the indexes of each closed segment."""
-        kept = [segment for segment in self._unsynced if not segment.flush_indexes()]
-        found = [segment for segment in self._found if not segment.flush_indexes()]
-        self.unflushed = bool(kept or found)
+        kept = [segment for segment in (*self._unsynced, *self._found) if not segment.flush_indexes()]
+        self.unflushed = bool(kept)
         sync_targets = [target for segment in self._unsynced for target in segment.sync_targets()]
         sync_targets += self.store.late_targets(name for segment in self._found for name in segment.names.values())
-        self._unsynced, self._found = kept, found
-        self.closed_since_sync = 0
         target = self.active.file.sync_target()
         if target is not None:
             sync_targets.append(target)
+        self._being_synced = {segment for segment in (*self._unsynced, *self._found) if segment not in kept}
+        self.closed_since_sync = 0
         return sync_targets + self.store.entry_targets()
+
+    def synced(self) -> None:
+        """See `StoredLog`."""
+        if self._being_synced:
+            self._unsynced = [segment for segment in self._unsynced if segment not in self._being_synced]
+            self._found = [segment for segment in self._found if segment not in self._being_synced]
+            self._being_synced = set()
 
     def writeback(self, max_bytes: int) -> tuple[int, list[SyncTask]]:
         taken, sync_targets = 0, list[SyncTask]()

@@ -1,5 +1,6 @@
 """The port below the log: named byte files in directories. The rules are above it, the bytes below it."""
 
+import errno
 import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
@@ -7,6 +8,9 @@ from typing import Protocol
 Bytes = bytes | bytearray | memoryview
 NEVER_WRITTEN = -1
 """The time of the last write of a file that was never written, or for which it is unknown."""
+
+
+_SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
 class CorruptLogFile(Exception):
@@ -25,6 +29,11 @@ class FlushFailed(OSError):
     The kernel marks pages clean that it could not write, so the next flush succeeds without them. The caller must not
     use the file again: see `LogFlusher`.
     """
+
+
+def is_shortage(error: OSError) -> bool:
+    """Whether the system lacked descriptors or memory: nothing was tried, and the same may succeed later."""
+    return error.errno in _SHORTAGES and not isinstance(error, FlushFailed)
 
 
 class Descriptor:

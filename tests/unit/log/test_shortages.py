@@ -1,0 +1,123 @@
+"""A system that lacks descriptors or memory for a while: nothing was tried, nothing is lost, the same is done again.
+
+Kafka takes such a log directory offline (LogDirFailureChannel), and there a restart is the way back.
+"""
+
+import errno
+from pathlib import Path
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from fencepost.broker.log.directory import LogDirectory
+from fencepost.broker.log.durability.flusher import Durability, LogFlusher
+from fencepost.broker.log.storage.descriptor_pool import DescriptorPool
+from fencepost.broker.log.storage.files import FileStore
+from tests.kit.disk_faults import Fault
+from tests.kit.disk_nodes import nothing
+from tests.kit.sim_disk import SimDisk
+from tests.kit.sim_flush import SimFlushes
+from tests.unit.log.kit import SMALL, TOPIC_ID, TP, batch, headers, send
+
+ROUNDS, BATCHES, BATCH_RECORDS = 3, 6, 20
+OPENS = ("open", "create")
+
+
+def directory_on(disk: SimDisk, descriptors: int = 1, durability: Durability = "fsync") -> LogDirectory:
+    """With one descriptor for all files nearly every access opens its file again."""
+    files = FileStore(Path("/data"), DescriptorPool(descriptors), disk=disk)
+    files.make()
+    return LogDirectory.over(files, durability)
+
+
+async def written_and_cut_off(disk: SimDisk, fault: Fault | None) -> tuple[list[int], bool]:
+    """Several rounds of batches over several segments, and after each acknowledgement a power cut of a copy.
+
+    Returns the base offsets that were acknowledged and are gone in one of the copies, and whether the log went offline.
+    """
+    log = directory_on(disk).create(TP, TOPIC_ID, SMALL)
+    commit = LogFlusher("fsync", lambda lost, error: None, SimFlushes(lambda: 0.001))
+    if fault is not None:
+        fault.first += disk.io_count
+        fault.stop += disk.io_count
+        disk.faults.append(fault)
+    acknowledged: list[int] = []
+    gone: set[int] = set()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(commit.run)
+        for _ in range(ROUNDS):
+            tickets = [send(log, batch(BATCH_RECORDS)) for _ in range(BATCHES)]
+            with trio.fail_after(3600):
+                for ticket in tickets:
+                    if not ticket.error:  # an append that cannot open its file is refused, and clients send it again
+                        await commit.wait(ticket)
+                        acknowledged.append(ticket.base_offset)
+            left = directory_on(disk.power_cut(nothing)).create(TP, TOPIC_ID, SMALL)
+            gone |= set(acknowledged) - {header.base_offset for header in headers(left)}
+        nursery.cancel_scope.cancel()
+    return sorted(gone), log.offline
+
+
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENOMEM], ids=["descriptors", "memory"])
+async def test_a_shortage_at_any_moment_loses_nothing_and_takes_no_log_offline(
+    code: int, autojump_clock: MockClock
+) -> None:
+    whole = SimDisk()
+    assert await written_and_cut_off(whole, None) == ([], False)
+    wrong = {}
+    for first in range(whole.io_count):
+        outcome = await written_and_cut_off(SimDisk(), fault := Fault(first, first + 3, code, OPENS))
+        if outcome != ([], False):
+            wrong[first] = outcome, fault.hits
+    assert wrong == {}
+
+
+@pytest.mark.parametrize(("descriptors", "batches"), [(1, BATCHES), (100, 1)], ids=["of files", "of directories"])
+async def test_what_could_not_be_flushed_is_not_visible_until_it_is(
+    descriptors: int, batches: int, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    disk = SimDisk()
+    log = directory_on(disk, descriptors).create(TP, TOPIC_ID, SMALL)
+    commit = LogFlusher("fsync", lambda lost, error: None, SimFlushes(lambda: 0.001))
+    async with trio.open_nursery() as nursery:
+        await nursery.start(commit.run)
+        tickets = [send(log, batch(BATCH_RECORDS)) for _ in range(batches)]
+        shortage = Fault(0, code=errno.EMFILE, kinds=OPENS)
+        disk.faults.append(shortage)
+        with trio.move_on_after(60):
+            await commit.wait(tickets[-1])
+        assert (log.high_watermark, log.offline) == (0, False)
+        assert f"not flushed, the broker tries again partition={TP} cause=" in caplog.text
+        disk.faults.remove(shortage)
+        await commit.wait(tickets[-1])
+        assert log.high_watermark == batches * BATCH_RECORDS
+        nursery.cancel_scope.cancel()
+
+
+async def test_segments_of_an_earlier_run_are_flushed_after_the_shortage(autojump_clock: MockClock) -> None:
+    """Their files are opened in the threads of the flush."""
+    disk = SimDisk()
+    before = directory_on(disk, durability="os").create(TP, TOPIC_ID, SMALL)
+    for _ in range(ROUNDS * BATCHES):
+        send(before, batch(BATCH_RECORDS))
+    disk = disk.kill()
+    log = directory_on(disk, 100).create(TP, TOPIC_ID, SMALL)
+    commit = LogFlusher("fsync", lambda lost, error: None, SimFlushes(lambda: 0.001))
+    async with trio.open_nursery() as nursery:
+        await nursery.start(commit.run)
+        ticket = send(log, batch())
+        shortage = Fault(disk.io_count, code=errno.EMFILE, kinds=OPENS)
+        disk.faults.append(shortage)
+        with trio.move_on_after(1):
+            await commit.wait(ticket)
+        assert shortage.hits > 0
+        disk.faults.remove(shortage)
+        synced: set[str] = set()
+        disk.before_io = lambda kind, path: synced.add(path) if kind == "fdatasync" else None
+        await commit.wait(ticket)
+        nursery.cancel_scope.cancel()
+    assert log.recovery_point == log.log_end_offset
+    names = [name for name in disk.file_names(f"/data/{TP}") if name.endswith(".log")]
+    assert len(names) > 1
+    assert {f"/data/{TP}/{name}" for name in names} <= synced
