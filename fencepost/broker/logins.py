@@ -3,10 +3,10 @@
 import logging
 import secrets
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 import trio
 
-from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.config.checks import UNSECURED
 from fencepost.broker.config.sasl_settings import jaas_of
 from fencepost.broker.security.audit import audit
@@ -16,13 +16,16 @@ from fencepost.broker.security.sasl.plain import PlainExchange, PlainUsers
 from fencepost.broker.security.sasl.scram import Credential, Form, ScramCredentials, ScramExchange, usual_form
 from fencepost.broker.security.sasl.session import Mechanism, SaslSession
 from fencepost.broker.security.sasl.unsecured import UnsecuredValidator
-from fencepost.broker.token_keys import TokenKeys
 from fencepost.coordinator.metadata.image import ScramUser
-from fencepost.coordinator.metadata.service import MetadataService
 from fencepost.coordinator.metadata.user_controller import CredentialUpsertion
-from fencepost.coordinator.ports import Clock
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.scram import ITERATIONS, MECHANISM_NUMBERS, SALT_BYTES, salted_password
+
+if TYPE_CHECKING:
+    from fencepost.broker.config.broker_config import BrokerConfig
+    from fencepost.broker.token_keys import TokenKeys
+    from fencepost.coordinator.metadata.service import MetadataService
+    from fencepost.coordinator.ports import Clock
 
 NONCE_BYTES = 24
 NewSession = Callable[[], SaslSession]
@@ -34,7 +37,7 @@ class Logins:
     """Makes the SASL sessions of connections."""
 
     def __init__(
-        self, config: BrokerConfig, metadata: MetadataService, clock: Clock, of_brokers: Mapping[str, Mechanism]
+        self, config: "BrokerConfig", metadata: "MetadataService", clock: "Clock", of_brokers: Mapping[str, Mechanism]
     ) -> None:
         """`of_brokers` are the mechanisms with which other brokers of the cluster log in."""
         self._of_brokers = of_brokers
@@ -133,7 +136,7 @@ class Logins:
         return validator
 
 
-async def _create_first_user(config: BrokerConfig, metadata: MetadataService) -> None:
+async def _create_first_user(config: "BrokerConfig", metadata: "MetadataService") -> None:
     """Create the user of `first.user` if there is no SCRAM user yet, for both mechanisms."""
     name, password = config.first_user, config.first_password
     if name is None or password is None:

@@ -2,12 +2,11 @@
 
 from collections.abc import Iterator
 from io import BytesIO
-from typing import Any, ClassVar, Generic, NoReturn, Self, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, Self, TypeVar, dataclass_transform
 
 from construct import ConstructError
 
 from fencepost.protocol.api_keys import SERVED, ApiKey
-from fencepost.protocol.compiler import DecodeFunction, EncodeFunction
 from fencepost.protocol.fields import (
     NO_VERSION,
     UNSET,
@@ -37,6 +36,9 @@ from fencepost.protocol.primitives import (
     TaggedFields,
     VersionedStruct,
 )
+
+if TYPE_CHECKING:
+    from fencepost.protocol.compiler import DecodeFunction, EncodeFunction
 
 __all__ = [
     "NO_VERSION",
@@ -158,8 +160,8 @@ class MessageValue(Value):
     __slots__ = ()
     versions: ClassVar[tuple[int, int]]
     flexible_since: ClassVar[int]
-    _decoders: ClassVar[dict[int, DecodeFunction]]
-    _encoders: ClassVar[dict[int, EncodeFunction]]
+    _decoders: "ClassVar[dict[int, DecodeFunction]]"
+    _encoders: "ClassVar[dict[int, EncodeFunction]]"
 
     def __init_subclass__(cls, *, versions: tuple[int, int] | None = None, flexible: int | None = None) -> None:
         """`class X(MessageValue, versions=(0, 1), flexible=1)`: its versions, and the first flexible one (KIP-482)."""
@@ -181,7 +183,7 @@ class MessageValue(Value):
         return cls.at(version, cls.is_flexible(version))
 
     @classmethod
-    def decoder(cls, version: int) -> DecodeFunction:
+    def decoder(cls, version: int) -> "DecodeFunction":
         """The generated decoder of one version, made on first use: brokers decode no responses, clients no requests."""
         found = cls._decoders.get(version)
         if found is None:
@@ -191,7 +193,7 @@ class MessageValue(Value):
         return found
 
     @classmethod
-    def encoder(cls, version: int) -> EncodeFunction:
+    def encoder(cls, version: int) -> "EncodeFunction":
         """The generated encoder of one version, made on first use."""
         found = cls._encoders.get(version)
         if found is None:

@@ -1,10 +1,12 @@
 """The settings of TLS of one listener, taken together."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fencepost.broker.config.listeners import ClientListener, ListenerValues
 from fencepost.broker.security.security_protocol import SecurityProtocol
-from fencepost.broker.security.tls_context import TlsSettings
+
+if TYPE_CHECKING:
+    from fencepost.broker.security.tls_context import TlsSettings
 
 
 def certificate_problem(listener: ClientListener, values: ListenerValues) -> str | None:
@@ -18,7 +20,7 @@ def certificate_problem(listener: ClientListener, values: ListenerValues) -> str
     )
 
 
-def tls_settings(listener: ClientListener, values: ListenerValues) -> TlsSettings:
+def tls_settings(listener: ClientListener, values: ListenerValues) -> "TlsSettings":
     """The settings of a listener with TLS.
     With SASL the client needs a certificate only if `ssl.client.auth` is set for this listener alone, as in Kafka."""
     from fencepost.broker.security.keystores import Store

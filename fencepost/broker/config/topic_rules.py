@@ -3,24 +3,26 @@
 import dataclasses
 import logging
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from fencepost.broker.config.broker_config import SETTINGS, BrokerConfig, dynamic_problem
 from fencepost.broker.config.checks import super_users
 from fencepost.broker.config.fields import Kind
 from fencepost.broker.config.topic_config import Dynamic, chain, effective, topic_problem
 from fencepost.broker.config.topic_settings import TOPIC_SETTINGS
-from fencepost.broker.log.compaction.cleaner import CleanerSettings
-from fencepost.broker.log.config import LogConfig
 from fencepost.broker.ports import Broker
 from fencepost.broker.security.authorizer import Authorizer
 from fencepost.broker.security.rates import Windows
-from fencepost.coordinator.group.config import GroupConfig
 from fencepost.coordinator.metadata.commands import Outcome
 from fencepost.coordinator.metadata.image import EMPTY_IMAGE, NOTHING, TRANSACTION_VERSION, MetadataImage
 from fencepost.coordinator.metadata.ports import Bounds, ClusterFacts
-from fencepost.coordinator.txn.config import TxnConfig
 from fencepost.protocol.admin_enums import ConfigResourceType
+
+if TYPE_CHECKING:
+    from fencepost.broker.log.compaction.cleaner import CleanerSettings
+    from fencepost.broker.log.config import LogConfig
+    from fencepost.coordinator.group.config import GroupConfig
+    from fencepost.coordinator.txn.config import TxnConfig
 
 logger = logging.getLogger(__name__)
 LOG_CONFIGS_KEPT = 1000
@@ -70,7 +72,7 @@ class TopicRules:
             return chain(name, NOTHING, self.started_with, self.dynamic(image))[0].value
         return self.started_with.text(name)
 
-    def log_config(self, image: MetadataImage, topic: str) -> LogConfig:
+    def log_config(self, image: MetadataImage, topic: str) -> "LogConfig":
         """The log settings of a topic; topics with equal settings share one object."""
         overrides, dynamic = image.topic_config(topic), self.dynamic(image)
         key = tuple(tuple(sorted(layer.items())) for layer in (overrides, *dynamic))
@@ -82,13 +84,13 @@ class TopicRules:
         return found
 
 
-def rules_of(node: Broker) -> TopicRules:
+def rules_of(node: "Broker") -> TopicRules:
     rules = node.metadata.rules
     assert isinstance(rules, TopicRules), "the node was built with other rules"
     return rules
 
 
-def log_config(config: BrokerConfig, overrides: Mapping[str, str], dynamic: Dynamic) -> LogConfig:
+def log_config(config: BrokerConfig, overrides: Mapping[str, str], dynamic: Dynamic) -> "LogConfig":
     """The log settings of a topic: its effective settings, and three of the broker's."""
     from fencepost.broker.log.config import LogConfig
 
@@ -107,7 +109,7 @@ def log_config(config: BrokerConfig, overrides: Mapping[str, str], dynamic: Dyna
     )
 
 
-def metadata_log_config(config: BrokerConfig) -> LogConfig:
+def metadata_log_config(config: BrokerConfig) -> "LogConfig":
     """The settings of the metadata log: unlimited retention, and the batch size that KIP-868 allows."""
     from fencepost.broker.log.config import UNLIMITED, LogConfig
 
@@ -120,7 +122,7 @@ def metadata_log_config(config: BrokerConfig) -> LogConfig:
     )
 
 
-def cleaner_settings(config: BrokerConfig) -> CleanerSettings:
+def cleaner_settings(config: BrokerConfig) -> "CleanerSettings":
     from fencepost.broker.log.compaction.cleaner import CleanerSettings
     from fencepost.broker.log.compaction.cleaning import CleaningLimits
 
@@ -147,7 +149,7 @@ def cluster_facts(config: BrokerConfig, cluster_id: str) -> ClusterFacts:
     )
 
 
-def group_config(config: BrokerConfig) -> GroupConfig:
+def group_config(config: BrokerConfig) -> "GroupConfig":
     """The group coordinator's settings, under the same names."""
     from fencepost.coordinator.group.config import GroupConfig
 
@@ -181,7 +183,7 @@ def make_authorizer(config: BrokerConfig, image: MetadataImage) -> Authorizer | 
     return Authorizer(image.acls.values(), users, allow_if_no_acl=is_open)
 
 
-def txn_config(config: BrokerConfig, image: MetadataImage = EMPTY_IMAGE) -> TxnConfig:
+def txn_config(config: BrokerConfig, image: MetadataImage = EMPTY_IMAGE) -> "TxnConfig":
     """The transaction coordinator's settings, with the finalized level of `transaction.version`."""
     from fencepost.coordinator.txn.config import TxnConfig
 

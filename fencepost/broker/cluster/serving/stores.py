@@ -3,7 +3,7 @@
 import logging
 import weakref
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from fencepost.broker.cluster.commit.rounds import RowBytes
 from fencepost.broker.cluster.database.table_facts import TableSize
@@ -13,7 +13,9 @@ from fencepost.broker.cluster.objects.object_store import open_objects
 from fencepost.broker.cluster.objects.owner import BucketOwner
 from fencepost.broker.cluster.objects.row_objects import RowObjects
 from fencepost.broker.cluster.serving.health import Probes
-from fencepost.broker.config.broker_config import BrokerConfig
+
+if TYPE_CHECKING:
+    from fencepost.broker.config.broker_config import BrokerConfig
 
 PROBE_TIMEOUT_S = 5.0
 
@@ -41,7 +43,7 @@ class Stores(NamedTuple):
     """The broker stops: let no call wait for the database any more."""
 
 
-def stores_of(config: BrokerConfig) -> Stores:
+def stores_of(config: "BrokerConfig") -> Stores:
     """The stores that the settings name. Raises ConfigError."""
     from fencepost.broker.config.broker_config import ConfigError
 
