@@ -121,6 +121,7 @@ class Node:
             threads,
             None if unflushed_max < 0 else unflushed_max,
             self.place.gathering,
+            self._log_lost,
         )
         self.large_writes = LargeWrites(
             config.log_write_thread_min_bytes if self.place.has_files else None,

@@ -61,6 +61,7 @@ class LateLogView:
     unflushed = False
     closed_since_sync = 0
     has_unsynced_closed = False
+    is_deleted = False
 
     def __init__(self, rows: SharedRows) -> None:
         self.rows = rows

@@ -27,6 +27,7 @@ async def housekeep(logs: LogDirectory, now_ms: int, threads: FlushThreads | Non
     without any this task does. If a log's upkeep fails, the others go on, and the next call tries again. For a failed
     fsync see `LogDirectory.lose`.
     """
+    logs.check_place()
     due: list[PartitionLog] = []
     for tp in sorted(logs.partitions()):
         await trio.lowlevel.checkpoint()

@@ -179,6 +179,10 @@ class StoredLog(Protocol):
     # Durability
 
     @property
+    def is_deleted(self) -> bool:
+        """Whether the file that is appended to was deleted by others: nothing of what it gets can become durable."""
+
+    @property
     def has_unsynced_closed(self) -> bool:
         """Whether a closed piece is not covered by any `sync_targets`, also one of the last run."""
 

@@ -1,5 +1,6 @@
 """Deletes the oldest records of a log: DeleteRecords, and retention by time and size (rows L3 and L6)."""
 
+import errno
 import logging
 from collections.abc import Sequence
 
@@ -48,6 +49,10 @@ def housekeep(log: PartitionLog, now_ms: int) -> bool:
     """
     if log.offline:
         return False
+    if log.segments.is_deleted:
+        raise FlushFailed(
+            errno.ENOENT, "the newest segment was deleted, and what was appended with it", log.store.place
+        )
     log.forget_producers(now_ms)
     facts = log.segments.facts()
     count = deletable(facts, log.config, now_ms, log.log_start_offset, _bound(log))

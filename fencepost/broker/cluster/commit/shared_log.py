@@ -41,6 +41,7 @@ class SharedLog:
     unflushed = False
     closed_since_sync = 0
     has_unsynced_closed = False
+    is_deleted = False
 
     def __init__(
         self, log_id: int, index: RowIndex, tail: Segments, rounds: Rounds, cold: ColdRows, new_log: NewLog | None

@@ -112,6 +112,13 @@ class DiskFile:
     def modified_ms(self) -> int:
         return self._disk.modified_ms(self._path) if self._exists else NEVER_WRITTEN
 
+    def is_deleted(self) -> bool:
+        try:
+            self._disk.size(self._path)
+        except FileNotFoundError:
+            return self._exists
+        return False
+
     def create(self) -> None:
         if not self._exists:
             self._open()

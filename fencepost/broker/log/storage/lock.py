@@ -27,6 +27,15 @@ def lock_shared(directory: Path) -> int | None:
     return _locked(fd, directory, fcntl.LOCK_SH)
 
 
+def holds_lock(directory: Path, fd: int) -> bool:
+    """Whether the lock file of the directory is still the locked one. False: it was deleted or replaced."""
+    try:
+        found = os.stat(directory / LOCK_FILE, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return os.path.samestat(found, os.fstat(fd))
+
+
 def _locked(fd: int, directory: Path, kind: int) -> int:
     try:
         fcntl.flock(fd, kind | fcntl.LOCK_NB)

@@ -32,6 +32,9 @@ class MemoryFile:
     def modified_ms(self) -> int:
         return NEVER_WRITTEN  # there is no clock in here
 
+    def is_deleted(self) -> bool:
+        return False
+
     def create(self) -> None:
         self.exists = True
 

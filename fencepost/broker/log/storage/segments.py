@@ -162,6 +162,10 @@ class Segments:
     # Durability and deletion
 
     @property
+    def is_deleted(self) -> bool:
+        return self.active.file.is_deleted()
+
+    @property
     def has_unsynced_closed(self) -> bool:
         return bool(self._unsynced or self._found)
 

@@ -128,6 +128,9 @@ class StoredFile(Protocol):
     def modified_ms(self) -> int:
         """Time of the last write in epoch ms by the system's clock; NEVER_WRITTEN if unknown. Raises OSError."""
 
+    def is_deleted(self) -> bool:
+        """Whether the file was made and has no name any more. Raises OSError."""
+
     def create(self) -> None:
         """Create the file, empty, if it does not exist. Raises OSError."""
 
