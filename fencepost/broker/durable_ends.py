@@ -18,7 +18,9 @@ Answer: TypeAlias = Response | Coroutine[Any, Any, Response]
 
 def when_durable(node: Broker, logs: Iterable[PartitionLog | None], answer: Callable[[], Answer]) -> Answer:
     """The result of `answer` once the current content of `logs` is durable: at once if it is, else a coroutine.
-    `answer` may return a coroutine. It does not wait for a log that is offline, or goes offline meanwhile."""
+
+    `answer` may return a coroutine. It does not wait for a log that is offline, or goes offline meanwhile.
+    """
     waited_for = [log for log in logs if log is not None and awaits_flush(log)]
     return _later(node, waited_for, answer) if waited_for else answer()
 

@@ -18,7 +18,9 @@ START_SECONDS = 1.0
 
 class LogOpener:
     """Opens one log after the other in a thread, those first that clients wait for.
-    Internal topics are not among them: their coordinators open them before the broker serves anybody."""
+
+    Internal topics are not among them: their coordinators open them before the broker serves anybody.
+    """
 
     def __init__(self, logs: LogDirectory, metadata: MetadataService, threads: FlushThreads) -> None:
         self._logs, self._metadata, self._threads = logs, metadata, threads

@@ -205,7 +205,9 @@ class Node:
 
     async def wait_durable(self, tickets: Collection[Ticket]) -> bool:
         """Return when every ticket is settled, or its log offline. One flush covers them all.
-        Returns True if the result of a ticket may have changed meanwhile: then the caller must check each again."""
+
+        Returns True if the result of a ticket may have changed meanwhile: then the caller must check each again.
+        """
         for ticket in tickets:
             self.commit.schedule(ticket.log)
         changed = any(ticket.log.binds_late for ticket in tickets)
@@ -236,7 +238,9 @@ class Node:
 
     async def run(self, task_status: trio.TaskStatus[Endpoint] = trio.TASK_STATUS_IGNORED) -> None:
         """Start, serve until `stop`, and shut down cleanly.
-        Raises, in a group, the errors that prevent the broker from continuing: a failed fsync, an unreadable log."""
+
+        Raises, in a group, the errors that prevent the broker from continuing: a failed fsync, an unreadable log.
+        """
         async with trio.open_nursery() as services:
             await services.start(self.commit.run)
             await self._start_services(services)

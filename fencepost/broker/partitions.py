@@ -17,7 +17,9 @@ logger = logging.getLogger(__name__)
 
 class Partitions:
     """Whether a partition is owned (it has a log here), opening, foreign or offline.
-    A log without an `opener` is opened on its first use."""
+
+    A log without an `opener` is opened on its first use.
+    """
 
     def __init__(self, logs: LogDirectory, metadata: MetadataService, place: Place) -> None:
         """A broker that stands by in its cluster, or is cut off from it, leads no partition."""

@@ -151,7 +151,9 @@ class Place(ABC):
 
     async def position(self) -> int:
         """How many commits there are, where they can be lost: from now on this broker notices if they get fewer.
-        Raises PeerUnavailable."""
+
+        Raises PeerUnavailable.
+        """
         return 0
 
     def marker_log(self, tp: "TopicPartition", topic_id: bytes) -> "PartitionLog | RemoteLog | None":

@@ -54,7 +54,9 @@ class TokenKeys:
 
 def read_key_set(url: str) -> Any:
     """The JSON document at an https or file URL. Redirects are not followed.
-    Raises OSError, ValueError and HTTPException."""
+
+    Raises OSError, ValueError and HTTPException.
+    """
     parts = urlsplit(url)
     if parts.scheme == "file":
         return json.loads(Path(unquote(parts.path)).read_bytes())

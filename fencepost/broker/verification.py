@@ -32,7 +32,9 @@ def verify(
     begin: Callable[[int], None] = lambda total_bytes: None,
 ) -> None:
     """Check a data directory, or only the named partitions. Calls `begin` with the number of bytes to read.
-    Raises OSError, and LookupError if this is not a data directory, or if no partition has that name."""
+
+    Raises OSError, and LookupError if this is not a data directory, or if no partition has that name.
+    """
     check = DirectoryCheck(directory, report, shallow=shallow)
     if not (_has_identity(directory) or any(_has_log(directory / name) for name in check.partitions.values())):
         raise LookupError(

@@ -100,7 +100,9 @@ def profile_name(context: click.Context) -> str | None:
 
 def _profile(context: click.Context) -> tuple[str, dict[str, Any]] | None:
     """The profile that the command line or the environment names, or the current one, and its values.
-    None if there is none, or if a file of properties replaces it. Raises UsageError."""
+
+    None if there is none, or if a file of properties replaces it. Raises UsageError.
+    """
     if _PROFILE not in context.meta:
         context.meta[_PROFILE] = _read_profile(context)
     return context.meta[_PROFILE]  # type: ignore[no-any-return]

@@ -48,7 +48,9 @@ class Broker(NamedTuple):
 
     def run(self, name: str, work: "Callable[[Client], Awaitable[Any]]") -> Any:
         """Run `work` with an open client and return its result; an error ends the process with exit code 1.
-        The client id is `fencepost-` and the name: brokers recognize tools by it."""
+
+        The client id is `fencepost-` and the name: brokers recognize tools by it.
+        """
         import trio
 
         from fencepost.client import ConfigError, KafkaError
@@ -131,7 +133,9 @@ def check_config(config: dict[str, Any]) -> None:
 
 def fail(message: str, *hints: str, error: str | None = None, exit_code: int = EXIT_FAILED) -> NoReturn:
     """Print to standard error what is wrong and what to do, as JSON with --json, and exit with the exit code.
-    `error` is the Kafka name of the broker's error."""
+
+    `error` is the Kafka name of the broker's error.
+    """
     context = click.get_current_context(silent=True)
     if context is not None and context.params.get("as_json"):
         answer = {"error": error, "message": message, "hint": "; ".join(hint.rstrip(".") for hint in hints) or None}

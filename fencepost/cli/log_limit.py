@@ -23,7 +23,9 @@ class _Window:
 
 class LimitedHandler(logging.StreamHandler):  # type: ignore[type-arg]
     """Writes log lines, but not thousands of the same kind: a client can cause them as fast as it connects.
-    Lines have the same cause if they have the same logger, text and level, and errors of the same type."""
+
+    Lines have the same cause if they have the same logger, text and level, and errors of the same type.
+    """
 
     def __init__(self, stream: object = None) -> None:
         super().__init__(stream)

@@ -13,7 +13,9 @@ Advance = Callable[[int], None]
 @contextmanager
 def progress_bar(label: str, as_json: bool, *, show_pos: bool = False) -> Iterator[Callable[[int], Advance]]:
     """A bar on standard error, if that is a terminal and the output is no JSON.
-    The caller gets a function that takes the amount of work, once it is known. `show_pos` also shows it in numbers."""
+
+    The caller gets a function that takes the amount of work, once it is known. `show_pos` also shows it in numbers.
+    """
     if as_json or not sys.stderr.isatty():
         yield lambda total: lambda done: None
         return

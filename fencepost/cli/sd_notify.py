@@ -28,7 +28,9 @@ def notify(*assignments: str) -> None:
 
 async def report_alive() -> None:
     """Send WATCHDOG=1 twice in each interval that the manager asks for; return at once if it asks for none.
-    It is a task of the event loop: if the loop hangs, the messages stop, and the manager starts the process anew."""
+
+    It is a task of the event loop: if the loop hangs, the messages stop, and the manager starts the process anew.
+    """
     interval_us = os.environ.get("WATCHDOG_USEC", "")
     if not interval_us.isdigit() or os.environ.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
         return

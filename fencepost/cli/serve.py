@@ -257,7 +257,9 @@ async def _report_ready(broker: "ClusterBroker", nursery: "trio.Nursery", stop: 
 
 async def _start_console(node: "Node", nursery: "trio.Nursery", stop: "trio.Event") -> str | None:
     """Serve the console until `stop` is set, if it is configured; returns its URL.
-    Raises ConfigError if it cannot reach the broker, and OSError if it cannot listen."""
+
+    Raises ConfigError if it cannot reach the broker, and OSError if it cannot listen.
+    """
     if node.config.console_listen is None:
         return None
     try:

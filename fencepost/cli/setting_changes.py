@@ -47,7 +47,9 @@ async def settings_of_several(
     admin: "Admin", resources: "Sequence[ConfigResource]"
 ) -> "dict[ConfigResource, dict[str, ConfigEntry]]":
     """As `settings_of` for many resources, some hundred in each request. It skips topics that are deleted meanwhile.
-    Raises KafkaError."""
+
+    Raises KafkaError.
+    """
     from fencepost.client.admin import ItemsFailedError
     from fencepost.client.admin.client import parts_of
 

@@ -71,7 +71,9 @@ def _reset(value: Any) -> ResetPolicy:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClientConfig(SecurityConfig):
     """A Client's configuration: bootstrap servers, timeouts and limits. Times in milliseconds, sizes in bytes.
-    SecurityConfig has the options of TLS and SASL."""
+
+    SecurityConfig has the options of TLS and SASL.
+    """
 
     bootstrap_servers: tuple[tuple[str, int], ...] = option(
         MISSING, addresses, "Addresses `host:port` of one or more brokers; the client learns the others from them."

@@ -88,7 +88,9 @@ def parse(kind: type[T], given: Mapping[str, Any], *, defaults: Mapping[str, Any
 
 def parse_kafka(kind: type[T], given: Mapping[str, Any]) -> T:
     """Options by Kafka's names in snake_case, with milliseconds -> one checked, frozen configuration.
-    Raises ConfigError as `parse` does."""
+
+    Raises ConfigError as `parse` does.
+    """
     wanted = names_of(kind)
     for name in given:
         if name not in wanted:

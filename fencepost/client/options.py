@@ -22,7 +22,9 @@ class Secret(str):
 
 def option(default: Any, convert: Convert, doc: str, *, secret: bool = False) -> Any:
     """A dataclass field with the function that reads its value, and what it means in one line.
-    A `secret` value is never repeated in an error."""
+
+    A `secret` value is never repeated in an error.
+    """
     return field(default=default, metadata={"convert": convert, "secret": secret, "doc": doc}, repr=not secret)
 
 

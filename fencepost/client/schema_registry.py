@@ -21,7 +21,9 @@ _CONFLICT = 409
 
 def adapted(given: Any, field: str) -> Any:
     """`given` with this client's methods if it is a serializer or deserializer of confluent-kafka; else `given` itself.
-    `field` is "key" or "value". Raises ValueError for its classes for asyncio."""
+
+    `field` is "key" or "value". Raises ValueError for its classes for asyncio.
+    """
     confluent = sys.modules.get(_CONFLUENT)  # not imported: no object of it can be given
     if confluent is None or not isinstance(given, confluent.Serializer | confluent.Deserializer):
         return given
@@ -123,7 +125,9 @@ def _asks_again(inner: Any) -> bool:
 
 def explained(error: BaseException, schema: Hashable) -> str | None:
     """The message for a registry's failure, with what to do; None if the record or the program is the cause.
-    `schema` is the topic for a serializer, or (topic, schema id) for a deserializer."""
+
+    `schema` is the topic for a serializer, or (topic, schema id) for a deserializer.
+    """
     from confluent_kafka.schema_registry.error import OAuthTokenError, SchemaRegistryError
 
     at: BaseException | None = error

@@ -75,7 +75,9 @@ class LooksUp(Protocol):
 
     def unknown(self, topic: str, headers: Sequence[Header], item: Any) -> Hashable | None:
         """A key for what must be looked up first: equal for items with the same need, None if nothing is needed.
-        `item` is the value to serialize, or the bytes to deserialize."""
+
+        `item` is the value to serialize, or the bytes to deserialize.
+        """
 
     def look_up(self, topic: str, headers: Sequence[Header], item: Any) -> None:
         """Fetch and cache what is needed. Raises nothing: the next call raises a failure."""

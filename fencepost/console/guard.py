@@ -49,7 +49,9 @@ def cookie_name(request: Request) -> str:
 
 def is_own_host(host: str, names: Collection[str]) -> bool:
     """Whether a Host header is an address, localhost or one of these names.
-    A page of another site that lets its own name point here (DNS rebinding) sends that name."""
+
+    A page of another site that lets its own name point here (DNS rebinding) sends that name.
+    """
     match = _HOST.fullmatch(host)
     if match is None:
         return False

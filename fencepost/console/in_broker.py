@@ -38,7 +38,9 @@ class Node(Protocol):
 
 async def begin(node: Node, nursery: trio.Nursery, stop: trio.Event) -> str:
     """Serve the console until `stop` is set; returns its URL. Raises ConfigError and OSError.
-    A failure of the console later on is logged: the broker continues without it."""
+
+    A failure of the console later on is logged: the broker continues without it.
+    """
     options = options_in(node.config, node.endpoints)
     warn_if_open(options)
     url: str = await nursery.start(_serve, options, stop)
@@ -60,7 +62,9 @@ async def _serve(options: Options, stop: trio.Event, task_status: "trio.TaskStat
 
 def options_in(config: BrokerConfig, endpoints: dict[str, Endpoint]) -> Options:
     """The console of a broker that listens at `endpoints`. Raises ConfigError if no listener can serve a console.
-    A listener with SASL is preferred: there the users log in, and have their own rights."""
+
+    A listener with SASL is preferred: there the users log in, and have their own rights.
+    """
     assert config.console_listen is not None
     found = reached_listener(config, endpoints)
     client: dict[str, Any] = {

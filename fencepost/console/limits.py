@@ -47,7 +47,9 @@ class ConnectionCounts:
 
 class Guesses:
     """A bucket of tokens for each network: a login takes one, a right password returns it, time refills.
-    The network that guesses is slow, not the user whose password is guessed. Times are seconds of any clock."""
+
+    The network that guesses is slow, not the user whose password is guessed. Times are seconds of any clock.
+    """
 
     def __init__(self) -> None:
         self._full_at: dict[str, float] = {}

@@ -6,7 +6,9 @@ from functools import lru_cache
 
 def java_string_hash(text: str) -> int:
     """The int32 that Java's `String.hashCode` gives for `text`: 31-polynomial over its UTF-16 code units.
-    Lone surrogates count as the one unit they are, as they would in a Java string."""
+
+    Lone surrogates count as the one unit they are, as they would in a Java string.
+    """
     units = text.encode("utf-16-be", "surrogatepass")
     value = 0
     for unit in struct.unpack(f">{len(units) // 2}H", units):

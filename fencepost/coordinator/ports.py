@@ -77,7 +77,9 @@ def coordinator_error(code: ErrorCode) -> ErrorCode:
 
 class LogSuperseded(LogWriteFailed):
     """Another writer appended first: the log does not end where its writer expected, and nothing was appended.
-    A writer that owns its log is fenced then, unless its log reports otherwise (`LogListener`)."""
+
+    A writer that owns its log is fenced then, unless its log reports otherwise (`LogListener`).
+    """
 
 
 class LogUnreadable(Exception):
@@ -152,7 +154,9 @@ class CoordinatorLog(Protocol):
 
     def replay(self) -> Iterator[ReplayedBatch]:
         """Every batch of the log from its start, in order.
-        Raises LogUnreadable at the first damaged one, LogNotHere at the first whose bytes have not arrived yet."""
+
+        Raises LogUnreadable at the first damaged one, LogNotHere at the first whose bytes have not arrived yet.
+        """
 
 
 class CoordinatorLogs(Protocol):
@@ -217,13 +221,17 @@ class MarkerWriter(Protocol):
         self, marker: Marker, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, ErrorCode]:
         """Append `marker` to each partition and return when all are durable and visible.
-        After a marker on `__consumer_offsets` the group coordinator applies or drops the pending offsets."""
+
+        After a marker on `__consumer_offsets` the group coordinator applies or drops the pending offsets.
+        """
 
     def write_at_once(
         self, marker: Marker, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, ErrorCode] | None:
         """As `write_markers`, if a marker is durable and visible as soon as it is appended.
-        Otherwise write nothing and return None."""
+
+        Otherwise write nothing and return None.
+        """
 
     def append_with_decision(
         self, marker: Marker, partitions: Collection[TopicPartition], may_be_first: bool

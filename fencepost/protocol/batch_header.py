@@ -162,7 +162,9 @@ def crc_fits(view: memoryview, start: int, header: BatchHeader) -> bool:
 
 def iter_headers(buffer: Buffer, start: int = 0, stop: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
     """Every whole batch between `start` and `stop` as (position, header).
-    Ends before an incomplete last batch: a fetch may truncate one. Raises CorruptBatch if bytes are not a batch."""
+
+    Ends before an incomplete last batch: a fetch may truncate one. Raises CorruptBatch if bytes are not a batch.
+    """
     end = len(buffer) if stop is None else min(stop, len(buffer))
     unpack, new = _HEADER.unpack_from, tuple.__new__
     while end - start >= HEADER_SIZE:
@@ -202,7 +204,9 @@ def set_producer(
     transactional: bool = False,
 ) -> None:
     """Set a batch's producer id, epoch and first sequence, as after an epoch bump, and a new CRC.
-    `transactional` makes the batch part of the producer's transaction; without it that attribute is unchanged."""
+
+    `transactional` makes the batch part of the producer's transaction; without it that attribute is unchanged.
+    """
     if transactional:
         (attributes,) = _ATTRIBUTES.unpack_from(buffer, start + _CRC_FROM)
         _ATTRIBUTES.pack_into(buffer, start + _CRC_FROM, attributes | TRANSACTIONAL_BIT)

@@ -49,7 +49,9 @@ def headers_type() -> Any:
 
 def arrow_numbers(numbers: NDArray[Any], kind: Any, valid: NDArray[np.bool_] | None = None) -> Any:
     """An Arrow array of `kind` over the memory of `numbers`, null where not `valid`.
-    `pa.array` does the same, but first imports pandas if that is installed, which takes most of a second."""
+
+    `pa.array` does the same, but first imports pandas if that is installed, which takes most of a second.
+    """
     import numpy as np
     import pyarrow as pa
 

@@ -356,7 +356,9 @@ def generate_decoder(tree: VersionedStruct, name: str) -> DecodeFunction:
 
 def generate_encoder(tree: VersionedStruct, name: str) -> EncodeFunction:
     """Generate and compile the encoder of one tree: value -> list of buffers.
-    The buffers of records fields are the given ones; all others are new and belong to the caller."""
+
+    The buffers of records fields are the given ones; all others are new and belong to the caller.
+    """
     writer = EncoderSource(encoder_scope())
     writer.put(0, "def encode(root):")
     writer.put(1, "parts = []; out = bytearray()")

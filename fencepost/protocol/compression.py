@@ -65,7 +65,9 @@ def compress(codec: Compression, data: Packed, level: int | None = None) -> byte
 
 def decompress(codec: Compression, data: Packed, max_bytes: int) -> bytes | bytearray:
     """Decompress `data`; the memory grows with the real output, never by a size that the data claims.
-    Raises DecompressionLimit above `max_bytes`, DecompressionFailed for damaged data."""
+
+    Raises DecompressionLimit above `max_bytes`, DecompressionFailed for damaged data.
+    """
     match codec:
         case Compression.NONE:
             if len(data) > max_bytes:

@@ -105,13 +105,17 @@ def same_marker(
 
 def control_type(buffer: Buffer, start: int, header: BatchHeader) -> ControlType | None:
     """The type of the control batch at `start`; None for an unknown (later) one, which readers skip.
-    Raises CorruptBatch if the batch is not a control batch or its record has no readable key."""
+
+    Raises CorruptBatch if the batch is not a control batch or its record has no readable key.
+    """
     return _type_of(_key_and_value(buffer, start, header)[0], start)
 
 
 def read_marker(buffer: Buffer, start: int, header: BatchHeader) -> EndTxnMarker:
     """The marker in the control batch at `start`. Raises CorruptBatch if it is neither ABORT nor COMMIT.
-    Later versions of key and value may be longer: the known fields are read, the rest is skipped."""
+
+    Later versions of key and value may be longer: the known fields are read, the rest is skipped.
+    """
     key, value = _key_and_value(buffer, start, header)
     kind = _type_of(key, start)
     if kind is not ControlType.ABORT and kind is not ControlType.COMMIT:

@@ -39,7 +39,9 @@ Records = Annotated[ViewOrBuffers, LengthPrefixed("records", nullable=True)]
 
 def wire_type(annotation: Any) -> tuple[Any, bool]:
     """The type on the wire that an annotation means, and whether a value may be null.
-    That of a struct is its class. Raises TypeError for an annotation without a form on the wire."""
+
+    That of a struct is its class. Raises TypeError for an annotation without a form on the wire.
+    """
     metadata = getattr(annotation, "__metadata__", None)
     if metadata:
         return metadata[0], False
@@ -60,7 +62,9 @@ def wire_type(annotation: Any) -> tuple[Any, bool]:
 
 class Field:
     """A field of a struct: the versions that have it, its default, and its type, which the annotation gives.
-    `nullable` is the first version in which it may be null. `tag`: it is a tagged field (KIP-482)."""
+
+    `nullable` is the first version in which it may be null. `tag`: it is a tagged field (KIP-482).
+    """
 
     subcon: Any
     nullable: int
@@ -108,7 +112,9 @@ def field(
     tag: int | None = None,
 ) -> Any:
     """The facts about a field that its annotation does not tell; without `default` it has Kafka's for its type.
-    It returns Any, so that a type checker sees a field with a default, whatever the field's type is."""
+
+    It returns Any, so that a type checker sees a field with a default, whatever the field's type is.
+    """
     return Field(since, until, default, nullable, tag)
 
 

@@ -11,7 +11,9 @@ UNASSIGNED_DIRECTORY = bytes(16)
 
 class PartitionRun(NamedTuple):
     """`length` PartitionRecords of one topic, from `first.partition_id` on, that differ only in their partition id.
-    The log has one record for each; in memory, where there may be a million, they are one value."""
+
+    The log has one record for each; in memory, where there may be a million, they are one value.
+    """
 
     first: PartitionRecord
     length: int

@@ -87,7 +87,9 @@ def encode_metadata_records(entries: Iterable[MetadataEntry]) -> list[bytes]:
 
 def decode_metadata_records(values: Sequence[bytes]) -> Iterator[MetadataEntry]:
     """The records in `values`; partitions with consecutive ids that are otherwise equal are one run.
-    Raises MetadataRecordError at the first bytes that are not a record, after it has yielded those before."""
+
+    Raises MetadataRecordError at the first bytes that are not a record, after it has yielded those before.
+    """
     place, end = 0, len(values)
     while place < end:
         frame = values[place]

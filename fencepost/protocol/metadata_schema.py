@@ -48,7 +48,9 @@ def record(number: int, *, versions: tuple[int, int] = (0, 0), written: int = 0)
 
 def _declare(made: Any, base: type[Value], **facts: Any) -> StructType:
     """Make the declaration for the codecs from a named tuple's fields, and the tuple a record's.
-    Equal are only values of one class, not any tuples with the same items."""
+
+    Equal are only values of one class, not any tuples with the same items.
+    """
     annotations, defaults = made.__annotations__, made._field_defaults
     given = {name: defaults.get(name, _required(annotation)) for name, annotation in annotations.items()}
     wire = StructType(made.__name__, (base,), {"__annotations__": annotations, **given}, **facts)

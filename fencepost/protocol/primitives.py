@@ -165,7 +165,9 @@ class KnownTag(NamedTuple):
 
 class TaggedFields(Construct):
     """The end of a flexible struct (KIP-482): known tags as fields, unknown ones kept as bytes and written back.
-    Parses to a dict {name or tag number: value}, and builds from one."""
+
+    Parses to a dict {name or tag number: value}, and builds from one.
+    """
 
     def __init__(self, known: Iterable[KnownTag]) -> None:
         super().__init__()
@@ -207,7 +209,9 @@ class TaggedFields(Construct):
 
 class VersionedStruct(Construct):
     """One struct at one version: ordered (name, subcon) pairs and, in flexible versions, the tagged fields.
-    `maker` is its declaration: that class creates the values that the generated code returns."""
+
+    `maker` is its declaration: that class creates the values that the generated code returns.
+    """
 
     def __init__(self, maker: Any, fields: list[tuple[str, Any]], tagged: TaggedFields | None) -> None:
         super().__init__()

@@ -21,7 +21,9 @@ class RecordRules(NamedTuple):
 
 class CheckedRecords(NamedTuple):
     """The result: of `wrong_count` records that break a rule, `wrong` has the first ones.
-    Each of them is (index in the batch, timestamp); the timestamp is None if the record needs a key and has none."""
+
+    Each of them is (index in the batch, timestamp); the timestamp is None if the record needs a key and has none.
+    """
 
     max_timestamp: int
     consecutive: bool
@@ -32,7 +34,9 @@ class CheckedRecords(NamedTuple):
 
 def check_records(unpacked: Buffer, header: BatchHeader, rules: RecordRules, listed_max: int) -> CheckedRecords:
     """Check the records in the decompressed bytes of a batch, and list at most `listed_max` wrong ones.
-    Raises CorruptBatch if they do not fit the header."""
+
+    Raises CorruptBatch if they do not fit the header.
+    """
     needs_keys, earliest_ms, latest_ms = rules
     if compiled.hot is not None:
         found: tuple[int, bool, int, list[tuple[int, int | None]]] | None = compiled.hot.check(
@@ -64,7 +68,9 @@ def check_records(unpacked: Buffer, header: BatchHeader, rules: RecordRules, lis
 
 def times_fit(unpacked: Buffer, header: BatchHeader, earliest_ms: int, latest_ms: int) -> bool:
     """Whether all timestamps of a batch are -1 or in bounds, by its records' lengths and timestamps alone.
-    False also if the lengths do not fit the bytes: `check_records` finds the reason."""
+
+    False also if the lengths do not fit the bytes: `check_records` finds the reason.
+    """
     if compiled.hot is not None:
         fit: bool = compiled.hot.times_fit(unpacked, header.record_count, header.base_timestamp, earliest_ms, latest_ms)
         return fit

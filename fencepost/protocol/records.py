@@ -148,7 +148,10 @@ def decode_unpacked(unpacked: Buffer, header: BatchHeader) -> list[Record]:
 def decode_in_pieces(
     unpacked: Buffer, header: BatchHeader, piece_records: int = PIECE_RECORDS
 ) -> Iterator[list[Record]]:
-    """`decode_unpacked` in pieces of `piece_records`. Raises CorruptBatch, maybe after the pieces before the damage."""
+    """`decode_unpacked` in pieces of `piece_records`.
+
+    Raises CorruptBatch, maybe after the pieces before the damage.
+    """
     with memoryview(unpacked) as view:
         for part, at, end in in_pieces(view, header, piece_records):
             yield decode_unpacked(view[at:end], part)
@@ -156,7 +159,9 @@ def decode_in_pieces(
 
 def in_pieces(view: memoryview, header: BatchHeader, piece_records: int) -> Iterator[tuple[BatchHeader, int, int]]:
     """The pieces of a batch's decompressed bytes: (header with the piece's record count, start, end).
-    Raises CorruptBatch only if the bytes cannot hold the records: the decoder of a piece finds other damage."""
+
+    Raises CorruptBatch only if the bytes cannot hold the records: the decoder of a piece finds other damage.
+    """
     _check_room(header, len(view))
     at, left = 0, header.record_count
     while left > piece_records:
@@ -271,7 +276,9 @@ def _zigzag_at(data: bytes, at: int) -> tuple[int, int]:
 
 def decode_headers(data: bytes, at: int, end: int) -> tuple[Headers, int]:
     """The headers whose count is at `at` in a record that ends at `end`, and the position after them.
-    Raises CorruptBatch if they do not fit the record, IndexError if `data` ends before."""
+
+    Raises CorruptBatch if they do not fit the record, IndexError if `data` ends before.
+    """
     count, at = _zigzag_at(data, at)
     if not 0 <= count <= (end - at) >> 1:
         raise CorruptBatch(f"{count} headers cannot fit the {end - at} bytes from byte {at}")

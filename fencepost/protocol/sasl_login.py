@@ -28,7 +28,9 @@ class Exchange(Protocol):
 
 def log_in(session: Session[Any], mechanism: str, exchange: Exchange) -> Steps:
     """Agree on the mechanism, and exchange its messages. Sets the session's `lifetime_ms`.
-    A renewed login (KIP-368) is the same conversation; nothing else may be sent between its two parts."""
+
+    A renewed login (KIP-368) is the same conversation; nothing else may be sent between its two parts.
+    """
     # SaslHandshake v0 would be followed by messages without frames (KIP-152).
     version = session.version_of(API_BY_KEY[ApiKey.SASL_HANDSHAKE], at_least=1)
     response = yield SaslHandshakeRequest(mechanism=mechanism), version

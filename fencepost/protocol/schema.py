@@ -121,7 +121,9 @@ class StructType(type):
 @dataclass_transform(kw_only_default=True, eq_default=False)
 class Value(metaclass=StructType):
     """A value of a struct. Its fields are slots, and keyword arguments of its constructor with Kafka's defaults.
-    A subclass declares a struct for all its versions: its annotations are the fields, in the order on the wire."""
+
+    A subclass declares a struct for all its versions: its annotations are the fields, in the order on the wire.
+    """
 
     __slots__ = ("unknown_tags",)
     _fields: ClassVar[tuple[str, ...]] = ()
@@ -205,7 +207,9 @@ class MessageValue(Value):
     @classmethod
     def encode_parts(cls, value: Self, version: int) -> list[Any]:
         """The bytes of `value` as a list of buffers; the buffers of `records` fields are the given ones, not copies.
-        Raises EncodeError if a field cannot be encoded."""
+
+        Raises EncodeError if a field cannot be encoded.
+        """
         try:
             return (cls._encoders.get(version) or cls.encoder(version))(value)
         except EncodeError:
@@ -221,7 +225,9 @@ class MessageValue(Value):
     @classmethod
     def decode(cls, buffer: Buffer, version: int, start: int = 0) -> Self:
         """The value in `buffer` from `start` to its end. Raises DecodeError, also for bytes that are left over.
-        `records` fields are memoryviews into `buffer`; all else is copied."""
+
+        `records` fields are memoryviews into `buffer`; all else is copied.
+        """
         value, end = cls.decode_prefix(buffer, version, start)
         left = len(memoryview(buffer)) - end
         if left:
@@ -242,7 +248,9 @@ class MessageValue(Value):
     @classmethod
     def refuse(cls, view: memoryview, version: int, start: int, cause: Exception) -> NoReturn:
         """Raise the DecodeError of a request that its generated decoder refused for `cause`.
-        The search for the field is slow, so only short requests get one."""
+
+        The search for the field is slow, so only short requests get one.
+        """
         if isinstance(cause, TooManyElements) or len(view) - start > EXPLAINED_BYTES_MAX:
             raise DecodeError(cls.__name__, version, str(cause) or "the fields do not fit the frame") from cause
         cls._explain(view, version, start, cause)

@@ -33,7 +33,9 @@ class SessionError(Exception):
 
 class Refused(SessionError):
     """Another attempt fails in the same way, unless `code`, the broker's error code, is retriable.
-    `protocols` are the values of security.protocol that suit the listener, if the present one does not."""
+
+    `protocols` are the values of security.protocol that suit the listener, if the present one does not.
+    """
 
     def __init__(
         self,
@@ -91,7 +93,9 @@ def _fresh(size: int) -> memoryview:
 
 class Session(Generic[S]):
     """Frames, correlation ids and versions of one connection.
-    `most_frame_bytes` limits responses once `ready` is set. `allocate` makes the memory that a response stays in."""
+
+    `most_frame_bytes` limits responses once `ready` is set. `allocate` makes the memory that a response stays in.
+    """
 
     def __init__(
         self,
@@ -125,7 +129,9 @@ class Session(Generic[S]):
 
     def version_of(self, api: Api, at_least: int = 0, at_most: int = 1 << 15) -> int:
         """The highest version that both sides support within the bounds. Raises Refused if there is none.
-        A version that Kafka may still change is used only if `at_least` requires it."""
+
+        A version that Kafka may still change is used only if `at_least` requires it.
+        """
         low, high = self.versions.get(api.key, (0, -1))
         if at_least > api.served[1]:
             api = api.with_unstable()

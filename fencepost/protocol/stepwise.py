@@ -47,7 +47,9 @@ def decoder_in_steps(
     message: type[MessageValue], version: int, most: int = ELEMENTS_MAX
 ) -> Callable[[memoryview, int], Steps]:
     """Generate a decoder in steps: (frame, offset) -> steps to (value, its end).
-    It raises TooManyElements before it decodes an array that brings the elements above `most`."""
+
+    It raises TooManyElements before it decodes an array that brings the elements above `most`.
+    """
     bound = {"TooManyElements": TooManyElements, "too_many": too_many, "MOST": most}
     writer = _DecoderInSteps(decoder_scope() | bound)
     writer.put(0, "def decode(b, o):")

@@ -60,7 +60,9 @@ def spark_schema(columns: tuple[str, ...]) -> StructType:
 
 class FencepostDataSource(DataSource):
     """`spark.read.format("fencepost")` and `spark.readStream.format("fencepost")`.
-    Options and schema are those of Spark's Kafka source. The Spark guide lists fencepost's own options."""
+
+    Options and schema are those of Spark's Kafka source. The Spark guide lists fencepost's own options.
+    """
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         WORKER.settle()

@@ -73,7 +73,9 @@ class Position(NamedTuple):
 
 def parse_partition_offsets(text: str, lowest: int) -> Offsets:
     """Numbers per partition from JSON such as {"topic": {"0": 23, "1": -2}}.
-    Raises ValueError for other JSON, for partitions below 0 and for numbers below `lowest`."""
+
+    Raises ValueError for other JSON, for partitions below 0 and for numbers below `lowest`.
+    """
     try:
         return offsets_of(json.loads(text, object_pairs_hook=_no_duplicates), lowest)
     except (ValueError, TypeError, AttributeError) as error:

@@ -66,7 +66,9 @@ class ExportStore:
     @classmethod
     def open(cls, target: Path | str) -> ExportStore:
         """Create the directory if it does not exist, lock it, and delete the unfinished batches of killed exporters.
-        Raises PipelineError if the target is an object store or another exporter holds the lock; OSError."""
+
+        Raises PipelineError if the target is an object store or another exporter holds the lock; OSError.
+        """
         if "://" in str(target):
             raise PipelineError(
                 f"{target}: files and position are published by renaming a directory, which object stores cannot do."

@@ -59,7 +59,9 @@ def java_version(java: str) -> int | None:
 
 def spark_session(name: str, *, master: str | None = None, conf: Mapping[str, str] | None = None) -> Any:
     """The running session, or a new one. `master` None means local[*]. Raises MissingPartError.
-    Its workers use this Python, unless PYSPARK_PYTHON or `conf` sets another one. They can import this fencepost."""
+
+    Its workers use this Python, unless PYSPARK_PYTHON or `conf` sets another one. They can import this fencepost.
+    """
     need_spark()
     from pyspark.sql import SparkSession
 

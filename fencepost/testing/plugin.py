@@ -62,7 +62,9 @@ def fencepost_broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator
 @pytest.fixture(scope="session")
 def fencepost_shared_broker(request: pytest.FixtureRequest) -> Iterator["Broker"]:
     """One Kafka broker for all tests of a session. `fencepost_topic` and `broker.unique` give each test its own names.
-    After each test faults are removed, and a broker that was killed is started again."""
+
+    After each test faults are removed, and a broker that was killed is started again.
+    """
     from fencepost.testing.broker import Broker
 
     with Broker(_settings(request.config)) as broker:
@@ -93,7 +95,9 @@ def fencepost_topic_factory(fencepost_shared_broker: "Broker", request: pytest.F
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
     """Restore the shared broker after a test and after its fixtures, so that the next test finds it running.
-    It runs again before the fixtures end, so that clients can be closed. Raises BrokerGoneError if it has died."""
+
+    It runs again before the fixtures end, so that clients can be closed. Raises BrokerGoneError if it has died.
+    """
     try:
         _restore(item.config)
     finally:

@@ -57,7 +57,9 @@ class Clock:
 
 class _IdleWatcher(trio.abc.Instrument):
     """Notices, once, when all tasks of a loop wait and no thread works for it.
-    trio.testing.wait_all_tasks_blocked does the same, but its module imports pytest, which a script does not need."""
+
+    trio.testing.wait_all_tasks_blocked does the same, but its module imports pytest, which a script does not need.
+    """
 
     def __init__(self, disk_threads: WatchedThreads, others: trio.CapacityLimiter) -> None:
         self.seen = threading.Event()

@@ -72,7 +72,9 @@ class Ownership:
 @lru_cache(maxsize=64)
 def spread(brokers: frozenset[int]) -> tuple[int, ...]:
     """The broker of each slot, by rendezvous hashing: of those that may own slots, the one with the highest score.
-    A broker that comes or goes changes only its own share. `brokers` must not be empty."""
+
+    A broker that comes or goes changes only its own share. `brokers` must not be empty.
+    """
     return tuple(max(brokers, key=lambda broker: _score(slot, broker)) for slot in range(SLOTS))
 
 

@@ -109,7 +109,9 @@ class BrokerConfig(Settings):
 
     def read_committed_filter_for(self, listener: str, client_id: str | None) -> str | None:
         """Who leaves aborted records out of all fetches of a client on a listener; None: what each topic says.
-        A client of `read.committed.filter.client.ids` comes first, then `listener.name.NAME.read.committed.filter`."""
+
+        A client of `read.committed.filter.client.ids` comes first, then `listener.name.NAME.read.committed.filter`.
+        """
         if self.read_committed_filter_client_ids and client_id in self.read_committed_filter_client_ids:
             return "broker"
         if not self.of_listeners:
@@ -251,7 +253,9 @@ def _consumer_groups_problem(get: Callable[[str], Any]) -> str | None:
 
 def dynamic_problem(name: str, text: str | None, *, for_all: bool = False) -> str | None:
     """Why a setting cannot be altered at run time to `text` (None: reset to its default), or None.
-    `for_all`: for all brokers, not for one."""
+
+    `for_all`: for all brokers, not for one.
+    """
     from fencepost.broker.config.without_effect import WITHOUT_EFFECT
 
     setting = setting_of(name) or WITHOUT_EFFECT.get(name)

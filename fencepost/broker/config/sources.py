@@ -22,7 +22,9 @@ class Given(NamedTuple):
 
 def from_file(path: Path) -> list[Given]:
     """Read a TOML or a server.properties file. The ending decides the format, or the content if the ending is unknown.
-    Raises ConfigError for a file that cannot be read or parsed."""
+
+    Raises ConfigError for a file that cannot be read or parsed.
+    """
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:

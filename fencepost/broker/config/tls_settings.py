@@ -22,7 +22,9 @@ def certificate_problem(listener: ClientListener, values: ListenerValues) -> str
 
 def tls_settings(listener: ClientListener, values: ListenerValues) -> "TlsSettings":
     """The settings of a listener with TLS.
-    With SASL the client needs a certificate only if `ssl.client.auth` is set for this listener alone, as in Kafka."""
+
+    With SASL the client needs a certificate only if `ssl.client.auth` is set for this listener alone, as in Kafka.
+    """
     from fencepost.broker.security.keystores import Store
     from fencepost.broker.security.tls_context import TlsSettings
 

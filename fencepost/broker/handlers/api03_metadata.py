@@ -92,7 +92,9 @@ async def _topics(
     node: Broker, asked: Sequence[MetadataRequestTopic], may_create: bool, context: RequestContext
 ) -> list[MetadataResponseTopic]:
     """One response for each distinct topic. If the request has any topic id, names are ignored, as in Kafka.
-    A topic that the client may not see is TOPIC_AUTHORIZATION_FAILED, whether it exists or not."""
+
+    A topic that the client may not see is TOPIC_AUTHORIZATION_FAILED, whether it exists or not.
+    """
     ids = dict.fromkeys(entry.topic_id for entry in asked if entry.topic_id != NO_ID)
     if ids:
         return _topics_by_id(node, ids, context)

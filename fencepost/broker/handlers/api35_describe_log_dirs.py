@@ -31,7 +31,9 @@ logger = logging.getLogger(__name__)
 
 async def handle(node: Broker, request: DescribeLogDirsRequest, _context: RequestContext) -> DescribeLogDirsResponse:
     """Describe the one directory. `topics` null selects every partition; unknown partitions are left out.
-    If the size of a log cannot be read, the directory's error is KAFKA_STORAGE_ERROR, as in Kafka."""
+
+    If the size of a log cannot be read, the directory's error is KAFKA_STORAGE_ERROR, as in Kafka.
+    """
     if request.topics is None:
         wanted: Iterable[TopicPartition] = sorted(_all_partitions(node))
     else:

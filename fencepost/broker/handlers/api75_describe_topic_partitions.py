@@ -20,7 +20,9 @@ def handle(
     node: Broker, request: DescribeTopicPartitionsRequest, context: RequestContext
 ) -> DescribeTopicPartitionsResponse:
     """One page: topics by name, from the cursor up to the limit of partitions.
-    A topic that the client may not see is refused if the request names it, and left out of a list of all topics."""
+
+    A topic that the client may not see is refused if the request names it, and left out of a list of all topics.
+    """
     cursor = request.cursor
     asked = {topic.name for topic in request.topics}
     if cursor is not None and (cursor.partition_index < 0 or (asked and cursor.topic_name not in asked)):

@@ -156,7 +156,9 @@ def _check_transactions(
     node: Broker, request: ProduceRequest, context: RequestContext, transactional: list[Write], writes: list[Write]
 ) -> _Unverified | None:
     """Find the batches that the coordinator must verify (T15): those without an open transaction in their log.
-    Without the right to write with the transactional id every write of the request fails, as in Kafka."""
+
+    Without the right to write with the transactional id every write of the request fails, as in Kafka.
+    """
     if request.transactional_id is None:
         _fail_all(writes, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         return None
@@ -203,7 +205,9 @@ def _is_verified(node: Broker, request: ProduceRequest, unverified: _Unverified)
 
 async def _verify(node: Broker, transactional_id: str, unverified: _Unverified, context: RequestContext) -> None:
     """Have the coordinator verify or add the partitions, and fail the writes that it rejects (T15, T16).
-    If a marker arrives before the append, the write's guard rejects the batch."""
+
+    If a marker arrives before the append, the write's guard rejects the batch.
+    """
     codes = await node.transactions.ensure_partitions(
         transactional_id,
         unverified.producer_id,

@@ -52,7 +52,9 @@ __all__ = ["DirectoryInUse", "LogDirectory"]
 
 class LogDirectory:
     """Every partition log of this broker.
-    A log on disk is opened, and recovered after an unclean shutdown, by `open_in_thread` or on its first use."""
+
+    A log on disk is opened, and recovered after an unclean shutdown, by `open_in_thread` or on its first use.
+    """
 
     def __init__(
         self,
@@ -106,7 +108,9 @@ class LogDirectory:
         default_config: Callable[[str], LogConfig] | None = None,
     ) -> "LogDirectory":
         """Open the data directory at `path`, and create it if it is missing; None keeps everything in memory.
-        `default_config` returns a topic's settings for logs opened without any. Raises DirectoryInUse and OSError."""
+
+        `default_config` returns a topic's settings for logs opened without any. Raises DirectoryInUse and OSError.
+        """
         config = default_config or (lambda topic: LogConfig())
         if path is None:
             return cls(MemoryStore(), durability, config, None)
@@ -144,7 +148,9 @@ class LogDirectory:
 
     def get(self, tp: TopicPartition) -> PartitionLog | None:
         """The log of a partition, opened if it is on disk; None if there is none, or a thread is opening it.
-        Raises CorruptLogFile and OSError if it cannot be opened."""
+
+        Raises CorruptLogFile and OSError if it cannot be opened.
+        """
         log = self._logs.get(tp)
         if log is None and tp in self._unopened and tp not in self._reading:
             return self._open(tp, None, self._default_config(tp.topic))
@@ -251,7 +257,9 @@ class LogDirectory:
 
     def quarantine(self, tp: TopicPartition) -> str:
         """Copy a damaged log, and mark it for truncation at its first bad batch when it is opened next.
-        Returns the name of the copy, which is durable. Raises OSError."""
+
+        Returns the name of the copy, which is durable. Raises OSError.
+        """
         log = self._logs.pop(tp, None)
         if log is not None:
             log.segments.close()
@@ -379,7 +387,9 @@ class LogDirectory:
 
     def _quarantine_stray(self, tp: TopicPartition, topic_id: bytes) -> None:
         """Rename the log of a deleted topic, so that the new topic of its name gets an empty one.
-        Raises CorruptLogFile if the log's topic was not deleted: a damaged file must not empty a partition."""
+
+        Raises CorruptLogFile if the log's topic was not deleted: a damaged file must not empty a partition.
+        """
         store = self.files(tp)
         found = other_topic_id(store, topic_id, self.deleted_topic_ids)
         if found is None:

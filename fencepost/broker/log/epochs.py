@@ -75,7 +75,9 @@ class LeaderEpochs:
 
     def end_offset(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """KIP-101: the largest epoch at or below `epoch`, and its end offset.
-        (-1, -1) if the log does not hold the beginning of that epoch."""
+
+        (-1, -1) if the log does not hold the beginning of that epoch.
+        """
         if epoch == UNDEFINED_EPOCH:
             return UNDEFINED_EPOCH, UNDEFINED_OFFSET
         if epoch == self.latest:

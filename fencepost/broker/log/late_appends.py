@@ -112,7 +112,9 @@ class LateAppends:
         fixed: bool,
     ) -> Ticket:
         """Append a copy of one checked batch, because the connection reuses the batch's buffer.
-        A `fixed` append is rejected if rows of other writers come first."""
+
+        A `fixed` append is rejected if rows of other writers come first.
+        """
         ticket = Ticket(self._log, 0, log_append_time_ms=accepted.log_append_time_ms)
         append = _Waiting(bytearray(accepted.batch), accepted.header, ticket, transaction_version)
         append.origin, append.guard, append.fixed = origin, guard, fixed

@@ -131,7 +131,9 @@ class StoredLog(Protocol):
 
     def append(self, expected_offset: int, batch: Bytes, header: BatchHeader, config: LogConfig) -> Conflict | None:
         """Write one batch if the log ends at `expected_offset`, which the batch's bytes carry (`header` need not).
-        Raises OSError. After an error or a Conflict nothing has changed."""
+
+        Raises OSError. After an error or a Conflict nothing has changed.
+        """
 
     def stage(self, head: Bytes, batch: Bytes) -> Staging | None:
         """A task for a thread that prepares the append of `batch`, or None if nothing can be prepared. Raises OSError.
@@ -150,7 +152,9 @@ class StoredLog(Protocol):
 
     def read(self, offset: int, upper_offset: int, max_bytes: int, at_least_one: bool) -> Extent:
         """Whole batches from `offset` below `upper_offset`, at most `max_bytes` (except for one large batch).
-        Raises CorruptLogFile and OSError."""
+
+        Raises CorruptLogFile and OSError.
+        """
 
     def bytes_between(self, offset: int, upper_offset: int) -> int:
         """Bytes of the batches from `offset` below `upper_offset`. Raises CorruptLogFile and OSError."""
@@ -171,7 +175,9 @@ class StoredLog(Protocol):
 
     def drop_front(self, count: int) -> list[SyncTask]:
         """Remove the oldest `count` pieces; the last one stays. Raises OSError.
-        Returns tasks that free their space when synced, which can be slow; the next start repeats tasks not done."""
+
+        Returns tasks that free their space when synced, which can be slow; the next start repeats tasks not done.
+        """
 
     def create(self) -> None:
         """Create the last piece even if it is empty, because it holds the next offset. Raises OSError."""
@@ -254,7 +260,9 @@ class LogStore(Protocol):
         self, name: str, config: LogConfig, log_start_offset: int, trusted_offset: int, topic_id: bytes = NO_TOPIC_ID
     ) -> OpenedLog:
         """Open a log, or create it; batches below `trusted_offset` were durable and are not checked again.
-        Raises OSError, and CorruptLogFile if trusted bytes are not batches."""
+
+        Raises OSError, and CorruptLogFile if trusted bytes are not batches.
+        """
 
     def files(self, name: str) -> Store:
         """The small files beside a log: snapshots, leader epochs, identity."""

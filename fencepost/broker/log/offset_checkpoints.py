@@ -115,7 +115,9 @@ class OffsetCheckpoints:
 
     def log_start_files(self, logs: Collection[PartitionLog]) -> list[SyncTask]:
         """Tasks that write the log start offsets, with the current ones of `logs`, when synced, from any thread.
-        None if the durable file has the same content."""
+
+        None if the durable file has the same content.
+        """
         for log in logs:
             # Also if the first segment begins there: until the directory is synced, deleted segments can come back.
             if log.log_start_offset > 0:
@@ -143,7 +145,9 @@ class OffsetCheckpoints:
 
     def doubt_log_starts(self) -> None:
         """Let segments be deleted although the file cannot be written: the file is no longer exact. Raises OSError.
-        It only removes the copy, for which a full disk has room."""
+
+        It only removes the copy, for which a full disk has room.
+        """
         self._log_starts_filed = b""
         self._store.remove(LOG_STARTS_TWIN)
         for target in self._store.entry_targets():

@@ -212,7 +212,9 @@ class PartitionLog:
         self, producer_id: int, producer_epoch: int, base_sequence: int, transaction_version: int
     ) -> VerificationGuard | None:
         """The guard for `append`; call it before the coordinator verifies a transaction that is not open here.
-        None if the transaction is open in this epoch: it needs no verification (rows T15, T16)."""
+
+        None if the transaction is open in this epoch: it needs no verification (rows T15, T16).
+        """
         return self.producers.guard(producer_id, producer_epoch, base_sequence, transaction_version)
 
     def write_row(
@@ -307,7 +309,9 @@ class PartitionLog:
 
     def begin_writeback(self, max_bytes: int) -> tuple[int, list[SyncTask]]:
         """At most `max_bytes` unflushed bytes: their number, and tasks that write them to the disk. Raises OSError.
-        That makes nothing durable, but reduces the kernel's dirty pages; call `finish_writeback` afterwards."""
+
+        That makes nothing durable, but reduces the kernel's dirty pages; call `finish_writeback` afterwards.
+        """
         size_bytes, sync_targets = self.segments.writeback(max_bytes)
         # Fewer bytes than requested are all: bytes that compaction or retention removed need no writeback.
         return (size_bytes if size_bytes >= max_bytes else self.unflushed_bytes), sync_targets
@@ -351,7 +355,9 @@ class PartitionLog:
 
     def drop_passed_snapshots(self, offset: int) -> list[SyncTask]:
         """Drop the snapshots below the checkpoint at `offset`, where recovery starts; those at segment bases stay.
-        That is as in Kafka. Returns tasks that delete the files when synced."""
+
+        That is as in Kafka. Returns tasks that delete the files when synced.
+        """
         bases = {0, *(fact.next_offset for fact in self.segments.facts())}
         return self.snapshots.keep_below(offset, bases | {self.segments.first_offset})
 
@@ -370,7 +376,9 @@ class PartitionLog:
 
     def disown(self, why: str, error: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER) -> None:
         """Give the log up: the partition was deleted, or another broker leads it.
-        Appends fail with NOT_LEADER_OR_FOLLOWER, unsettled tickets fail, parked fetches wake and get `error`."""
+
+        Appends fail with NOT_LEADER_OR_FOLLOWER, unsettled tickets fail, parked fetches wake and get `error`.
+        """
         self.disowned, self.disowned_error = True, error
         self._refusal = Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, why)
         if self._late is not None:

@@ -190,7 +190,9 @@ class ProducerStates:
 
     def guard(self, producer_id: int, producer_epoch: int, sequence: int, version: int) -> VerificationGuard | None:
         """Begin a verification; None if this epoch's transaction is open already and needs no verification.
-        Requests that are verified at the same time share one guard, which stores the lowest sequence among them."""
+
+        Requests that are verified at the same time share one guard, which stores the lowest sequence among them.
+        """
         if self.has_open(producer_id, producer_epoch):
             return None
         guard = self._guards.get(producer_id)

@@ -90,7 +90,9 @@ def read_batches(
 
 def readable_bytes(log: PartitionLog, offset: int, isolation: IsolationLevel) -> int:
     """Bytes that a reader at `offset` could read now (row I7: read_committed counts up to the LSO only).
-    Raises CorruptLogFile and OSError."""
+
+    Raises CorruptLogFile and OSError.
+    """
     upper_offset = _upper(log, isolation)
     offset = max(offset, log.log_start_offset)
     return 0 if offset >= upper_offset else log.segments.bytes_between(offset, upper_offset)
@@ -100,7 +102,9 @@ def offset_for_timestamp(
     log: PartitionLog, timestamp_ms: int, isolation: IsolationLevel
 ) -> TimestampOffset | Missing | None:
     """The first record with at least `timestamp_ms` that a reader of `isolation` may see (row I6).
-    Raises CorruptLogFile and OSError."""
+
+    Raises CorruptLogFile and OSError.
+    """
     found = log.segments.first_at_or_after(timestamp_ms, log.log_start_offset, _upper(log, isolation))
     return _with_epoch(log, found)
 
@@ -114,7 +118,9 @@ def max_timestamp_offset(
 
 def epoch_end_offset(log: PartitionLog, epoch: int) -> tuple[int, int]:
     """The largest known epoch at or below `epoch` and its end offset; (-1, -1) if unknown (row L10).
-    The current epoch is known before its first record is written."""
+
+    The current epoch is known before its first record is written.
+    """
     if epoch == log.leader_epoch:
         return epoch, log.log_end_offset
     return log.epochs.end_offset(epoch, log.log_end_offset)
@@ -130,7 +136,9 @@ def _upper(log: PartitionLog, isolation: IsolationLevel) -> int:
 
 def last_marker(log: PartitionLog, producer_id: int, marker_epoch: int) -> bool | None:
     """Whether the producer's last marker of this epoch is a COMMIT; None if the log has none.
-    It may not be durable yet. The newest segments are read first. Raises CorruptLogFile, CorruptBatch and OSError."""
+
+    It may not be durable yet. The newest segments are read first. Raises CorruptLogFile, CorruptBatch and OSError.
+    """
     bounds = [log.segments.first_offset, *(fact.next_offset for fact in log.segments.facts())]
     for begin, end in reversed(list(itertools.pairwise(bounds))):
         commits: bool | None = None

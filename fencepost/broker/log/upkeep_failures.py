@@ -43,7 +43,9 @@ class UpkeepFailures:
         self, work: str, log: MarkedLog | None = None, failed: Callable[[Exception], None] | None = None
     ) -> Iterator[None]:
         """Note an exception of the block and go on behind it. If it is about one log, a success removes the mark.
-        `failed` gets every exception instead, and may raise it."""
+
+        `failed` gets every exception instead, and may raise it.
+        """
         try:
             yield
         except Exception as error:

@@ -66,7 +66,9 @@ def check_batch(
     batch: bytes | bytearray | memoryview, config: LogConfig, origin: AppendOrigin, now_ms: int
 ) -> Accepted | Refusal:
     """Validate one whole batch, and convert it to its stored form; offsets are assigned later.
-    A writable `batch` is changed in place."""
+
+    A writable `batch` is changed in place.
+    """
     try:
         header = read_header(batch)
     except CorruptBatch as error:

@@ -41,7 +41,9 @@ class MetadataAnswers:
         led: Callable[[TopicImage], TopicImage] = lambda topic: topic,
     ) -> list[bytes]:
         """The bytes of `response`, which must have no topics, with all topics of `image` inserted.
-        `led` returns a topic with its leaders."""
+
+        `led` returns a topic with its leaders.
+        """
         key = version, operations
         known = self._whole.get(key)
         if known is None or known[0].topics_by_id is not image.topics_by_id:

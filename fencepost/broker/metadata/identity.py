@@ -47,7 +47,9 @@ def cluster_id_of(
     directory: Path | None, node_id: int, wanted: str | None, entropy: Callable[[int], bytes] = os.urandom
 ) -> str:
     """The cluster id: from the directory, or `wanted`, or a new one. The function stores it in the directory.
-    Raises WrongDirectory if the directory contradicts `node_id` or `wanted`, and OSError."""
+
+    Raises WrongDirectory if the directory contradicts `node_id` or `wanted`, and OSError.
+    """
     if directory is None:
         return wanted or _new_id(entropy)
     path = directory / META_PROPERTIES
@@ -77,7 +79,9 @@ def new_topic_id(entropy: Callable[[int], bytes]) -> bytes:
 
 def _whole(path: Path, replaceable: bool) -> tuple[dict[str, str], bool]:
     """The directory's properties, and whether both files hold them with a valid checksum.
-    Raises WrongDirectory if both files are damaged and `cluster.id` is not set."""
+
+    Raises WrongDirectory if both files are damaged and `cluster.id` is not set.
+    """
     twin = path.with_name(META_PROPERTIES_TWIN)
     (found, checked), (spare, spare_checked) = read_properties(path), read_properties(twin)
     if checked:

@@ -37,7 +37,9 @@ logger = logging.getLogger(__name__)
 
 class MetadataPartitionLog:
     """The metadata log for its controller: an append succeeds only if the controller has read all batches before it.
-    Several controllers may use one log: the LogStore reports a Conflict (docs/decisions/0015-the-log-seam.md)."""
+
+    Several controllers may use one log: the LogStore reports a Conflict (docs/decisions/0015-the-log-seam.md).
+    """
 
     def __init__(self, log: PartitionLog, commit: LogFlusher) -> None:
         self._log = log

@@ -26,7 +26,9 @@ class _Need(NamedTuple):
 
 def hidden_parts(node: "HasRights", plan: "Plan", context: "Asking") -> "Iterator[tuple[str, str, Outcome]]":
     """The parts of the plan that the client may not see, as kind, name and error.
-    The result of a plan shows what the named resources were before: that needs the rights to describe them."""
+
+    The result of a plan shows what the named resources were before: that needs the rights to describe them.
+    """
     if node.authorizer is None:
         return
     for topic in plan.topics:

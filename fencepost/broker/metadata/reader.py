@@ -51,7 +51,9 @@ class LoggedBatch(NamedTuple):
 
 class MetadataReader:
     """The metadata log in `directory`: a broker's data directory, or the log's own.
-    Raises NoMetadataLog if there is none."""
+
+    Raises NoMetadataLog if there is none.
+    """
 
     def __init__(self, directory: Path) -> None:
         own = directory / METADATA_DIRECTORY
@@ -75,12 +77,16 @@ class MetadataReader:
 
     def image(self, offset: int | None = None) -> MetadataImage:
         """The committed metadata: all that was decided below `offset`, or up to the log's end.
-        Raises NoMetadataLog for an offset whose records are deleted, MetadataCorrupt and OSError."""
+
+        Raises NoMetadataLog for an offset whose records are deleted, MetadataCorrupt and OSError.
+        """
         return self.follow_image(offset).image
 
     def moments(self, start: int | None = None, stop: int | None = None) -> Iterator[MetadataChange]:
         """The decided changes in order: every moment with a record from `start` on and below `stop`.
-        An open transaction at the end comes last. Raises the errors of `image`."""
+
+        An open transaction at the end comes last. Raises the errors of `image`.
+        """
         follower = self.follow(start)
         for moment in follower.decided(stop):
             if start is None or moment.next_offset > start:
@@ -140,7 +146,9 @@ class LogPosition:
 
     def batches(self, stop: int | None = None) -> Iterator[LoggedBatch]:
         """The batches from the position on, each once; ends before the first that reaches beyond `stop`.
-        Raises NoMetadataLog if the next records are deleted, MetadataCorrupt for an invalid record, and OSError."""
+
+        Raises NoMetadataLog if the next records are deleted, MetadataCorrupt for an invalid record, and OSError.
+        """
         self.tail = None
         bases = segment_bases(file_names(self._directory))
         behind = [base for base in bases if base <= self.next_offset]
@@ -224,7 +232,9 @@ class ImageFollower(LogFollower):
 
     def poll(self, stop: int | None = None) -> bool:
         """Read the new batches, with `stop` none that reaches beyond that offset. Returns whether the image changed.
-        Raises the errors of `MetadataFollower.poll`; after an error the caller must create a new follower."""
+
+        Raises the errors of `MetadataFollower.poll`; after an error the caller must create a new follower.
+        """
         before = self._loader.image
         self._loader.holding = True
         for batch, entries in self._changes(stop):
@@ -253,7 +263,9 @@ class MetadataFollower(LogFollower):
 
     def poll(self, stop: int | None = None) -> list[MetadataChange]:
         """What was decided since the last call; with `stop` no batch that reaches beyond that offset is read.
-        Raises NoMetadataLog if the next records are deleted, MetadataCorrupt for an invalid record, and OSError."""
+
+        Raises NoMetadataLog if the next records are deleted, MetadataCorrupt for an invalid record, and OSError.
+        """
         return list(self.decided(stop))
 
     def decided(self, stop: int | None = None) -> Iterator[MetadataChange]:

@@ -40,7 +40,9 @@ logger = logging.getLogger(__name__)
 
 class MetadataSnapshots:
     """The snapshots in the directory of `log`; the `Snapshots` port of a metadata service.
-    `lingering` returns the ids of the deleted topics that still have logs in the data directory."""
+
+    `lingering` returns the ids of the deleted topics that still have logs in the data directory.
+    """
 
     def __init__(
         self,
@@ -68,7 +70,9 @@ class MetadataSnapshots:
 
     def newest(self) -> MetadataImage | None:
         """The newest readable snapshot that the log continues from; None if there is none.
-        Raises MetadataCorrupt if the log does not begin at offset 0 and no snapshot covers the missing part."""
+
+        Raises MetadataCorrupt if the log does not begin at offset 0 and no snapshot covers the missing part.
+        """
         start, end = self._log.log_start_offset, self._log.log_end_offset
         for found in reversed(snapshots_in(self._log.store)):
             if not start <= found.offset <= end:
@@ -95,7 +99,9 @@ class MetadataSnapshots:
 
     async def write(self, image: MetadataImage) -> None:
         """Write a durable snapshot, and delete the old snapshots and segments that it replaces. Raises OSError.
-        Every record below the image's offset must be durable and decided, and a batch must end there."""
+
+        Every record below the image's offset must be durable and decided, and a batch must end there.
+        """
         async with self._lock:
             if image.offset <= self._offset:
                 return
@@ -166,7 +172,9 @@ class MetadataSnapshots:
 
     def _forget_deleted(self, metadata: MetadataService) -> None:
         """Drop the ids of deleted topics without logs, each time their number has doubled.
-        A start reads the ids from the log after the snapshot and from LINGERING: no others are needed."""
+
+        A start reads the ids from the log after the snapshot and from LINGERING: no others are needed.
+        """
         if len(metadata.deleted_topic_ids) >= self._ids_max:
             metadata.forget_deleted(self._lingering())
             self._ids_max = max(IDS_AT_ONCE, 2 * len(metadata.deleted_topic_ids))

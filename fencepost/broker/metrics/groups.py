@@ -73,7 +73,9 @@ def group_metrics(node: Broker, counts: Counter[Counted]) -> Iterator[Metric]:
 
 async def position_text(node: Broker, most: int) -> list[bytes]:
     """Committed offsets and lag of at most `most` positions. Any client can make groups, so they are bounded.
-    Lag counts up to the LSO, because a read_committed reader cannot read beyond it."""
+
+    Lag counts up to the LSO, because a read_committed reader cannot read beyond it.
+    """
     shown: list[GroupOffset] = []
     left_out = 0
     for number, entry in enumerate(node.groups.admin.committed_offsets() if most else (), 1):

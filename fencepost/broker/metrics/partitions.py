@@ -53,7 +53,9 @@ LATE_AFTER_MS = 5 * 60 * 1000
 
 async def partition_text(logs: Collection[PartitionLog], upkeep: UpkeepFailures) -> list[bytes]:
     """All families of these logs in Prometheus' text format.
-    A log whose values cannot be read is left out, and noted in `upkeep`."""
+
+    A log whose values cannot be read is left out, and noted in `upkeep`.
+    """
     return await table_text(FAMILIES, list(logs), partial(_row, upkeep))
 
 
@@ -98,7 +100,9 @@ async def count_logs(
 
 def has_late_transaction(log: PartitionLog, now_ms: int, timeout_max_ms: int) -> bool:
     """Whether the transaction that holds the LSO must be hanging, by its idle time (rows T10, T20).
-    It counts like Kafka's PartitionsWithLateTransactionsCount: by the newest timestamp of the producer's batches."""
+
+    It counts like Kafka's PartitionsWithLateTransactionsCount: by the newest timestamp of the producer's batches.
+    """
     oldest = next(log.producers.open_transactions(), None)
     if oldest is None or oldest.last_timestamp_ms < 0:
         return False

@@ -22,7 +22,9 @@ Page = tuple[HTTPStatus, str, bytes]
 
 class MetricsServer:
     """Serves scrapes; the size of a request and its time are bounded.
-    A request that does not arrive holds up no other: if too many are arriving, the oldest is dropped."""
+
+    A request that does not arrive holds up no other: if too many are arriving, the oldest is dropped.
+    """
 
     def __init__(self, pages: Mapping[bytes, Callable[[], Awaitable[Page]]]) -> None:
         self._pages = pages

@@ -25,7 +25,9 @@ class PartialRequest:
 
     def since(self, now: float, requests: int, idle: bool) -> float:
         """Since when the next request has been arriving, to the interval of the calls; `now` if none is.
-        `requests` is how many arrived before; `idle` is whether the connection waits for input."""
+
+        `requests` is how many arrived before; `idle` is whether the connection waits for input.
+        """
         is_reading = idle or self.waits_for_room
         if not self._frames.pending_bytes or not is_reading or self._requests != requests:
             self._requests, self._since = requests, now

@@ -289,7 +289,9 @@ class Connection:
 
     def _handle(self, route: Route, request: Any, context: RequestContext) -> Unfinished | None:
         """Check the rights, call the handler, and queue the response when it is ready.
-        Every request passes here once, whatever its API. A check before every handler belongs here."""
+
+        Every request passes here once, whatever its API. A check before every handler belongs here.
+        """
         node, meter = self._node, context.meter
         pending = route, context, node.clock.monotonic()
         refused = refusal(node, request, context) if node.authorizer is not None else None

@@ -142,4 +142,6 @@ class RequestContext:
 
 class CloseConnection(Exception):
     """A handler raises it to close the connection without a response; the text is for the log.
-    Kafka does this when a write with acks=0 fails, because such a request has no response."""
+
+    Kafka does this when a write with acks=0 fails, because such a request has no response.
+    """

@@ -19,7 +19,9 @@ def start_decoding(
     node: Broker, session: Session, frame: memoryview
 ) -> tuple[Route, Any, RequestContext, Steps | None]:
     """Decode a frame: its route, its request, its context, and None. Raises DecodeError and UnservedRequest.
-    If it has many elements, the request is None, and the caller gets it as the result of the returned steps."""
+
+    If it has many elements, the request is None, and the caller gets it as the result of the returned steps.
+    """
     key, version, correlation_id, client_id, body_start = read_request_header(frame)
     context = RequestContext(key, version, correlation_id, client_id, session)
     if key == _API_VERSIONS and not API_BY_KEY[key].serves(version):

@@ -57,7 +57,9 @@ class Route(NamedTuple):
 
 class Dispatch:
     """The table of served APIs. Handlers are imported on first use, which makes start-up shorter.
-    With `unstable` (`unstable.api.versions.enable`) it also serves versions that Kafka may still change."""
+
+    With `unstable` (`unstable.api.versions.enable`) it also serves versions that Kafka may still change.
+    """
 
     def __init__(
         self, *, unstable: bool = False, wrap: Callable[[int, Handler], Handler] = lambda api_key, handle: handle

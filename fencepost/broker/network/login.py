@@ -44,7 +44,9 @@ async def log_in_by_certificate(
     replaced: Callable[[ssl.SSLSocket], None],
 ) -> None:
     """Make the TLS handshake. A client's certificate is its login, unless a login by SASL follows.
-    See `TlsListener.handshake` for `replaced`, and for what is raised."""
+
+    See `TlsListener.handshake` for `replaced`, and for what is raised.
+    """
     try:
         principal = await tls.handshake(sock, replaced)
     except CertificateRefused as error:
@@ -118,7 +120,9 @@ class LoginGuard:
 
 async def authenticate(session: Session, message: bytes, clock: Clock) -> Step:
     """One step of a login. At its end the user is the session's principal.
-    A refusal raises LoginRefused after `connection.failed.authentication.delay.ms`."""
+
+    A refusal raises LoginRefused after `connection.failed.authentication.delay.ms`.
+    """
     sasl = session.sasl
     assert sasl is not None, "only a listener with SASL has logins"
     try:

@@ -74,7 +74,9 @@ async def _respond_later(respond: Callable[[ResultT], Ready], result: Coroutine[
 
 def encoded_prefix(message: type[MessageValue], version: int, response: Response, rest: bytes) -> bytes:
     """The encoded `response` without its last bytes `rest`: the last field and the tagged fields.
-    For responses that differ only in their last field: the common part is encoded once."""
+
+    For responses that differ only in their last field: the common part is encoded once.
+    """
     encoded = message.encode(response, version)
     assert encoded.endswith(rest), f"{message.__name__} v{version} does not end with that field"
     return encoded[: -len(rest)]

@@ -120,7 +120,9 @@ class ResponseQueue:
 
     async def send(self, progress: Callable[[], None]) -> None:
         """Wait for the tickets, and send all responses. Raises OSError.
-        `progress` is called whenever some bytes may have been sent."""
+
+        `progress` is called whenever some bytes may have been sent.
+        """
         if self._unfinished is not None:
             unfinished, self._unfinished = self._unfinished, None
             await unfinished.finish(progress)

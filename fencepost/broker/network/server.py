@@ -120,7 +120,9 @@ class Server:
 
     def adopt(self, sock: socket.socket, peer: Endpoint, listener: Endpoint) -> None:
         """Serve a connection that did not come from the listening socket, for example one end of a socket pair.
-        `listener` is the broker's address in responses to this client. Call it only while `run` runs."""
+
+        `listener` is the broker's address in responses to this client. Call it only while `run` runs.
+        """
         assert self._nursery is not None, "the server is not running"
         if self.draining:
             sock.close()

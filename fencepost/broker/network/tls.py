@@ -95,7 +95,9 @@ class TlsListener:
 
     def receive(self, sock: socket.socket, frames: FrameBuffer) -> int:
         """Receive once. Returns the bytes that `frames` does not know of yet; 0 at the end. Raises BlockingIOError.
-        OpenSSL keeps no decrypted bytes afterwards: the poller sees only what the kernel holds."""
+
+        OpenSSL keeps no decrypted bytes afterwards: the poller sees only what the kernel holds.
+        """
         assert isinstance(sock, ssl.SSLSocket)
         space = frames.space()
         try:

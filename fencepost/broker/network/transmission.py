@@ -92,7 +92,9 @@ async def send_parts(
     sock: socket.socket, parts: Sequence[Any], progress: Callable[[], None], start: StartSending | None = None
 ) -> None:
     """Send `parts` (bytes-like objects and FileRegions) in order; `progress` is called after each attempt.
-    Does not checkpoint if the socket accepts everything at once, up to `BYTES_BEFORE_WAIT`. Raises OSError."""
+
+    Does not checkpoint if the socket accepts everything at once, up to `BYTES_BEFORE_WAIT`. Raises OSError.
+    """
     unfinished = (start or start_sending)(sock, parts)
     if unfinished is not None:
         await unfinished.finish(progress)

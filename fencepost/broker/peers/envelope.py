@@ -31,7 +31,9 @@ class Sender(NamedTuple):
 
 async def ask_for(links: Links, broker: int, request: Any, context: RequestContext) -> Response:
     """Another broker's answer to a client's request. That broker may get it twice, as in Kafka.
-    Raises PeerUnavailable, also if the other broker refuses: it is not the controller any more, for example."""
+
+    Raises PeerUnavailable, also if the other broker refuses: it is not the controller any more, for example.
+    """
     api, version = API_BY_KEY[context.api_key], context.api_version
     data = write_request_header(api, version, context.correlation_id, context.client_id)
     envelope = EnvelopeRequest(

@@ -67,7 +67,9 @@ class PeerLinks:
 
     async def ask(self, broker: int, request: Any, version: int) -> Any:
         """The answer of another broker. The request may be sent twice, if a kept connection turns out to be broken.
-        Raises PeerUnavailable."""
+
+        Raises PeerUnavailable.
+        """
         route = self._route_of(broker)
         if route is None:
             raise PeerUnavailable(f"broker {broker} is not known, or has no listener that this broker has, too")

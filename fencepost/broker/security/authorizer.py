@@ -58,7 +58,9 @@ class Verdict(NamedTuple):
 
 class Authorizer:
     """What the rules `acls` allow. `super_users` are principals as text ("User:admin"), allowed everything.
-    `allow_if_no_acl` is the setting allow.everyone.if.no.acl.found."""
+
+    `allow_if_no_acl` is the setting allow.everyone.if.no.acl.found.
+    """
 
     def __init__(self, acls: Iterable[Acl], super_users: Iterable[str] = (), *, allow_if_no_acl: bool = False) -> None:
         self.super_users = frozenset(super_users)
@@ -203,7 +205,9 @@ class _Names:
 
 class _Table:
     """The rules of one principal and host. `names` has the denied and the allowed names by resource type and operation.
-    They are compiled at their first use: a change of rules throws them away, and few operations are ever asked for."""
+
+    They are compiled at their first use: a change of rules throws them away, and few operations are ever asked for.
+    """
 
     __slots__ = ("names", "rules")
 

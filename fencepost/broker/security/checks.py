@@ -104,7 +104,9 @@ def denied_resource(
     node: HasRights, context: Asking, operation: AclOperation, resource_type: int, name: str
 ) -> ErrorCode:
     """The error if the request may not do `operation` on a resource's settings; NONE if it may.
-    The settings of brokers, loggers and client metrics are the cluster's. An unknown type has no rights."""
+
+    The settings of brokers, loggers and client metrics are the cluster's. An unknown type has no rights.
+    """
     kind = _KIND_OF_SETTINGS.get(resource_type)
     if node.authorizer is None or kind is None:
         return ErrorCode.NONE

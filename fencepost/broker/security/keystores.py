@@ -17,7 +17,9 @@ class StoreError(Exception):
 @dataclass(frozen=True, slots=True)
 class Store:
     """One store as the settings describe it. `prefix` is `ssl.keystore` or `ssl.truststore` with the listener's prefix.
-    `pem` is the content if it is given in the settings themselves; then there is no location."""
+
+    `pem` is the content if it is given in the settings themselves; then there is no location.
+    """
 
     prefix: str
     kind: str

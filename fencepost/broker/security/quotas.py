@@ -45,7 +45,9 @@ class Applicable(NamedTuple):
 
 def applicable(limits: Mapping[QuotaEntity, float], user: str, client_id: str) -> Applicable | None:
     """The limit for a client, by Kafka's precedence (KIP-55); None if there is none.
-    A client without a client id has only the limits of its user (ClientQuotaManager.DefaultQuotaCallback)."""
+
+    A client without a client id has only the limits of its user (ClientQuotaManager.DefaultQuotaCallback).
+    """
     by_user: QuotaEntity = ((USER, user),)
     by_default_user: QuotaEntity = ((USER, None),)
     by_id: QuotaEntity = ((CLIENT_ID, client_id),)

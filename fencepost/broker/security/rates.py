@@ -30,7 +30,9 @@ class _Sample:
 
 class WindowedSum:
     """The sum over the last windows, as Kafka's WindowedSum (SampledStat) computes it.
-    One sample more than `windows.samples` is kept: the oldest one may overlap the start of the period."""
+
+    One sample more than `windows.samples` is kept: the oldest one may overlap the start of the period.
+    """
 
     __slots__ = ("_current", "_samples", "windows")
 
@@ -90,7 +92,9 @@ class Rate(WindowedSum):
 
     def throttle_ms(self, limit: float, now_ms: int) -> int:
         """How long nothing may be recorded until the rate is `limit`; 0 if it is not above (Kafka's QuotaUtils).
-        If O is the rate over a time of W, the wait X solves O * W / (W + X) = limit."""
+
+        If O is the rate over a time of W, the wait X solves O * W / (W + X) = limit.
+        """
         rate = self.per_second(now_ms)
         return java_round((rate - limit) / limit * self.elapsed_ms(now_ms)) if rate > limit else 0
 

@@ -175,7 +175,9 @@ async def _cut(
 
 async def _ends(admin: "Admin", logs: "dict[TopicPartition, PinnedLog]") -> "dict[TopicPartition, int]":
     """The high watermarks of all logs at one instant: the broker answers one request in one step.
-    Partitions of deleted topics are left out, and asked again without them: one instant has all others."""
+
+    Partitions of deleted topics are left out, and asked again without them: one instant has all others.
+    """
     from fencepost.broker.metadata.log import METADATA_PARTITION
     from fencepost.client.admin import ItemsFailedError
     from fencepost.protocol.errors import ErrorCode

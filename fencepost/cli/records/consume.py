@@ -326,7 +326,9 @@ class _Output:
 
 async def _partitions(kafka: "Client", request: Request) -> "list[TopicPartition]":
     """The partitions that are meant. Raises KafkaError for a topic or a partition that does not exist.
-    The imports of the admin client take as long as reading 100,000 records: they are for the error alone."""
+
+    The imports of the admin client take as long as reading 100,000 records: they are for the error alone.
+    """
     import trio
 
     places = request.places

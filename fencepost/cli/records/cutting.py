@@ -58,7 +58,9 @@ class Input:
 
     async def take(self, limit: int) -> list[Pair]:
         """Up to `limit` records, at least one; none at the end. A cancellation loses nothing.
-        Raises KafkaError for a file that cannot be read, and (MESSAGE_TOO_LARGE) for a record that is too long."""
+
+        Raises KafkaError for a file that cannot be read, and (MESSAGE_TOO_LARGE) for a record that is too long.
+        """
         from fencepost.client import KafkaError
         from fencepost.protocol.errors import ErrorCode
 

@@ -34,7 +34,9 @@ def unescaped(text: str) -> bytes:
 
 def json_lines(partition: "TopicPartition", records: "Sequence[Record]") -> bytes:
     """One line for each record, with kcat's names.
-    Bytes that are no UTF-8 have another name: `payload_base64`, `key_base64`."""
+
+    Bytes that are no UTF-8 have another name: `payload_base64`, `key_base64`.
+    """
     lines = []
     for offset, timestamp_ms, key, value, headers in records:
         line: dict[str, Any] = {"topic": partition.topic, "partition": partition.partition, "offset": offset}

@@ -44,7 +44,9 @@ SETTING = Setting()
 
 def spark_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """--master, --conf and --verbose: the command gets `start_spark`, which takes a name and returns the session.
-    Without --verbose Spark is silent: of its 200 lines for an error, `report_errors` prints the cause."""
+
+    Without --verbose Spark is silent: of its 200 lines for an error, `report_errors` prints the cause.
+    """
 
     @functools.wraps(command)
     def call(master: str | None, conf: tuple[tuple[str, str], ...], verbose: bool, **more: Any) -> Any:

@@ -21,7 +21,9 @@ def store_settings(
     store: str | None, objects: str | None, kafka: Mapping[str, Any], config_file: Path | None = None
 ) -> StoreSettings:
     """The stores that --store and --objects name; the file or the environment for what is missing. Raises UsageError.
-    `kafka` may have `default.api.timeout.ms`."""
+
+    `kafka` may have `default.api.timeout.ms`.
+    """
     from fencepost.spark_connector.source.store_settings import StoreSettings
 
     addresses = addresses_of(store, objects, config_file)

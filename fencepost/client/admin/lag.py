@@ -121,7 +121,9 @@ async def count_visible(
 
 def _count(data: bytes, position: int, header: "BatchHeader", start: int, stop: int) -> int:
     """How many of a batch's records are within the range; it decodes them only if compaction left gaps.
-    For a batch that decompresses to more than 128 MiB it is the most that can be there."""
+
+    For a batch that decompresses to more than 128 MiB it is the most that can be there.
+    """
     if header.base_offset >= start and header.next_offset <= stop:
         return header.record_count
     if header.record_count == header.last_offset_delta + 1:

@@ -132,7 +132,9 @@ def _is_old(admin: AdminParts, producer: ProducerState, max_age_ms: int) -> bool
 
 async def _still_open(admin: AdminParts, partition: TopicPartition, producer: ProducerState) -> bool:
     """Whether the same transaction is still open after the coordinator's response: then it has no owner.
-    Otherwise it ended between the two requests, and the coordinator was right not to know it."""
+
+    Otherwise it ended between the two requests, and the coordinator was right not to know it.
+    """
     producers = (await admin.transactions.describe_producers(partition))[partition]
     now = {one.producer_id: one for one in producers}.get(producer.producer_id)
     return now is not None and (now.producer_epoch, now.transaction_start_offset) == (

@@ -305,7 +305,9 @@ class PartitionState:
 
     def _next_batch(self, chunk: Chunk, wanted: int, *, quiet: bool) -> bool:
         """Unpack batches of the chunk until there are `wanted` records, at least one batch; or move to the next chunk.
-        False: only an error is next, and it is `quiet`. Raises UnreadableBatch unless `quiet`."""
+
+        False: only an error is next, and it is `quiet`. Raises UnreadableBatch unless `quiet`.
+        """
         try:
             if chunk.batches:
                 left = chunk.left

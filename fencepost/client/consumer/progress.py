@@ -33,7 +33,9 @@ class UnitPositions(Protocol):
 
 class Progress:
     """The state of the program that the parts of a consumer share.
-    Records are in the program's hand until its next read. Then the consumer is `resting`."""
+
+    Records are in the program's hand until its next read. Then the consumer is `resting`.
+    """
 
     def __init__(self, fetcher: Fetcher, config: ConsumerConfig) -> None:
         self._fetcher = fetcher

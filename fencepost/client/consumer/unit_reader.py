@@ -194,7 +194,9 @@ class UnitReader(Generic[K, V]):
 
     def _feed_waiting(self) -> TransactionTooLargeError | None:
         """Feed fetched batches to the assembler while there is room; returns the error if there is none.
-        The rest waits for the next round: given units make room. No batch is fed twice."""
+
+        The rest waits for the next round: given units make room. No batch is fed twice.
+        """
         waiting, self._waiting = self._waiting, []
         for number, (raw, state, jumps) in enumerate(waiting):
             if self._known.get(raw.partition) != (state, jumps):

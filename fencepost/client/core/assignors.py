@@ -52,7 +52,9 @@ def assign_roundrobin(members: Sequence[Member], counts: Mapping[str, int]) -> A
 
 def assign_cooperative(members: Sequence[Member], counts: Mapping[str, int]) -> Assignment:
     """As `sticky`, but a partition that moves stays unassigned until its owner has revoked it (KIP-429).
-    Its owner loses it in the new assignment, revokes it and joins again: the second rebalance assigns it."""
+
+    Its owner loses it in the new assignment, revokes it and joins again: the second rebalance assigns it.
+    """
     assigned = sticky.assign(members, counts)
     owners: dict[TopicPartition, set[str]] = {}
     for member in members:
@@ -81,7 +83,9 @@ def _cooperative_data(owned: Collection[TopicPartition], generation: int) -> byt
 @dataclass(frozen=True, slots=True)
 class Assignor:
     """One strategy: its function, a member's user data for it, and whether members keep reading during a rebalance.
-    `cooperative`: members keep their partitions during a rebalance, and revoke only those assigned to others."""
+
+    `cooperative`: members keep their partitions during a rebalance, and revoke only those assigned to others.
+    """
 
     name: str
     assign: Assign

@@ -160,7 +160,9 @@ class ClassicMember:
 
     def joined(self, response: Joined) -> None:
         """The response to JoinGroup came. A request without a response is sent again.
-        Raises KafkaError where another member's subscription cannot be read."""
+
+        Raises KafkaError where another member's subscription cannot be read.
+        """
         if self._phase is not _Phase.OUT:
             return
         code = response.code
@@ -183,7 +185,9 @@ class ClassicMember:
 
     def counted(self, counts: Mapping[str, int]) -> None:
         """The partition counts of the group's topics (those that exist).
-        Raises KafkaError where a member's data for the assignor cannot be read."""
+
+        Raises KafkaError where a member's data for the assignor cannot be read.
+        """
         if self._phase is not _Phase.COUNTING:
             return
         self._counts = dict(counts)

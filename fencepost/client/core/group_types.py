@@ -28,7 +28,9 @@ class CommittedOffset(NamedTuple):
 
 def offsets_to_commit(offsets: Mapping[TopicPartition, int | CommittedOffset]) -> dict[TopicPartition, CommittedOffset]:
     """The offsets that a program commits. Raises TypeError and ValueError: Java's OffsetAndMetadata refuses these, too.
-    A broker stores a negative offset, and the group then has none."""
+
+    A broker stores a negative offset, and the group then has none.
+    """
     checked = {}
     for partition, place in offsets.items():
         where = TopicPartition(*partition)

@@ -10,7 +10,9 @@ METADATA_BYTES_MAX: Final = 4096
 
 def encode_metadata(offset: int, given: Mapping[int, int], cuts: Iterable[int] = ()) -> str:
     """The text for `given`, the producers with processed records at or above `offset` and their last such offsets.
-    `cuts` are the producers of transactions whose beginning was not read."""
+
+    `cuts` are the producers of transactions whose beginning was not read.
+    """
     entries = [f"{owner:x}.{last - offset:x}" for owner, last in sorted(given.items())]
     entries += [f"{owner:x}.{_CUT}" for owner in sorted(cuts)]
     return f"{_FORMAT} {','.join(entries)}"

@@ -11,7 +11,9 @@ from fencepost.protocol.topics import TopicPartition
 
 class RewindPoint:
     """`point` is the offset to which an abort rewinds.
-    `unsaved`: the program got records that are not committed, and the position has moved elsewhere since."""
+
+    `unsaved`: the program got records that are not committed, and the position has moved elsewhere since.
+    """
 
     __slots__ = ("point", "unsaved")
 

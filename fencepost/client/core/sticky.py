@@ -98,7 +98,9 @@ class _Balancer:
 
     def run(self) -> None:
         """Assign, then balance: first with free partitions, and only then with owned ones.
-        So partitions that one cooperative rebalance revokes go, in the next one, to the member that it chose."""
+
+        So partitions that one cooperative rebalance revokes go, in the next one, to the member that it chose.
+        """
         owned = {partition for all_ in self._held.values() for partition in all_}
         free = [partition for partition in self._partitions if partition not in owned]
         for partition in sorted(free, key=lambda one: len(self._readers[one.topic])):

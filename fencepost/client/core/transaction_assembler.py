@@ -61,7 +61,9 @@ class Share:
 @dataclass(slots=True)
 class Unit:
     """One committed transaction, or records outside of any (`producer_id` PLAIN).
-    `merged`: under TV1, the minimum number of neighbours that cannot be separated."""
+
+    `merged`: under TV1, the minimum number of neighbours that cannot be separated.
+    """
 
     producer_id: int
     epoch: int
@@ -362,7 +364,9 @@ class Assembler:
 
     def places(self) -> dict[TopicPartition, Place]:
         """For each partition the offset and the metadata to commit, so that no unit is cut or doubled.
-        The offset is below everything that was not given yet. The metadata lists what was given above it."""
+
+        The offset is below everything that was not given yet. The metadata lists what was given above it.
+        """
         undone: dict[TopicPartition, int] = {}
         shares = [share for log in self._logs.values() for share in log.open.values() if not share.cut]
         shares += [share for closed in self._closed.values() for share in closed.shares]

@@ -227,7 +227,9 @@ def _commit_answered(state: TxnState, response: Response) -> tuple[TxnState, Nex
 
 def _ended(state: TxnState, response: Response, outcome: Outcome, *, now: bool) -> tuple[TxnState, NextStep]:
     """EndTxn succeeded. TV2 returned the next epoch; TV1 needs one where a request may still arrive (T7).
-    `now`: take it before the outcome is returned; otherwise before the next transaction begins."""
+
+    `now`: take it before the outcome is returned; otherwise before the next transaction begins.
+    """
     if state.tv2 and response.producer not in (NO_PRODUCER, state.producer):
         return _rest(replace(state, producer=response.producer), outcome)
     if not (state.unanswered and state.bumps):

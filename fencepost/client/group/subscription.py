@@ -42,7 +42,9 @@ Topics = str | Iterable[str] | re.Pattern[str]
 
 def subscription_to(topics: Iterable[Topics], pattern: str | re.Pattern[str] | None) -> Subscription:
     """A program's subscription.
-    Raises ConfigError for neither or both of topics and pattern and for a bad pattern, TypeError for another type."""
+
+    Raises ConfigError for neither or both of topics and pattern and for a bad pattern, TypeError for another type.
+    """
     names: list[str] = []
     patterns = [] if pattern is None else [pattern]
     for one in topics:

@@ -16,7 +16,9 @@ from fencepost.protocol.scram import HASHES
 
 async def authenticate(connection: Connection, config: SecurityConfig, timeout_s: float) -> float | None:
     """Authenticate; returns the session's lifetime in seconds, or None if it does not expire.
-    Raises AuthenticationError when broker and client cannot agree, ConnectionLostError, RetriableError."""
+
+    Raises AuthenticationError when broker and client cannot agree, ConnectionLostError, RetriableError.
+    """
     mechanism = config.sasl_mechanism or ""
     began = anyio.current_time()
     exchange = exchange_of(config, await _given_token(config) if mechanism == OAUTHBEARER else None)
@@ -31,7 +33,9 @@ async def keep_authenticated(
     connection: Connection, config: SecurityConfig, lifetime_s: float | None, timeout_s: float, random: Random
 ) -> None:
     """Renew the session before it ends, as long as the connection is open.
-    Other requests are held back meanwhile. A failure closes the connection; its requests fail with the same error."""
+
+    Other requests are held back meanwhile. A failure closes the connection; its requests fail with the same error.
+    """
     while lifetime_s is not None:
         with anyio.move_on_after(lifetime_s * (RENEW_AFTER + RENEW_SPREAD * random.random())):
             await connection.ended.wait()

@@ -96,7 +96,9 @@ class Cluster:
 
     async def connection(self, node: int, purpose: str = "") -> Connection:
         """The connection to a broker by its id. Requests that may wait long at the broker have their own `purpose`.
-        Raises ConnectionLostError(sent=False) when the broker cannot be reached or is not known (any more)."""
+
+        Raises ConnectionLostError(sent=False) when the broker cannot be reached or is not known (any more).
+        """
         address = self.brokers.get(node)
         if address is None:
             await self.refresh()
@@ -114,7 +116,9 @@ class Cluster:
 
     async def any_connection(self) -> Connection:
         """A connection to any broker: an open one, a known broker, or a bootstrap server (KIP-899).
-        Addresses that have just failed come last."""
+
+        Addresses that have just failed come last.
+        """
         found = self._connections.find("")
         if found is not None:
             return found
@@ -155,7 +159,9 @@ class Cluster:
         timeout_s: float | None = None,
     ) -> R:
         """One request, one response, no retry. `node` None means any broker.
-        Raises ConnectionLostError, or FatalError when there is no common version."""
+
+        Raises ConnectionLostError, or FatalError when there is no common version.
+        """
         self._background.check_loop()
         connection = await (self.any_connection() if node is None else self.connection(node, purpose))
         version = connection.version_for(request.api_key, at_most=at_most, at_least=at_least)
@@ -166,7 +172,9 @@ class Cluster:
 
     async def refresh(self, topics: Iterable[str] | None = (), *, create: bool = False) -> dict[str, ErrorCode]:
         """Fetch metadata of `topics` (None: all, empty: only the brokers); returns the topics with an error.
-        `create` lets the broker create missing topics, if it is configured to."""
+
+        `create` lets the broker create missing topics, if it is configured to.
+        """
         wanted = None if topics is None else list(topics)
         entries = None if wanted is None else [MetadataRequestTopic(name=name) for name in wanted]
         request = MetadataRequest(topics=entries, allow_auto_topic_creation=create)
@@ -325,7 +333,9 @@ class Cluster:
 
     def leader_hint(self, partition: TopicPartition, leader: int, epoch: int, endpoints: Iterable[Any] = ()) -> bool:
         """A response named the partition's new leader and its address (KIP-951). Returns whether it is a newer one.
-        `endpoints` have node_id, host and port. Only an epoch above the known one counts."""
+
+        `endpoints` have node_id, host and port. Only an epoch above the known one counts.
+        """
         old = self._info(partition)
         if old is None or leader < 0 or epoch <= old.leader_epoch:
             return False

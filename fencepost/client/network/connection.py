@@ -273,7 +273,9 @@ class Connection:
 
     async def converse(self, steps: Steps, timeout_s: float, *, urgent: bool = False, in_thread: bool = False) -> None:
         """Send each request of a conversation, and wait for its response. `in_thread`: steps may take long.
-        Raises as `Pending.wait` does, and `error_of` the session's Refused."""
+
+        Raises as `Pending.wait` does, and `error_of` the session's Refused.
+        """
         try:
             step = next_step(steps)
             while step is not None:

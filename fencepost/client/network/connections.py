@@ -92,7 +92,9 @@ class Connections:
 
     async def get(self, address: Address, node: int | None, purpose: str) -> Connection:
         """The connection to a broker, opened if there is none; after a failure only once its pause is over.
-        Raises ConnectionLostError(sent=False), AuthenticationError."""
+
+        Raises ConnectionLostError(sent=False), AuthenticationError.
+        """
         key = (address, purpose)
         found = self._open.get(key)
         if found is not None and not found.closed:
@@ -133,7 +135,9 @@ class Connections:
 
     async def _closed_silently(self, reach: Reach, address: Address) -> None:
         """The broker closed a connection without a response. Raises AuthenticationError if the protocol is wrong.
-        The broker may also be down behind a proxy: then retries help."""
+
+        The broker may also be down behind a proxy: then retries help.
+        """
         reach.failed("the broker closed the connection without a response")
         reach.silent_closes += 1
         has_answered = any(other[0] == address and connection.has_answered for other, connection in self._open.items())

@@ -20,7 +20,9 @@ _NO_MECHANISM = "NONE"
 
 async def security_protocol_of(dial: Dial, address: tuple[str, int], client_id: str) -> str | None:
     """The listener's security protocol, found by trying each one; None if none works.
-    The client sends no secret, and uses nothing of the responses but their kind."""
+
+    The client sends no secret, and uses nothing of the responses but their kind.
+    """
     unchecked = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     unchecked.check_hostname = False
     unchecked.verify_mode = ssl.CERT_NONE

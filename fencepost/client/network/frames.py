@@ -38,7 +38,9 @@ class _Slot:
 
 class FramePool:
     """Blocks of at most `most_bytes` in all; blocks that stay in use leave the pool, and Python frees them later.
-    Threads may share it: a thread takes a slot out before it checks it."""
+
+    Threads may share it: a thread takes a slot out before it checks it.
+    """
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self._most_bytes = most_bytes

@@ -41,7 +41,9 @@ class Backoff:
 
 class RetryWarnings:
     """Logs the retries of one client: after a second, then every ten seconds at most.
-    One warning covers all calls that wait for the same unreachable broker, and one says when it is reached again."""
+
+    One warning covers all calls that wait for the same unreachable broker, and one says when it is reached again.
+    """
 
     __slots__ = ("_unreachable", "_warned_at")
 

@@ -181,7 +181,9 @@ class Appender:
         follow: Callable[[Batch], None],
     ) -> int:
         """`_put` for the pairs from `at` on that have no key and fit, many at a time; returns the next position.
-        `_put` handles the pair there."""
+
+        `_put` handles the pair there.
+        """
         route = self._routes.get(topic)
         if route is None or self._cluster.topics.get(topic) is not route.info or self._memory.waiting:
             return at
@@ -206,7 +208,9 @@ class Appender:
         self, topic: str, record: NewRecord, partition: int | None, linger_s: float, taken: int = 0
     ) -> Batch | None:
         """Put a record into its batch now, or return None: the topic is not known, or there is no room.
-        `taken` bytes of the memory are reserved for the record already."""
+
+        `taken` bytes of the memory are reserved for the record already.
+        """
         route = self._routes.get(topic)
         if route is None or self._cluster.topics.get(topic) is not route.info:
             route = self._find_route(topic)
@@ -340,7 +344,9 @@ class Appender:
 
 def _fill(records: list[NewRecord], pairs: list[tuple[Any, Any]], at: int, now_ms: int, room: int) -> tuple[int, int]:
     """Turn pairs from `at` on into records, as long as they have no key and fit: (bytes, the position of the next).
-    The first one fits. `send_many` spends half of its time here."""
+
+    The first one fits. `send_many` spends half of its time here.
+    """
     values: list[bytes] = []
     size_bytes = 0
     for key, value in islice(pairs, at, None):

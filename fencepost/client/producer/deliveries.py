@@ -71,7 +71,9 @@ class Delivery:
 
 class Tracker:
     """Tracks the batches of a group of records, and keeps the errors that the program has not got.
-    A batch may have records of several groups: reading the result of one record does not cover the other groups."""
+
+    A batch may have records of several groups: reading the result of one record does not cover the other groups.
+    """
 
     def __init__(self, on_error: Callable[[KafkaError], None] | None = None) -> None:
         self._open: dict[Batch, int] = {}

@@ -364,7 +364,9 @@ class Sender:
 
     def _handle(self, broker: BrokerState, batch: Batch, code: ErrorCode, part: Any, pauses: Pauses) -> bool:
         """Handle a batch's part of a response; True if it needs fresh metadata before it is resent.
-        `pauses` are those of this response: it counts as one failure, however many partitions it rejects."""
+
+        `pauses` are those of this response: it counts as one failure, however many partitions it rejects.
+        """
         in_transaction = self._identity.transactional_id is not None
         error = rejection(batch, broker.node, code, part, in_transaction=in_transaction)
         match batch.queue.answered(batch, code, in_transaction):

@@ -111,7 +111,9 @@ class TransactionLink:
 
     async def _initialise(self, producer: Producer) -> Response:
         """A new (producer id, epoch), which fences older owners and ends their open transactions (rows T2, P6).
-        With a `producer` it succeeds only if that one is still the owner."""
+
+        With a `producer` it succeeds only if that one is still the owner.
+        """
         request = InitProducerIdRequest(
             transactional_id=self._id,
             transaction_timeout_ms=self._timeout_ms,

@@ -48,7 +48,9 @@ async def data(request: Request) -> Response:
 
 async def stream(request: Request) -> Response:
     """New batches and moved offsets as events. `from` is the offset after the page's last batch.
-    `window` replaces all that the page has: the log grew by more than one refresh reads. `more` has new batches."""
+
+    `window` replaces all that the page has: the log grew by more than one refresh reads. `more` has new batches.
+    """
     place = _place(request)
     start = whole_number(request.query_params.get("from", ""))
     if start is None:

@@ -111,7 +111,9 @@ class Tail:
 
     async def begin(self) -> None:
         """Go to a few offsets before the end of each partition that has a leader, and has not begun yet.
-        Raises KafkaError."""
+
+        Raises KafkaError.
+        """
         led = []
         for place in self._places:
             if place not in self.positions:
@@ -166,7 +168,9 @@ class Tail:
 
 def merged(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The records of some partitions by time; those of each partition stay in the order of the log.
-    The times are their producers', and that of a marker is later than that of a record which waited for the marker."""
+
+    The times are their producers', and that of a marker is later than that of a record which waited for the marker.
+    """
     latest: dict[int, int] = {}
     keys = []
     for position, one in enumerate(records):

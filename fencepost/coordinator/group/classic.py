@@ -102,7 +102,9 @@ def _check_sync(group: Group, command: Sync) -> ErrorCode:
 
 def _assign(group: CompletingRebalance, command: Sync, now_ms: int, out: DecisionBuilder) -> Stable:
     """Give every member the leader's assignment (empty if the leader sent none) and wake the parked Syncs.
-    Their sessions restart: a session that expired while its Sync was parked did not count."""
+
+    Their sessions restart: a session that expired while its Sync was parked did not count.
+    """
     assignments = dict(command.assignments)
     members = {key: _assigned(member, assignments.get(key, b"")) for key, member in group.members.items()}
     stable = Stable(

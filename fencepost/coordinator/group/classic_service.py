@@ -157,7 +157,9 @@ class ClassicGroups:
         self, shard: GroupShard, group_id: str, before: Group, decision: ClassicDecision, cause: Callable[[], str]
     ) -> None:
         """Carry out a decision about the group `before`, and log its result; its reply waits for the log's end.
-        `cause` gives the logged reason if a rebalance starts. Raises LogWriteFailed; nothing has changed then."""
+
+        `cause` gives the logged reason if a rebalance starts. Raises LogWriteFailed; nothing has changed then.
+        """
         (change,) = decision.then
         after = change.group
         assert after is not None
@@ -179,7 +181,9 @@ class ClassicGroups:
         cause: Callable[[], str],
     ) -> ReplyT | Deferred[ReplyT] | Coroutine[Any, Any, ReplyT]:
         """Carry out the decision and return its reply; without one, the request waits for another one's decision.
-        Raises LogWriteFailed."""
+
+        Raises LogWriteFailed.
+        """
         group_id = command.group_id
         if decision.reply is not None:
             reply: ReplyT = decision.reply  # type: ignore[assignment]

@@ -127,7 +127,10 @@ def _bytes(data: bytes) -> bytes:
 
 
 def decode(key: bytes | None, value: bytes | None) -> GroupRecord | None:
-    """The record behind a key and value; None for an unknown kind of key (newer group types). Raises CorruptRecord."""
+    """The record behind a key and value; None for an unknown kind of key (newer group types).
+
+    Raises CorruptRecord.
+    """
     if key is None:
         raise CorruptRecord("a record without a key")
     try:

@@ -36,7 +36,9 @@ def decide_commit(
     state: GroupShardState, command: Commit, config: GroupConfig, now_ms: int, topic_id: TopicId
 ) -> Decision[GroupRecord, list[ErrorCode], SetTimer]:
     """Check the sender and write the offsets; the reply is an error per item, in order.
-    While the group is stable or rejoins, a commit restarts its member's session, as a heartbeat does."""
+
+    While the group is stable or rejoins, a commit restarts its member's session, as a heartbeat does.
+    """
     group = state.group(command.group_id)
     transactional = command.producer is not None
     consumers = state.consumers.get(command.group_id)

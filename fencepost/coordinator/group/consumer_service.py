@@ -179,7 +179,9 @@ class ConsumerGroups:
 
     def replace_empty_group(self, shard: GroupShard, group_id: str) -> bool:
         """A classic member joins: remove an empty consumer group of that name, but not its offsets.
-        Returns False if the consumer group has members: the classic member joins that group. Raises LogWriteFailed."""
+
+        Returns False if the consumer group has members: the classic member joins that group. Raises LogWriteFailed.
+        """
         group = shard.state.consumers.get(group_id)
         if group is None:
             return True
@@ -257,7 +259,9 @@ class ConsumerGroups:
         may_see: Callable[[str], bool] | None = None,
     ) -> Ticket:
         """Carry out a decision about the group `looked_at`; return the ticket that answers wait for.
-        Raises LogWriteFailed."""
+
+        Raises LogWriteFailed.
+        """
         group_id, before = looked_at.group_id, looked_at.epoch
         self._effects.carry_out(shard, group_id, decision)
         (change,) = decision.then

@@ -52,7 +52,9 @@ def decide_delete(
 
 def _is_read(group: Group, topic: str) -> bool:
     """Whether a member subscribes to the topic, or has a subscription that cannot be decoded.
-    In a rebalance the protocol is not chosen yet: the subscriptions for all protocols of a member count."""
+
+    In a rebalance the protocol is not chosen yet: the subscriptions for all protocols of a member count.
+    """
     for member in group_members(group).values():
         for _, metadata in member.protocols:
             topics = subscription_topics(metadata)

@@ -27,7 +27,9 @@ class Effects:
 
     def carry_out(self, shard: GroupShard, group_id: str, decision: GroupDecision[Any]) -> None:
         """Append and apply the records, then make the change; answers are sent once all of it is durable.
-        Raises LogWriteFailed; nothing has changed then."""
+
+        Raises LogWriteFailed; nothing has changed then.
+        """
         (change,) = decision.then
         if decision.log:
             shard.write(decision.log)

@@ -48,7 +48,9 @@ def counted_members(members: Sized) -> str:
 
 def note_on(before: Group, after: Group, why: str) -> str | None:
     """One line about a decision's effect on a group's rebalance, unless it `is_routine`; None if it had none.
-    `why` is the reason for the decision."""
+
+    `why` is the reason for the decision.
+    """
     generation = _generation(before)
     was = f"generation {generation}" if generation else "a new group"
     if isinstance(after, PreparingRebalance) and not isinstance(before, PreparingRebalance):

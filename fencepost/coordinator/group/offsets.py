@@ -171,7 +171,9 @@ def commit_records(
     group_id: str, items: Sequence[OffsetCommitItem], retention_ms: int, metadata_max_size: int, now_ms: int
 ) -> tuple[list[OffsetCommitted], list[ErrorCode]]:
     """The records of a commit and an error per item; an item with OFFSET_METADATA_TOO_LARGE is left out.
-    `retention_ms` is -1 unless OffsetCommit v2-4 has its own retention."""
+
+    `retention_ms` is -1 unless OffsetCommit v2-4 has its own retention.
+    """
     expire_timestamp_ms = now_ms + retention_ms if retention_ms >= 0 else -1
     records: list[OffsetCommitted] = []
     errors: list[ErrorCode] = []

@@ -57,7 +57,9 @@ _new_set = PersistentSet.__new__
 
 class PersistentMap(Mapping[str, ValueT]):
     """A map whose newest version holds all entries; an older one knows which entry has changed since.
-    (Baker's trick: the older map points to the newer one, and not the other way round.)"""
+
+    (Baker's trick: the older map points to the newer one, and not the other way round.)
+    """
 
     __slots__ = ("_data", "_key", "_newer", "_value")
 

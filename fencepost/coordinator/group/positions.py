@@ -26,7 +26,9 @@ class GroupPositions:
 
     async def commit(self, command: Commit) -> list[ErrorCode]:
         """OffsetCommit, or TxnOffsetCommit if `command.producer` is set: an error per item, in order.
-        The caller has verified that the group's partition is in the producer's transaction."""
+
+        The caller has verified that the group's partition is in the producer's transaction.
+        """
         known = [self._topics.exists(item.partition) for item in command.items]
         if not all(known):
             return await self._commit_known(command, known)

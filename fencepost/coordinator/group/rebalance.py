@@ -80,7 +80,9 @@ def rebalance_or_complete(
     group: Active, joined: str | None, now_ms: int, out: DecisionBuilder, members: Members | None = None
 ) -> Group:
     """After a member joined, changed or left: start a rebalance, or complete the running one if all have joined.
-    Member `joined`, if not None, waits in its Join. `members`, if not None, replace the group's members."""
+
+    Member `joined`, if not None, waits in its Join. `members`, if not None, replace the group's members.
+    """
     members = group.members if members is None else members
     match group:
         case PreparingRebalance():
@@ -190,7 +192,9 @@ def common_protocols(members: Members) -> frozenset[str]:
 
 def select_protocol(members: Members) -> str:
     """The protocol with the most votes among those that all support; each member votes for its first such protocol.
-    In a tie the earlier member's vote decides."""
+
+    In a tie the earlier member's vote decides.
+    """
     favourites = {member.protocols[0][0] if len(member.protocols) == 1 else None for member in members.values()}
     if len(favourites) == 1 and (only := favourites.pop()) is not None:
         return only  # nearly always: all members have one protocol, the same

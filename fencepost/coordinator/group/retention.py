@@ -13,7 +13,9 @@ CONSUMER = "consumer"
 
 def expired(group_id: str, group: Group, offsets: OffsetStore, retention_ms: int, now_ms: int) -> list[GroupRecord]:
     """The tombstones for one group: of its expired offsets, and of the group if it is empty and has no others.
-    An offset stays while a transaction has a pending one for its partition, and so does its group (row T5)."""
+
+    An offset stays while a transaction has a pending one for its partition, and so does its group (row T5).
+    """
     subscribed = subscribed_topics(group)
     pending = offsets.pending(group_id)
     records: list[GroupRecord] = []

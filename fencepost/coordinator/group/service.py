@@ -114,7 +114,9 @@ class GroupService:
 
     def forget_deleted_topics(self) -> None:
         """Call it once at start: the broker may have crashed between the deletion of a topic and `topics_deleted`.
-        From then on every loaded shard is checked too: topics may have been deleted while another broker owned it."""
+
+        From then on every loaded shard is checked too: topics may have been deleted while another broker owned it.
+        """
         self._forgets_deleted = True
         self._shards.forget_deleted_topics()
 

@@ -73,7 +73,9 @@ def apply(state: GroupShardState, record: GroupRecord) -> GroupShardState:
 
 def _apply_consumer(state: GroupShardState, record: ConsumerRecord) -> None:
     """Apply a consumer group's record. The first creates the group; the tombstone of its epoch removes it.
-    The group's offsets stay."""
+
+    The group's offsets stay.
+    """
     group_id = record.group_id
     group = state.consumers.get(group_id)
     removes = not record.there if isinstance(record, TopicsRecord) else record.value is None

@@ -54,7 +54,9 @@ class AclController:
 
 def acl_problem(acl: Acl) -> str | None:
     """Why an ACL is invalid, in Kafka's order and words, or None.
-    Kafka also accepts a host or a principal without a name, which match no client: a DENY would seem to protect."""
+
+    Kafka also accepts a host or a principal without a name, which match no client: a DENY would seem to protect.
+    """
     if acl.resource_type == AclResourceType.CLUSTER and acl.resource_name != CLUSTER_NAME:
         return f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}"
     if not acl.resource_name:

@@ -102,7 +102,9 @@ Change = (
 @dataclass(frozen=True, slots=True)
 class MetadataDelta:
     """One visible step of the metadata: an image, the next one, and the changes between them.
-    Both images end between two transactions, never inside one."""
+
+    Both images end between two transactions, never inside one.
+    """
 
     before: MetadataImage
     image: MetadataImage

@@ -94,7 +94,9 @@ def _problem(image: MetadataImage, update: FeatureUpdate) -> str | None:
 
 def _metadata_version_problem(level: int, current: int, unsafe: bool) -> str | None:
     """Why metadata.version cannot change to `level`, or None.
-    An unsafe downgrade drops the data that the level does not know; Kafka has announced that, but still refuses it."""
+
+    An unsafe downgrade drops the data that the level does not know; Kafka has announced that, but still refuses it.
+    """
     if level not in METADATA_LEVELS:
         return "Unknown metadata.version."
     if unsafe:

@@ -30,7 +30,9 @@ class ConfigResource(NamedTuple):
 
 class PartitionImage(NamedTuple):
     """The replicas and the leader of one partition; `directories` has one entry for each replica, or is empty.
-    The fields are those of a PartitionRecord after partition and topic id, in its order."""
+
+    The fields are those of a PartitionRecord after partition and topic id, in its order.
+    """
 
     replicas: tuple[int, ...]
     isr: tuple[int, ...]

@@ -71,7 +71,9 @@ class _Draft:
 
 class ImageFold:
     """Collects records on top of an image. `replay` adds them one by one, `apply` returns the next image.
-    The base image never changes: dropping the fold undoes all its records (KIP-868's abort)."""
+
+    The base image never changes: dropping the fold undoes all its records (KIP-868's abort).
+    """
 
     def __init__(self, image: MetadataImage) -> None:
         self.image = image
@@ -189,7 +191,9 @@ class ImageFold:
 
     def apply(self, offset: int) -> MetadataDelta:
         """The step to the image with all records, up to `offset`.
-        Raises MetadataCorrupt if a topic's partitions have a gap."""
+
+        Raises MetadataCorrupt if a topic's partitions have a gap.
+        """
         configs = self._next_configs()
         topics = self._changed_topics(offset, configs)
         features = self.image.features

@@ -105,7 +105,9 @@ class MetadataJournal:
 
     def begin(self, image: MetadataImage | None) -> None:
         """Start with the image of a snapshot (None: there is none) and read the log from there to its end.
-        Raises MetadataCorrupt if an undamaged record cannot be decoded or applied, LogUnreadable for damage."""
+
+        Raises MetadataCorrupt if an undamaged record cannot be decoded or applied, LogUnreadable for damage.
+        """
         if image is not None:
             self._log.seek(image.offset)
         self._loader = MetadataLoader(EMPTY_IMAGE if image is None else image)
@@ -152,7 +154,9 @@ class MetadataJournal:
 
     def claim(self) -> None:
         """Become the controller at the end of the log as read so far; first abort the transaction that is open there.
-        If another controller appends too, the log refuses one of the two. Raises LogWriteFailed."""
+
+        If another controller appends too, the log refuses one of the two. Raises LogWriteFailed.
+        """
         self.active = True
         if self._loader.open is not None:
             self._append(_piece([AbortTransactionRecord(FAILOVER)]))
@@ -214,7 +218,9 @@ class MetadataJournal:
 
     async def _write_transaction(self, entries: Sequence[MetadataEntry], name: str | None) -> None:
         """Write the change as a transaction, in one commit if the store can do that.
-        Raises LogWriteFailed, after an Abort if that can be written."""
+
+        Raises LogWriteFailed, after an Abort if that can be written.
+        """
         with self._log.in_one_commit() as together:
             await self._write_pieces(self._framed(entries, name), together)
         if together:

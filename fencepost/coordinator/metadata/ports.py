@@ -43,7 +43,9 @@ class MetadataLog(Protocol):
 
     def in_one_commit(self) -> AbstractContextManager[bool]:
         """Let appends wait for the end of this context, and commit them all at once, if the store can do that.
-        Yields whether it can. If not, each append becomes durable on its own."""
+
+        Yields whether it can. If not, each append becomes durable on its own.
+        """
 
     def read(self) -> Iterator["LoggedBatch"]:
         """Every batch from `end_offset` on; each moves `end_offset`. Raises LogUnreadable at the first damaged one."""
@@ -69,7 +71,9 @@ class Snapshots(Protocol):
 
     async def write(self, image: MetadataImage) -> None:
         """Store an image durably, unless it is stored already, and delete what it replaces. Raises OSError.
-        Everything below its offset is durable and decided, and a batch ends there."""
+
+        Everything below its offset is durable and decided, and a batch ends there.
+        """
 
 
 class Bounds(NamedTuple):
@@ -97,7 +101,9 @@ class ConfigRules(Protocol):
 
     def broker_problem(self, name: str, configs: Mapping[str, str | None]) -> str | None:
         """Why a broker (an empty name: all brokers) cannot have these run-time configurations, or None.
-        A value of None removes one."""
+
+        A value of None removes one.
+        """
 
     def is_list(self, kind: ConfigResourceType, name: str) -> bool:
         """Whether APPEND and SUBTRACT make sense for a configuration."""

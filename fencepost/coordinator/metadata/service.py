@@ -133,7 +133,9 @@ class MetadataService:
 
     async def register_broker(self, registration: Registration) -> int:
         """Register this broker and its addresses in the metadata; once per process, replacing the former registration.
-        Returns the broker epoch, which is the record's offset. Raises LogWriteFailed; the broker works without, too."""
+
+        Returns the broker epoch, which is the record's offset. Raises LogWriteFailed; the broker works without, too.
+        """
         await self.journal.wait_writable()
         epoch = self.journal.next_record_offset
         await self.journal.write([registration_record(self.facts.node_id, registration, epoch)])
@@ -345,7 +347,9 @@ class MetadataService:
         self, decide: Callable[[MetadataImage], Decision[Any, ReplyT, None]], transaction: str | None = None
     ) -> ReplyT | Outcome:
         """Decide on the newest state, append, wait, publish; return the reply, or the error if the log refused.
-        A decision without records waits, too: it may rest on records that are not durable yet."""
+
+        A decision without records waits, too: it may rest on records that are not durable yet.
+        """
         try:
             await self.journal.wait_writable()
             decision = decide(self.journal.newest)

@@ -151,7 +151,9 @@ def _control(offset: int, kind: ControlType, value: bytes, timestamp_ms: int, ep
 
 def read_snapshot(data: bytes, offset: int, place: str) -> Snapshot:
     """The image in the snapshot `data`, which replaces the log below `offset`.
-    Raises MetadataCorrupt, naming `place`, if it is truncated, damaged, or has records that a snapshot cannot have."""
+
+    Raises MetadataCorrupt, naming `place`, if it is truncated, damaged, or has records that a snapshot cannot have.
+    """
     ends: list[ControlType | None] = []
     timestamps = [-1]
 

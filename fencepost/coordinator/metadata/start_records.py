@@ -61,7 +61,9 @@ def internal_topics(facts: ClusterFacts) -> list[NewTopic]:
 
 def bootstrap_records(facts: ClusterFacts, topics: TopicController) -> list[MetadataEntry]:
     """The first records of a cluster, written as one KIP-868 transaction.
-    metadata.version first of all (kafka-rules E.2), the other features, the internal topics."""
+
+    metadata.version first of all (kafka-rules E.2), the other features, the internal topics.
+    """
     created = topics.create_topics(EMPTY_IMAGE, internal_topics(facts))
     refused = [reply for reply in created.reply if reply.outcome.code is not ErrorCode.NONE]
     assert not refused, refused

@@ -90,7 +90,9 @@ class MetadataLoader:
 
     def pass_over(self, base_offset: int, next_offset: int) -> None:
         """Skip the offsets of a batch without metadata, such as Kafka's leader change.
-        Raises MetadataCorrupt for a gap."""
+
+        Raises MetadataCorrupt for a gap.
+        """
         if base_offset != self._offset:
             raise MetadataCorrupt(base_offset, f"offset {self._offset} was expected")
         self._offset = next_offset

@@ -55,7 +55,9 @@ def alter_credentials(
     image: MetadataImage, deletions: Sequence[CredentialDeletion], upsertions: Sequence[CredentialUpsertion]
 ) -> Users:
     """Change credentials, one outcome for each user; the rules of Kafka's ScramControlManager.
-    A user who is named twice is not changed, even for two mechanisms."""
+
+    A user who is named twice is not changed, even for two mechanisms.
+    """
     outcomes: dict[str, Outcome] = {}
     accepted: dict[str, CredentialChange] = {}
     _check(deletions, outcomes, accepted, lambda change: _deletion_problem(image, change))

@@ -79,7 +79,9 @@ class Cluster:
 
     def topics(self, names: Collection[str] | None) -> dict[str, tuple[int, ...]]:
         """The partitions of the named topics, or of all topics that are not internal. Unknown topics are left out.
-        Creates no topic. It also updates the known leaders."""
+
+        Creates no topic. It also updates the known leaders.
+        """
         return self.with_retries(lambda: self._topics(names))
 
     def leader_of(self, tp: TopicPartition) -> Address:

@@ -76,7 +76,9 @@ _RENAMED = {"ssl_keystore_password": "ssl_key_password"}
 
 def security_of(given: Mapping[str, str]) -> SecurityConfig | None:
     """The client's security configuration from the options; None for a plain connection.
-    Raises ValueError with the client's name of the option and the allowed values."""
+
+    Raises ValueError with the client's name of the option and the allowed values.
+    """
     security = {name: value for name, value in given.items() if name in NAMES}
     if not security or (
         len(security) == 1 and security.get("kafka.security.protocol", "").strip().upper() == "PLAINTEXT"

@@ -37,7 +37,9 @@ class Address(NamedTuple):
 @dataclass(frozen=True)
 class ConnectionSettings:
     """How to connect to the cluster. `security` None means a plain connection.
-    `request_timeout_ms` limits the wait for one response, `api_timeout_ms` an operation with its retries."""
+
+    `request_timeout_ms` limits the wait for one response, `api_timeout_ms` an operation with its retries.
+    """
 
     bootstrap: tuple[Address, ...]
     client_id: str = "fencepost-spark"

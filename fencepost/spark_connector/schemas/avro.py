@@ -89,7 +89,9 @@ class _AvroReader:
 
     def many(self, frames: Sequence[bytes], at: int) -> list[Any] | None:
         """All records, read as one array of Avro, which is several times quicker; None if one cannot be read.
-        Random bytes stand behind each record. So none can end before or behind its own end without notice."""
+
+        Random bytes stand behind each record. So none can end before or behind its own end without notice.
+        """
         end = os.urandom(_END_BYTES)
         stream = io.BytesIO()
         fastavro.schemaless_writer(stream, "long", len(frames))

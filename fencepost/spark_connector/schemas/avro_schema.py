@@ -45,7 +45,9 @@ _NUMBERS = [({"int", "long"}, pa.int64()), ({"float", "double"}, pa.float64())]
 
 def whole_schema(schema: SchemaText) -> Any:
     """The schema as one piece of JSON, with full names, and what it refers to inside. Raises SchemaError.
-    Of the logical types only those are left that are types in Spark."""
+
+    Of the logical types only those are left that are types in Spark.
+    """
     return _Whole(dict(schema.references)).of(_json(schema.text), "")
 
 
@@ -198,7 +200,9 @@ def in_namespaces(node: Any) -> Any:
 
 def with_members(node: Any) -> Any:
     """The schema with a record of one field, `member0` and so on, for each type of a union that is a struct in Spark.
-    It describes the same bytes, because a record has the bytes of its fields. But each value tells its type."""
+
+    It describes the same bytes, because a record has the bytes of its fields. But each value tells its type.
+    """
     unions = itertools.count()
 
     def changed(node: Any) -> Any:

@@ -25,7 +25,9 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 def avro_schema_of(struct: Any, name: str = "Row") -> str:
     """The schema of a StructType, as JSON: nullable fields are unions with null, whose default is null.
-    `name` is the record's full name; nested records get its name, `_` and the field's. Raises SchemaError."""
+
+    `name` is the record's full name; nested records get its name, `_` and the field's. Raises SchemaError.
+    """
     return json.dumps(_of(struct, name))
 
 

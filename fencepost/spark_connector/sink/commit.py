@@ -135,7 +135,9 @@ def read_marker(kafka: Any, options: SinkOptions) -> Marker | None:
 
 def marker_place(options: SinkOptions, marker: Marker | None, topics: Iterable[str]) -> TopicPartition:
     """The partition whose offset is the commit marker: the current one, or partition 0 of a written topic.
-    An empty batch may name no topic, if each row names its own. Then it is a partition of the offsets topic."""
+
+    An empty batch may name no topic, if each row names its own. Then it is a partition of the offsets topic.
+    """
     if marker is not None:
         return marker.place
     if options.topic is not None:
@@ -152,7 +154,9 @@ def require_topic(kafka: Any, options: SinkOptions) -> None:
 
 def partitions_of(kafka: Any, options: SinkOptions, topic: str) -> int:
     """The number of a topic's partitions. A missing topic is created, if the broker creates topics.
-    Raises SinkError if there is no such topic."""
+
+    Raises SinkError if there is no such topic.
+    """
     try:
         with kafka.admin() as admin:
             return len(admin.describe_topics(topic)[topic].partitions)

@@ -27,7 +27,9 @@ class BatchId(NamedTuple):
 
 class Marker(NamedTuple):
     """The last written batch and its query; `batch_id` is NO_BATCH before the first batch.
-    `owner` identifies the driver that may decide about prepared transactions (see lanes.py); empty without twoPhase."""
+
+    `owner` identifies the driver that may decide about prepared transactions (see lanes.py); empty without twoPhase.
+    """
 
     place: TopicPartition
     query_id: str

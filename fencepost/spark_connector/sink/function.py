@@ -27,7 +27,9 @@ def write_exactly_once(
 
 def query_id_of(frame: Any) -> str:
     """The id of the query that runs in this thread. Spark Connect does not send it to the function of foreachBatch.
-    Raises ValueError if there is none."""
+
+    Raises ValueError if there is none.
+    """
     context = getattr(frame.sparkSession, "sparkContext", None)
     found: str | None = None if context is None else context.getLocalProperty(_QUERY_ID)
     if not found:

@@ -71,7 +71,9 @@ class PreparedLane(NamedTuple):
 
 def claim(kafka: Any, options: SinkOptions) -> Claim:
     """Become the owner, and end the open transactions of earlier drivers as they were decided (rows T22, T23).
-    Raises SinkError if the broker does not support two-phase commit."""
+
+    Raises SinkError if the broker does not support two-phase commit.
+    """
     with translate_client_errors(options), main_producer(kafka, options) as producer:
         _probe(kafka, options)
         require_topic(kafka, options)
@@ -112,7 +114,9 @@ def open_lanes(kafka: Any, options: SinkOptions) -> list[str]:
 
 def open_lane(kafka: Any, options: SinkOptions, partition: int, attempt: int) -> tuple[str, Any]:
     """A lane without an open transaction, for one task: (its transactional id, a producer to open with `with`).
-    The search opens each lane once. This fences another producer of the lane."""
+
+    The search opens each lane once. This fences another producer of the lane.
+    """
     for number in range(attempt, attempt + _MAX_LANES):
         name = f"{_lane_prefix(options)}{partition}-{number}"
         with _two_phase(kafka, options, name) as producer:
@@ -123,7 +127,9 @@ def open_lane(kafka: Any, options: SinkOptions, partition: int, attempt: int) ->
 
 def decide(kafka: Any, options: SinkOptions, mine: Claim, batch: BatchId | None, lanes: Sequence[PreparedLane]) -> bool:
     """Commit all lanes together with the commit marker. Returns False if the batch was written before.
-    The decision is durable once it is in the decision topic. After that any later owner can finish it."""
+
+    The decision is durable once it is in the decision topic. After that any later owner can finish it.
+    """
     with translate_client_errors(options):
         with main_producer(kafka, options) as producer:
             marker = read_marker(kafka, options)

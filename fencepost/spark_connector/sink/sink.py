@@ -84,7 +84,9 @@ class _Writer(QuickAckOnUnpickle):
 
     def _abort(self, messages: Messages) -> None:
         """The batch failed. A transaction of the driver is aborted already; a new claim ends the open lanes.
-        If the messages show that another driver has claimed since, the lanes belong to that driver."""
+
+        If the messages show that another driver has claimed since, the lanes belong to that driver.
+        """
         if self._options.two_phase:
             claims = [one.claim for one in messages if isinstance(one, Written) and one.claim is not None]
             with connect(self._options) as kafka:

@@ -35,7 +35,9 @@ def fields_of(columns: tuple[str, ...]) -> frozenset[str]:
 
 class BatchMaker:
     """Makes the Arrow batches of one partition, with `columns` in the given order and the schema of `arrow_schema`.
-    Topic and partition are the same in every row. Their columns are slices of the longest one made so far."""
+
+    Topic and partition are the same in every row. Their columns are slices of the longest one made so far.
+    """
 
     def __init__(self, tp: TopicPartition, columns: tuple[str, ...]) -> None:
         self.schema = arrow_schema(columns)

@@ -24,7 +24,9 @@ _METADATA = "fencepost-spark"
 
 class GroupPosition:
     """Commits offsets to a group without joining it. Kafka allows this while the group has no members.
-    The query never reads these offsets. Its position is in Spark's checkpoint."""
+
+    The query never reads these offsets. Its position is in Spark's checkpoint.
+    """
 
     def __init__(self, cluster: Cluster, group: str) -> None:
         self._cluster = cluster
@@ -34,7 +36,9 @@ class GroupPosition:
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit the offsets if they changed. An unavailable coordinator is only logged: the query can continue.
-        Raises BrokerError for permanent errors: the query is not authorized for the group, or the group has members."""
+
+        Raises BrokerError for permanent errors: the query is not authorized for the group, or the group has members.
+        """
         if not offsets or offsets == self._committed:
             return
         try:

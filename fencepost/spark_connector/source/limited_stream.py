@@ -44,7 +44,9 @@ class StreamReader(UnlimitedStreamReader, SupportsTriggerAvailableNow):
     @planned_anew
     def latestOffset(self, start: PositionTree, limit: ReadLimit) -> PositionTree:  # type: ignore[override]
         """The end of the next micro-batch: at most the last stable offset of this moment.
-        Raises PlanError if a new query cannot start."""
+
+        Raises PlanError if a new query cannot start.
+        """
         if self._no_start is not None and not start:
             raise self._no_start
         before = Position.of(start)
@@ -76,7 +78,9 @@ class StreamReader(UnlimitedStreamReader, SupportsTriggerAvailableNow):
 
     def _end_after(self, start: PositionTree, begin: Offsets, end: Position) -> PositionTree:
         """The end of a micro-batch that begins at `start`; `start` itself if there is nothing to read.
-        Spark runs a first micro-batch without records, too."""
+
+        Spark runs a first micro-batch without records, too.
+        """
         before = Position.of(start)
         end = self._planner.with_missing(before, end)
         if before.is_initial:

@@ -53,7 +53,9 @@ def admitted(partitions: Iterable[TopicPartition], conditions: Sequence[Conditio
 
 def narrowed(ranges: Iterable[OffsetRange], conditions: Sequence[Condition]) -> list[OffsetRange]:
     """The ranges without the partitions and offsets that no row of the query has. Empty ranges are left out.
-    A range that ends before it starts stays as it is: that is data loss, which the planner reports."""
+
+    A range that ends before it starts stays as it is: that is data loss, which the planner reports.
+    """
     first, stop = offset_bounds(conditions)
     left = []
     for one in ranges:

@@ -137,7 +137,9 @@ class _Given:
 
 def parse_options(options: Mapping[str, str], mode: Mode | None = None) -> SourceOptions:
     """Check and convert the options of a query. Raises OptionError with the reason.
-    `mode` None checks only what holds for batches and streams: Spark asks for the schema before the mode is known."""
+
+    `mode` None checks only what holds for batches and streams: Spark asks for the schema before the mode is known.
+    """
     given = _Given(canonical(options, SPELLING, REFUSED))
     if mode is Mode.STREAM:
         for name in ENDS:

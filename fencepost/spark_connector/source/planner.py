@@ -38,7 +38,9 @@ class Planner:
 
     def partitions(self, *, may_be_missing: bool = False) -> list[TopicPartition]:
         """The subscribed partitions that exist now.
-        Raises PlanError if a named topic or partition does not exist, unless `may_be_missing` is true."""
+
+        Raises PlanError if a named topic or partition does not exist, unless `may_be_missing` is true.
+        """
         wanted = self._options.subscription
         if wanted.pattern is not None:
             matches = java_pattern(wanted.pattern).search  # as Spark 4: anywhere in the name
@@ -59,7 +61,9 @@ class Planner:
 
     def starting(self) -> Offsets:
         """Where a new query starts, for each partition.
-        Raises PlanError if startingOffsets lie beyond a high watermark. With failOnDataLoss=false it starts there."""
+
+        Raises PlanError if startingOffsets lie beyond a high watermark. With failOnDataLoss=false it starts there.
+        """
         bound = self._options.starting
         start = self._resolve(bound, "starting", must_exist=not self._options.latest_if_no_timestamp)
         if bound.offsets is None:
@@ -84,7 +88,9 @@ class Planner:
 
     def ending(self) -> Offsets:
         """Where a batch query ends: at most the last stable offset, or the high watermark for read_uncommitted.
-        Raises PlanError if the options set a later end: the query would have to wait, perhaps without end."""
+
+        Raises PlanError if the options set a later end: the query would have to wait, perhaps without end.
+        """
         ends = self._resolve(self._options.ending, "ending", must_exist=False)
         if self._options.ending.offsets is not None:
             limits = self._list(dict.fromkeys(ends, LATEST))
@@ -95,7 +101,9 @@ class Planner:
 
     def latest(self) -> Position:
         """The current ends: last stable offsets, or high watermarks for read_uncommitted.
-        For streams: partitions that no longer exist are left out."""
+
+        For streams: partitions that no longer exist are left out.
+        """
         return self.position(self._list(dict.fromkeys(self.partitions(may_be_missing=True), LATEST)))
 
     def position(self, offsets: Offsets) -> Position:
@@ -105,7 +113,9 @@ class Planner:
 
     def begin(self, start: Position, end: Position) -> Offsets:
         """Where a micro-batch begins after `start`: a topic with another id in `end` is read from its first records.
-        A missing partition that is back goes on where it was."""
+
+        A missing partition that is back goes on where it was.
+        """
         recreated = start.created_again(end.topic_ids)
         again = [tp for tp in sorted(start.offsets) if tp.topic in recreated]
         for tp in again:
@@ -169,7 +179,9 @@ class Planner:
 
     def rate_limited(self, start: Mapping[TopicPartition, int], end: Offsets, limit: int) -> Offsets:
         """`end` lowered to about `limit` offsets, in proportion to the partitions' backlogs.
-        As with Spark's Kafka source, each partition with a backlog gives one offset at least."""
+
+        As with Spark's Kafka source, each partition with a backlog gives one offset at least.
+        """
         known = self._with_new(start, end)
         sizes = {tp: max(0, end[tp] - known[tp]) for tp in end}
         total = sum(sizes.values())
@@ -360,7 +372,9 @@ def split(
     ranges: list[OffsetRange], min_partitions: int | None, max_records_per_partition: int | None
 ) -> list[OffsetRange]:
     """Divide ranges into tasks: at least `min_partitions` tasks, if there are enough offsets.
-    No task gets more than `max_records_per_partition` offsets. The parts of one range differ by at most one offset."""
+
+    No task gets more than `max_records_per_partition` offsets. The parts of one range differ by at most one offset.
+    """
     sizes = [found.stop - found.start for found in ranges]
     total = sum(sizes)
     pieces: list[OffsetRange] = []

@@ -49,7 +49,9 @@ class UnlimitedStreamReader(QuickAckOnUnpickle, DataSourceStreamReader):
 
     def initialOffset(self) -> PositionTree:
         """Where a new query starts. A restarted query uses its checkpoint instead.
-        A PlanError waits for `partitions`: a first micro-batch that is run again does not need this answer."""
+
+        A PlanError waits for `partitions`: a first micro-batch that is run again does not need this answer.
+        """
         if self._initial is None:
             try:
                 start = self._planner.position(self._planner.starting())

@@ -25,7 +25,9 @@ _EMPTY_RESPONSES_MAX = 20
 
 def plan_cluster(connection: ConnectionSettings, topics: Collection[str], pieces_per_partition: int) -> Plan:
     """The topics' partitions from their start to their high watermark, each divided into pieces.
-    Raises PipelineError if a topic does not exist; BrokerError."""
+
+    Raises PipelineError if a topic does not exist; BrokerError.
+    """
     where = ",".join(str(address) for address in connection.bootstrap)
     plan = Plan(where)
     cluster = Cluster(connection)

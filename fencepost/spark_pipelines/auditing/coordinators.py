@@ -31,7 +31,9 @@ def compacted_topics(kafka: Mapping[str, Any], topics: Collection[str]) -> set[s
 
 def explain_open(kafka: Mapping[str, Any], reports: Sequence[PartitionReport]) -> None:
     """Ask the coordinators for the owners of the open transactions, and add them to the reports.
-    Transactions that ended after the audit's last read are reported as ended. Raises KafkaError."""
+
+    Transactions that ended after the audit's last read are reported as ended. Raises KafkaError.
+    """
     open_ids = {one.producer_id for report in reports for one in report.open}
     if not open_ids:
         return

@@ -53,7 +53,9 @@ def locked(directories: Sequence[Path]) -> Iterator[None]:
 
 def plan_directories(directories: Sequence[Path], topics: Collection[str]) -> Plan:
     """Every segment of the topics' partitions. No topics means all that are not internal. Writes nothing.
-    Raises PipelineError if a topic does not exist or a partition is in two directories; OSError."""
+
+    Raises PipelineError if a topic does not exist or a partition is in two directories; OSError.
+    """
     plan = Plan(", ".join(str(directory) for directory in directories), owners={})
     home: dict[TopicPartition, Path] = {}
     for directory in directories:
@@ -125,7 +127,9 @@ def _segments(tp: TopicPartition, directory: Path) -> list[SegmentPiece]:
 
 def _owners(directory: Path, check: DirectoryCheck) -> dict[int, Owner]:
     """The last state in the transaction coordinators' logs, by producer id.
-    Unreadable parts are skipped: the audit of `__transaction_state` itself reports damage."""
+
+    Unreadable parts are skipped: the audit of `__transaction_state` itself reports damage.
+    """
     last: dict[str, tuple[int, Owner]] = {}
     for tp, name in sorted(check.partitions.items()):
         if tp.topic != TRANSACTION_TOPIC:
@@ -144,7 +148,9 @@ def _owners(directory: Path, check: DirectoryCheck) -> dict[int, Owner]:
 
 def fold_owners(last: dict[str, tuple[int, Owner]], header: BatchHeader, data: Buffer, start: int = 0) -> None:
     """Add the records of a batch of a transaction coordinator's log to the last states, by transactional id.
-    Raises CorruptBatch and UnreadableRecord."""
+
+    Raises CorruptBatch and UnreadableRecord.
+    """
     if header.is_control:
         return
     if not check_crc(data, start, header):

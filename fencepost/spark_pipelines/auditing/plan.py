@@ -28,7 +28,9 @@ class SegmentPiece(NamedTuple):
 
 class RangePiece(NamedTuple):
     """Offsets `start` to before `stop` of a running broker's partition. The broker lists aborted ones below `stable`.
-    `number` is the piece's number in its partition. `size_bytes` is an estimate for progress: it counts offsets."""
+
+    `number` is the piece's number in its partition. `size_bytes` is an estimate for progress: it counts offsets.
+    """
 
     tp: TopicPartition
     number: int

@@ -78,7 +78,9 @@ def batches(
     stores: StoreSettings | None = None,
 ) -> Any:
     """The audit's input as a DataFrame: a row for each batch, marker and aborted transaction.
-    The columns are those of `auditing.facts.Fact`. The brokers of directories must stay stopped while it is used."""
+
+    The columns are those of `auditing.facts.Fact`. The brokers of directories must stay stopped while it is used.
+    """
     _need_one(kafka, directories, stores)
     if stores is not None:
         from fencepost.spark_pipelines.auditing.stores import plan_stores

@@ -29,7 +29,9 @@ COMPACTED = "compacted while the audit ran"
 
 def store_facts(piece: StorePiece) -> Iterator[Fact]:
     """The batches of the piece's rows, how the rows differ from them, and the aborted transactions of the cut.
-    Raises StoreUnavailable."""
+
+    Raises StoreUnavailable.
+    """
     for one in piece.aborted:
         yield indexed(*piece.tp, piece.number, one.producer_id, one.first_offset, one.last_offset)
     cluster = StoreCluster(piece.settings)

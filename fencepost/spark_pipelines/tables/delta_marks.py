@@ -15,7 +15,9 @@ CHECKPOINT = re.compile(r"([0-9]{20})\.checkpoint\.(?:parquet|([0-9]{10})\.([0-9
 
 def marks_in_log(files: Any, version: int, names: Collection[str]) -> dict[str, int] | None:
     """The marks at this version of the table; None if the log has a form that is not read here.
-    `files` is an Arrow file system whose root is the table's directory."""
+
+    `files` is an Arrow file system whose root is the table's directory.
+    """
     from pyarrow.fs import FileSelector
 
     there = {one.base_name for one in files.get_file_info(FileSelector("_delta_log"))}

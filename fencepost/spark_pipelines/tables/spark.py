@@ -33,7 +33,9 @@ def stage(frame: Any, table: Table) -> list[NewFile]:
 
 def read_table(spark: Any, table: Table) -> Any:
     """The table's rows of this moment as a DataFrame. Spark needs no package of Delta Lake or Iceberg for it.
-    Raises PipelineError if the table uses a feature that is not read here."""
+
+    Raises PipelineError if the table uses a feature that is not read here.
+    """
     return frame_of(spark, table.contents())
 
 

@@ -53,7 +53,9 @@ class Contents(NamedTuple):
 
 class Table(Protocol):
     """A table of Delta Lake or Iceberg. A commit adds files and sets marks, or does neither.
-    The methods raise PipelineError, and the errors of the table's library if its store or catalog fails."""
+
+    The methods raise PipelineError, and the errors of the table's library if its store or catalog fails.
+    """
 
     @property
     def name(self) -> str:
@@ -67,7 +69,9 @@ class Table(Protocol):
 
     def append(self, files: Sequence[NewFile], marks: Marks, seen: SeenMarks) -> None:
         """Commit the files and the marks, if the marks of `seen` are still what they were.
-        Raises PipelineError, and commits nothing, if another writer changed one of them meanwhile."""
+
+        Raises PipelineError, and commits nothing, if another writer changed one of them meanwhile.
+        """
 
     def discard(self, files: Sequence[NewFile]) -> None:
         """Delete files that were not committed."""
@@ -158,7 +162,9 @@ def nullable(fields: Iterable[pa.Field]) -> pa.Schema:
 
 def as_written(rows: pa.Schema, required: Collection[str]) -> pa.Schema:
     """The schema of the files: timestamps in UTC, as Spark's have the session's zone, and no null where none may be.
-    A task whose rows have nulls in a required column fails."""
+
+    A task whose rows have nulls in a required column fails.
+    """
     import pyarrow as pa
 
     def written(one: pa.Field) -> pa.Field:

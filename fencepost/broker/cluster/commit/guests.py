@@ -38,7 +38,9 @@ logger = logging.getLogger(__name__)
 
 class GuestLog:
     """The markers for one log of another broker: a `FlushedLog`, and a `Participant` of rounds.
-    Its offsets count this broker's markers; where they are in the log, only the owner needs to know."""
+
+    Its offsets count this broker's markers; where they are in the log, only the owner needs to know.
+    """
 
     binds_late = True
     disowned = False

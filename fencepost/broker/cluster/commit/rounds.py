@@ -82,7 +82,9 @@ class RowBytes(Protocol):
 
     def put(self, parts: Sequence[bytes | bytearray | memoryview]) -> int:
         """Put the parts, one after the other, as a new object, durable on return; return its id, which is claimed.
-        Raises StoreUnavailable."""
+
+        Raises StoreUnavailable.
+        """
 
     def read(self, place: Placement) -> bytes:
         """A range of an object. Raises StoreUnavailable and CorruptLogFile."""

@@ -31,7 +31,9 @@ class ColdRows(Protocol):
 
     def load(self, log: "SharedLog", row: Row, ahead: Iterable[Row] = ()) -> Missing:
         """Begin to fetch a row, or join a fetch that is under way; `arrived` of the log is called at its end.
-        `ahead` are the rows after it, which may be fetched, too."""
+
+        `ahead` are the rows after it, which may be fetched, too.
+        """
 
 
 class SharedLog:
@@ -239,7 +241,9 @@ class SharedLog:
 
     def evict(self) -> list[SyncTask]:
         """Give up the oldest part of the tail: readers get these records as they get older ones. Raises OSError.
-        Returns the tasks that delete its files."""
+
+        Returns the tasks that delete its files.
+        """
         if len(self._tail) == 1:
             self._tail.roll(NO_TIMESTAMP_MS)
         return self._tail.drop_front(1)

@@ -101,7 +101,9 @@ def rights(connection: "psycopg.Connection[Any]", schema: str) -> list[Right]:
 
 def extend(connection: "psycopg.Connection[Any]", before: Collection[Right], after: Collection[Right]) -> None:
     """Give each role on the new objects the rights that it had on all old ones of that kind. Raises psycopg.Error.
-    A table with hidden rows is for brokers: only roles with all rights of a broker get rights on it."""
+
+    A table with hidden rows is for brokers: only roles with all rights of a broker get rights on it.
+    """
     old, new = {one.oid for one in before}, {(one.kind, one.quoted, one.hidden) for one in after}
     new -= {(one.kind, one.quoted, one.hidden) for one in after if one.oid in old}
     for kind, quoted, hidden in sorted(new):
@@ -127,7 +129,9 @@ def _rights_on_all(before: Collection[Right], kind: str) -> dict[str, set[str]]:
 
 def act_as_owner(connection: "psycopg.Connection[Any]", schema: str) -> None:
     """Until the transaction ends, work as the owner of the tables, so that the new ones have the same owner.
-    Raises psycopg.Error."""
+
+    Raises psycopg.Error.
+    """
     connection.execute(
         "SELECT set_config('role', pg_get_userbyid(relowner), true) FROM pg_class c"
         " JOIN pg_namespace n ON n.oid = c.relnamespace WHERE nspname = %s AND relname = 'cluster'",

@@ -103,7 +103,9 @@ def is_there(connection: "psycopg.Connection[Any]", schema: str) -> bool:
 
 def create_if_missing(connection: "psycopg.Connection[Any]", schema: str) -> bool:
     """Create the schema in a database that has none; returns whether this call did. Upgrades nothing.
-    Raises SchemaMismatch if the role may not create one, and psycopg.Error."""
+
+    Raises SchemaMismatch if the role may not create one, and psycopg.Error.
+    """
     if version_of(connection, schema) is not None:
         return False
     try:

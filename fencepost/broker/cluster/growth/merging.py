@@ -61,7 +61,9 @@ class Merge(NamedTuple):
 
 def due_merge(rows: Sequence[Row], folded_to: int, limits: MergeLimits, barrier: int = 0) -> Merge | None:
     """What to merge next in a log, if anything: its runs, or else segments.
-    No group reaches over `barrier`, up to which the log was compacted."""
+
+    No group reaches over `barrier`, up to which the log was compacted.
+    """
     first_run = next((n for n in range(len(rows) - 1, -1, -1) if rows[n].base < folded_to), -1) + 1
     runs, folded = rows[first_run:], rows[:first_run]
     if len(runs) >= limits.fan_in:
@@ -107,7 +109,9 @@ def _fitting(rows: Sequence[Row], limits: MergeLimits) -> Iterator[Group]:
 
 def _due_segments(rows: Sequence[Row], limits: MergeLimits) -> Group | None:
     """The oldest group of segments behind the last full one that is due.
-    From the largest size down, everything up to the last row of a size counts as of that size."""
+
+    From the largest size down, everything up to the last row of a size counts as of that size.
+    """
     first = next((n for n in range(len(rows) - 1, -1, -1) if limits.is_full(rows[n])), -1) + 1
     rows = rows[first:]
     while rows:

@@ -144,7 +144,9 @@ class RowPlanner:
         rest_per_work: float = REST_PER_WORK,
     ) -> None:
         """`scratch` returns an empty store for a number of bytes; the caller deletes it. `ended` is asked often.
-        The thread sleeps `rest_per_work` seconds for each second of work."""
+
+        The thread sleeps `rest_per_work` seconds for each second of work.
+        """
         self._engine = engine
         self._row_bytes = row_bytes
         self._inline_bytes = inline_bytes
@@ -154,7 +156,9 @@ class RowPlanner:
 
     def plan(self, job: CleanJob) -> Planned | None:
         """Compact copies of a log's rows; None if the database has other rows than the job.
-        Raises StoreUnavailable, CorruptLogFile, CleaningInterrupted and OSError; and Ended."""
+
+        Raises StoreUnavailable, CorruptLogFile, CleaningInterrupted and OSError; and Ended.
+        """
         start, end = job.rows[0].base, job.rows[-1].end
         rows = rows_of(self._engine, job.log_id, start, end, inline=True)
         if [slim(row) for row in rows] != list(job.rows):
@@ -274,7 +278,9 @@ class RowCleaner:
 
     def note(self, log_id: int, start: int, cleaned_to: int) -> None:
         """Store how far a log is compacted: a replacement of no rows, with a snapshot. `start` is in the log.
-        Raises StoreUnavailable, Fenced and Changed."""
+
+        Raises StoreUnavailable, Fenced and Changed.
+        """
         snapshot = Snapshot(log_id, cleaned_to, CLEANED, b"")
         self._engine.replace(self._identity(), Replacement(log_id, start, start, (), (), (), [snapshot]))
 

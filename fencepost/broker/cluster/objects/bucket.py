@@ -35,7 +35,9 @@ logger = logging.getLogger(__name__)
 
 class Bucket:
     """A `Backend` in obstore's sync API, which holds no lock of Python's while it waits.
-    obstore repeats requests that failed with a status from 500 on, by a broken connection or by a timeout."""
+
+    obstore repeats requests that failed with a status from 500 on, by a broken connection or by a timeout.
+    """
 
     def __init__(self, store: Any, place: str) -> None:
         self._store = store

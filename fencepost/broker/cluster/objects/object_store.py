@@ -130,7 +130,9 @@ class Objects:
 
     def put(self, object_id: int, parts: Sequence[Bytes]) -> None:
         """Write an object; it is durable on return. Raises StoreUnavailable, and ObjectExists.
-        After an error the object may exist, or appear later. Other bytes need another id then."""
+
+        After an error the object may exist, or appear later. Other bytes need another id then.
+        """
         begun = time.monotonic()
         try:
             self._create(object_name(object_id), parts)
@@ -195,7 +197,9 @@ class Objects:
 
     def ids(self) -> Iterator[int]:
         """Every object of this cluster, in no order. Names that are not those of objects are skipped.
-        Raises StoreUnavailable."""
+
+        Raises StoreUnavailable.
+        """
         for name in self._backend.names():
             number = name.rpartition("/")[2]
             if not (number.isascii() and number.isdecimal() and len(number) <= ID_DIGITS_MAX):

@@ -46,7 +46,9 @@ class RowObjects:
 
     def read_many(self, places: Sequence[Placement]) -> Iterator[bytes]:
         """Ranges of objects, in this order, read by several threads. Raises StoreUnavailable and CorruptLogFile.
-        At most READERS ranges are in memory, and READ_AHEAD_BYTES unless one range is larger."""
+
+        At most READERS ranges are in memory, and READ_AHEAD_BYTES unless one range is larger.
+        """
         if len(places) < 2:
             yield from map(self.read, places)
             return

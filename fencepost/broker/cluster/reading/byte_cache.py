@@ -110,7 +110,9 @@ class ByteCache:
         self, engine: Callable[[], Engine], ranges: Ranges, store: Store, bytes_max: int, fetches_max: int = FETCHES_MAX
     ) -> None:
         """`engine` returns a connection that nothing else uses. `store` is a directory that nothing else uses.
-        `bytes_max` limits the segments; the newest one stays even if it is larger."""
+
+        `bytes_max` limits the segments; the newest one stays even if it is larger.
+        """
         self.counters = CacheCounters()
         self._engine = engine
         self._engine_lock = threading.Lock()
@@ -131,7 +133,9 @@ class ByteCache:
 
     def segment(self, log_id: int, row: Row) -> Segment | None:
         """The batches of a row if they are here, maybe with those of its neighbours.
-        Raises CorruptLogFile and OSError once if the last fetch of the row failed; the next `load` tries again."""
+
+        Raises CorruptLogFile and OSError once if the last fetch of the row failed; the next `load` tries again.
+        """
         key = _Key(log_id, row.base, row.end, row.placement)
         failure = self._failures.pop(key, None)
         if failure is not None:
@@ -227,7 +231,9 @@ class ByteCache:
 
     def _built(self, rows: Mapping[_Key, Row]) -> tuple[list[_Held], dict[_Key, Exception]]:
         """Fetch adjacent rows with one request, and build their segment. In a thread. Raises StoreUnavailable.
-        If one of them is damaged, each is fetched alone."""
+
+        If one of them is damaged, each is fetched alone.
+        """
         try:
             return [self._held_of(rows)], {}
         except (CorruptLogFile, OSError) as error:

@@ -49,7 +49,9 @@ class LogState:
 
     def follow(self, row: Row) -> list[AbortedTransaction]:
         """Add the next row, unless the snapshots contain it. Returns the aborted transactions that end in it.
-        Raises CorruptLogFile."""
+
+        Raises CorruptLogFile.
+        """
         if row.base >= self.end and (not self.epochs or self.epochs[-1][0] < row.leader_epoch):
             self.epochs.append((row.leader_epoch, row.base))
         if row.heads is None:

@@ -69,7 +69,9 @@ def load_heads(
     engine: Engine, row_bytes: Ranges, heads: Sequence[Head], whole: Collection[str] = INTERNAL_TOPICS
 ) -> list[LoadedLog]:
     """These logs, those of `whole` topics with their content. Blocks. Raises StoreUnavailable and CorruptLogFile.
-    If another broker leads a log, its rows may be merged meanwhile: see `LoadedLog.is_consistent`."""
+
+    If another broker leads a log, its rows may be merged meanwhile: see `LoadedLog.is_consistent`.
+    """
     snapshots: dict[int, list[Snapshot]] = {}
     for kind in (PRODUCERS, EPOCHS):
         for snapshot in engine.snapshots([head.log for head in heads], kind):

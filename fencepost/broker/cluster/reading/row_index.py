@@ -45,7 +45,9 @@ class RowIndex:
 
     def replace(self, start: int, end: int, rows: Iterable[Row]) -> None:
         """Other rows took the place of those in [start, end). Of the new ones those below the log's start are left out.
-        No row may reach over one of the two offsets."""
+
+        No row may reach over one of the two offsets.
+        """
         first = bisect_left(self._rows, start, key=_base)
         last = bisect_left(self._rows, end, first, key=_base)
         new = [slim(row) for row in rows if row.end > self._start]

@@ -85,7 +85,9 @@ class ClusterBroker:
 
     def stop(self) -> None:
         """Begin a clean shutdown; returns at once.
-        From one lease later on nothing waits for the stores any more: another broker may take over then anyway."""
+
+        From one lease later on nothing waits for the stores any more: another broker may take over then anyway.
+        """
         self._stopping.set()
         self._status.stopping = True
         if self._writer is not None:

@@ -42,7 +42,9 @@ class FollowedRows(SharedLog):
 
     def holds(self, row: Row) -> bool:
         """Whether the row is part of the log, although it could not be read.
-        Unless the log was opened anew since, the owner may have replaced the row."""
+
+        Unless the log was opened anew since, the owner may have replaced the row.
+        """
         if not super().holds(row):
             return False
         place = RowPlace(row.base, row.end, row.placement)

@@ -278,7 +278,9 @@ class FollowedLogs:
 
     def _load(self, numbers: Collection[int]) -> dict[int, LoadedLog | None]:
         """In a thread: these logs, None if one has no row yet. One that is damaged is missing. Raises StoreUnavailable.
-        Their owners may merge rows meanwhile: what does not fit together is read again."""
+
+        Their owners may merge rows meanwhile: what does not fit together is read again.
+        """
         found: dict[int, LoadedLog | None] = {}
         left = list(numbers)
         for _ in range(ATTEMPTS):

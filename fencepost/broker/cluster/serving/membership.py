@@ -336,7 +336,9 @@ class Membership(Place):
 
     def close(self, logs: LogDirectory) -> None:
         """Commit what waits, unless this broker was taken over or the database is unavailable.
-        Then give all logs up: what was not committed is not acknowledged."""
+
+        Then give all logs up: what was not committed is not acknowledged.
+        """
         if self.stop_waiting():
             for tp in list(logs.partitions()):
                 logs.release(tp, f"broker {self.node_id} is not active any more")

@@ -121,7 +121,9 @@ def cut_of(engine: PostgresEngine, row_bytes: RowBytes, metadata: "MetadataView"
 
 def stamped_bytes(row: Row, row_bytes: RowBytes) -> tuple[bytearray, list[tuple[int, BatchHeader]]]:
     """The batches of a row as they are in the log, with the position and header of each.
-    Raises StoreUnavailable and CorruptLogFile."""
+
+    Raises StoreUnavailable and CorruptLogFile.
+    """
     data = row.inline if row.inline is not None else bytes_in_objects(row_bytes, [row])[row.placement]
     return _stamped(row, bytearray(data))
 

@@ -17,7 +17,9 @@ def row_differences(
     row: Row, batches: Sequence[tuple[int, BatchHeader]], content: bytearray, folded_to: int
 ) -> list[str]:
     """How a row differs from its batches; `batches` are their positions in `content`, and their headers.
-    `folded_to` is the offset of the snapshot of the log's producers: runs from there on need headers."""
+
+    `folded_to` is the offset of the snapshot of the log's producers: runs from there on need headers.
+    """
     headers = [header for _, header in batches]
     found = []
     if len(headers) != row.batches:
@@ -42,7 +44,9 @@ def row_differences(
 
 def before_row(head: Head, end: int | None, row: Row) -> tuple[int, str] | None:
     """What is wrong between a row and the end of the one before it, and at which offset; None if nothing is.
-    `end` is None for the first row of a log."""
+
+    `end` is None for the first row of a log.
+    """
     if end is None:
         if row.base <= head.start:
             return None

@@ -46,7 +46,9 @@ def verify_stores(
     begin: Callable[[int], None] = lambda total_bytes: None,
 ) -> None:
     """Check all logs, or those of the named partitions. Calls `begin` with the number of bytes to read.
-    Raises StoreUnavailable, and LookupError if no partition has that name."""
+
+    Raises StoreUnavailable, and LookupError if no partition has that name.
+    """
     heads = [head for head in engine.heads() if _is_chosen(head, topic, partition)]
     if not heads and (topic is not None or partition is not None):
         raise LookupError("the cluster has no such partition")

@@ -61,7 +61,9 @@ class _Log:
 
     def _records(self, falling: Iterable[Row]) -> Iterator[tuple[Commit, int]]:
         """The batches of records that were committed: their transaction and first offset, from the last one on.
-        A transaction's marker is behind its records, so rows are read from the log's end, even above `end`."""
+
+        A transaction's marker is behind its records, so rows are read from the log's end, even above `end`.
+        """
         commits: dict[int, Commit] = {}
         for row in falling:
             for header, is_commit in reversed(self._batches_of(row)):

@@ -84,7 +84,9 @@ class PinnedLog:
 
     def batches(self, base: int) -> Iterator[tuple[int, int, int]]:
         """The position of each whole batch of a segment, the offset behind it, and the position behind it.
-        Ends at the first bytes that are no batch: space that is reserved, or a batch that is being written."""
+
+        Ends at the first bytes that are no batch: space that is reserved, or a batch that is being written.
+        """
         position = 0
         with (self.path / file_name(base, LOG_SUFFIX)).open("rb") as file:
             while True:

@@ -41,7 +41,9 @@ class Backup:
 
     def add_log(self, log: PinnedLog, end: int) -> None:
         """The log below `end`: its last segment is copied up to there, without indexes; others are moved.
-        The next start makes the indexes of the last segment anew, as after a crash. Raises OSError."""
+
+        The next start makes the indexes of the last segment anew, as after a crash. Raises OSError.
+        """
         name = log.source.name
         directory = self._target / name
         directory.mkdir(mode=0o700)

@@ -49,7 +49,9 @@ class BatchCleaner:
 
     def clean(self, header: BatchHeader, data: memoryview, is_last: bool, aborted: TxnIndex) -> Steps[Kept]:
         """The cleaned batch. `is_last`: the new segment ends with this batch, so its last offset must be kept.
-        Adds an entry to `aborted` for a marker that is kept. Raises CorruptBatch."""
+
+        Adds an entry to `aborted` for a marker that is kept. Raises CorruptBatch.
+        """
         self._counts.records_read += header.record_count
         if header.is_control:
             kept = yield from self._clean_marker(header, data, is_last, aborted)

@@ -82,7 +82,9 @@ class CleanedTransactions:
 
     def marker(self, header: BatchHeader, data: Buffer) -> tuple[bool, AbortedTransaction | None]:
         """Advance over a control batch. Returns whether it can be removed, and the index entry to keep with it.
-        Raises CorruptBatch."""
+
+        Raises CorruptBatch.
+        """
         self._advance(header)
         if not header.record_count:
             return True, None

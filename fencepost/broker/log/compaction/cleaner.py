@@ -33,7 +33,9 @@ logger = logging.getLogger(__name__)
 
 class CleanerSettings(NamedTuple):
     """The settings log.cleaner.*; they may change between two compactions.
-    All `threads` together share the rate and the memory."""
+
+    All `threads` together share the rate and the memory.
+    """
 
     enabled: bool = True
     threads: int = 1
@@ -75,7 +77,9 @@ class LogCleaner:
 
     async def run(self) -> None:
         """Compact every log that is due, sleep for log.cleaner.backoff.ms, and repeat until cancelled.
-        Raises OSError, in a group, if a directory could not be flushed and the process must end."""
+
+        Raises OSError, in a group, if a directory could not be flushed and the process must end.
+        """
         while True:
             settings = self._settings()
             if settings.enabled:

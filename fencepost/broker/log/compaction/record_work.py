@@ -23,7 +23,9 @@ ResultT = TypeVar("ResultT")
 
 class Offload(Generic[ResultT]):
     """A slow job without shared state. The caller of the steps calls `run` in a thread, then continues the steps.
-    `run` never raises: the step that made the job gets its result or its error. So no caller can lose an error."""
+
+    `run` never raises: the step that made the job gets its result or its error. So no caller can lose an error.
+    """
 
     def __init__(self, job: Callable[[], ResultT]) -> None:
         self._job = job

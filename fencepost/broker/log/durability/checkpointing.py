@@ -98,7 +98,9 @@ class Checkpointer:
 
     async def run_once(self) -> None:
         """Run the background tasks, and take every checkpoint that is due now.
-        Raises OSError when a flush failed and the process must end."""
+
+        Raises OSError when a flush failed and the process must end.
+        """
         background_tasks = self._directory.background_tasks(self._monotonic())
         for _, failure in await self._threads.sync(background_tasks) if background_tasks else ():
             if isinstance(failure, FlushFailed):

@@ -215,7 +215,9 @@ class LogFlusher:
 
     async def write_back(self, log: FlushedLog) -> None:
         """Before a flush in `os`: write most of the log back in small steps, so that the flush has little to do.
-        Stops after a bounded number of steps, because writers may append faster than the disk writes."""
+
+        Stops after a bounded number of steps, because writers may append faster than the disk writes.
+        """
         for _ in range(log.unflushed_bytes // WRITEBACK_BYTES * 2 if self._lazy else 0):
             if log.unflushed_bytes <= WRITEBACK_BYTES or not log.writable or self._ended:
                 return
@@ -225,7 +227,9 @@ class LogFlusher:
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Run the rounds until cancelled. Raises OSError if a flush failed and the process must end.
-        After the end all waiting and later calls raise LogOffline, because cancellation may not reach every waiter."""
+
+        After the end all waiting and later calls raise LogOffline, because cancellation may not reach every waiter.
+        """
         task_status.started()
         try:
             await self._rounds()

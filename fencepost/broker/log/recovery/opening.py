@@ -46,7 +46,9 @@ class Recovered:
 
 def recover(store: Store, config: LogConfig, log_start_offset: int, recovery_point: int) -> Recovered:
     """Open the log in `store`, and trust the batches below `recovery_point`.
-    Raises OSError, and CorruptLogFile if trusted bytes are not batches."""
+
+    Raises OSError, and CorruptLogFile if trusted bytes are not batches.
+    """
     finish_swaps(store)
     names = store.sizes()
     bases = _clear_leftovers(store, names)
@@ -207,7 +209,9 @@ class _Pass:
 
     def _scan(self, segment: Segment, position: int, replay_from: int) -> bool:
         """Index and replay the batches from `position` on. Returns False after truncation at the first bad batch.
-        Below the recovery point it truncates nothing, because the records were acknowledged, and raises the error."""
+
+        Below the recovery point it truncates nothing, because the records were acknowledged, and raises the error.
+        """
         try:
             for at, header, data in batches(segment, position):
                 self._verify(segment, at, header, data)

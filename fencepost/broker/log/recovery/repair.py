@@ -39,7 +39,9 @@ class Repairs:
 
     def trust(self, segment: Segment) -> None:
         """Accept a segment that is closed to appends. Without a seal it is read once completely, and sealed.
-        Raises OSError, and CorruptLogFile if its batches are damaged."""
+
+        Raises OSError, and CorruptLogFile if its batches are damaged.
+        """
         seal = self.seal_of(segment)
         if seal is None or seal.end_offset != segment.next_offset:
             if seal is not None and seal.log_bytes == segment.size_bytes:
@@ -91,7 +93,9 @@ class Repairs:
 
     def _remake(self, segment: Segment, *, indexes: bool, aborted: bool, sealed: bool = True) -> None:
         """Rebuild the indexes of a whole segment. Every batch is verified. Raises CorruptLogFile and OSError.
-        `sealed`: a seal says that the next segment follows this one."""
+
+        `sealed`: a seal says that the next segment follows this one.
+        """
         end_offset = segment.next_offset
         producers = self._producers_at(segment.base_offset) if aborted else None
         if indexes:

@@ -37,7 +37,9 @@ def replay(
     producers: ProducerStates, place: str, position: int, header: BatchHeader, data: memoryview
 ) -> AbortedTransaction | None:
     """Apply one batch of the log to the producer state, without the checks that it passed when it was appended.
-    Returns the transaction that it aborts, or None. Raises CorruptLogFile for a control batch that cannot be read."""
+
+    Returns the transaction that it aborts, or None. Raises CorruptLogFile for a control batch that cannot be read.
+    """
     if not header.is_control:
         if header.producer_id >= 0:
             producers.replay_data(header)
@@ -109,7 +111,9 @@ def _large_batch(segment: "Batches", position: int) -> Iterator[tuple[int, Batch
 
 def need_no_batch_after_damage(store: Store) -> None:
     """Raises CorruptLogFile if a whole batch follows a bad one: then the bad one is damage, not a torn end.
-    For small logs, where recovery must not silently truncate durable records. Raises OSError."""
+
+    For small logs, where recovery must not silently truncate durable records. Raises OSError.
+    """
     damaged: CorruptLogFile | None = None
     for name in sorted(name for name in store.sizes() if name.endswith(".log")):
         loaded = store.load(name) or b""

@@ -110,7 +110,9 @@ class SnapshotFiles:
 
     def keep_below(self, offset: int, wanted: Collection[int]) -> list[SyncTask]:
         """Delete the snapshots below `offset`, except at the offsets `wanted`. This and the next two raise OSError.
-        They remove the names at once, and return tasks that delete the files when synced."""
+
+        They remove the names at once, and return tasks that delete the files when synced.
+        """
         return self._drop([known for known in self._offsets if known < offset and known not in wanted])
 
     def remove_before(self, offset: int) -> list[SyncTask]:
@@ -125,7 +127,9 @@ class SnapshotFiles:
 
     def open_at(self, offset: int) -> Iterator[list[int]]:
         """The producers with an open transaction in the snapshot at `offset`, in parts; none without a snapshot.
-        Raises OSError. A damaged snapshot is ignored, as in recovery."""
+
+        Raises OSError. A damaged snapshot is ignored, as in recovery.
+        """
         name = file_name(offset, SNAPSHOT_SUFFIX)
         data = self._store.load(name) if offset in self._offsets else None
         if data is None:

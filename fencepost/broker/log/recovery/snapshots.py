@@ -136,7 +136,9 @@ def snapshot_offsets(names: Mapping[str, int]) -> list[int]:
 
 def starting_points(store: Store, names: Mapping[str, int], limit: int) -> Iterator[tuple[int, ProducerStates]]:
     """Offsets to replay from, with the state there: the snapshots up to `limit`, newest first, then 0.
-    A damaged snapshot is logged and deleted."""
+
+    A damaged snapshot is logged and deleted.
+    """
     for offset in reversed(snapshot_offsets(names)):
         if offset > limit:
             continue

@@ -133,7 +133,9 @@ def load_topic_id(store: Store) -> bytes:
 
 def other_topic_id(store: Store, topic_id: bytes, deleted: Container[bytes]) -> bytes | None:
     """The id of the deleted topic that a partition's directory belongs to; None if it is that of topic `topic_id`.
-    Raises CorruptLogFile if it belongs to a topic that was not deleted, and OSError."""
+
+    Raises CorruptLogFile if it belongs to a topic that was not deleted, and OSError.
+    """
     found = load_topic_id(store)
     if NO_TOPIC_ID in (found, topic_id) or found == topic_id:
         return None

@@ -41,7 +41,9 @@ def raise_descriptor_limit() -> None:
 
 class DescriptorPool:
     """Bounds the open descriptors: for each new one, a file that was not used recently closes its own.
-    Threads may share it; each file belongs to one of them at a time."""
+
+    Threads may share it; each file belongs to one of them at a time.
+    """
 
     def __init__(self, capacity: int | None = None) -> None:
         self._capacity = capacity if capacity is not None else descriptors_for_files()

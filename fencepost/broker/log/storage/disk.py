@@ -113,7 +113,9 @@ SYSTEM_DISK = SystemDisk()
 
 def remove_tree(disk: Disk, path: str) -> None:
     """Delete a directory with its content; files deleted meanwhile are not an error. Raises OSError.
-    Of a link to a directory it deletes the files there and the link. It follows no links in the directory."""
+
+    Of a link to a directory it deletes the files there and the link. It follows no links in the directory.
+    """
     for entry in disk.listing(path):
         below = f"{path}/{entry.name}"
         if entry.is_directory and not entry.is_link:

@@ -73,7 +73,9 @@ class FileSync(_FilePart):
 
 class FileWriteback(_FilePart):
     """Writes a range of a file to the disk, so that the kernel holds fewer dirty pages. Raises FlushFailed.
-    It makes nothing durable. On a system without that call the next flush writes the range."""
+
+    It makes nothing durable. On a system without that call the next flush writes the range.
+    """
 
     __slots__ = ()
 

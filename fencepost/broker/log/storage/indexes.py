@@ -89,7 +89,9 @@ class IndexFile:
 
     def count_until(self, value: int, key: Callable[[tuple[int, ...]], int]) -> int:
         """The number of entries with a `key` of at most `value`; keys rise along the file. Raises OSError.
-        The search begins where the last one ended, because a reader mostly continues a little further on."""
+
+        The search begins where the last one ended, because a reader mostly continues a little further on.
+        """
         count, low = len(self), self._found
         if low > count or (low and key(self[low - 1]) > value):
             low, high = 0, min(low, count)

@@ -13,7 +13,9 @@ class DirectoryInUse(Exception):
 
 def lock_directory(directory: Path) -> int:
     """Lock the directory for this process, against other fencepost brokers (flock) and Kafka (POSIX lock).
-    The returned descriptor holds the lock until it is closed. Raises DirectoryInUse and OSError."""
+
+    The returned descriptor holds the lock until it is closed. Raises DirectoryInUse and OSError.
+    """
     fd = os.open(directory / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     return _locked(fd, directory, fcntl.LOCK_EX)
 

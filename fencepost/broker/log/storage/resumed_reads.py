@@ -33,7 +33,9 @@ class ResumedReads:
 
     def note(self, segments: Iterable[Segment], offset: int, end_offset: int) -> None:
         """A read has returned the batches from `offset` to `end_offset` of `segments`, which begin there.
-        Damage is logged once. Raises OSError."""
+
+        Damage is logged once. Raises OSError.
+        """
         continues = offset in self._ends
         _remember(self._ends, end_offset)
         if continues or offset in self._checked:

@@ -60,7 +60,9 @@ class Slice(NamedTuple):
 
 class Segment:
     """Batches from `base_offset` up to `next_offset`, appended at the end, read anywhere.
-    `ending` follows the names of its files until compaction has swapped it in."""
+
+    `ending` follows the names of its files until compaction has swapped it in.
+    """
 
     def __init__(self, store: Store, base_offset: int, created_ms: int = NO_TIMESTAMP_MS, ending: str = "") -> None:
         self.store = store
@@ -92,7 +94,9 @@ class Segment:
 
     def append(self, batch: Bytes, header: BatchHeader, index_interval_bytes: int) -> None:
         """Write one batch at `next_offset`, which its bytes carry (`header` need not).
-        Raises OSError; then nothing has changed."""
+
+        Raises OSError; then nothing has changed.
+        """
         position = self.file.size_bytes
         self.file.write(position, batch)
         self.note(position, header, self.next_offset, index_interval_bytes)
@@ -168,7 +172,9 @@ class Segment:
 
     def slice(self, offset: int, upper_offset: int, max_bytes: int, at_least_one: bool) -> Slice:
         """The whole batches from `offset` below `upper_offset` that fit into `max_bytes`.
-        `at_least_one` returns the first batch whatever its size. Raises as `walk`."""
+
+        `at_least_one` returns the first batch whatever its size. Raises as `walk`.
+        """
         start = self.position_of(offset)
         stop = self.position_of(upper_offset)
         end_offset = min(upper_offset, self.next_offset)
@@ -203,14 +209,18 @@ class Segment:
 
     def seal(self) -> bool:
         """Complete the indexes, as Kafka does when a segment becomes read-only, and write the seal.
-        Returns False if the disk is full."""
+
+        Returns False if the disk is full.
+        """
         self.times.note(self.max_timestamp_ms, self.max_timestamp_offset - self.base_offset)
         self._seal_due = bool(self.size_bytes)
         return self.flush_indexes()
 
     def flush_indexes(self) -> bool:
         """Write waiting index entries to their files. Returns False if the disk fails.
-        With a `.timeindex` there is always an `.index`, even an empty one: Kafka's tools open both."""
+
+        With a `.timeindex` there is always an `.index`, even an empty one: Kafka's tools open both.
+        """
         if not all([self.offsets.flush(), self.times.flush(), self.aborted.flush()]):
             return False
         if self.times.size_bytes:
@@ -259,7 +269,9 @@ class Segment:
 
     def rewind(self, position: int, offset: int, replay_from: int) -> None:
         """Before a scan from `position` (the batch of `offset`) on: drop what the scan will add. Raises OSError.
-        The scan adds aborted transactions only from `replay_from` on, where it replays the producers' state."""
+
+        The scan adds aborted transactions only from `replay_from` on, where it replays the producers' state.
+        """
         self.offsets.truncate_to_position(position)
         self.times.truncate_to_offset(max(0, offset - self.base_offset))
         self.aborted.keep_within(self.base_offset, replay_from)
@@ -271,7 +283,9 @@ class Segment:
 
     def rename(self, suffix: str, ending: str) -> None:
         """Rename the file with this suffix so that it ends in `ending`; open readers continue. Raises OSError.
-        A missing file is not an error: a segment without aborts has no `.txnindex`."""
+
+        A missing file is not an error: a segment without aborts has no `.txnindex`.
+        """
         to = file_name(self.base_offset, suffix) + ending
         try:
             self.store.rename(self.names[suffix], to)

@@ -238,7 +238,9 @@ class Segments:
 
     def replace(self, old: Sequence[Segment], new: Segment) -> Conflict | None:
         """Replace `old` by `new`, their durable compacted copy.
-        Returns a Conflict if retention has removed some of `old`; then nothing has changed."""
+
+        Returns a Conflict if retention has removed some of `old`; then nothing has changed.
+        """
         first = old[0].base_offset
         at = self.index_of(first)
         if self._segments[at : at + len(old)] != list(old):

@@ -12,7 +12,9 @@ cost ten times as much (decision 44)."""
 
 class Staged:
     """One batch that a thread writes at the position of the next append.
-    `data` is the batch, except that its first bytes will be `head` when it is appended; `mark` follows the batch."""
+
+    `data` is the batch, except that its first bytes will be `head` when it is appended; `mark` follows the batch.
+    """
 
     def __init__(
         self, disk: Disk, descriptor: Descriptor, position: int, head: Bytes, data: Bytes, mark: bytes

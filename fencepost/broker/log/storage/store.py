@@ -171,7 +171,9 @@ class StoredFile(Protocol):
 
     def writeback(self, max_bytes: int) -> "tuple[int, SyncTask | None]":
         """At most `max_bytes` of the oldest unflushed bytes: their number, and a task that writes them to the disk.
-        The task makes nothing durable. Raises OSError."""
+
+        The task makes nothing durable. Raises OSError.
+        """
 
     def follow(self, name: str) -> None:
         """Use the file's new name in its directory from now on."""
@@ -224,7 +226,9 @@ class Store(Protocol):
 
     def rename(self, name: str, to: str) -> None:
         """Rename a file; replaces a file with that name. Open files keep their bytes.
-        Raises OSError, and FileNotFoundError if it does not exist."""
+
+        Raises OSError, and FileNotFoundError if it does not exist.
+        """
 
     def discard_child(self, name: str, via: str) -> list[SyncTask]:
         """Rename a directory to `via`. Returns tasks that delete it with its content, see `removals`."""

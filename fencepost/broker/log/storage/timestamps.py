@@ -18,7 +18,9 @@ def first_at_or_after(
     segments: Iterator[Segment], timestamp_ms: int, start_offset: int, upper_offset: int
 ) -> FoundTime | None:
     """The first record in [start_offset, upper_offset) with at least `timestamp_ms` (row I6).
-    Raises CorruptLogFile and OSError."""
+
+    Raises CorruptLogFile and OSError.
+    """
     for segment in segments:
         if segment.base_offset >= upper_offset:
             break
@@ -38,7 +40,9 @@ def first_at_or_after(
 
 def latest(segments: Iterator[Segment], start_offset: int, upper_offset: int) -> FoundTime | None:
     """The first record with the largest timestamp from `start_offset` below `upper_offset` (KIP-734).
-    Raises CorruptLogFile and OSError."""
+
+    Raises CorruptLogFile and OSError.
+    """
     bounds: list[tuple[int, int, Segment]] = []
     for segment in segments:
         if segment.base_offset >= upper_offset:

@@ -33,7 +33,9 @@ class TxnIndex(IndexFile):
 
     def append(self, aborted: AbortedTransaction) -> None:
         """Add an abort. Entries must come in the order of their markers, because searches rely on it.
-        Reads nothing from the disk: the marker is in the log already, so nothing may fail here."""
+
+        Reads nothing from the disk: the marker is in the log already, so nothing may fail here.
+        """
         assert self._appended_last < aborted.last_offset, "aborts are noted in the order of their markers"
         self._appended_last = aborted.last_offset
         self.add(_VERSION, *aborted)
@@ -64,7 +66,9 @@ class TxnIndex(IndexFile):
 
     def keep_within(self, base_offset: int, end_offset: int) -> None:
         """Keep the leading entries whose markers rise within the two offsets; drop all from the first other one on.
-        After a crash the file may end in garbage; the scan adds the entries above its start again. Raises OSError."""
+
+        After a crash the file may end in garbage; the scan adds the entries above its start again. Raises OSError.
+        """
         count, last = 0, base_offset - 1
         for version, _, _, last_offset, _ in self.entries():
             if version != _VERSION or not last < last_offset < end_offset:

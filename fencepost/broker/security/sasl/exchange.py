@@ -20,7 +20,9 @@ class Login(NamedTuple):
 
 class LoginRefused(Exception):
     """The client is not logged in. The text is for the broker's log; it has no secret.
-    `message` is for the client. None: Kafka's text, which does not say whether the user exists."""
+
+    `message` is for the client. None: Kafka's text, which does not say whether the user exists.
+    """
 
     def __init__(self, why: str, message: str | None = None) -> None:
         super().__init__(why)

@@ -12,7 +12,9 @@ _TOKENS = 3
 
 class PlainUsers:
     """The users of one listener, and a keyed digest of each password.
-    The passwords themselves are not kept. An unknown user costs the same comparison as a wrong password."""
+
+    The passwords themselves are not kept. An unknown user costs the same comparison as a wrong password.
+    """
 
     def __init__(self, passwords: Mapping[str, str]) -> None:
         self._key = token_bytes(32)

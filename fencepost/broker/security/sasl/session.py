@@ -128,7 +128,9 @@ class SaslSession:
 
     def handshake(self, mechanism: str, with_headers: bool, now: float) -> ErrorCode:
         """Begin an exchange. After a login it is a re-authentication, which must use the same mechanism.
-        As in Kafka, only a session with an end can be renewed."""
+
+        As in Kafka, only a session with an end can be renewed.
+        """
         if self.state is State.LOGGED_IN:
             last = self._last_reauthentication
             if self.ends is None or (last is not None and now - last < MIN_REAUTHENTICATION_S):

@@ -28,7 +28,9 @@ class Expected(NamedTuple):
 
 class SignedValidator:
     """Accepts tokens that the issuer signed.
-    A token with an unknown key id is rejected, and `want_keys` is called: the issuer may have a new key."""
+
+    A token with an unknown key id is rejected, and `want_keys` is called: the issuer may have a new key.
+    """
 
     def __init__(self, expected: Expected, now_ms: Callable[[], int], want_keys: Callable[[], None]) -> None:
         self._expected = expected

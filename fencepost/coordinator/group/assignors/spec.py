@@ -18,7 +18,9 @@ class MemberSpec(NamedTuple):
 
 class GroupSpec(NamedTuple):
     """A group. `owners`: the member of each partition in the former target; `partitions`: how many each topic has.
-    `homogeneous`: whether all members subscribe to the same topics, which makes the work much smaller."""
+
+    `homogeneous`: whether all members subscribe to the same topics, which makes the work much smaller.
+    """
 
     members: Mapping[str, MemberSpec]
     homogeneous: bool

@@ -134,7 +134,9 @@ def _await_join(context: GroupContext, member: ConsumerMember) -> None:
 
 def sync(context: GroupContext, command: Sync) -> SyncReply:
     """A classic member fetches its assignment; REBALANCE_IN_PROGRESS (not raised) if it has to rejoin first.
-    Raises Refused."""
+
+    Raises Refused.
+    """
     group = context.group
     member = fencing.find_member(group, command.member_id, command.group_instance_id)
     classic = _classic_side(member)

@@ -201,7 +201,9 @@ def _regex_value(value: ResolvedRegex) -> ConsumerGroupRegularExpressionValue:
 
 def decode(key: bytes, value: bytes | None) -> ConsumerRecord:
     """The record behind a key, whose first two bytes are in KEY_VERSIONS, and its value.
-    Raises DecodeError and ValueError."""
+
+    Raises DecodeError and ValueError.
+    """
     kind = int.from_bytes(key[:2], "big")
     if kind in (GROUP, TOPICS, TARGET):
         group_id = GroupKey.decode(key, 0).group_id

@@ -12,7 +12,9 @@ from fencepost.coordinator.group.timers import SetTimer, TimerKind
 
 def heartbeat(context: GroupContext, request: Heartbeat, new_member_id: str) -> HeartbeatReply:
     """A member joins, or sends a heartbeat; in both cases the reply may contain a new assignment. Raises Refused.
-    A member of v0 that has no member id receives `new_member_id`."""
+
+    A member of v0 that has no member id receives `new_member_id`.
+    """
     member_id = request.member_id or new_member_id
     config = context.view.config
     fencing.check_size(context.group, request.member_id, config.group_consumer_max_size)

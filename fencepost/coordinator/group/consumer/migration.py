@@ -214,7 +214,9 @@ def _only_classic(staying: Sequence[ConsumerMember], config: GroupConfig) -> boo
 
 def _readable(members: Sequence[ConsumerMember]) -> bool:
     """Whether every member can receive its assignment under the protocol that would be chosen.
-    A member's subscription for its first protocol was checked when it joined; the others were not."""
+
+    A member's subscription for its first protocol was checked when it joined; the others were not.
+    """
     classic = {member.member_id: _as_classic(member) for member in members}
     protocol = rebalance.select_protocol(classic)
     try:

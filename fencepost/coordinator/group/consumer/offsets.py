@@ -69,7 +69,9 @@ def check_fetch(group: ConsumerGroup, member_id: str | None, epoch: int) -> Erro
 
 def expired(group: ConsumerGroup, store: OffsetStore, retention_ms: int, now_ms: int) -> list[GroupRecord]:
     """The tombstones of expired offsets, and of a group without members and other offsets (row G7).
-    The retention counts from the commit; an offset of a topic that a member subscribes to does not expire."""
+
+    The retention counts from the commit; an offset of a topic that a member subscribes to does not expire.
+    """
     pending = store.pending(group.group_id)
     records: list[GroupRecord] = []
     kept = store.has_pending(group.group_id)

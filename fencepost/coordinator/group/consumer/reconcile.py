@@ -33,7 +33,9 @@ class Reconciliation:
 
 def reconcile(member: ConsumerMember, towards: Reconciliation) -> ConsumerMember:
     """The member after one step; the same if none is possible.
-    Raises Refused with FENCED_MEMBER_EPOCH for a member in a state that only a newer broker knows."""
+
+    Raises Refused with FENCED_MEMBER_EPOCH for a member in a state that only a newer broker knows.
+    """
     match member.state:
         case MemberState.STABLE:
             if member.epoch != towards.epoch:

@@ -91,7 +91,9 @@ def note(
 
 def note_resolved(group: ConsumerGroup, resolved: dict[str, ResolvedRegex], view: "View") -> list[ConsumerRecord]:
     """The records of resolved expressions: their topics, and a new epoch if these have changed.
-    Expressions without a subscriber are left out."""
+
+    Expressions without a subscriber are left out.
+    """
     topics = dict(group.topics)
     records: list[ConsumerRecord] = []
     bump = False

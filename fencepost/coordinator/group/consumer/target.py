@@ -37,7 +37,9 @@ def new_target(
     now_ms: Callable[[], int],
 ) -> tuple[list[ConsumerRecord], Assignment]:
     """Assign with `updated` in the group; return the records to write, and the target of `updated`.
-    A member that takes over an instance id starts from the target of the former member."""
+
+    A member that takes over an instance id starts from the target of the former member.
+    """
     former = group.static.get(updated.instance_id) if updated.instance_id is not None else None
     members = {key: member for key, member in group.members.items() if key != former}
     members[updated.member_id] = updated
