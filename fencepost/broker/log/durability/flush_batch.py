@@ -7,7 +7,7 @@ from fencepost.broker.log.storage.store import SyncTask
 
 
 class FlushBatch:
-    """The current content of these logs, covered by one flush."""
+    """The current content of those of these logs that are writable, covered by one flush."""
 
     def __init__(self, logs: Iterable[FlushedLog], reserve: bool) -> None:
         self.sync_targets: list[SyncTask] = []
@@ -17,8 +17,11 @@ class FlushBatch:
         self.binds_late = False
         self.unopened: list[tuple[FlushedLog, OSError]] = []
         """The logs with a file that cannot be opened: they are not part of the flush."""
-        self._ends: list[tuple[FlushedLog, int]] = []
+        self.ends: dict[FlushedLog, int] = {}
+        """Where each log ends that is part of the flush."""
         for log in logs:
+            if not log.writable:
+                continue
             self.size_bytes += log.unflushed_bytes
             self.binds_late = self.binds_late or log.binds_late
             try:
@@ -26,12 +29,12 @@ class FlushBatch:
             except OSError as error:
                 self.unopened.append((log, error))
                 continue
-            self._ends.append((log, end_offset))
+            self.ends[log] = end_offset
             self.sync_targets += sync_targets
             self.owners += [log] * len(sync_targets)
 
     def finish(self) -> None:
         """Finish the flush of every log that did not go offline."""
-        for log, end_offset in self._ends:
+        for log, end_offset in self.ends.items():
             if log.writable:
                 log.finish_sync(end_offset)

@@ -54,15 +54,12 @@ class _Round:
     def __init__(self) -> None:
         self.logs: dict[FlushedLog, None] = {}
         self.done = trio.Event()
-        self._ends: dict[FlushedLog, int] = {}
-
-    def begin(self) -> None:
-        """From now on nothing that is appended is part of it."""
-        self._ends = {log: log.log_end_offset for log in self.logs if not log.binds_late}
+        self.ends: dict[FlushedLog, int] = {}
+        """Where the logs end that it flushes, once it is under way."""
 
     def covers(self, ticket: Ticket) -> bool:
         """Whether the round is under way and flushes what the ticket waits for."""
-        return ticket.end_offset <= self._ends.get(ticket.log, -1)
+        return not ticket.log.binds_late and ticket.end_offset <= self.ends.get(ticket.log, -1)
 
 
 class LogFlusher:
@@ -268,18 +265,17 @@ class LogFlusher:
         current = self._current = self._next
         self._next = _Round()
         self._lose_failed()
-        if not self._lazy:
-            current.begin()
         for logs in [[log] for log in current.logs] if self._lazy else [list(current.logs)]:
-            await self._flush_logs(logs)
+            await self._flush_logs(current, logs)
             if self._lazy:
                 await self._write_back_some()
         self.rounds += 1
         current.done.set()
         self._current = self._next
 
-    async def _flush_logs(self, logs: Sequence[FlushedLog]) -> None:
-        batch = FlushBatch([log for log in logs if log.writable], self.durability == "fsync")
+    async def _flush_logs(self, current: _Round, logs: Sequence[FlushedLog]) -> None:
+        batch = FlushBatch(logs, self.durability == "fsync")
+        current.ends = batch.ends
         if batch.sync_targets or batch.unopened:
             self._failures += await self._flush_round(batch)
             self._lose_failed()

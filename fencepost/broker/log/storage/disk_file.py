@@ -262,7 +262,7 @@ class DiskFile:
         if not self._exists:
             return None
         start, self._pinned_bytes = self._pinned_bytes, self.size_bytes
-        return FileSync(self._disk, self.descriptor or self._open(), self.place, start, self.size_bytes)
+        return FileSync(self._disk, self.descriptor or self._open(), self._path, start, self.size_bytes)
 
     def writeback(self, max_bytes: int) -> tuple[int, SyncTask | None]:
         start, stop = self._pinned_bytes, min(self.size_bytes, self._pinned_bytes + max_bytes)
