@@ -102,22 +102,22 @@ class Completion:
         `may_be_first`: a crash may keep a marker and lose the record, because `Doubts` then decides the same again.
         """
         owed = _Owed(shard, follow_up)
-        if ticket.is_durable:
-            if owed.pending:
-                answers = self.writer.write_at_once(owed.follow_up.marker, owed.pending)
-                if answers is not None:
-                    self._settle(owed, answers)
-            if not owed.pending:
-                self._complete(owed)
-                return
-        else:
-            appended = self.writer.append_with_decision(owed.follow_up.marker, owed.pending, may_be_first)
-            if appended is not None and not appended.in_one_commit:
-                owed.appended = appended
+        is_durable = ticket.is_durable
+        owed.appended = appended = self.writer.append_with_decision(
+            owed.follow_up.marker, owed.pending, is_durable or may_be_first
+        )
+        if appended is not None:
+            if is_durable:
+                if (results := appended.settled_now()) is not None:
+                    owed.appended = None
+                    self._settle(owed, results)
+                    if not owed.pending:
+                        self._complete(owed)
+                        return
+            elif not appended.in_one_commit:
                 ticket.request()  # in the round of its markers
-            elif appended is not None and not markers.settle(owed.pending, appended.results).remaining:
+            elif not markers.settle(owed.pending, appended.results).remaining:
                 # The Complete record shares the commit, too: a crash leaves nothing to resume.
-                owed.appended = appended
                 self._complete(owed)
                 self._catch_up()
         self._start(owed, ticket)
