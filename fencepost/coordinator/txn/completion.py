@@ -7,10 +7,12 @@ import trio
 
 from fencepost.coordinator.ports import AppendedMarkers, Clock, LogWriteFailed, MarkerWriter, Ticket
 from fencepost.coordinator.txn import machine, markers
-from fencepost.coordinator.txn.commands import Complete, WriteMarkers
+from fencepost.coordinator.txn.commands import Complete
 from fencepost.coordinator.txn.config import TxnConfig
+from fencepost.coordinator.txn.fencing_history import FencingHistory
 from fencepost.coordinator.txn.ids import TxnShard
-from fencepost.coordinator.txn.state import CompleteAbort, CompleteCommit, Completed, PrepareAbort, PrepareCommit
+from fencepost.coordinator.txn.state import CompleteAbort, CompleteCommit, PrepareAbort, PrepareCommit, Prepared
+from fencepost.coordinator.txn.tallies import Tallies
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 
@@ -24,22 +26,19 @@ may append it earlier, in one batch with its own record."""
 class _Owed:
     """The markers of one decided transaction."""
 
-    __slots__ = ("appended", "ended", "follow_up", "is_complete", "pending", "scope", "shard")
+    __slots__ = ("appended", "ended", "is_complete", "marker", "name", "pending", "scope", "shard")
 
-    def __init__(self, shard: TxnShard, follow_up: WriteMarkers) -> None:
+    def __init__(self, shard: TxnShard, name: str, state: Prepared) -> None:
         self.shard = shard
-        self.follow_up = markers.of_epoch(follow_up, shard.log.leader_epoch)
-        self.pending = follow_up.partitions
+        self.name = name
+        self.marker = markers.marker_of(state, shard.log.leader_epoch)
+        self.pending = state.partitions
         """The partitions that lack their marker."""
         self.appended: AppendedMarkers | None = None
         """The markers, if they were appended with the decision."""
         self.is_complete = False
         self.ended = trio.Event()
         self.scope = trio.CancelScope()
-
-    @property
-    def name(self) -> str:
-        return self.follow_up.transactional_id
 
 
 class Completion:
@@ -54,13 +53,14 @@ class Completion:
         writer: MarkerWriter,
         clock: Clock,
         config: Callable[[], TxnConfig],
-        completed: Callable[[WriteMarkers, Completed], None],
+        history: FencingHistory,
+        tallies: Tallies,
     ) -> None:
-        """`completed` is called for each complete transaction, with the new state of its id."""
         self.writer = writer
         self._clock = clock
         self._config = config
-        self._completed = completed
+        self._history = history
+        self._tallies = tallies
         self.nursery: trio.Nursery | None = None
         """Where the tasks run; None while the coordinator serves no requests."""
         self._under_way: dict[str, _Owed] = {}
@@ -96,15 +96,15 @@ class Completion:
 
     # Begin and end
 
-    def carry_out(self, shard: TxnShard, follow_up: WriteMarkers, ticket: Ticket, *, may_be_first: bool) -> None:
-        """Write the markers of a Prepare record, at once if nothing has to be waited for, else in a task.
+    def begin(self, shard: TxnShard, name: str, state: Prepared, ticket: Ticket, *, may_be_first: bool) -> None:
+        """Write the markers of a new Prepare record, at once if nothing has to be waited for, else in a task.
 
         `may_be_first`: a crash may keep a marker and lose the record, because `Doubts` then decides the same again.
         """
-        owed = _Owed(shard, follow_up)
+        owed = _Owed(shard, name, state)
         is_durable = ticket.is_durable
         owed.appended = appended = self.writer.append_with_decision(
-            owed.follow_up.marker, owed.pending, is_durable or may_be_first
+            owed.marker, owed.pending, is_durable or may_be_first
         )
         if appended is not None:
             if is_durable:
@@ -122,9 +122,9 @@ class Completion:
                 self._catch_up()
         self._start(owed, ticket)
 
-    def begin(self, shard: TxnShard, follow_up: WriteMarkers) -> None:
+    def resume(self, shard: TxnShard, name: str, state: Prepared) -> None:
         """Write the markers of a Prepare record that was loaded, in a task."""
-        self._start(_Owed(shard, follow_up), shard.log.newest)
+        self._start(_Owed(shard, name, state), shard.log.newest)
 
     def _start(self, owed: _Owed, ticket: Ticket) -> None:
         """Of two completions of one id, both in one commit with their decision, the later one is durable last."""
@@ -155,7 +155,7 @@ class Completion:
                 self._settle(owed, await owed.appended.settled())
             for seconds in markers.pauses(self._config()):
                 if owed.pending:
-                    self._settle(owed, await self.writer.write_markers(owed.follow_up.marker, owed.pending))
+                    self._settle(owed, await self.writer.write_markers(owed.marker, owed.pending))
                 if not owed.pending:
                     break
                 await trio.sleep(seconds)
@@ -191,12 +191,13 @@ class Completion:
         owed.is_complete = True
         shard, version = owed.shard, self._config().transaction_version
         state = shard.state.state_of(owed.name)
+        assert isinstance(state, PrepareCommit | PrepareAbort)
         [record] = machine.decide(owed.name, state, Complete(), self._clock.now_ms(), version).log
         assert isinstance(record.state, CompleteCommit | CompleteAbort)
         shard.note(record)
         self._behind[shard] = None
         self._some_behind.set()
-        self._completed(owed.follow_up, record.state)
+        self._tallies.count(state, record.state, self._history.ending(owed.name))
 
     async def append_completed(self) -> None:
         """Append the Complete records soon after their markers, until cancelled."""

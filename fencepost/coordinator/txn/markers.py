@@ -1,25 +1,22 @@
 """From a decided transaction to its markers, and from the partitions' answers to the markers still to write."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from fencepost.coordinator.ports import Marker
-from fencepost.coordinator.txn.commands import WriteMarkers
 from fencepost.coordinator.txn.config import TxnConfig
 from fencepost.coordinator.txn.state import NO_PRODUCER_ID, PrepareAbort, PrepareCommit, Prepared, TxnState
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 
 
-def to_write(transactional_id: str, state: Prepared) -> WriteMarkers:
-    """The markers of `state`. Writing one twice does no harm (rows T8, T25), so after a crash all are written again.
+def marker_of(state: Prepared, coordinator_epoch: int) -> Marker:
+    """The marker of a decided transaction. To write one twice does no harm (rows T8, T25).
 
-    `of_epoch` sets the coordinator's epoch, which is no part of the state.
+    `coordinator_epoch` is the leader epoch of the coordinator's partition (row T9).
     """
-    producer = state.producer
-    commit = isinstance(state, PrepareCommit)
-    marker = Marker(producer.producer_id, producer.epoch, commit, 0, state.client_version)
-    return WriteMarkers(transactional_id, marker, state.partitions)
+    producer, is_commit = state.producer, isinstance(state, PrepareCommit)
+    return Marker(producer.producer_id, producer.epoch, is_commit, coordinator_epoch, state.client_version)
 
 
 def is_evidence(state: TxnState) -> bool:
@@ -32,13 +29,6 @@ def is_evidence(state: TxnState) -> bool:
         and state.client_version >= 2
         and state.next_producer_id == NO_PRODUCER_ID
     )
-
-
-def of_epoch(follow_up: WriteMarkers, coordinator_epoch: int) -> WriteMarkers:
-    """The markers of this coordinator: its epoch is the leader epoch of its partition (row T9)."""
-    if follow_up.marker.coordinator_epoch == coordinator_epoch:
-        return follow_up
-    return replace(follow_up, marker=follow_up.marker._replace(coordinator_epoch=coordinator_epoch))
 
 
 def pauses(config: TxnConfig) -> Iterator[float]:

@@ -6,6 +6,7 @@ from fencepost.coordinator.decision import Decision
 from fencepost.coordinator.ports import Marker
 from fencepost.coordinator.txn import machine
 from fencepost.coordinator.txn.commands import NEEDS_PRODUCER_ID, Answer, Complete, EndTxn, TxnDecision
+from fencepost.coordinator.txn.markers import marker_of
 from fencepost.coordinator.txn.state import (
     DEAD,
     CompleteAbort,
@@ -114,8 +115,7 @@ def test_tv1(state: TxnState, epoch: int, commit: bool, outcome: object, version
         made = PrepareCommit if commit else PrepareAbort
         assert after(decision) == made(ONGOING.producer, ONGOING.timeout_ms, ON_P0, ONGOING.started_ms, NOW, version)
         assert granted(decision) == (PID, EPOCH)
-        (duty,) = decision.then
-        assert (duty.marker, duty.partitions) == (Marker(PID, EPOCH, commit, 0, version), ON_P0)
+        assert marker_of(after(decision), 0) == Marker(PID, EPOCH, commit, 0, version)
     elif outcome is SAME:
         assert decision == Decision(Answer(NONE, PID, EPOCH, after_markers=True))
     else:
@@ -132,8 +132,7 @@ def test_tv2(state: TxnState, epoch: int, commit: bool, outcome: object) -> None
         assert prepared.producer == Producer(PID, EPOCH + 1, PID, EPOCH)
         assert prepared.partitions == (ON_P0 if state is ONGOING else frozenset())
         assert prepared.started_ms == (ONGOING.started_ms if state is ONGOING else NOW)
-        (duty,) = decision.then
-        assert duty.marker == Marker(PID, EPOCH + 1, commit, 0, 2)
+        assert marker_of(prepared, 0) == Marker(PID, EPOCH + 1, commit, 0, 2)
     elif outcome is SAME:
         assert decision == Decision(Answer(NONE, PID, EPOCH, after_markers=True))
     else:
