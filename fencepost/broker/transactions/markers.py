@@ -117,7 +117,7 @@ class Appended:
 
     async def settled(self) -> Mapping[TopicPartition, ErrorCode]:
         """The results, once the appended markers are durable and visible."""
-        changed = await self._node.wait_durable(self._tickets.values())
+        changed = await self._node.commit.wait_all(self._tickets.values())
         if self._remote:
             topics = self._node.metadata.image.topics_by_name
             remote = {tp: topics[tp.topic].topic_id for tp in self._remote if tp.topic in topics}

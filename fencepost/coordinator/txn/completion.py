@@ -1,7 +1,7 @@
 """From a Prepare record to Complete: the markers of decided transactions, written until every partition has its own."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import trio
 
@@ -52,7 +52,7 @@ class Completion:
         self,
         writer: MarkerWriter,
         clock: Clock,
-        config: Callable[[], TxnConfig],
+        config: TxnConfig,
         history: FencingHistory,
         tallies: Tallies,
     ) -> None:
@@ -153,7 +153,7 @@ class Completion:
                 return  # the record may be in the log or not: the next load finds out, and writes the markers
             if owed.appended is not None:
                 self._settle(owed, await owed.appended.settled())
-            for seconds in markers.pauses(self._config()):
+            for seconds in markers.pauses(self._config):
                 if owed.pending:
                     self._settle(owed, await self.writer.write_markers(owed.marker, owed.pending))
                 if not owed.pending:
@@ -189,7 +189,7 @@ class Completion:
         it: after a crash the Prepare record has the coordinator write the markers again and complete it again.
         """
         owed.is_complete = True
-        shard, version = owed.shard, self._config().transaction_version
+        shard, version = owed.shard, self._config.transaction_version
         state = shard.state.state_of(owed.name)
         assert isinstance(state, PrepareCommit | PrepareAbort)
         [record] = machine.decide(owed.name, state, Complete(), self._clock.now_ms(), version).log
@@ -206,7 +206,7 @@ class Completion:
                 await self._some_behind.wait()
                 await trio.sleep(COMPLETE_DELAY_SECONDS)
                 self._some_behind = trio.Event()
-                for seconds in markers.pauses(self._config()):
+                for seconds in markers.pauses(self._config):
                     if self._catch_up():
                         break
                     await trio.sleep(seconds)

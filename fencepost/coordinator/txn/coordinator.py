@@ -62,10 +62,10 @@ class TransactionCoordinator:
         others: RemoteCoordinators | None = None,
     ) -> None:
         """`others`: the coordinators of other brokers; None if this broker is alone."""
-        self.config = config or TxnConfig()
-        """The current settings; may be replaced at run time."""
+        self.config = config = replace(config or TxnConfig())
+        """The current settings; `change_to` changes them at run time."""
         self.runtime: TxnRuntime = CoordinatorRuntime(
-            TRANSACTION_TOPIC, logs, clock, TxnRecords(lambda: self.config), self, self._timer_interval_s
+            TRANSACTION_TOPIC, logs, clock, TxnRecords(config), self, self._timer_interval_s
         )
         """Loads and unloads the partitions; its timers, by transactional id, abort open transactions (row T10)."""
         self.ids = TransactionalIds(self.runtime)
@@ -73,13 +73,11 @@ class TransactionCoordinator:
         self.tallies = Tallies()
         """How transactions ended."""
         self.markers = markers
-        self._bounds = TxnBounds(self.ids, clock, lambda: self.config)
+        self._bounds = TxnBounds(self.ids, clock, config)
         self.history = FencingHistory(clock)
         """Why requests were refused, and which clients took which identities."""
-        self._completion = Completion(markers, clock, lambda: self.config, self.history, self.tallies)
-        self._decisions = Decisions(
-            self.runtime, self._completion, self.history, producer_ids, clock, lambda: self.config
-        )
+        self._completion = Completion(markers, clock, config, self.history, self.tallies)
+        self._decisions = Decisions(self.runtime, self._completion, self.history, producer_ids, clock, config)
         self._producer_ids = producer_ids
         self._topics = topics
         self._others = others
@@ -118,7 +116,7 @@ class TransactionCoordinator:
                     self._resume(nursery, shard)
                 nursery.start_soon(self._completion.append_completed)
                 nursery.start_soon(self.runtime.serve)
-                nursery.start_soon(expire_idle_ids, self.runtime, self._clock, lambda: self.config, self.history)
+                nursery.start_soon(expire_idle_ids, self.runtime, self._clock, self.config, self.history)
                 task_status.started()
                 await trio.sleep_forever()
             finally:

@@ -1,7 +1,7 @@
 """From a command to the answer that may be sent: decide, append, write markers, and wait where necessary."""
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import replace
 
 import trio
@@ -40,7 +40,7 @@ class Decisions:
         history: FencingHistory,
         producer_ids: ProducerIdSource,
         clock: Clock,
-        config: Callable[[], TxnConfig],
+        config: TxnConfig,
     ) -> None:
         self._runtime = runtime
         self._completion = completion
@@ -94,7 +94,7 @@ class Decisions:
         """Wait until the answer may be sent. Decide again after the previous transaction's markers, with a fresh
         producer id, or if another writer's rows came before the decision's own.
         """
-        deadline = trio.current_time() + self._config().completion_wait_ms / 1000
+        deadline = trio.current_time() + self._config.completion_wait_ms / 1000
         try:
             while True:
                 reply = decision.reply
@@ -150,7 +150,7 @@ class Decisions:
         Raises LogWriteFailed; nothing has changed then.
         """
         before, now_ms = shard.state.state_of(transactional_id), self._clock.now_ms()
-        decision = machine.decide(transactional_id, before, command, now_ms, self._config().transaction_version)
+        decision = machine.decide(transactional_id, before, command, now_ms, self._config.transaction_version)
         if not decision.log:
             return decision, shard.log.newest
         ticket = shard.write(decision.log)

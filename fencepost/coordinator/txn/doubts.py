@@ -29,7 +29,7 @@ class Doubts:
     """
 
     def __init__(
-        self, writer: MarkerWriter, decide: Callable[[TxnShard, str, Command], object], config: Callable[[], TxnConfig]
+        self, writer: MarkerWriter, decide: Callable[[TxnShard, str, Command], object], config: TxnConfig
     ) -> None:
         """`decide` decides for an id, and raises LogWriteFailed."""
         self._writer = writer
@@ -61,7 +61,7 @@ class Doubts:
 
     async def _look_again(self) -> None:
         warn_at = trio.current_time() + WARN_AFTER_SECONDS
-        for seconds in markers.pauses(self._config()):
+        for seconds in markers.pauses(self._config):
             if not self._shards:
                 return
             if trio.current_time() >= warn_at:

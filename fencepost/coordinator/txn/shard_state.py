@@ -1,6 +1,6 @@
 """All transactional ids of one partition of `__transaction_state`, counted by phase."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from fencepost.coordinator.ports import KeyValue, LogUnreadable, ReplayedBatch
 from fencepost.coordinator.txn import codec, machine
@@ -67,7 +67,7 @@ class TxnShardState:
 class TxnRecords:
     """How a shard of transactions folds: the runtime's `Machine`."""
 
-    def __init__(self, config: Callable[[], TxnConfig]) -> None:
+    def __init__(self, config: TxnConfig) -> None:
         self._config = config
 
     def empty(self) -> TxnShardState:
@@ -81,7 +81,7 @@ class TxnRecords:
 
     def encode(self, record: TxnRecord) -> KeyValue:
         """The record as the log stores it."""
-        return codec.encode(record, self._config().transaction_version)
+        return codec.encode(record, self._config.transaction_version)
 
     def replay(self, state: TxnShardState, batch: ReplayedBatch) -> int:
         """Fold one batch; return how many records were of unknown kinds. Raises LogUnreadable."""

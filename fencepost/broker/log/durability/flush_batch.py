@@ -1,9 +1,25 @@
-"""What one flush of several logs covers."""
+"""What a round of flushes covers, and what each flush of it does."""
 
 from collections.abc import Iterable
 
-from fencepost.broker.log.results import FlushedLog
+import trio
+
+from fencepost.broker.log.results import FlushedLog, Ticket
 from fencepost.broker.log.storage.store import SyncTask
+
+
+class Round:
+    """The logs requested since the last round began."""
+
+    def __init__(self) -> None:
+        self.logs: dict[FlushedLog, None] = {}
+        self.done = trio.Event()
+        self.ends: dict[FlushedLog, int] = {}
+        """Where the logs end that it flushes, once it is under way."""
+
+    def covers(self, ticket: Ticket) -> bool:
+        """Whether the round is under way and flushes what the ticket waits for."""
+        return not ticket.log.binds_late and ticket.end_offset <= self.ends.get(ticket.log, -1)
 
 
 class FlushBatch:

@@ -6,7 +6,7 @@ from typing import Literal, NoReturn, Protocol
 
 import trio
 
-from fencepost.broker.log.durability.flush_batch import FlushBatch
+from fencepost.broker.log.durability.flush_batch import FlushBatch, Round
 from fencepost.broker.log.durability.sync_threads import Failure, FlushThreads, SyncThreads
 from fencepost.broker.log.durability.unflushed import WRITEBACK_BYTES, Unflushed, bytes_max
 from fencepost.broker.log.results import FlushedLog, Ticket
@@ -48,20 +48,6 @@ class LogOffline(Exception):
         self.tp = tp
 
 
-class _Round:
-    """The logs requested since the last round began."""
-
-    def __init__(self) -> None:
-        self.logs: dict[FlushedLog, None] = {}
-        self.done = trio.Event()
-        self.ends: dict[FlushedLog, int] = {}
-        """Where the logs end that it flushes, once it is under way."""
-
-    def covers(self, ticket: Ticket) -> bool:
-        """Whether the round is under way and flushes what the ticket waits for."""
-        return not ticket.log.binds_late and ticket.end_offset <= self.ends.get(ticket.log, -1)
-
-
 class LogFlusher:
     """Makes logs durable: with `fsync` before the response, with `os` when a checkpoint requests it. Until then the
     kernel writes; if it holds too many dirty bytes, the flusher writes some back (`Unflushed`).
@@ -99,7 +85,7 @@ class LogFlusher:
         self._lost = lost
         self._unopened = unopened or lost or (lambda log, error: None)
         self._gathering = gathering
-        self._current = self._next = _Round()
+        self._current = self._next = Round()
         self._ended = False
         self._requested = trio.Event()
         self._threads: FlushThreads = threads or SyncThreads()
@@ -140,6 +126,22 @@ class LogFlusher:
         elif log.segments.written_bytes >= log.flush_at_bytes:
             self._enlist(log)
             await self._catch_up(log)
+
+    async def wait_all(self, tickets: Collection[Ticket]) -> bool:
+        """Return when every ticket is settled, or its log offline. One round covers them all.
+
+        Returns True if the result of a ticket may have changed meanwhile: then the caller must check each again.
+        """
+        for ticket in tickets:
+            self.schedule(ticket.log)
+        changed = False
+        for ticket in tickets:
+            changed = changed or ticket.log.binds_late
+            try:
+                await self.wait(ticket)
+            except LogOffline:
+                changed = True
+        return changed
 
     async def flush(self, log: FlushedLog) -> None:
         """Return when a round has made the log's current content durable. Raises LogOffline."""
@@ -263,7 +265,7 @@ class LogFlusher:
         if self._lazy:
             await self._write_back_some()
         current = self._current = self._next
-        self._next = _Round()
+        self._next = Round()
         self._lose_failed()
         for logs in [[log] for log in current.logs] if self._lazy else [list(current.logs)]:
             await self._flush_logs(current, logs)
@@ -273,7 +275,7 @@ class LogFlusher:
         current.done.set()
         self._current = self._next
 
-    async def _flush_logs(self, current: _Round, logs: Sequence[FlushedLog]) -> None:
+    async def _flush_logs(self, current: Round, logs: Sequence[FlushedLog]) -> None:
         batch = FlushBatch(logs, self.durability == "fsync")
         current.ends = batch.ends
         if batch.sync_targets or batch.unopened:
@@ -366,7 +368,7 @@ class LogFlusher:
                 log.take_offline(error)
                 lost(log, error)
 
-    def _enlist(self, log: FlushedLog) -> _Round:
+    def _enlist(self, log: FlushedLog) -> Round:
         self._next.logs[log] = None
         self._requested.set()
         return self._next
