@@ -50,7 +50,7 @@ class Broker:
             for value in self.open_values():
                 assert value not in self.decided, "a decision is taken once"
                 self.decided[value] = isinstance(record.state, PrepareCommit)
-        self.state = machine.apply(self.state, record)
+        self.state = record.state
 
     def open_values(self) -> list[str]:
         """What is in the partitions without a marker behind it, and not decided."""
@@ -100,7 +100,7 @@ class Broker:
         for key, value in self.log:
             record = codec.decode(key, value)
             assert record is not None
-            self.state = machine.apply(self.state, TxnRecord(TX, record.state))
+            self.state = record.state
         self.duty = self.state.partitions if isinstance(self.state, PrepareCommit | PrepareAbort) else None
 
     def add(self, producer: tuple[int, int], partition: TopicPartition, version: int) -> ErrorCode:

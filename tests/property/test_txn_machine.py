@@ -96,7 +96,7 @@ class TransactionalId(RuleBasedStateMachine):
                 assert value not in self.decided, "a decision is taken once"
                 self.decided[value] = isinstance(record.state, PrepareCommit)
             self.open_values = []
-        self.state = machine.apply(self.state, record)
+        self.state = record.state
 
     def decide(self, command: Command) -> Answer:
         decision = machine.decide(TX, self.state, command, 1_000, self.server_version)
@@ -246,7 +246,7 @@ class TransactionalId(RuleBasedStateMachine):
         del self.log[kept:]
         self.state = DEAD
         for state in self.states(self.log):
-            self.state = machine.apply(self.state, TxnRecord(TX, state))
+            self.state = state
         self.duty = None
         if isinstance(self.state, PrepareCommit | PrepareAbort):
             self.duty = self.state.partitions

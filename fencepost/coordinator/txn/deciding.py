@@ -164,7 +164,7 @@ class Decisions:
             if isinstance(command, commands.InitProducerId | commands.TimeOut):
                 self._history.identity_changed(transactional_id, before, command, record.state, caller)
             else:
-                self._history.transaction_changed(transactional_id, command, caller)
+                self._history.transaction_changed(transactional_id, command, caller, now_ms)
             if isinstance(record.state, PrepareCommit | PrepareAbort):
                 may_be_first = is_begun_durably and isinstance(command, commands.EndTxn) and is_evidence(record.state)
                 self._completion.begin(shard, transactional_id, record.state, ticket, may_be_first=may_be_first)

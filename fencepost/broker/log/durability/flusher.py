@@ -115,11 +115,10 @@ class LogFlusher:
         they write little, and many requests wait for them. Raises LogOffline: then the ticket never settles.
         """
         log = ticket.log
-        while not ticket.is_settled:
+        while log.high_watermark < ticket.end_offset:
             if not log.writable or self._ended:
                 raise LogOffline(log.tp)
-            current = self._current
-            await (current if current.covers(ticket) else self._enlist(log)).done.wait()
+            await self._round_for(ticket).done.wait()
         if self._lazy:
             if throttled:
                 await self._catch_up(log)
@@ -133,7 +132,8 @@ class LogFlusher:
         Returns True if the result of a ticket may have changed meanwhile: then the caller must check each again.
         """
         for ticket in tickets:
-            self.schedule(ticket.log)
+            if ticket.log.high_watermark < ticket.end_offset:
+                self._round_for(ticket)
         changed = False
         for ticket in tickets:
             changed = changed or ticket.log.binds_late
@@ -367,6 +367,10 @@ class LogFlusher:
             if not log.offline:
                 log.take_offline(error)
                 lost(log, error)
+
+    def _round_for(self, ticket: Ticket) -> Round:
+        """The round under way if it covers `ticket`, else the next one, which then does."""
+        return self._current if self._current.covers(ticket) else self._enlist(ticket.log)
 
     def _enlist(self, log: FlushedLog) -> Round:
         self._next.logs[log] = None
