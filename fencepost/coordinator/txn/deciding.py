@@ -128,8 +128,9 @@ class Decisions:
     ) -> Answer:
         """The answer whose `ticket` is durable, and with it every earlier append of the log."""
         if self._unsettled and (waits := self._unsettled.get(transactional_id)) is not None:
-            assert ticket.end_offset is not None, "a durable record has its offset"
-            if waits.end_offset is not None and waits.end_offset <= ticket.end_offset:
+            end_offset, awaited = ticket.end_offset, waits.end_offset
+            assert end_offset is not None, "a durable record has its offset"
+            if awaited is not None and awaited <= end_offset:
                 del self._unsettled[transactional_id]
         return self._explained(shard, transactional_id, command, answer, caller)
 

@@ -266,7 +266,8 @@ class LogFlusher:
             await self._write_back_some()
         current = self._current = self._next
         self._next = Round()
-        self._lose_failed()
+        failures, self._failures = self._failures, []
+        self._lose(failures)
         for logs in [[log] for log in current.logs] if self._lazy else [list(current.logs)]:
             await self._flush_logs(current, logs)
             if self._lazy:
@@ -279,8 +280,7 @@ class LogFlusher:
         batch = FlushBatch(logs, self.durability == "fsync")
         current.ends = batch.ends
         if batch.sync_targets or batch.unopened:
-            self._failures += await self._flush_round(batch)
-            self._lose_failed()
+            self._lose(await self._flush_round(batch))
         batch.finish()
         if self._lazy:
             for log in logs:
@@ -348,10 +348,6 @@ class LogFlusher:
     def _flushed(self, batch: "FlushBatch", failures: Sequence[Failure]) -> list[tuple[FlushedLog, OSError]]:
         self.flushes += len(batch.sync_targets)
         return batch.unopened + [(batch.owners[number], error) for number, error in failures]
-
-    def _lose_failed(self) -> None:
-        failures, self._failures = self._failures, []
-        self._lose(failures)
 
     def lose(self, log: FlushedLog, error: OSError) -> None:
         """Handle a flush of this log that failed outside of the rounds. Raises `error` if the process must end."""
