@@ -3,9 +3,9 @@
 from dataclasses import dataclass, replace
 
 from fencepost.client.core.txn_state import NO_PRODUCER, AskEnd, AskInit, Response
-from fencepost.coordinator.txn import codec, machine, markers
+from fencepost.coordinator.txn import codec, machine
 from fencepost.coordinator.txn import commands as coordinator
-from fencepost.coordinator.txn.state import DEAD, Dead, Ongoing, PrepareAbort, PrepareCommit, TxnRecord
+from fencepost.coordinator.txn.state import DEAD, Dead, Ongoing, PrepareAbort, PrepareCommit, TxnRecord, marker_of
 from fencepost.coordinator.txn.state import TxnState as CoordinatorState
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
@@ -84,7 +84,7 @@ class Broker:
         if self.duty:
             assert isinstance(self.state, PrepareCommit | PrepareAbort)
             partition = min(self.duty)
-            assert self.partitions[partition].mark(markers.marker_of(self.state, 0)) is NONE
+            assert self.partitions[partition].mark(marker_of(self.state, 0)) is NONE
             self.duty -= {partition}
         else:
             self.duty = None

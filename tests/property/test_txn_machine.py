@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from fencepost.coordinator.txn import codec, machine, markers
+from fencepost.coordinator.txn import codec, machine
 from fencepost.coordinator.txn.commands import (
     AddPartitions,
     Answer,
@@ -27,6 +27,7 @@ from fencepost.coordinator.txn.state import (
     TxnRecord,
     TxnState,
     holder,
+    marker_of,
 )
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
@@ -127,7 +128,7 @@ class TransactionalId(RuleBasedStateMachine):
     def mark(self, partition: TopicPartition) -> None:
         assert self.duty is not None
         assert isinstance(self.state, PrepareCommit | PrepareAbort)
-        error = self.partitions[partition].mark(markers.marker_of(self.state, 0))
+        error = self.partitions[partition].mark(marker_of(self.state, 0))
         assert error is NONE, f"{partition} refuses the marker of {self.state}: {error.name}"
         self.duty -= {partition}
 

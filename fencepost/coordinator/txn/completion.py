@@ -6,12 +6,19 @@ from collections.abc import Mapping
 import trio
 
 from fencepost.coordinator.ports import AppendedMarkers, Clock, LogWriteFailed, MarkerWriter, Ticket
-from fencepost.coordinator.txn import machine, markers
+from fencepost.coordinator.txn import machine
 from fencepost.coordinator.txn.commands import Complete
 from fencepost.coordinator.txn.config import TxnConfig
 from fencepost.coordinator.txn.fencing_history import FencingHistory
 from fencepost.coordinator.txn.ids import TxnShard
-from fencepost.coordinator.txn.state import CompleteAbort, CompleteCommit, PrepareAbort, PrepareCommit, Prepared
+from fencepost.coordinator.txn.state import (
+    CompleteAbort,
+    CompleteCommit,
+    PrepareAbort,
+    PrepareCommit,
+    Prepared,
+    marker_of,
+)
 from fencepost.coordinator.txn.tallies import Tallies
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
@@ -22,6 +29,22 @@ COMPLETE_DELAY_SECONDS = 0.02
 """A Complete record is appended at most this long after its markers. No request waits for it; the client's next request
 may append it earlier, in one batch with its own record."""
 
+OVERTAKEN = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED)
+"""A marker with a higher epoch ended the partition's transaction (an operator's WriteTxnMarkers)."""
+NO_MORE_MARKERS = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, *OVERTAKEN)
+
+
+def lacking(
+    partitions: frozenset[TopicPartition], answers: Mapping[TopicPartition, ErrorCode]
+) -> frozenset[TopicPartition]:
+    """The partitions that still lack their marker after a round. One without an answer does.
+
+    A partition that no longer exists needs no marker. After one of `OVERTAKEN` Kafka gives up the whole transaction,
+    and its id hangs in Prepare; here only that partition is left out. All other errors (storage, replicas, leadership)
+    may pass, so they are retried without end (row T8).
+    """
+    return frozenset(partition for partition in partitions if answers.get(partition) not in NO_MORE_MARKERS)
+
 
 class _Owed:
     """The markers of one decided transaction."""
@@ -31,7 +54,7 @@ class _Owed:
     def __init__(self, shard: TxnShard, name: str, state: Prepared) -> None:
         self.shard = shard
         self.name = name
-        self.marker = markers.marker_of(state, shard.log.leader_epoch)
+        self.marker = marker_of(state, shard.log.leader_epoch)
         self.pending = state.partitions
         """The partitions that lack their marker."""
         self.appended: AppendedMarkers | None = None
@@ -116,7 +139,7 @@ class Completion:
                         return
             elif not appended.in_one_commit:
                 ticket.request()  # in the round of its markers
-            elif not markers.settle(owed.pending, appended.results).remaining:
+            elif not lacking(owed.pending, appended.results):
                 # The Complete record shares the commit, too: a crash leaves nothing to resume.
                 self._complete(owed)
                 self._catch_up()
@@ -153,7 +176,7 @@ class Completion:
                 return  # the record may be in the log or not: the next load finds out, and writes the markers
             if owed.appended is not None:
                 self._settle(owed, await owed.appended.settled())
-            for seconds in markers.pauses(self._config):
+            for seconds in self._config.marker_pauses():
                 if owed.pending:
                     self._settle(owed, await self.writer.write_markers(owed.marker, owed.pending))
                 if not owed.pending:
@@ -168,15 +191,15 @@ class Completion:
 
     def _settle(self, owed: _Owed, answers: Mapping[TopicPartition, ErrorCode]) -> None:
         """Note which partitions still lack their marker after a round."""
-        outcome = markers.settle(owed.pending, answers)
-        owed.pending = outcome.remaining
-        for partition, error in outcome.overtaken.items():
-            logger.error(
-                "transactional id %r: another marker already ended its transaction on %s: %s",
-                owed.name,
-                partition,
-                error.name,
-            )
+        for partition in owed.pending:
+            if (error := answers.get(partition)) in OVERTAKEN:
+                logger.error(
+                    "transactional id %r: another marker already ended its transaction on %s: %s",
+                    owed.name,
+                    partition,
+                    error.name,
+                )
+        owed.pending = lacking(owed.pending, answers)
         if owed.pending:
             logger.warning("transactional id %r: %d markers failed and are retried", owed.name, len(owed.pending))
 
@@ -206,7 +229,7 @@ class Completion:
                 await self._some_behind.wait()
                 await trio.sleep(COMPLETE_DELAY_SECONDS)
                 self._some_behind = trio.Event()
-                for seconds in markers.pauses(self._config):
+                for seconds in self._config.marker_pauses():
                     if self._catch_up():
                         break
                     await trio.sleep(seconds)

@@ -1,5 +1,6 @@
 """The settings of the transaction coordinator, under Kafka's names where the meaning is Kafka's."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 
 
@@ -50,3 +51,10 @@ class TxnConfig:
         """Take the settings of `other`."""
         for setting in fields(self):
             setattr(self, setting.name, getattr(other, setting.name))
+
+    def marker_pauses(self) -> Iterator[float]:
+        """Seconds to wait before each further try of a marker, without end, doubled up to the longest."""
+        pause_ms = self.marker_retry_backoff_ms
+        while True:
+            yield pause_ms / 1000
+            pause_ms = min(2 * pause_ms, self.marker_retry_backoff_max_ms)

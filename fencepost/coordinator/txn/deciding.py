@@ -22,8 +22,7 @@ from fencepost.coordinator.txn.config import TxnConfig
 from fencepost.coordinator.txn.doubts import Doubts
 from fencepost.coordinator.txn.fencing_history import FencingHistory
 from fencepost.coordinator.txn.ids import TxnRuntime, TxnShard
-from fencepost.coordinator.txn.markers import is_evidence
-from fencepost.coordinator.txn.state import Ongoing, PrepareAbort, PrepareCommit, TxnState
+from fencepost.coordinator.txn.state import Ongoing, PrepareAbort, PrepareCommit, TxnState, is_evidence
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 

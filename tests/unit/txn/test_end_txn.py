@@ -6,7 +6,6 @@ from fencepost.coordinator.decision import Decision
 from fencepost.coordinator.ports import Marker
 from fencepost.coordinator.txn import machine
 from fencepost.coordinator.txn.commands import NEEDS_PRODUCER_ID, Answer, Complete, EndTxn, TxnDecision
-from fencepost.coordinator.txn.markers import marker_of
 from fencepost.coordinator.txn.state import (
     DEAD,
     CompleteAbort,
@@ -15,6 +14,7 @@ from fencepost.coordinator.txn.state import (
     PrepareCommit,
     Producer,
     TxnState,
+    marker_of,
 )
 from fencepost.protocol.errors import ErrorCode
 from tests.unit.txn.states import (

@@ -16,7 +16,6 @@ from fencepost.coordinator.txn.commands import (
     TimeOut,
     VerifyPartitions,
 )
-from fencepost.coordinator.txn.markers import marker_of
 from fencepost.coordinator.txn.state import (
     DEAD,
     MAY_FOLLOW,
@@ -29,6 +28,7 @@ from fencepost.coordinator.txn.state import (
     PrepareAbort,
     Producer,
     TxnState,
+    marker_of,
 )
 from fencepost.protocol.errors import ErrorCode
 from tests.unit.txn.kit import P0, P1

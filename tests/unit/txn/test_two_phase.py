@@ -17,7 +17,6 @@ from fencepost.coordinator.txn.commands import (
     VerifyPartitions,
 )
 from fencepost.coordinator.txn.expiry import NO_TIMEOUT_MS
-from fencepost.coordinator.txn.markers import marker_of
 from fencepost.coordinator.txn.state import (
     DEAD,
     CompleteAbort,
@@ -30,6 +29,7 @@ from fencepost.coordinator.txn.state import (
     TxnRecord,
     TxnState,
     holder,
+    marker_of,
 )
 from fencepost.protocol.errors import ErrorCode
 from tests.unit.txn.states import (
