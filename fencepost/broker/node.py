@@ -3,7 +3,7 @@
 import logging
 import os
 import uuid
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import trio
@@ -28,10 +28,10 @@ from fencepost.broker.fetch.sessions import FetchSessions
 from fencepost.broker.listeners import configured_addresses, end_points, open_listeners
 from fencepost.broker.log.compaction.cleaner import LogCleaner
 from fencepost.broker.log.config import LogConfig
-from fencepost.broker.log.durability.flusher import LogFlusher, LogOffline
+from fencepost.broker.log.durability.flusher import LogFlusher
 from fencepost.broker.log.durability.large_writes import LargeWrites
 from fencepost.broker.log.durability.sync_threads import FlushThreads, SyncThreads
-from fencepost.broker.log.results import FlushedLog, Ticket
+from fencepost.broker.log.results import FlushedLog
 from fencepost.broker.log.storage.store import Store
 from fencepost.broker.metadata.answers import MetadataAnswers
 from fencepost.broker.metadata.identity import cluster_id_of, new_topic_id
@@ -203,25 +203,6 @@ class Node:
         enabled = "consumer" in self.config.group_coordinator_rebalance_protocols
         return enabled and self.metadata.image.features.get(GROUP_VERSION, 0) >= 1
 
-    async def wait_durable(self, tickets: Collection[Ticket]) -> bool:
-        """Return when every ticket is settled, or its log offline. One flush covers them all.
-
-        Returns True if the result of a ticket may have changed meanwhile: then the caller must check each again.
-        """
-        for ticket in tickets:
-            self.commit.schedule(ticket.log)
-        changed = any(ticket.log.binds_late for ticket in tickets)
-        for ticket in tickets:
-            try:
-                await self.commit.wait(ticket)
-            except LogOffline:
-                changed = True
-        return changed
-
-    @property
-    def answers_hold(self) -> bool:
-        return self.place.answers_hold
-
     def _log_lost(self, log: FlushedLog, error: OSError) -> None:
         """A log went offline. The broker continues without it; for the metadata log it raises `error`."""
         if log is self.metadata_log:
@@ -329,7 +310,7 @@ class Node:
         image = self.metadata.image
         self.config = self._rules.broker_config(image)
         self.quotas = updated_quotas(self.quotas, image.quotas, quota_windows(self.config))
-        self.transactions.config = txn_config(self.config, image)
+        self.transactions.config.change_to(txn_config(self.config, image))
         self.groups.consumers.config = group_config(self.config)
         for tp, log in self.partitions.owned():
             log.config = self.metadata.log_config(tp.topic)

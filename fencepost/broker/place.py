@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
     from fencepost.broker.config.broker_config import BrokerConfig
     from fencepost.broker.log.config import LogConfig
-    from fencepost.broker.log.durability.flusher import Durability, Gathering
+    from fencepost.broker.log.durability.flush_batch import Gathering
+    from fencepost.broker.log.durability.flusher import Durability
     from fencepost.broker.log.partition import PartitionLog
     from fencepost.broker.log.results import Ticket
     from fencepost.broker.log.storage.store import Store, SyncTask

@@ -1,6 +1,5 @@
 """What the parts of a broker use of it. `Node` implements it, and a test's double only what its test needs."""
 
-from collections.abc import Collection
 from typing import TYPE_CHECKING, Protocol
 
 from fencepost.protocol.errors import ErrorCode
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from fencepost.broker.log.durability.large_writes import LargeWrites
     from fencepost.broker.log.durability.sync_threads import FlushThreads
     from fencepost.broker.log.partition import PartitionLog
-    from fencepost.broker.log.results import Ticket
     from fencepost.broker.metadata.answers import MetadataAnswers
     from fencepost.broker.metrics.counters import Metrics
     from fencepost.broker.network.dispatch import Dispatch
@@ -110,13 +108,6 @@ class Broker(Protocol):
     @property
     def commit(self) -> "LogFlusher":
         """The flusher, which makes appended batches durable."""
-
-    async def wait_durable(self, tickets: "Collection[Ticket]") -> bool:
-        """Return when every ticket is settled, or its log offline; True if a ticket's result may have changed."""
-
-    @property
-    def answers_hold(self) -> bool:
-        """Whether what was durable still is: see `Place`."""
 
     @property
     def large_writes(self) -> "LargeWrites":

@@ -17,8 +17,8 @@ class Decision(Generic[RecordT, ReplyT, EffectT]):
     """The outcome of one command against one state.
 
     `log` is appended as one atomic batch and applied. `reply` may be sent only once `log` is durable. `then` holds
-    follow-ups that may start only after that (write markers, wake members, ...), except for markers that prove the
-    decision (docs/decisions/0080-one-round-for-endtxn.md).
+    follow-ups that may start only after that (wake members, set timers, ...). The markers of a transaction are none:
+    they follow from its state, and may be durable first (docs/decisions/0080-one-round-for-endtxn.md).
     """
 
     reply: ReplyT

@@ -202,13 +202,15 @@ class HowEnded(Enum):
 class AppendedMarkers(Protocol):
     """Markers that were appended in the same instant as the decision."""
 
-    @property
-    def in_one_commit(self) -> bool:
-        """Whether one commit has all or none of them and the decision. If not, any of them may be durable first."""
+    in_one_commit: bool
+    """Whether one commit has all or none of them and the decision. If not, any of them may be durable first."""
 
     @property
     def results(self) -> Mapping[TopicPartition, ErrorCode]:
         """NONE for each partition to which the marker was appended, else why it was not."""
+
+    def settled_now(self) -> Mapping[TopicPartition, ErrorCode] | None:
+        """The results, if the appended markers were durable and visible at once; else None."""
 
     async def settled(self) -> Mapping[TopicPartition, ErrorCode]:
         """The results, once the appended markers are durable and visible."""
@@ -225,21 +227,13 @@ class MarkerWriter(Protocol):
         After a marker on `__consumer_offsets` the group coordinator applies or drops the pending offsets.
         """
 
-    def write_at_once(
-        self, marker: Marker, partitions: Collection[TopicPartition]
-    ) -> Mapping[TopicPartition, ErrorCode] | None:
-        """As `write_markers`, if a marker is durable and visible as soon as it is appended.
-
-        Otherwise write nothing and return None.
-        """
-
     def append_with_decision(
         self, marker: Marker, partitions: Collection[TopicPartition], may_be_first: bool
     ) -> AppendedMarkers | None:
-        """Append `marker` to each partition, if the store commits everything appended in one instant at once.
+        """Append `marker` to each partition, in the instant in which the decision was appended.
 
-        Otherwise, unless the marker `may_be_first`, append nothing and return None: it must not be durable before the
-        decision.
+        Unless the marker `may_be_first`, or the store commits everything appended in one instant at once, append
+        nothing and return None: it must not be durable before the decision.
         """
 
     def how_ended(self, producer_id: int, marker_epoch: int, partitions: Collection[TopicPartition]) -> HowEnded:

@@ -13,7 +13,7 @@ from fencepost.broker.network.context import CloseConnection, RequestContext
 from fencepost.broker.network.dispatch import Dispatch, Handler, Route
 from fencepost.broker.network.reply import READY, Durable, Encoded, Ready, Reply, Response
 from fencepost.broker.node import Node
-from fencepost.broker.transactions.markers import Markers, MarkersOfDecision
+from fencepost.broker.transactions.markers import Appended, Markers
 from fencepost.coordinator.deferred import Deferred
 from fencepost.coordinator.ports import Marker
 from fencepost.coordinator.txn.state import Ongoing
@@ -107,19 +107,11 @@ class StoppableMarkers(Markers):
 
     def append_with_decision(
         self, marker: Marker, partitions: Collection[TopicPartition], may_be_first: bool
-    ) -> MarkersOfDecision | None:
+    ) -> Appended | None:
         """As in Markers; None for a transaction that is to be stopped."""
         if marker.producer_id in self.holds:
             return None
         return super().append_with_decision(marker, partitions, may_be_first)
-
-    def write_at_once(
-        self, marker: Marker, partitions: Collection[TopicPartition]
-    ) -> Mapping[TopicPartition, ErrorCode] | None:
-        """As in Markers; None for a transaction that is to be stopped."""
-        if marker.producer_id in self.holds:
-            return None
-        return super().write_at_once(marker, partitions)
 
 
 class FaultyDispatch(Dispatch):

@@ -3,9 +3,9 @@
 from dataclasses import dataclass, replace
 
 from fencepost.client.core.txn_state import NO_PRODUCER, AskEnd, AskInit, Response
-from fencepost.coordinator.txn import codec, machine, markers
+from fencepost.coordinator.txn import codec, machine
 from fencepost.coordinator.txn import commands as coordinator
-from fencepost.coordinator.txn.state import DEAD, Dead, Ongoing, PrepareAbort, PrepareCommit, TxnRecord
+from fencepost.coordinator.txn.state import DEAD, Dead, Ongoing, PrepareAbort, PrepareCommit, TxnRecord, marker_of
 from fencepost.coordinator.txn.state import TxnState as CoordinatorState
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
@@ -33,7 +33,8 @@ class Broker:
         self.state: CoordinatorState = DEAD
         self.log: list[tuple[bytes | None, bytes | None]] = []
         self.partitions = {P0: Partition(), P1: Partition()}
-        self.duty: coordinator.WriteMarkers | None = None
+        self.duty: frozenset[TopicPartition] | None = None
+        """The partitions that lack their marker."""
         self.ids_given = 0
         self.decided: dict[str, bool] = {}
         self.loading = 0
@@ -49,7 +50,7 @@ class Broker:
             for value in self.open_values():
                 assert value not in self.decided, "a decision is taken once"
                 self.decided[value] = isinstance(record.state, PrepareCommit)
-        self.state = machine.apply(self.state, record)
+        self.state = record.state
 
     def open_values(self) -> list[str]:
         """What is in the partitions without a marker behind it, and not decided."""
@@ -71,19 +72,20 @@ class Broker:
             return self.ask(replace(command, fresh_producer_id=1 + self.ids_given))
         for record in decision.log:
             self._append(record)
-        for duty in decision.then:
-            assert self.duty is None, "one transaction is completed at a time"
-            self.duty = duty
-        if decision.reply.after_markers:
+            if isinstance(record.state, PrepareCommit | PrepareAbort):
+                assert self.duty is None, "one transaction is completed at a time"
+                self.duty = record.state.partitions
+        if decision.reply.after_markers and not decision.log:
             self.finish()
         return decision.reply
 
     def one_marker(self) -> None:
         assert self.duty is not None
-        if self.duty.partitions:
-            partition = min(self.duty.partitions)
-            assert self.partitions[partition].mark(self.duty.marker) is NONE
-            self.duty = replace(self.duty, partitions=self.duty.partitions - {partition})
+        if self.duty:
+            assert isinstance(self.state, PrepareCommit | PrepareAbort)
+            partition = min(self.duty)
+            assert self.partitions[partition].mark(marker_of(self.state, 0)) is NONE
+            self.duty -= {partition}
         else:
             self.duty = None
             self.ask(coordinator.Complete())
@@ -98,8 +100,8 @@ class Broker:
         for key, value in self.log:
             record = codec.decode(key, value)
             assert record is not None
-            self.state = machine.apply(self.state, TxnRecord(TX, record.state))
-        self.duty = markers.to_write(TX, self.state) if isinstance(self.state, PrepareCommit | PrepareAbort) else None
+            self.state = record.state
+        self.duty = self.state.partitions if isinstance(self.state, PrepareCommit | PrepareAbort) else None
 
     def add(self, producer: tuple[int, int], partition: TopicPartition, version: int) -> ErrorCode:
         if self.loading:

@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from fencepost.coordinator.txn import codec, machine, markers
+from fencepost.coordinator.txn import codec, machine
 from fencepost.coordinator.txn.commands import (
     AddPartitions,
     Answer,
@@ -17,7 +17,6 @@ from fencepost.coordinator.txn.commands import (
     InitProducerId,
     NeedsProducerId,
     TimeOut,
-    WriteMarkers,
 )
 from fencepost.coordinator.txn.state import (
     DEAD,
@@ -28,6 +27,7 @@ from fencepost.coordinator.txn.state import (
     TxnRecord,
     TxnState,
     holder,
+    marker_of,
 )
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
@@ -76,7 +76,8 @@ class TransactionalId(RuleBasedStateMachine):
         self.log: list[tuple[bytes | None, bytes | None]] = []
         self.durable = 0
         self.partitions = {P0: Partition(), P1: Partition()}
-        self.duty: WriteMarkers | None = None
+        self.duty: frozenset[TopicPartition] | None = None
+        """The partitions that lack their marker."""
         self.next_id = 1
         self.written = 0
         self.open_values: list[str] = []
@@ -96,7 +97,7 @@ class TransactionalId(RuleBasedStateMachine):
                 assert value not in self.decided, "a decision is taken once"
                 self.decided[value] = isinstance(record.state, PrepareCommit)
             self.open_values = []
-        self.state = machine.apply(self.state, record)
+        self.state = record.state
 
     def decide(self, command: Command) -> Answer:
         decision = machine.decide(TX, self.state, command, 1_000, self.server_version)
@@ -106,9 +107,9 @@ class TransactionalId(RuleBasedStateMachine):
             return self.decide(replace(command, fresh_producer_id=self.next_id))
         for record in decision.log:
             self.append(record)
-        for duty in decision.then:
-            assert self.duty is None, "one transaction is completed at a time"
-            self.duty = duty
+            if isinstance(record.state, PrepareCommit | PrepareAbort):
+                assert self.duty is None, "one transaction is completed at a time"
+                self.duty = record.state.partitions
         return decision.reply
 
     def ask(self, command: Command) -> Answer:
@@ -126,10 +127,10 @@ class TransactionalId(RuleBasedStateMachine):
 
     def mark(self, partition: TopicPartition) -> None:
         assert self.duty is not None
-        duty = self.duty
-        error = self.partitions[partition].mark(duty.marker)
-        assert error is NONE, f"{partition} refuses the marker of {duty}: {error.name}"
-        self.duty = replace(duty, partitions=duty.partitions - {partition})
+        assert isinstance(self.state, PrepareCommit | PrepareAbort)
+        error = self.partitions[partition].mark(marker_of(self.state, 0))
+        assert error is NONE, f"{partition} refuses the marker of {self.state}: {error.name}"
+        self.duty -= {partition}
 
     # What may happen
 
@@ -232,8 +233,8 @@ class TransactionalId(RuleBasedStateMachine):
         """One marker, or the Complete record when none is owed; a marker waits until its Prepare record is durable."""
         assert self.duty is not None
         self.durable = max(self.durable, len(self.log))
-        if self.duty.partitions:
-            self.mark(min(self.duty.partitions))
+        if self.duty:
+            self.mark(min(self.duty))
         else:
             self.duty = None
             self.decide(Complete())
@@ -246,10 +247,10 @@ class TransactionalId(RuleBasedStateMachine):
         del self.log[kept:]
         self.state = DEAD
         for state in self.states(self.log):
-            self.state = machine.apply(self.state, TxnRecord(TX, state))
+            self.state = state
         self.duty = None
         if isinstance(self.state, PrepareCommit | PrepareAbort):
-            self.duty = markers.to_write(TX, self.state)
+            self.duty = self.state.partitions
         if lost_a_decision:
             # No marker was written and no answer given: the transaction, where there was one, is open again.
             self.open_values = sorted((v for part in self.partitions.values() for v in still_open(part)), key=int)

@@ -11,7 +11,7 @@ from fencepost.broker.log.producer_state import ALREADY_OPEN
 from fencepost.broker.log.results import Ticket
 from fencepost.broker.log.validation import belongs_in_thread, check_batch
 from fencepost.broker.network.context import RequestContext
-from fencepost.broker.network.reply import Ready, Reply
+from fencepost.broker.network.reply import Ready, Reply, ready
 from fencepost.broker.ports import Broker
 from fencepost.broker.security.checks import is_allowed
 from fencepost.coordinator.txn.causes import EXPLAINED
@@ -50,6 +50,13 @@ def write_all(
         unverified = _check_transactions(node, request, context, transactional, writes)
         if unverified is not None and not _is_verified(node, request, unverified):
             return _verify_first(node, request, context, writes, large, unverified)
+    return _write(node, request, context, writes, large)
+
+
+def _write(
+    node: Broker, request: ProduceRequest, context: RequestContext, writes: list[Write], large: list[Write]
+) -> Reply:
+    """Append the writes whose transaction is verified, in a thread if they are large or slow to check, and respond."""
     if large and (large := _for_thread(node, large)):
         return _stage_first(node, request, context, writes, large)
     if any(map(_is_slow_to_check, writes)):
@@ -69,7 +76,7 @@ async def _verify_first(
     unverified: "_Unverified",
 ) -> Ready:
     await _verify(node, request.transactional_id or "", unverified, context)
-    return await _stage_first(node, request, context, writes, _for_thread(node, large))
+    return await ready(_write(node, request, context, writes, large))
 
 
 async def _stage_first(

@@ -83,7 +83,10 @@ class PartitionLog:
         self.flush_at_bytes = 0
         """The value of `segments.written_bytes` at which the next flush is due."""
         self._flushing_bytes = self._flushed_bytes = self.segments.written_bytes
+        self.writable = True
+        """Whether the log accepts appends, flushes and upkeep: it is neither offline nor disowned."""
         self._refusal: Refusal | None = None
+        """Why it accepts none."""
         self._durable_at_once = durable_at_once
         self.log_start_files = log_start_files or list
         """Returns tasks that write the log start offsets when synced."""
@@ -120,7 +123,7 @@ class PartitionLog:
         """Let readers see the records below `offset`; never moves back. The LSO moves only when this does."""
         if offset <= self.high_watermark:
             return
-        assert offset <= self.log_end_offset, "LSO <= high watermark <= log end offset"
+        assert offset <= self.segments.end_offset, "LSO <= high watermark <= log end offset"
         self.high_watermark = offset
         self.producers.settle(offset)
         if self.watchers:
@@ -290,7 +293,7 @@ class PartitionLog:
             self.segments.reserve(RESERVE_BYTES)
         self._flushing_bytes = self.segments.written_bytes
         self.flush_at_bytes = self._flushing_bytes + FLUSH_BYTES
-        return self.log_end_offset, [] if self.disowned else self.segments.sync_targets()
+        return self.segments.end_offset, [] if self.disowned else self.segments.sync_targets()
 
     def finish_sync(self, end_offset: int) -> None:
         """Record that the tasks that `begin_sync` returned with `end_offset` are synced."""
@@ -326,13 +329,9 @@ class PartitionLog:
         Reads still work up to the high watermark. The recovery point stays, and `close` writes no snapshot and no
         clean-shutdown file, so the next start checks the log from the recovery point.
         """
-        self.offline = True
+        self.offline, self.writable = True, False
         self.flush_at_bytes = ALL_TRUSTED
         self._refusal = Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.tp} is offline: {why.strerror}")
-
-    @property
-    def writable(self) -> bool:
-        return self._refusal is None
 
     # Upkeep
 
@@ -379,7 +378,7 @@ class PartitionLog:
 
         Appends fail with NOT_LEADER_OR_FOLLOWER, unsettled tickets fail, parked fetches wake and get `error`.
         """
-        self.disowned, self.disowned_error = True, error
+        self.disowned, self.disowned_error, self.writable = True, error, False
         self._refusal = Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, why)
         if self._late is not None:
             self._late.refuse_all(self._refusal)

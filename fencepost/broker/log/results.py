@@ -25,14 +25,13 @@ class FlushedLog(Protocol):
     binds_late: bool
     disowned: bool
     offline: bool
+    writable: bool
     flush_at_bytes: int
     log_start_offset: int
     high_watermark: int
 
     @property
     def segments(self) -> Written: ...
-    @property
-    def writable(self) -> bool: ...
     @property
     def log_end_offset(self) -> int: ...
     @property

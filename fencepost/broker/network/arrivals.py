@@ -67,6 +67,6 @@ async def wait_readable_or_durable(broker: Broker, sock: socket.socket, response
         return False
     async with trio.open_nursery() as nursery:
         nursery.start_soon(wait_readable)
-        await broker.wait_durable(responses.tickets)
+        await broker.commit.wait_all(responses.tickets)
         nursery.cancel_scope.cancel()
     return arrived

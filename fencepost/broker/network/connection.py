@@ -14,8 +14,7 @@ import trio
 from fencepost.broker.network.arrivals import PartialRequest, wait_readable_or_durable
 from fencepost.broker.network.connection_ports import ConnectionServer
 from fencepost.broker.network.context import CloseConnection, Endpoint, RequestContext, RequestMeter, Session
-from fencepost.broker.network.decoding import start_decoding
-from fencepost.broker.network.dispatch import RepeatedRequests, Route, UnservedRequest
+from fencepost.broker.network.dispatch import RepeatedRequests, Route, UnservedRequest, start_decoding
 from fencepost.broker.network.frames import BadFrame, FrameBuffer, NoRoom
 from fencepost.broker.network.large_requests import LargeRequest
 from fencepost.broker.network.login import LoginGuard, log_in_by_certificate

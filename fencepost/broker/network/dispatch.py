@@ -1,21 +1,27 @@
-"""From API key and version to the handler. The broker serves and advertises an API if its handler module exists."""
+"""From a frame to its handler and its request. The broker serves and advertises an API if its handler module exists."""
 
 import importlib
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any, NamedTuple, Protocol
 
 from fencepost.broker import handlers
-from fencepost.broker.network.context import RequestContext
+from fencepost.broker.network.context import RequestContext, Session
 from fencepost.broker.network.reply import Reply
 from fencepost.broker.ports import Broker
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.compiler import DecodeFunction, EncodeFunction
+from fencepost.protocol.headers import read_request_header
 from fencepost.protocol.registry import API_BY_KEY, Api
+from fencepost.protocol.stepwise import Steps
 
-Handler = Callable[["Broker", Any, "RequestContext"], Reply]
+Handler = Callable[["Broker", Any, RequestContext], Reply]
 """Takes the broker, the request, and its context. It is a plain function if it can respond at once, else a coroutine
 function."""
+
+LARGE_FRAME_BYTES = 16 << 10
+"""Frames above this size are decoded in steps. A shorter one has too few elements to keep the loop busy."""
+_API_VERSIONS = ApiKey.API_VERSIONS  # a global: reading a member from its enum costs twenty times as much
 
 NON_BLOCKING = frozenset(
     {ApiKey.PRODUCE, ApiKey.FIND_COORDINATOR, ApiKey.HEARTBEAT, ApiKey.API_VERSIONS, ApiKey.DESCRIBE_PRODUCERS}
@@ -101,3 +107,39 @@ class Dispatch:
             getattr(module, "repeated", None),
         )
         return route
+
+
+def start_decoding(
+    node: "Broker", session: Session, frame: memoryview
+) -> tuple[Route, Any, RequestContext, Steps | None]:
+    """Decode a frame: its route, its request, its context, and None. Raises DecodeError and UnservedRequest.
+
+    If it has many elements, the request is None, and the caller gets it as the result of the returned steps.
+    """
+    key, version, correlation_id, client_id, body_start = read_request_header(frame)
+    context = RequestContext(key, version, correlation_id, client_id, session)
+    if key == _API_VERSIONS and not API_BY_KEY[key].serves(version):
+        # KIP-511: the response has the oldest version; the body is not decoded
+        context.api_version = 0
+        return node.dispatch.route(key, 0), None, context, None
+    route = node.dispatch.route(key, version)
+    if len(frame) > LARGE_FRAME_BYTES:
+        steps = _in_steps(node.large_requests.decode(route, frame, body_start), route, frame, body_start)
+        try:
+            next(steps)
+        except StopIteration as done:  # many bytes, but few elements
+            return route, done.value, context, None
+        return route, None, context, steps
+    try:
+        request, _ = route.decode(frame, body_start)
+    except Exception as error:  # noqa: BLE001 - whatever the error is, the request is refused
+        route.api.request.refuse(frame, version, body_start, error)
+    return route, request, context, None
+
+
+def _in_steps(steps: Steps, route: Route, frame: memoryview, body_start: int) -> Generator[None, None, Any]:
+    try:
+        request, _ = yield from steps
+    except Exception as error:  # noqa: BLE001 - whatever the error is, the request is refused
+        route.api.request.refuse(frame, route.version, body_start, error)
+    return request

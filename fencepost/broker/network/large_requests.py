@@ -15,8 +15,6 @@ from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.schema import ResponseValue
 from fencepost.protocol.stepwise import ELEMENTS_MAX, Steps, decoder_in_steps, encoder_in_steps
 
-LARGE_FRAME_BYTES = 16 << 10
-"""Frames above this size are decoded in steps. A shorter one has too few elements to keep the loop busy."""
 ELEMENTS_MAX_WHOLE = 20_000
 WHOLE = frozenset(
     {

@@ -199,6 +199,7 @@ class Poller:
     def __init__(self, runner: Any) -> None:
         self._io = runner.io_manager
         self._runq = runner.runq
+        self.process_events, self.force_wakeup = self._io.process_events, self._io.force_wakeup
         self._registrations: dict[int, _PollerRegistration] = {}
         self._epoll = select.epoll()
         self._trio_fd: int = self._io._epoll.fileno()

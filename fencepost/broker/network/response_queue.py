@@ -130,7 +130,7 @@ class ResponseQueue:
             return
         if self._acknowledgements:
             tickets, self.tickets = self.tickets, []
-            if await self._node.wait_durable(tickets):
+            if await self._node.commit.wait_all(tickets):
                 self._revise()
             self._acknowledgements = []
         self._check()
@@ -151,7 +151,7 @@ class ResponseQueue:
         Some waited behind a commit that failed, and would acknowledge now what is known to be lost. Without an answer a
         client takes the outcome as unknown, as it is.
         """
-        if not self._node.answers_hold:
+        if not self._node.place.answers_hold:
             raise ConnectionAbortedError("the database lost commits, what is not sent yet may not be true any more")
 
     def _revise(self) -> None:

@@ -22,7 +22,7 @@ UNBOUNDED = -1
 class TxnBounds:
     """Checks requests against the bounds. Without bounds for principals it keeps nothing."""
 
-    def __init__(self, ids: TransactionalIds, clock: Clock, config: Callable[[], TxnConfig]) -> None:
+    def __init__(self, ids: TransactionalIds, clock: Clock, config: TxnConfig) -> None:
         self._known = ids
         self._clock = clock
         self._config = config
@@ -37,7 +37,7 @@ class TxnBounds:
 
     def may_take_producer_id(self, caller: Caller | None) -> bool:
         """Whether the principal may have one more producer id without a transactional id; if so, count it."""
-        config = self._config()
+        config = self._config
         most = config.principal_max_producer_ids
         if most == UNBOUNDED or caller is None:
             return True
@@ -52,7 +52,7 @@ class TxnBounds:
 
     def may_hold(self, transactional_id: str, caller: Caller | None) -> bool:
         """Whether the id is known, or one more id may be added: by the principal, and by all."""
-        known, config = self._known, self._config()
+        known, config = self._known, self._config
         is_new = isinstance(known.state_of(transactional_id), Dead)
         if len(known) >= config.max_transactional_ids and is_new:
             logger.warning("transactional id %r refused: %d ids are known already", transactional_id, len(known))
@@ -69,7 +69,7 @@ class TxnBounds:
 
     def may_join(self, transactional_id: str, partitions: frozenset[TopicPartition], caller: Caller | None) -> bool:
         """Whether the partitions may join the transaction: it stays small enough, and may begin if it is not open."""
-        known, config = self._known, self._config()
+        known, config = self._known, self._config
         state = known.state_of(transactional_id)
         joined = state.partitions | partitions if isinstance(state, Ongoing) else partitions
         if len(joined) > config.max_partitions_per_transaction:

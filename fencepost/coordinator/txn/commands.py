@@ -2,10 +2,9 @@
 
 from collections.abc import Coroutine
 from dataclasses import field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Never, TypeAlias
 
 from fencepost.coordinator.decision import Decision
-from fencepost.coordinator.ports import Marker
 from fencepost.coordinator.txn.state import NO_EPOCH, NO_PRODUCER_ID, TxnRecord
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
@@ -74,7 +73,7 @@ class TimeOut:
 
 @dataclass(frozen=True, slots=True)
 class Complete:
-    """Every partition of the ended transaction has its marker."""
+    """Every partition of the decided transaction has its marker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,17 +118,8 @@ class NeedsProducerId:
     """Nothing is decided: the shell repeats the command with a fresh producer id."""
 
 
-@dataclass(frozen=True, slots=True)
-class WriteMarkers:
-    """The follow-up of a Prepare record: `marker` on each partition, then `Complete`."""
-
-    transactional_id: str
-    marker: Marker
-    partitions: frozenset[TopicPartition]
-
-
 Reply: TypeAlias = Answer | NeedsProducerId
-TxnDecision: TypeAlias = Decision[TxnRecord, Reply, WriteMarkers]
+TxnDecision: TypeAlias = Decision[TxnRecord, Reply, Never]
 NEEDS_PRODUCER_ID = NeedsProducerId()
 OK = Answer()
 

@@ -1,16 +1,25 @@
 """From a Prepare record to Complete: the markers of decided transactions, written until every partition has its own."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import trio
 
 from fencepost.coordinator.ports import AppendedMarkers, Clock, LogWriteFailed, MarkerWriter, Ticket
-from fencepost.coordinator.txn import machine, markers
-from fencepost.coordinator.txn.commands import Complete, WriteMarkers
+from fencepost.coordinator.txn import machine
+from fencepost.coordinator.txn.commands import Complete
 from fencepost.coordinator.txn.config import TxnConfig
+from fencepost.coordinator.txn.fencing_history import FencingHistory
 from fencepost.coordinator.txn.ids import TxnShard
-from fencepost.coordinator.txn.state import CompleteAbort, CompleteCommit, Completed, PrepareAbort, PrepareCommit
+from fencepost.coordinator.txn.state import (
+    CompleteAbort,
+    CompleteCommit,
+    PrepareAbort,
+    PrepareCommit,
+    Prepared,
+    marker_of,
+)
+from fencepost.coordinator.txn.tallies import Tallies
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 
@@ -20,26 +29,39 @@ COMPLETE_DELAY_SECONDS = 0.02
 """A Complete record is appended at most this long after its markers. No request waits for it; the client's next request
 may append it earlier, in one batch with its own record."""
 
+OVERTAKEN = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED)
+"""A marker with a higher epoch ended the partition's transaction (an operator's WriteTxnMarkers)."""
+NO_MORE_MARKERS = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, *OVERTAKEN)
+
+
+def lacking(
+    partitions: frozenset[TopicPartition], answers: Mapping[TopicPartition, ErrorCode]
+) -> frozenset[TopicPartition]:
+    """The partitions that still lack their marker after a round. One without an answer does.
+
+    A partition that no longer exists needs no marker. After one of `OVERTAKEN` Kafka gives up the whole transaction,
+    and its id hangs in Prepare; here only that partition is left out. All other errors (storage, replicas, leadership)
+    may pass, so they are retried without end (row T8).
+    """
+    return frozenset(partition for partition in partitions if answers.get(partition) not in NO_MORE_MARKERS)
+
 
 class _Owed:
     """The markers of one decided transaction."""
 
-    __slots__ = ("appended", "ended", "follow_up", "is_complete", "pending", "scope", "shard")
+    __slots__ = ("appended", "ended", "is_complete", "marker", "name", "pending", "scope", "shard")
 
-    def __init__(self, shard: TxnShard, follow_up: WriteMarkers) -> None:
+    def __init__(self, shard: TxnShard, name: str, state: Prepared) -> None:
         self.shard = shard
-        self.follow_up = markers.of_epoch(follow_up, shard.log.leader_epoch)
-        self.pending = follow_up.partitions
+        self.name = name
+        self.marker = marker_of(state, shard.log.leader_epoch)
+        self.pending = state.partitions
         """The partitions that lack their marker."""
         self.appended: AppendedMarkers | None = None
         """The markers, if they were appended with the decision."""
         self.is_complete = False
         self.ended = trio.Event()
         self.scope = trio.CancelScope()
-
-    @property
-    def name(self) -> str:
-        return self.follow_up.transactional_id
 
 
 class Completion:
@@ -53,14 +75,15 @@ class Completion:
         self,
         writer: MarkerWriter,
         clock: Clock,
-        config: Callable[[], TxnConfig],
-        completed: Callable[[WriteMarkers, Completed], None],
+        config: TxnConfig,
+        history: FencingHistory,
+        tallies: Tallies,
     ) -> None:
-        """`completed` is called for each complete transaction, with the new state of its id."""
         self.writer = writer
         self._clock = clock
         self._config = config
-        self._completed = completed
+        self._history = history
+        self._tallies = tallies
         self.nursery: trio.Nursery | None = None
         """Where the tasks run; None while the coordinator serves no requests."""
         self._under_way: dict[str, _Owed] = {}
@@ -96,35 +119,35 @@ class Completion:
 
     # Begin and end
 
-    def carry_out(self, shard: TxnShard, follow_up: WriteMarkers, ticket: Ticket, *, may_be_first: bool) -> None:
-        """Write the markers of a Prepare record, at once if nothing has to be waited for, else in a task.
+    def begin(self, shard: TxnShard, name: str, state: Prepared, ticket: Ticket, *, may_be_first: bool) -> None:
+        """Write the markers of a new Prepare record, at once if nothing has to be waited for, else in a task.
 
         `may_be_first`: a crash may keep a marker and lose the record, because `Doubts` then decides the same again.
         """
-        owed = _Owed(shard, follow_up)
-        if ticket.is_durable:
-            if owed.pending:
-                answers = self.writer.write_at_once(owed.follow_up.marker, owed.pending)
-                if answers is not None:
-                    self._settle(owed, answers)
-            if not owed.pending:
-                self._complete(owed)
-                return
-        else:
-            appended = self.writer.append_with_decision(owed.follow_up.marker, owed.pending, may_be_first)
-            if appended is not None and not appended.in_one_commit:
-                owed.appended = appended
+        owed = _Owed(shard, name, state)
+        is_durable = ticket.is_durable
+        owed.appended = appended = self.writer.append_with_decision(
+            owed.marker, owed.pending, is_durable or may_be_first
+        )
+        if appended is not None:
+            if is_durable:
+                if (results := appended.settled_now()) is not None:
+                    owed.appended = None
+                    self._settle(owed, results)
+                    if not owed.pending:
+                        self._complete(owed)
+                        return
+            elif not appended.in_one_commit:
                 ticket.request()  # in the round of its markers
-            elif appended is not None and not markers.settle(owed.pending, appended.results).remaining:
+            elif not lacking(owed.pending, appended.results):
                 # The Complete record shares the commit, too: a crash leaves nothing to resume.
-                owed.appended = appended
                 self._complete(owed)
                 self._catch_up()
         self._start(owed, ticket)
 
-    def begin(self, shard: TxnShard, follow_up: WriteMarkers) -> None:
+    def resume(self, shard: TxnShard, name: str, state: Prepared) -> None:
         """Write the markers of a Prepare record that was loaded, in a task."""
-        self._start(_Owed(shard, follow_up), shard.log.newest)
+        self._start(_Owed(shard, name, state), shard.log.newest)
 
     def _start(self, owed: _Owed, ticket: Ticket) -> None:
         """Of two completions of one id, both in one commit with their decision, the later one is durable last."""
@@ -153,9 +176,9 @@ class Completion:
                 return  # the record may be in the log or not: the next load finds out, and writes the markers
             if owed.appended is not None:
                 self._settle(owed, await owed.appended.settled())
-            for seconds in markers.pauses(self._config()):
+            for seconds in self._config.marker_pauses():
                 if owed.pending:
-                    self._settle(owed, await self.writer.write_markers(owed.follow_up.marker, owed.pending))
+                    self._settle(owed, await self.writer.write_markers(owed.marker, owed.pending))
                 if not owed.pending:
                     break
                 await trio.sleep(seconds)
@@ -168,15 +191,15 @@ class Completion:
 
     def _settle(self, owed: _Owed, answers: Mapping[TopicPartition, ErrorCode]) -> None:
         """Note which partitions still lack their marker after a round."""
-        outcome = markers.settle(owed.pending, answers)
-        owed.pending = outcome.remaining
-        for partition, error in outcome.overtaken.items():
-            logger.error(
-                "transactional id %r: another marker already ended its transaction on %s: %s",
-                owed.name,
-                partition,
-                error.name,
-            )
+        for partition in owed.pending:
+            if (error := answers.get(partition)) in OVERTAKEN:
+                logger.error(
+                    "transactional id %r: another marker already ended its transaction on %s: %s",
+                    owed.name,
+                    partition,
+                    error.name,
+                )
+        owed.pending = lacking(owed.pending, answers)
         if owed.pending:
             logger.warning("transactional id %r: %d markers failed and are retried", owed.name, len(owed.pending))
 
@@ -189,14 +212,15 @@ class Completion:
         it: after a crash the Prepare record has the coordinator write the markers again and complete it again.
         """
         owed.is_complete = True
-        shard, version = owed.shard, self._config().transaction_version
+        shard, version = owed.shard, self._config.transaction_version
         state = shard.state.state_of(owed.name)
+        assert isinstance(state, PrepareCommit | PrepareAbort)
         [record] = machine.decide(owed.name, state, Complete(), self._clock.now_ms(), version).log
         assert isinstance(record.state, CompleteCommit | CompleteAbort)
         shard.note(record)
         self._behind[shard] = None
         self._some_behind.set()
-        self._completed(owed.follow_up, record.state)
+        self._tallies.count(state, record.state, self._history.ending(owed.name))
 
     async def append_completed(self) -> None:
         """Append the Complete records soon after their markers, until cancelled."""
@@ -205,7 +229,7 @@ class Completion:
                 await self._some_behind.wait()
                 await trio.sleep(COMPLETE_DELAY_SECONDS)
                 self._some_behind = trio.Event()
-                for seconds in markers.pauses(self._config()):
+                for seconds in self._config.marker_pauses():
                     if self._catch_up():
                         break
                     await trio.sleep(seconds)

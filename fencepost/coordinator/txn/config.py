@@ -1,11 +1,12 @@
 """The settings of the transaction coordinator, under Kafka's names where the meaning is Kafka's."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TxnConfig:
-    """Settings of the coordinator; all but the two partition counts may be replaced at run time."""
+    """Settings of the coordinator, whose parts share one object; all but the two partition counts may change."""
 
     transaction_max_timeout_ms: int = 900_000
     """`transaction.max.timeout.ms`: no client may ask for a longer timeout."""
@@ -45,3 +46,15 @@ class TxnConfig:
     """`producer.id.expiration.ms`."""
     max_partitions_per_transaction: int = 100_000
     """The most partitions of one transaction; more are refused with POLICY_VIOLATION."""
+
+    def change_to(self, other: "TxnConfig") -> None:
+        """Take the settings of `other`."""
+        for setting in fields(self):
+            setattr(self, setting.name, getattr(other, setting.name))
+
+    def marker_pauses(self) -> Iterator[float]:
+        """Seconds to wait before each further try of a marker, without end, doubled up to the longest."""
+        pause_ms = self.marker_retry_backoff_ms
+        while True:
+            yield pause_ms / 1000
+            pause_ms = min(2 * pause_ms, self.marker_retry_backoff_max_ms)

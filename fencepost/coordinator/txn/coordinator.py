@@ -17,7 +17,7 @@ from fencepost.coordinator.ports import (
     TopicView,
 )
 from fencepost.coordinator.runtime.runtime import CoordinatorRuntime
-from fencepost.coordinator.txn import commands, expiry, listing, markers, wire_codes
+from fencepost.coordinator.txn import commands, expiry, listing, wire_codes
 from fencepost.coordinator.txn.bounds import TxnBounds
 from fencepost.coordinator.txn.causes import Caller
 from fencepost.coordinator.txn.commands import Answer, Waiting, resolve
@@ -27,7 +27,7 @@ from fencepost.coordinator.txn.deciding import Decisions
 from fencepost.coordinator.txn.fencing_history import FencingHistory
 from fencepost.coordinator.txn.ids import TransactionalIds, TxnRuntime, TxnShard
 from fencepost.coordinator.txn.shard_state import TxnRecords
-from fencepost.coordinator.txn.state import Completed, Ongoing
+from fencepost.coordinator.txn.state import Ongoing
 from fencepost.coordinator.txn.taken_ids import expire_idle_ids, take_ids
 from fencepost.coordinator.txn.tallies import Tallies
 from fencepost.protocol.errors import ErrorCode
@@ -62,10 +62,10 @@ class TransactionCoordinator:
         others: RemoteCoordinators | None = None,
     ) -> None:
         """`others`: the coordinators of other brokers; None if this broker is alone."""
-        self.config = config or TxnConfig()
-        """The current settings; may be replaced at run time."""
+        self.config = config = replace(config or TxnConfig())
+        """The current settings; `change_to` changes them at run time."""
         self.runtime: TxnRuntime = CoordinatorRuntime(
-            TRANSACTION_TOPIC, logs, clock, TxnRecords(lambda: self.config), self, self._timer_interval_s
+            TRANSACTION_TOPIC, logs, clock, TxnRecords(config), self, self._timer_interval_s
         )
         """Loads and unloads the partitions; its timers, by transactional id, abort open transactions (row T10)."""
         self.ids = TransactionalIds(self.runtime)
@@ -73,11 +73,11 @@ class TransactionCoordinator:
         self.tallies = Tallies()
         """How transactions ended."""
         self.markers = markers
-        self._bounds = TxnBounds(self.ids, clock, lambda: self.config)
-        self._completion = Completion(markers, clock, lambda: self.config, self._completed)
-        self._decisions = Decisions(
-            self.runtime, self._completion, FencingHistory(clock), producer_ids, clock, lambda: self.config
-        )
+        self._bounds = TxnBounds(self.ids, clock, config)
+        self.history = FencingHistory(clock)
+        """Why requests were refused, and which clients took which identities."""
+        self._completion = Completion(markers, clock, config, self.history, self.tallies)
+        self._decisions = Decisions(self.runtime, self._completion, self.history, producer_ids, clock, config)
         self._producer_ids = producer_ids
         self._topics = topics
         self._others = others
@@ -86,11 +86,6 @@ class TransactionCoordinator:
         """The answer to a command; for EndTxn (row T7) it is durable and, on one node, visible before the answer."""
         self.is_ongoing_with = self._decisions.is_ongoing_with
         """Produce's fast path: whether a transaction is open and may be written, durably."""
-
-    @property
-    def history(self) -> FencingHistory:
-        """Why requests were refused, and which clients took which identities."""
-        return self._decisions.history
 
     @property
     def is_running(self) -> bool:
@@ -121,7 +116,7 @@ class TransactionCoordinator:
                     self._resume(nursery, shard)
                 nursery.start_soon(self._completion.append_completed)
                 nursery.start_soon(self.runtime.serve)
-                nursery.start_soon(expire_idle_ids, self.runtime, self._clock, lambda: self.config, self.history)
+                nursery.start_soon(expire_idle_ids, self.runtime, self._clock, self.config, self.history)
                 task_status.started()
                 await trio.sleep_forever()
             finally:
@@ -138,7 +133,7 @@ class TransactionCoordinator:
         for name, state in shard.state.prepared():
             logger.info("transactional id %r: writing the markers of its %s again", name, state.name)
             self.history.decided_before(name)
-            self._completion.begin(shard, markers.to_write(name, state))
+            self._completion.resume(shard, name, state)
         self._decisions.doubts.resume(nursery, shard)
         if self._others is not None and self._others.lost_some(shard.partition):
             take_ids(self.submit, nursery, shard)
@@ -158,9 +153,6 @@ class TransactionCoordinator:
 
     def _timer_interval_s(self) -> float:
         return min(self.config.timeout_check_interval_ms, MAX_CHECK_INTERVAL_MS) / 1000
-
-    def _completed(self, follow_up: commands.WriteMarkers, state: Completed) -> None:
-        self.tallies.count(follow_up, state, self.history.ending(follow_up.transactional_id))
 
     # Verbs of clients
 

@@ -1,7 +1,7 @@
 """From a command to the answer that may be sent: decide, append, write markers, and wait where necessary."""
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import replace
 
 import trio
@@ -22,8 +22,7 @@ from fencepost.coordinator.txn.config import TxnConfig
 from fencepost.coordinator.txn.doubts import Doubts
 from fencepost.coordinator.txn.fencing_history import FencingHistory
 from fencepost.coordinator.txn.ids import TxnRuntime, TxnShard
-from fencepost.coordinator.txn.markers import is_evidence
-from fencepost.coordinator.txn.state import Ongoing, TxnState
+from fencepost.coordinator.txn.state import Ongoing, PrepareAbort, PrepareCommit, TxnState, is_evidence
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 
@@ -40,12 +39,11 @@ class Decisions:
         history: FencingHistory,
         producer_ids: ProducerIdSource,
         clock: Clock,
-        config: Callable[[], TxnConfig],
+        config: TxnConfig,
     ) -> None:
         self._runtime = runtime
         self._completion = completion
-        self.history = history
-        """Why requests were refused, and which clients took which identities."""
+        self._history = history
         self._producer_ids = producer_ids
         self._clock = clock
         self._config = config
@@ -78,7 +76,7 @@ class Decisions:
             isinstance(reply, NeedsProducerId)
             or reply.error is ErrorCode.CONCURRENT_TRANSACTIONS
             or self._completion.is_under_way(transactional_id)
-            or not (decision.then or ticket.is_durable)  # markers that are written need no further look at the ticket
+            or not ticket.is_durable
         ):
             return self._answer_later(shard, transactional_id, command, caller, decision, ticket)
         return self._durable(shard, transactional_id, command, reply, ticket, caller)
@@ -95,7 +93,7 @@ class Decisions:
         """Wait until the answer may be sent. Decide again after the previous transaction's markers, with a fresh
         producer id, or if another writer's rows came before the decision's own.
         """
-        deadline = trio.current_time() + self._config().completion_wait_ms / 1000
+        deadline = trio.current_time() + self._config.completion_wait_ms / 1000
         try:
             while True:
                 reply = decision.reply
@@ -105,7 +103,7 @@ class Decisions:
                     if not await self._completion.wait(shard, transactional_id, deadline):
                         return self._explained(shard, transactional_id, command, reply, caller)
                 else:
-                    if decision.then or reply.after_markers:
+                    if reply.after_markers:
                         await self._completion.wait(shard, transactional_id, deadline)
                     try:
                         await ticket.durable()
@@ -129,8 +127,9 @@ class Decisions:
     ) -> Answer:
         """The answer whose `ticket` is durable, and with it every earlier append of the log."""
         if self._unsettled and (waits := self._unsettled.get(transactional_id)) is not None:
-            assert ticket.end_offset is not None, "a durable record has its offset"
-            if waits.end_offset is not None and waits.end_offset <= ticket.end_offset:
+            end_offset, awaited = ticket.end_offset, waits.end_offset
+            assert end_offset is not None, "a durable record has its offset"
+            if awaited is not None and awaited <= end_offset:
                 del self._unsettled[transactional_id]
         return self._explained(shard, transactional_id, command, answer, caller)
 
@@ -140,7 +139,7 @@ class Decisions:
         """The answer; if it refuses, its cause is noted in the history."""
         if answer.error or answer.missing:
             error = ErrorCode.TRANSACTION_ABORTABLE if answer.missing else answer.error
-            self.history.refused(transactional_id, shard.state.state_of(transactional_id), command, error, caller)
+            self._history.refused(transactional_id, shard.state.state_of(transactional_id), command, error, caller)
         return answer
 
     def _decide(
@@ -151,7 +150,7 @@ class Decisions:
         Raises LogWriteFailed; nothing has changed then.
         """
         before, now_ms = shard.state.state_of(transactional_id), self._clock.now_ms()
-        decision = machine.decide(transactional_id, before, command, now_ms, self._config().transaction_version)
+        decision = machine.decide(transactional_id, before, command, now_ms, self._config.transaction_version)
         if not decision.log:
             return decision, shard.log.newest
         ticket = shard.write(decision.log)
@@ -163,16 +162,16 @@ class Decisions:
             else:
                 self._unsettled.pop(transactional_id, None)
             if isinstance(command, commands.InitProducerId | commands.TimeOut):
-                self.history.identity_changed(transactional_id, before, command, record.state, caller)
+                self._history.identity_changed(transactional_id, before, command, record.state, caller)
             else:
-                self.history.transaction_changed(transactional_id, command, caller)
-            for follow_up in decision.then:
+                self._history.transaction_changed(transactional_id, command, caller, now_ms)
+            if isinstance(record.state, PrepareCommit | PrepareAbort):
                 may_be_first = is_begun_durably and isinstance(command, commands.EndTxn) and is_evidence(record.state)
-                self._completion.carry_out(shard, follow_up, ticket, may_be_first=may_be_first)
+                self._completion.begin(shard, transactional_id, record.state, ticket, may_be_first=may_be_first)
         return decision, ticket
 
     def _decide_again(self, shard: TxnShard, transactional_id: str, command: Command) -> None:
-        self.history.decided_before(transactional_id)
+        self._history.decided_before(transactional_id)
         self._decide(shard, transactional_id, command, None)
 
     def watch(self, transactional_id: str, state: TxnState) -> None:

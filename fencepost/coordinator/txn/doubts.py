@@ -7,7 +7,7 @@ from collections.abc import Callable
 import trio
 
 from fencepost.coordinator.ports import HowEnded, LogWriteFailed, MarkerWriter
-from fencepost.coordinator.txn import epochs, expiry, markers
+from fencepost.coordinator.txn import epochs, expiry
 from fencepost.coordinator.txn.commands import Command, EndTxn
 from fencepost.coordinator.txn.config import TxnConfig
 from fencepost.coordinator.txn.ids import TxnShard
@@ -23,13 +23,13 @@ NAMED_MAX = 20
 class Doubts:
     """Asks the partitions of each open transaction that was loaded for its marker, before anything else.
 
-    A marker that proves the decision may be durable before the Prepare record (`markers.is_evidence`). If one is
+    A marker that proves the decision may be durable before the Prepare record (`is_evidence`). If one is
     found, the same is decided again. As long as a partition cannot be read, the transaction is in doubt: its id is
     neither served nor timed out, because its outcome may be known to readers of that partition.
     """
 
     def __init__(
-        self, writer: MarkerWriter, decide: Callable[[TxnShard, str, Command], object], config: Callable[[], TxnConfig]
+        self, writer: MarkerWriter, decide: Callable[[TxnShard, str, Command], object], config: TxnConfig
     ) -> None:
         """`decide` decides for an id, and raises LogWriteFailed."""
         self._writer = writer
@@ -61,7 +61,7 @@ class Doubts:
 
     async def _look_again(self) -> None:
         warn_at = trio.current_time() + WARN_AFTER_SECONDS
-        for seconds in markers.pauses(self._config()):
+        for seconds in self._config.marker_pauses():
             if not self._shards:
                 return
             if trio.current_time() >= warn_at:

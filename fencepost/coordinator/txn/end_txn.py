@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never
 
 from fencepost.coordinator.decision import Decision
-from fencepost.coordinator.txn import epochs, markers
+from fencepost.coordinator.txn import epochs
 from fencepost.coordinator.txn.commands import NEEDS_PRODUCER_ID, Answer, EndTxn, TxnDecision, refuse
 from fencepost.coordinator.txn.state import (
     NO_EPOCH,
@@ -108,7 +108,7 @@ def _end_tv1(transactional_id: str, state: Ongoing, command: EndTxn, now_ms: int
         commit=command.commit,
         client_version=command.client_version,
         now_ms=now_ms,
-        answer=Answer(NO_ERROR, *held),
+        answer=Answer(NO_ERROR, *held, after_markers=True),
     )
 
 
@@ -202,14 +202,14 @@ def _end_ongoing_tv2(transactional_id: str, state: Ongoing, command: EndTxn, now
         commit=command.commit,
         client_version=command.client_version,
         now_ms=now_ms,
-        answer=Answer(NO_ERROR, answered[0], max(answered[1], 0)),
+        answer=Answer(NO_ERROR, answered[0], max(answered[1], 0), after_markers=True),
     )
 
 
 def prepare(
     transactional_id: str, ending: Ending, *, commit: bool, client_version: int, now_ms: int, answer: Answer
 ) -> TxnDecision:
-    """The point of no return: one Prepare record, and the follow-up that writes its marker to every partition."""
+    """The point of no return: one Prepare record. In that state the transaction owes a marker to every partition."""
     made = PrepareCommit if commit else PrepareAbort
     state = made(
         ending.producer,
@@ -220,6 +220,4 @@ def prepare(
         client_version,
         *(ending.following or (NO_PRODUCER_ID, NO_EPOCH)),
     )
-    return Decision(
-        answer, log=(TxnRecord(transactional_id, state),), then=(markers.to_write(transactional_id, state),)
-    )
+    return Decision(answer, log=(TxnRecord(transactional_id, state),))

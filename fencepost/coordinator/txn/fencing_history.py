@@ -74,13 +74,13 @@ class FencingHistory:
 
     # Changes
 
-    def transaction_changed(self, transactional_id: str, command: Command, caller: Caller | None) -> None:
+    def transaction_changed(self, transactional_id: str, command: Command, caller: Caller | None, now_ms: int) -> None:
         """Note that the holder of an id added partitions or ended a transaction."""
         history = self._history_of(transactional_id)
         history.writer = caller
         if isinstance(command, EndTxn):
             shown = (command.producer_id, command.epoch)
-            history.ended = (self._clock.now_ms(), shown, command.commit, caller)
+            history.ended = (now_ms, shown, command.commit, caller)
 
     def identity_changed(
         self,

@@ -54,11 +54,6 @@ def decide(transactional_id: str, state: TxnState, command: Command, now_ms: int
     return decision
 
 
-def apply(state: TxnState, record: TxnRecord) -> TxnState:
-    """The state after `record`. A record holds the whole state, so a compacted log is enough for a replay."""
-    return record.state
-
-
 def _decide(transactional_id: str, state: TxnState, command: Command, now_ms: int, server_version: int) -> TxnDecision:
     match command:
         case InitProducerId():

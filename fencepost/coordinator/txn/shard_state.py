@@ -1,9 +1,9 @@
 """All transactional ids of one partition of `__transaction_state`, counted by phase."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from fencepost.coordinator.ports import KeyValue, LogUnreadable, ReplayedBatch
-from fencepost.coordinator.txn import codec, machine
+from fencepost.coordinator.txn import codec
 from fencepost.coordinator.txn.config import TxnConfig
 from fencepost.coordinator.txn.state import (
     DEAD,
@@ -48,10 +48,9 @@ class TxnShardState:
         ]
 
     def put(self, record: TxnRecord) -> None:
-        """Apply one record of the log."""
-        name = record.transactional_id
+        """Apply one record, which holds the whole state of its id: so a compacted log is enough for a replay."""
+        name, after = record.transactional_id, record.state
         before = self._states.get(name)
-        after = machine.apply(DEAD if before is None else before, record)
         if before is not None:
             self._counts[type(before)] -= 1
             self.open.pop(name, None)
@@ -67,7 +66,7 @@ class TxnShardState:
 class TxnRecords:
     """How a shard of transactions folds: the runtime's `Machine`."""
 
-    def __init__(self, config: Callable[[], TxnConfig]) -> None:
+    def __init__(self, config: TxnConfig) -> None:
         self._config = config
 
     def empty(self) -> TxnShardState:
@@ -81,7 +80,7 @@ class TxnRecords:
 
     def encode(self, record: TxnRecord) -> KeyValue:
         """The record as the log stores it."""
-        return codec.encode(record, self._config().transaction_version)
+        return codec.encode(record, self._config.transaction_version)
 
     def replay(self, state: TxnShardState, batch: ReplayedBatch) -> int:
         """Fold one batch; return how many records were of unknown kinds. Raises LogUnreadable."""

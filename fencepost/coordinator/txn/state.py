@@ -39,6 +39,7 @@ no value contains it (Kafka's pendingState has no counterpart).
 from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
+from fencepost.coordinator.ports import Marker
 from fencepost.protocol.topics import TopicPartition
 
 NO_PRODUCER_ID = -1
@@ -193,6 +194,27 @@ def holder(state: Known) -> tuple[int, int]:
     if isinstance(state, Ongoing) and state.is_kept:
         return state.next_producer_id, state.next_producer_epoch
     return state.producer.producer_id, state.producer.epoch
+
+
+def marker_of(state: Prepared, coordinator_epoch: int) -> Marker:
+    """The marker of a decided transaction. To write one twice does no harm (rows T8, T25).
+
+    `coordinator_epoch` is the leader epoch of the coordinator's partition (row T9).
+    """
+    producer, is_commit = state.producer, isinstance(state, PrepareCommit)
+    return Marker(producer.producer_id, producer.epoch, is_commit, coordinator_epoch, state.client_version)
+
+
+def is_evidence(state: TxnState) -> bool:
+    """Whether the state is decided and its marker proves how, and so may be durable before it (decision 0080).
+
+    Only TV2 gives each transaction an epoch of its own. A new producer id would not follow from the marker.
+    """
+    return (
+        isinstance(state, PrepareCommit | PrepareAbort)
+        and state.client_version >= 2
+        and state.next_producer_id == NO_PRODUCER_ID
+    )
 
 
 PHASES: tuple[type[TxnState], ...] = (Empty, Ongoing, PrepareCommit, PrepareAbort, CompleteCommit, CompleteAbort, Dead)

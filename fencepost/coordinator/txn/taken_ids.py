@@ -22,18 +22,16 @@ EXPIRY_BATCH = 500
 Submit = Callable[[str, Command, Caller | None], Answer | Waiting]
 
 
-async def expire_idle_ids(
-    runtime: TxnRuntime, clock: Clock, config: Callable[[], TxnConfig], history: FencingHistory
-) -> None:
+async def expire_idle_ids(runtime: TxnRuntime, clock: Clock, config: TxnConfig, history: FencingHistory) -> None:
     """Expire idle ids (row T12) every `id_expiration_interval_ms`, until cancelled.
 
     The next round retries what a log refused.
     """
     while True:
-        await trio.sleep(config().id_expiration_interval_ms / 1000)
+        await trio.sleep(config.id_expiration_interval_ms / 1000)
         for shard in runtime.shards():
             with runtime.expiring(shard):
-                await _expire(shard, _tombstones(shard, clock.now_ms(), config()), history)
+                await _expire(shard, _tombstones(shard, clock.now_ms(), config), history)
 
 
 async def _expire(shard: TxnShard, batches: Iterator[list[TxnRecord]], history: FencingHistory) -> None:

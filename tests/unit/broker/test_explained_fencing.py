@@ -129,7 +129,7 @@ class TestWhoTookTheIdentity:
         async with running() as on:
             held = await on.identity()
             await on.identity()
-            on.node.transactions._decisions.history = fencing_history.FencingHistory(on.node.clock)
+            _forget(on)
             assert (await on.end(5, held, commit=False)).error_code == E.PRODUCER_FENCED
             cause = last(on).cause
             assert cause.reason is Reason.BEFORE_START
@@ -200,7 +200,7 @@ class TestOtherWays:
             log = on.node.partition(T0)
             assert log is not None
             late = _batch(held)
-            on.node.transactions.config = _unverified(on)
+            on.node.transactions.config.change_to(_unverified(on))
             answer = await on.ask(PRODUCE, 9, produce_request("t", late, transactional_id=TX))
             assert answer.responses[0].partition_responses[0].error_code == E.INVALID_PRODUCER_EPOCH
             assert (last(on).cause.reason, last(on).code) == (Reason.NEWCOMER, E.INVALID_PRODUCER_EPOCH)
@@ -284,7 +284,7 @@ class TestWhereItIsShown:
     async def test_memory_is_bounded(self, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
         """As many stories as set, eight changes and refusals in each; no id of theirs is held by being refused."""
         async with running() as on:
-            on.node.transactions._decisions.history = fencing_history.FencingHistory(on.node.clock, ids_max=100)
+            _forget(on, ids_max=100)
             for number in range(150):
                 for epoch in range(12):
                     await on.ask(26, 5, _end(f"id-{number}", epoch))
@@ -323,6 +323,12 @@ def _end(name: str, epoch: int) -> Any:
     from fencepost.protocol.messages.api26_end_txn import EndTxnRequest
 
     return EndTxnRequest(transactional_id=name, producer_id=1, producer_epoch=epoch, committed=True)
+
+
+def _forget(on: TxnNode, ids_max: int = fencing_history.IDS_KEPT) -> None:
+    """Begin with an empty history, as a restarted broker does."""
+    transactions = on.node.transactions
+    transactions.history = transactions._decisions._history = fencing_history.FencingHistory(on.node.clock, ids_max)
 
 
 def _unverified(on: TxnNode) -> Any:

@@ -280,7 +280,6 @@ async def test_whatever_lives_is_never_called_hanging(
             return await write(*arguments)
 
         monkeypatch.setattr(on.node.markers, "write_markers", write_slowly)
-        monkeypatch.setattr(on.node.markers, "write_at_once", lambda *_: None, raising=False)
         monkeypatch.setattr(on.node.markers, "append_with_decision", lambda *_: None)
         async with trio.open_nursery() as nursery:
             for number in range(4):

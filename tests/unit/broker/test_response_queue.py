@@ -43,7 +43,7 @@ class Commit:
     def settle_inline(self, requester: object, logs: Collection[Any]) -> bool:
         return False
 
-    async def wait(self, tickets: Collection[Any]) -> bool:
+    async def wait_all(self, tickets: Collection[Any]) -> bool:
         self.asked.append([(ticket.log, ticket.end_offset) for ticket in tickets])
         await trio.lowlevel.checkpoint()
         return bool(self.lost)
@@ -68,7 +68,7 @@ class Side:
         self.ours = ours
         self.commit = Commit()
         self.node: Any = SimpleNamespace(
-            response_bytes=ByteBudget(-1), commit=self.commit, wait_durable=self.commit.wait, answers_hold=True
+            response_bytes=ByteBudget(-1), commit=self.commit, place=SimpleNamespace(answers_hold=True)
         )
         self.progress: list[None] = []
         self.queue = ResponseQueue(self.node, ours)
@@ -160,7 +160,7 @@ async def test_nothing_is_sent_once_the_database_has_lost_commits(side: Side) ->
     """One wait covers a response that was durable and another one: when its commit finds the loss, both say nothing."""
     log = Log()
     side.put_waiting(1, log, 5)
-    side.node.answers_hold = False
+    side.node.place.answers_hold = False
     with pytest.raises(OSError, match="the database lost commits"):
         await side.send()
     side.put(2)

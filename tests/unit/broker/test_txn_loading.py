@@ -58,15 +58,20 @@ async def test_what_was_decided_is_begun_again_before_the_listener_opens_t13(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The tasks of PREPARE_x exist when `run` says that it has started, which is what the listener waits for."""
+
+    async def never_completed(*_: object) -> bool:
+        return False
+
     begun: list[str] = []
-    begin = Completion.begin
-    monkeypatch.setattr(Completion, "begin", lambda *args: (begun.append(args[2].transactional_id), begin(*args)))
+    resume = Completion.resume
+    monkeypatch.setattr(Completion, "resume", lambda *args: (begun.append(args[2]), resume(*args)))
     async with running() as on:
         held = await on.identity()
         assert await on.produce(12, held, T0, b"a", 0) == E.NONE
         before = on.node.transactions
         with monkeypatch.context() as patch:
-            patch.setattr(Completion, "carry_out", lambda *args, **how: None)
+            patch.setattr(Completion, "begin", lambda *args, **how: None)
+            patch.setattr(Completion, "wait", never_completed)
             assert (await on.end(5, held, commit=True)).error_code == E.NONE
         assert before.ids.counts["PrepareCommit"] == 1
         assert begun == []

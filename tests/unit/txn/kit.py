@@ -100,7 +100,8 @@ class Cluster:
     def append_with_decision(
         self, marker: Marker, partitions: Collection[TopicPartition], may_be_first: bool
     ) -> "Appended | None":
-        return Appended(self, marker, sorted(partitions)) if may_be_first and self.joins else None
+        at_once = self.at_once and not self.joins and self.gate is None and not self.delay
+        return Appended(self, marker, sorted(partitions), at_once) if may_be_first and (self.joins or at_once) else None
 
     def how_ended(self, producer_id: int, marker_epoch: int, partitions: Collection[TopicPartition]) -> HowEnded:
         for name in partitions:
@@ -108,16 +109,6 @@ class Cluster:
                 if isinstance(entry, Marker) and entry[:2] == (producer_id, marker_epoch):
                     return HowEnded.COMMITTED if entry.commit else HowEnded.ABORTED
         return HowEnded.UNKNOWN if self.is_opening else HowEnded.NOT_ENDED
-
-    def write_at_once(
-        self, marker: Marker, partitions: Collection[TopicPartition]
-    ) -> dict[TopicPartition, ErrorCode] | None:
-        if not self.at_once or self.gate is not None or self.delay:
-            return None
-        assert marker.coordinator_epoch == 0
-        self.rounds.append((marker, frozenset(partitions)))
-        told = self.answers.pop(0) if self.answers else {}
-        return {name: told[name] if name in told else self._mark(name, marker) for name in sorted(partitions)}
 
     async def write_markers(
         self, marker: Marker, partitions: Collection[TopicPartition]
@@ -153,15 +144,22 @@ class Cluster:
 
 
 class Appended:
-    """Markers in the round of their decision: that of the first partition is durable at once, the others later."""
+    """Markers in the round of their decision: that of the first partition is durable at once, the others later, unless
+    they are `at_once`, too."""
 
     in_one_commit = False
 
-    def __init__(self, cluster: Cluster, marker: Marker, names: list[TopicPartition]) -> None:
-        self._cluster, self._marker, self._left = cluster, marker, names[1:]
+    def __init__(self, cluster: Cluster, marker: Marker, names: list[TopicPartition], at_once: bool) -> None:
+        count = len(names) if at_once else 1
+        self._cluster, self._marker, self._left, self._at_once = cluster, marker, names[count:], at_once
         assert marker.coordinator_epoch == 0
-        cluster.rounds.append((marker, frozenset(names)))
-        self.results = {name: cluster._mark(name, marker) for name in names[:1]}
+        if names:
+            cluster.rounds.append((marker, frozenset(names)))
+        told = cluster.answers.pop(0) if at_once and names and cluster.answers else {}
+        self.results = {name: told[name] if name in told else cluster._mark(name, marker) for name in names[:count]}
+
+    def settled_now(self) -> dict[TopicPartition, ErrorCode] | None:
+        return self.results if self._at_once else None
 
     async def settled(self) -> dict[TopicPartition, ErrorCode]:
         if self._cluster.gate is not None:

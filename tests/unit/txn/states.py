@@ -51,7 +51,6 @@ def after(decision: TxnDecision) -> TxnState:
 def refused(decision: TxnDecision) -> ErrorCode:
     """The error of a decision that changes nothing."""
     assert decision.log == ()
-    assert decision.then == ()
     assert isinstance(decision.reply, Answer)
     return decision.reply.error
 

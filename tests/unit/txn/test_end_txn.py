@@ -14,6 +14,7 @@ from fencepost.coordinator.txn.state import (
     PrepareCommit,
     Producer,
     TxnState,
+    marker_of,
 )
 from fencepost.protocol.errors import ErrorCode
 from tests.unit.txn.states import (
@@ -114,8 +115,7 @@ def test_tv1(state: TxnState, epoch: int, commit: bool, outcome: object, version
         made = PrepareCommit if commit else PrepareAbort
         assert after(decision) == made(ONGOING.producer, ONGOING.timeout_ms, ON_P0, ONGOING.started_ms, NOW, version)
         assert granted(decision) == (PID, EPOCH)
-        (duty,) = decision.then
-        assert (duty.marker, duty.partitions) == (Marker(PID, EPOCH, commit, 0, version), ON_P0)
+        assert marker_of(after(decision), 0) == Marker(PID, EPOCH, commit, 0, version)
     elif outcome is SAME:
         assert decision == Decision(Answer(NONE, PID, EPOCH, after_markers=True))
     else:
@@ -132,8 +132,7 @@ def test_tv2(state: TxnState, epoch: int, commit: bool, outcome: object) -> None
         assert prepared.producer == Producer(PID, EPOCH + 1, PID, EPOCH)
         assert prepared.partitions == (ON_P0 if state is ONGOING else frozenset())
         assert prepared.started_ms == (ONGOING.started_ms if state is ONGOING else NOW)
-        (duty,) = decision.then
-        assert duty.marker == Marker(PID, EPOCH + 1, commit, 0, 2)
+        assert marker_of(prepared, 0) == Marker(PID, EPOCH + 1, commit, 0, 2)
     elif outcome is SAME:
         assert decision == Decision(Answer(NONE, PID, EPOCH, after_markers=True))
     else:

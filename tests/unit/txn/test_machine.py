@@ -28,6 +28,7 @@ from fencepost.coordinator.txn.state import (
     PrepareAbort,
     Producer,
     TxnState,
+    marker_of,
 )
 from fencepost.protocol.errors import ErrorCode
 from tests.unit.txn.kit import P0, P1
@@ -128,8 +129,7 @@ class TestInitProducerId:
         assert after(decision) == PrepareAbort(
             Producer(PID, EPOCH + 1, PID, -1), 60_000, ON_P0, ONGOING.started_ms, NOW, stamp
         )
-        (duty,) = decision.then
-        assert (duty.marker, duty.partitions) == (Marker(PID, EPOCH + 1, False, 0, stamp), ON_P0)
+        assert marker_of(after(decision), 0) == Marker(PID, EPOCH + 1, False, 0, stamp)
 
     def test_the_holder_that_comes_back_over_its_open_transaction_goes_on_with_the_epoch_of_the_abort(self) -> None:
         for server_version in (0, 2):

@@ -8,8 +8,9 @@ import pytest
 
 from fencepost.coordinator.partitioning import java_string_hash, partition_for
 from fencepost.coordinator.ports import coordinator_error
-from fencepost.coordinator.txn import epochs, expiry, listing, markers, wire_codes
+from fencepost.coordinator.txn import epochs, expiry, listing, wire_codes
 from fencepost.coordinator.txn.commands import Answer, Expire
+from fencepost.coordinator.txn.completion import lacking
 from fencepost.coordinator.txn.config import TxnConfig
 from fencepost.coordinator.txn.listing import Filters
 from fencepost.coordinator.txn.shard_state import TxnRecords
@@ -81,19 +82,17 @@ def test_only_idle_ids_are_forgettable() -> None:
 def test_markers_are_settled_by_what_their_error_means() -> None:
     """Row T8."""
     three = frozenset({P0, P1, P2})
-    assert markers.settle(three, dict.fromkeys(three, ErrorCode.NONE)).remaining == frozenset()
-    passing = markers.settle(three, {P0: ErrorCode.KAFKA_STORAGE_ERROR, P1: ErrorCode.NOT_LEADER_OR_FOLLOWER})
-    assert passing.remaining == three, "an answer that is missing is owed, too"
-    gone = markers.settle(three, dict.fromkeys(three, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-    assert (gone.remaining, gone.overtaken) == (frozenset(), {})
+    assert lacking(three, dict.fromkeys(three, ErrorCode.NONE)) == frozenset()
+    passing = {P0: ErrorCode.KAFKA_STORAGE_ERROR, P1: ErrorCode.NOT_LEADER_OR_FOLLOWER}
+    assert lacking(three, passing) == three, "an answer that is missing is owed, too"
+    assert lacking(three, dict.fromkeys(three, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)) == frozenset()
     for error in (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED):
-        outcome = markers.settle(frozenset({P0, P1}), {P0: error, P1: ErrorCode.REQUEST_TIMED_OUT})
-        assert (outcome.remaining, outcome.overtaken) == (frozenset({P1}), {P0: error})
+        assert lacking(frozenset({P0, P1}), {P0: error, P1: ErrorCode.REQUEST_TIMED_OUT}) == {P1}
 
 
 def test_pauses_double_up_to_a_limit() -> None:
     config = TxnConfig(marker_retry_backoff_ms=20, marker_retry_backoff_max_ms=100)
-    assert list(islice(markers.pauses(config), 5)) == [0.02, 0.04, 0.08, 0.1, 0.1]
+    assert list(islice(config.marker_pauses(), 5)) == [0.02, 0.04, 0.08, 0.1, 0.1]
 
 
 def test_a_shard_counts_by_phase_and_knows_what_is_open() -> None:

@@ -151,10 +151,8 @@ def outcome(decision: Decision, state: TxnState, server_version: int, command: C
     records = [record.state for record in decision.log]
     assert len(records) <= 1
     if not records:
-        assert not decision.then
         return _without_record(answer, identity, state)
     (after,) = records
-    assert bool(decision.then) == isinstance(after, PrepareCommit | PrepareAbort), "markers are owed from Prepare on"
     match after:
         case Dead():
             return "gone"

@@ -120,7 +120,7 @@ class TestInitProducerId:
     async def test_ids_are_limited_in_number(
         self, nursery: trio.Nursery, world: World, autojump_clock: trio.testing.MockClock
     ) -> None:
-        world.service.config = TxnConfig(max_transactional_ids=1)
+        world.service.config.change_to(TxnConfig(max_transactional_ids=1))
         await world.service.init_producer_id(TX, 60_000)
         assert (await world.service.init_producer_id("other", 60_000)).error is ErrorCode.POLICY_VIOLATION
         assert (await world.service.init_producer_id(TX, 60_000)).error is NONE

@@ -53,7 +53,7 @@ class TestPartitions:
             assert await ensure(nameless, producer_id, epoch, [P0], add=True) == {P0: ErrorCode.INVALID_REQUEST}
         batched = await world.service.add_partitions(TX, producer_id, epoch, [P0, P1], verify_only=True)
         assert batched == {P0: NONE, P1: ErrorCode.TRANSACTION_ABORTABLE}
-        world.service.config = TxnConfig(transaction_partition_verification_enable=False)
+        world.service.config.change_to(TxnConfig(transaction_partition_verification_enable=False))
         assert await ensure(TX, producer_id, epoch, [P1], add=False) == {P1: NONE}
 
     async def test_the_common_path_does_not_wait(self, world: World, autojump_clock: trio.testing.MockClock) -> None:
@@ -126,7 +126,7 @@ class TestPartitions:
         assert service.is_ongoing_with(TX, answer.producer_id, answer.epoch, [P0])
 
     async def test_partitions_are_limited_in_number(self, world: World, autojump_clock: trio.testing.MockClock) -> None:
-        world.service.config = TxnConfig(max_partitions_per_transaction=1)
+        world.service.config.change_to(TxnConfig(max_partitions_per_transaction=1))
         producer_id, epoch = await begin(world, P0)
         codes = await world.service.ensure_partitions(TX, producer_id, epoch, [P1], add=True)
         assert codes == {P1: ErrorCode.POLICY_VIOLATION}

@@ -29,6 +29,7 @@ from fencepost.coordinator.txn.state import (
     TxnRecord,
     TxnState,
     holder,
+    marker_of,
 )
 from fencepost.protocol.errors import ErrorCode
 from tests.unit.txn.states import (
@@ -68,7 +69,6 @@ class TestKeep:
         assert after(decision) == replace(
             ONGOING, timeout_ms=NO_TIMEOUT_MS, updated_ms=NOW, next_producer_id=PID, next_producer_epoch=EPOCH + 1
         )
-        assert decision.then == ()
 
     def test_each_successor_fences_the_one_before(self) -> None:
         twice = kept(kept())
@@ -103,8 +103,7 @@ class TestKeep:
         assert decision.reply == Answer(ErrorCode.NONE, FRESH, 0, ongoing=(PID, 32766))
         ended = decide(after(decision), EndTxn(FRESH, 0, True, 2))
         assert granted(ended) == (FRESH, 1)
-        (duty,) = ended.then
-        assert duty.marker[:2] == (PID, 32767)
+        assert marker_of(after(ended), 0)[:2] == (PID, 32767)
         done = after(decide(after(ended), Complete()))
         assert holder(done) == (FRESH, 1)  # type: ignore[arg-type]
         assert granted(decide(done, EndTxn(FRESH, 0, True, 2))) == (FRESH, 1), "the retry of a lost answer"
@@ -129,9 +128,8 @@ class TestKept:
         """The markers are above the records, the holder's next epoch above what ended it (the KIP's delayed commit)."""
         ended = decide(kept(), EndTxn(PID, EPOCH + 1, commit, 2))
         assert granted(ended) == (PID, EPOCH + 2)
-        (duty,) = ended.then
-        assert (*duty.marker[:3], duty.partitions) == (PID, EPOCH + 1, commit, ON_P0)
         prepared = after(ended)
+        assert (*marker_of(prepared, 0)[:3], prepared.partitions) == (PID, EPOCH + 1, commit, ON_P0)
         assert type(prepared) is (PrepareCommit if commit else PrepareAbort)
         again = decide(prepared, EndTxn(PID, EPOCH + 1, commit, 2))
         assert again.reply == Answer(ErrorCode.NONE, PID, EPOCH + 2, after_markers=True)
@@ -146,8 +144,7 @@ class TestKept:
     def test_tv1_its_holder_keeps_its_identity(self, commit: bool) -> None:
         ended = decide(kept(), EndTxn(PID, EPOCH + 1, commit, 0), 1)
         assert granted(ended) == (PID, EPOCH + 1)
-        (duty,) = ended.then
-        assert duty.marker == Marker(PID, EPOCH + 1, commit, 0, 0)
+        assert marker_of(after(ended), 0) == Marker(PID, EPOCH + 1, commit, 0, 0)
         again = decide(after(ended), EndTxn(PID, EPOCH + 1, commit, 0), 1)
         assert again.reply == Answer(ErrorCode.NONE, PID, EPOCH + 1, after_markers=True)
         done = after(decide(after(ended), Complete(), 1))

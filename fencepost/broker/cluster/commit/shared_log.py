@@ -197,7 +197,7 @@ class SharedLog:
                 if header.base_offset >= self._bound_end:  # otherwise a follower has it: rows were merged meanwhile
                     keep(self._tail, batch, header)
                     batches.append(batch)
-            self._tail.active.next_offset = row.end
+            self._tail.skip_to(row.end)
             self._index.replace(row.base, row.end, [row])
             self._bound_end = row.end
         self.end_offset = self._bound_end

@@ -184,7 +184,7 @@ def tail_of(found: LoadedLog | None, scratch: Store) -> Segments:
     for row, data in content:
         for batch, header in stamped(row, data):
             keep(tail, batch, header)
-        tail.active.next_offset = row.end
+        tail.skip_to(row.end)
     return tail
 
 

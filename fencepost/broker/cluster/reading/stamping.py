@@ -84,7 +84,8 @@ def keep(tail: Segments, batch: bytearray, header: BatchHeader, offset: int | No
     """
     if tail.must_roll(len(batch), header, header.max_timestamp, TAIL):
         tail.roll(header.max_timestamp)
-    at = tail.active.next_offset = header.base_offset if offset is None else offset
+    at = header.base_offset if offset is None else offset
+    tail.skip_to(at)
     conflict = tail.append(at, batch, header, TAIL)
     assert conflict is None, conflict
 

@@ -2,11 +2,11 @@
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Literal, NoReturn, Protocol
+from typing import Literal, NoReturn
 
 import trio
 
-from fencepost.broker.log.durability.flush_batch import FlushBatch, Round
+from fencepost.broker.log.durability.flush_batch import FlushBatch, Gathering, Round
 from fencepost.broker.log.durability.sync_threads import Failure, FlushThreads, SyncThreads
 from fencepost.broker.log.durability.unflushed import WRITEBACK_BYTES, Unflushed, bytes_max
 from fencepost.broker.log.results import FlushedLog, Ticket
@@ -28,17 +28,6 @@ WRITEBACK_FILES = 64
 SHORTAGE_PAUSE_SECONDS = 0.5
 
 logger = logging.getLogger(__name__)
-
-
-class Gathering(Protocol):
-    """What a round of the flusher gathers appends for."""
-
-    @property
-    def wants_more(self) -> bool:
-        """Whether the next round had better have more bytes: connections may receive more while it waits."""
-
-    async def gather(self) -> None:
-        """Return when the next round should begin."""
 
 
 class LogOffline(Exception):
@@ -117,17 +106,33 @@ class LogFlusher:
         they write little, and many requests wait for them. Raises LogOffline: then the ticket never settles.
         """
         log = ticket.log
-        while not ticket.is_settled:
+        while log.high_watermark < ticket.end_offset:
             if not log.writable or self._ended:
                 raise LogOffline(log.tp)
-            current = self._current
-            await (current if current.covers(ticket) else self._enlist(log)).done.wait()
+            await self._round_for(ticket).done.wait()
         if self._lazy:
             if throttled:
                 await self._catch_up(log)
         elif log.segments.written_bytes >= log.flush_at_bytes:
             self._enlist(log)
             await self._catch_up(log)
+
+    async def wait_all(self, tickets: Collection[Ticket]) -> bool:
+        """Return when every ticket is settled, or its log offline. One round covers them all.
+
+        Returns True if the result of a ticket may have changed meanwhile: then the caller must check each again.
+        """
+        for ticket in tickets:
+            if ticket.log.high_watermark < ticket.end_offset:
+                self._round_for(ticket)
+        changed = False
+        for ticket in tickets:
+            changed = changed or ticket.log.binds_late
+            try:
+                await self.wait(ticket)
+            except LogOffline:
+                changed = True
+        return changed
 
     async def flush(self, log: FlushedLog) -> None:
         """Return when a round has made the log's current content durable. Raises LogOffline."""
@@ -254,27 +259,26 @@ class LogFlusher:
             await self._write_back_some()
         current = self._current = self._next
         self._next = Round()
-        self._lose_failed()
-        if not self._lazy:
-            current.begin()
+        failures, self._failures = self._failures, []
+        self._lose(failures)
         for logs in [[log] for log in current.logs] if self._lazy else [list(current.logs)]:
-            await self._flush_logs(logs)
+            await self._flush_logs(current, logs)
             if self._lazy:
                 await self._write_back_some()
         self.rounds += 1
         current.done.set()
         self._current = self._next
 
-    async def _flush_logs(self, logs: Sequence[FlushedLog]) -> None:
+    async def _flush_logs(self, current: Round, logs: Sequence[FlushedLog]) -> None:
         left: Collection[FlushedLog] = logs
         while left:
-            batch = FlushBatch([log for log in left if log.writable], self.durability == "fsync")
+            batch = FlushBatch(left, self.durability == "fsync")
+            current.ends |= batch.ends
             short: dict[FlushedLog, OSError] = {}
             if batch.sync_targets or batch.unopened:
                 failures = await self._flush_round(batch)
                 short = {log: error for log, error in failures if is_shortage(error)}
-                self._failures += [(log, error) for log, error in failures if not is_shortage(error)]
-                self._lose_failed()
+                self._lose([(log, error) for log, error in failures if not is_shortage(error)])
             batch.finish(short)
             left = short
             for log, error in short.items():
@@ -347,10 +351,6 @@ class LogFlusher:
         self.flushes += len(batch.sync_targets)
         return batch.unopened + [(batch.owners[number], error) for number, error in failures]
 
-    def _lose_failed(self) -> None:
-        failures, self._failures = self._failures, []
-        self._lose(failures)
-
     def lose(self, log: FlushedLog, error: OSError) -> None:
         """Handle a flush of this log that failed outside of the rounds. Raises `error` if the process must end."""
         self._lose([(log, error)])
@@ -365,6 +365,10 @@ class LogFlusher:
             if not log.offline:
                 log.take_offline(error)
                 lost(log, error)
+
+    def _round_for(self, ticket: Ticket) -> Round:
+        """The round under way if it covers `ticket`, else the next one, which then does."""
+        return self._current if self._current.covers(ticket) else self._enlist(ticket.log)
 
     def _enlist(self, log: FlushedLog) -> Round:
         self._next.logs[log] = None

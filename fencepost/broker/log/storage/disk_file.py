@@ -269,7 +269,7 @@ class DiskFile:
             return None
         descriptor = self.descriptor or self._open()
         start, self._pinned_bytes = self._pinned_bytes, self.size_bytes
-        return FileSync(self._disk, descriptor, self.place, start, self.size_bytes)
+        return FileSync(self._disk, descriptor, self._path, start, self.size_bytes)
 
     def writeback(self, max_bytes: int) -> tuple[int, SyncTask | None]:
         start, stop = self._pinned_bytes, min(self.size_bytes, self._pinned_bytes + max_bytes)

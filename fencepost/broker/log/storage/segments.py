@@ -37,7 +37,10 @@ class Segments:
         self.unflushed = False
         """Whether the last `sync_targets` left index entries of sealed segments in memory: the disk was full."""
         self._sealed_bytes = sum(segment.size_bytes for segment in segments[:-1])
-        self._rolled_bytes = 0
+        self.end_offset = self.active.next_offset
+        """The offset that the next record will get."""
+        self.written_bytes = self.active.file.size_bytes
+        """A count of bytes that grows with every append and never falls; its first value is arbitrary."""
         self.written_batches = 0
         self.closed_since_sync = 0
         self._found_end = self.end_offset
@@ -54,27 +57,24 @@ class Segments:
         return self._segments[0].base_offset
 
     @property
-    def end_offset(self) -> int:
-        return self.active.next_offset
-
-    @property
     def size_bytes(self) -> int:
         return self._sealed_bytes + self.active.file.size_bytes
-
-    @property
-    def written_bytes(self) -> int:
-        return self._rolled_bytes + self.active.file.size_bytes
 
     def must_roll(self, size_bytes: int, header: BatchHeader, now_ms: int, config: LogConfig) -> bool:
         return self.active.must_roll(size_bytes, header, now_ms, config)
 
     def append(self, expected_offset: int, batch: Bytes, header: BatchHeader, config: LogConfig) -> Conflict | None:
-        active = self.active
-        if active.next_offset != expected_offset:
-            return Conflict(expected_offset, active.next_offset)
-        active.append(batch, header, config.index_interval_bytes)
+        if self.end_offset != expected_offset:
+            return Conflict(expected_offset, self.end_offset)
+        self.active.append(batch, header, config.index_interval_bytes)
+        self.end_offset = self.active.next_offset
+        self.written_bytes += len(batch)
         self.written_batches += 1
         return None
+
+    def skip_to(self, offset: int) -> None:
+        """The next record gets `offset`: compaction has removed the batches before it."""
+        self.end_offset = self.active.next_offset = offset
 
     def stage(self, head: Bytes, batch: Bytes) -> Staging | None:
         return self.active.file.stage(head, batch)
@@ -91,7 +91,6 @@ class Segments:
         following = Segment(self.store, old.next_offset, now_ms)  # first, for it may raise OSError
         old.seal()
         self._sealed_bytes += old.size_bytes
-        self._rolled_bytes += old.size_bytes
         self._unsynced.append(old)
         self.closed_since_sync += 1
         self.active = following
@@ -171,16 +170,21 @@ class Segments:
 
     def sync_targets(self) -> list[SyncTask]:
         """The tasks that make all batches so far durable, and once the indexes of each closed segment."""
+        self.unflushed = False
+        sync_targets = self._closed_targets() if self._unsynced or self._found else []
+        target = self.active.file.sync_target()
+        if target is not None:
+            sync_targets.append(target)
+        self.closed_since_sync = 0
+        return sync_targets + self.store.entry_targets()
+
+    def _closed_targets(self) -> list[SyncTask]:
         kept = [segment for segment in (*self._unsynced, *self._found) if not segment.flush_indexes()]
         self.unflushed = bool(kept)
         sync_targets = [target for segment in self._unsynced for target in segment.sync_targets()]
         sync_targets += self.store.late_targets(name for segment in self._found for name in segment.names.values())
-        target = self.active.file.sync_target()
-        if target is not None:
-            sync_targets.append(target)
         self._being_synced = {segment for segment in (*self._unsynced, *self._found) if segment not in kept}
-        self.closed_since_sync = 0
-        return sync_targets + self.store.entry_targets()
+        return sync_targets
 
     def synced(self) -> None:
         """See `StoredLog`."""
