@@ -14,8 +14,9 @@ SHARED = (
     ("interop/java/test_own_client_[aqs]*", "Kafka"),
     ("interop/java/test_real_kafka*", "Kafka"),
     ("interop/java/*", "Kafka's tools"),
+    ("architecture/*", "the sources"),
 )
-"""What is started once for all tests of a group: Spark's JVM, a real Kafka, a JVM with Kafka's tools.
+"""What is made once for all tests of a group: Spark's JVM, a real Kafka, a JVM with Kafka's tools, parsed files.
 
 Tests that start a Spark of their own are another group, one after the other: each takes a core and a gigabyte.
 """
@@ -29,6 +30,7 @@ FIRST = (
     "simulation/test_group_world.py",
     "Sparks of their own",
     "property/test_messages.py",
+    "the sources",
 )
 """What takes longest, by file or group; what waits most beside what reckons most."""
 
