@@ -15,8 +15,13 @@ SHARED = (
     ("interop/java/test_real_kafka*", "Kafka"),
     ("interop/java/*", "Kafka's tools"),
     ("architecture/*", "the sources"),
+    ("unit/cluster/test_engine*", "the unit tests' PostgreSQL"),
+    ("unit/cluster/test_history.py", "the unit tests' PostgreSQL"),
+    ("unit/cluster/test_merging.py", "the unit tests' PostgreSQL"),
+    ("unit/cluster/test_row_*", "the unit tests' PostgreSQL"),
+    ("unit/cluster/test_tails_*", "the unit tests' PostgreSQL"),
 )
-"""What is made once for all tests of a group: Spark's JVM, a real Kafka, a JVM with Kafka's tools, parsed files.
+"""What is made once for all tests of a group: Spark's JVM, a real Kafka, a JVM with Kafka's tools, a database, parsed files.
 
 Tests that start a Spark of their own are another group, one after the other: each takes a core and a gigabyte.
 """
@@ -31,6 +36,7 @@ FIRST = (
     "Sparks of their own",
     "property/test_messages.py",
     "the sources",
+    "the unit tests' PostgreSQL",
 )
 """What takes longest, by file or group; what waits most beside what reckons most."""
 
