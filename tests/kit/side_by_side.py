@@ -21,7 +21,7 @@ SHARED = (
     ("unit/cluster/test_row_*", "the unit tests' PostgreSQL"),
     ("unit/cluster/test_tails_*", "the unit tests' PostgreSQL"),
 )
-"""What is made once for all tests of a group: Spark's JVM, a real Kafka, a JVM with Kafka's tools, a database, parsed files.
+"""What is made once for all tests of a group: Spark's JVM, a real Kafka, a JVM with Kafka's tools, a server, a parse.
 
 Tests that start a Spark of their own are another group, one after the other: each takes a core and a gigabyte.
 """
