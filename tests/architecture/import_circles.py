@@ -1,11 +1,11 @@
 """Which files import each other in a circle, those that import for a type checker only included."""
 
-import ast
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from tests.architecture.project_files import ROOT, statements
+from tests.architecture.project_files import ROOT, name_of
+from tests.architecture.source_facts import facts
 
 THE_BROKER = "fencepost.broker.ports"
 """It names the types of a broker's parts, and its parts name it. What it imports is left out: it has no code."""
@@ -22,13 +22,13 @@ def modules() -> dict[str, Path]:
 
 def imports_of(path: Path, known: dict[str, Path]) -> Iterator[str]:
     """The modules of the package that a file imports, anywhere in it."""
-    for node in statements(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names if alias.name in known)
-        elif isinstance(node, ast.ImportFrom) and node.module in known:
-            for alias in node.names:
-                whole = f"{node.module}.{alias.name}"
-                yield whole if whole in known else node.module
+    for _, module, names in facts()[name_of(path)].imports:
+        if module is None:
+            yield from (name for name in names if name in known)
+        elif module in known:
+            for name in names:
+                whole = f"{module}.{name}"
+                yield whole if whole in known else module
 
 
 @cache

@@ -1,16 +1,14 @@
 """The rules of the house: where the rooms stand, how long a file may be, what a module says of itself."""
 
-import ast
 import subprocess
 import sys
-from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
-from tests.architecture.project_files import PYTHON_FILES, ROOT, name_of, statements
+from tests.architecture.project_files import PYTHON_FILES, ROOT, name_of
+from tests.architecture.source_facts import facts
 
 ROOMS = ("broker", "client", "coordinator", "protocol", "spark_connector")
 FILE_LINES_MAX = 400
@@ -19,36 +17,6 @@ TABLES = {"fencepost/broker/config/settings.py": "one row a setting, and the pla
 FUNCTION_LINES_MAX = 70
 SHAPELESS_NAMES = {"util", "utils", "helper", "helpers", "manager", "managers", "common", "misc"}
 HEAVY_MODULES = ("pyspark", "pyarrow", "numpy", "pandas", "matplotlib", "rich", "starlette", "hypercorn", "psycopg")
-
-
-class Facts(NamedTuple):
-    """What the rules ask of one file."""
-
-    is_silent: bool
-    """It has code, and no sentence in front."""
-    functions: dict[str, int]
-    """The lines of each, by line number and name."""
-    imports: dict[str, str]
-    """What it imports `from` where, by line number."""
-
-
-@cache
-def facts() -> dict[str, Facts]:
-    """By file: seconds of parsing, so not where tests are only collected. No tree is kept, since Python's collector
-    of garbage would go through them again and again."""
-    return {name_of(path): facts_of(ast.parse(path.read_text(encoding="utf-8"))) for path in PYTHON_FILES}
-
-
-def facts_of(tree: ast.Module) -> Facts:
-    functions: dict[str, int] = {}
-    imports: dict[str, str] = {}
-    for node in statements(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            functions[f"{node.lineno} {node.name}"] = (node.end_lineno or node.lineno) - node.lineno + 1
-        elif isinstance(node, ast.ImportFrom):
-            imports[f"{node.lineno}"] = f"{node.module}.{node.names[0].name}"
-    first = (ast.get_docstring(tree) or "").split("\n\n")[0]
-    return Facts(bool(tree.body) and "." not in first, functions, imports)
 
 
 @pytest.mark.parametrize("room", ROOMS)
@@ -93,10 +61,12 @@ def test_a_module_says_first_what_it_is_for() -> None:
 def test_no_test_module_is_imported_by_another() -> None:
     """What several of them need stands in a module of its own, so that each can be read, run and moved alone."""
     imported = [
-        f"{name}:{place} {module}"
+        f"{name}:{line} {whole}"
         for name, found in facts().items()
-        for place, module in found.imports.items()
-        if module.startswith("tests.") and any(part.startswith("test_") for part in module.split("."))
+        for line, module, names in found.imports
+        for one in names
+        if (whole := f"{module}.{one}" if module else one).startswith("tests.")
+        and any(part.startswith("test_") for part in whole.split("."))
     ]
     assert imported == []
 

@@ -4,16 +4,17 @@ import ast
 import io
 import re
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
 import pytest
 
 from tests.architecture.project_files import MARKDOWN_FILES, PYTHON_FILES, ROOT, name_of
+from tests.architecture.source_facts import facts, is_product, texts_in
 
 GLOSSARY = ROOT / "docs" / "glossary.md"
-PRODUCT_FILES = [path for path in PYTHON_FILES if name_of(path).startswith(("fencepost/", "pyspark_fencepost/"))]
+PRODUCT_FILES = [path for path in PYTHON_FILES if is_product(path)]
 GUIDES = [path for path in MARKDOWN_FILES if not name_of(path).startswith(("docs/decisions/", "docs/benchmarks.md"))]
 """What people read to use the project. Decisions and measurements are records of their day."""
 MANUAL = [path for path in MARKDOWN_FILES if name_of(path) == "README.md" or name_of(path.parent) == "docs"]
@@ -22,6 +23,7 @@ GLOSSARY_LIST = "## Words that the project does not use"
 SENTENCE_WORDS_MAX = 30
 NOT_PROSE = re.compile(r"^```.*?^```|<!--.*?-->|^(?: {4}|\||#).*?$", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"^```.*?^```|<!--.*?-->|`[^`]*`", re.MULTILINE | re.DOTALL)
+NAME = re.compile(r"[^\W\d]\w*")
 NAME_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 
@@ -49,29 +51,29 @@ def names_in(tree: ast.AST) -> Iterator[tuple[int, str]]:
                 yield node.lineno, name
 
 
-def texts_in(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Every string but the docstrings: what a log, an error or a help text may say."""
-    statements = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in statements:
-            yield node.lineno, node.value
+def is_banned(name: str, banned: frozenset[str]) -> bool:
+    return not banned.isdisjoint(part.lower() for part in NAME_PARTS.findall(name))
 
 
-def banned_names(tree: ast.AST, banned: frozenset[str]) -> list[str]:
-    return [
-        f"{line}: {name}"
-        for line, name in names_in(tree)
-        if banned.intersection(part.lower() for part in NAME_PARTS.findall(name))
-    ]
+def banned_names(source: str, banned: frozenset[str], known: dict[str, bool]) -> list[str]:
+    """The banned names of a program, by line. It is parsed only if it has such a word anywhere, in a comment perhaps.
+
+    `known` remembers which words are banned: all programs together have few different ones.
+    """
+    words = set(NAME.findall(source))
+    known.update((word, is_banned(word, banned)) for word in words.difference(known))
+    if not any(known[word] for word in words):
+        return []
+    return [f"{line}: {name}" for line, name in names_in(ast.parse(source)) if is_banned(name, banned)]
 
 
 def any_of(banned: frozenset[str]) -> re.Pattern[str]:
     return re.compile(rf"\b({'|'.join(map(re.escape, sorted(banned)))})\b", re.IGNORECASE)
 
 
-def banned_texts(tree: ast.AST, banned: frozenset[str]) -> list[str]:
+def banned_texts(texts: Iterable[tuple[int, str]], banned: frozenset[str]) -> list[str]:
     pattern = any_of(banned)
-    return [f"{line}: {text[:80]!r}" for line, text in texts_in(tree) if pattern.search(text)]
+    return [f"{line}: {text[:80]!r}" for line, text in texts if pattern.search(text)]
 
 
 def explanations_in(source: str) -> Iterator[tuple[int, str]]:
@@ -101,26 +103,15 @@ def banned_prose(text: str, banned: frozenset[str]) -> list[str]:
     return [found[0] for found in any_of(banned).finditer(" ".join(CODE.sub("", text).split()))]
 
 
-@cache
-def found_in_product() -> tuple[list[str], list[str]]:
-    """The banned names and texts of all files. No tree is kept: `test_house_rules.facts` says why."""
-    names: list[str] = []
-    texts: list[str] = []
-    for path in PRODUCT_FILES:
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        names += [f"{name_of(path)}:{one}" for one in banned_names(tree, replaced("identifiers"))]
-        texts += [f"{name_of(path)}:{one}" for one in banned_texts(tree, replaced("messages"))]
-    return names, texts
-
-
 def test_no_identifier_uses_a_word_that_the_glossary_replaced() -> None:
-    names, _ = found_in_product()
-    assert sorted(set(names)) == []
+    banned, known = replaced("identifiers"), dict[str, bool]()
+    sources = {name_of(path): path.read_text(encoding="utf-8") for path in PRODUCT_FILES}
+    assert [f"{name}:{one}" for name, source in sources.items() for one in banned_names(source, banned, known)] == []
 
 
 def test_no_message_uses_a_word_that_the_glossary_replaced() -> None:
-    _, texts = found_in_product()
-    assert texts == []
+    banned = replaced("messages")
+    assert [f"{name}:{one}" for name, found in facts().items() for one in banned_texts(found.texts, banned)] == []
 
 
 def test_no_docstring_or_comment_uses_a_phrase_that_the_glossary_replaced() -> None:
@@ -164,13 +155,17 @@ def test_a_banned_phrase_is_found_in_a_guide_and_not_in_its_code() -> None:
 
 @pytest.mark.parametrize("name", ["story", "_said_wish", "WishList", "listBeats", "FETCH_STORY"])
 def test_a_banned_word_is_found_in_every_spelling_of_a_name(name: str) -> None:
-    tree = ast.parse(f"class A:\n    def f(self):\n        return self.{name}\n")
-    assert banned_names(tree, frozenset({"story", "wish", "beats"})) == [f"3: {name}"]
+    source = f"class A:\n    def f(self):\n        return self.{name}\n"
+    assert banned_names(source, frozenset({"story", "wish", "beats"}), {}) == [f"3: {name}"]
+
+
+def test_a_banned_word_in_a_text_or_a_comment_is_no_name() -> None:
+    assert banned_names('histories = "story"  # wish\n', frozenset({"story", "wish"}), {}) == []
 
 
 def test_a_docstring_is_no_message_and_a_piece_of_an_f_string_is_one() -> None:
     tree = ast.parse('def f(x):\n    """Nobody."""\n    raise OSError(f"{x}: nobody reads it")\n')
-    assert banned_texts(tree, frozenset({"nobody"})) == ["3: ': nobody reads it'"]
+    assert banned_texts(texts_in(tree), frozenset({"nobody"})) == ["3: ': nobody reads it'"]
 
 
 def sentences_of(text: str) -> list[str]:

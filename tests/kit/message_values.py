@@ -1,5 +1,6 @@
 """Hypothesis strategies for any message at any version, and its value as plain construct data (the oracle's form)."""
 
+from functools import cache
 from typing import Any
 
 from hypothesis import strategies as st
@@ -22,35 +23,39 @@ OUR_TAGS_FROM = 1000
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=12)
 
 
-def values(message: type[MessageValue], version: int, *, ours: bool = True) -> st.SearchStrategy[Any]:
+@cache
+def values(
+    message: type[MessageValue], version: int, *, ours: bool = True, elements: int = 3
+) -> st.SearchStrategy[Any]:
     """Values of `message` with every field of `version` drawn, the others at their defaults.
 
-    Without `ours` the tagged fields that only fencepost knows stay at their defaults, too.
+    Without `ours` the tagged fields that only fencepost knows stay at their defaults, too. Arrays have at most
+    `elements`.
     """
-    return struct_values(message, version, ours)
+    return struct_values(message, version, ours, elements)
 
 
-def struct_values(struct: StructType, version: int, ours: bool) -> st.SearchStrategy[Any]:
+def struct_values(struct: StructType, version: int, ours: bool, elements: int) -> st.SearchStrategy[Any]:
     fields = {
-        name: field_values(name, field, version, ours)
+        name: field_values(name, field, version, ours, elements)
         for name, field in struct.fields.items()
         if field.exists(version) and (ours or field.tag is None or field.tag < OUR_TAGS_FROM)
     }
     return st.fixed_dictionaries(fields).map(lambda drawn: struct(**drawn))
 
 
-def field_values(name: str, field: Field, version: int, ours: bool) -> st.SearchStrategy[Any]:
-    strategy = kind_values(name, field.subcon, version, ours)
+def field_values(name: str, field: Field, version: int, ours: bool, elements: int) -> st.SearchStrategy[Any]:
+    strategy = kind_values(name, field.subcon, version, ours, elements)
     if field.is_tagged(version):
         return st.one_of(st.just(field.default() if callable(field.default) else field.default), strategy)
     return st.one_of(st.none(), strategy) if field.nullable <= version else strategy
 
 
-def kind_values(name: str, kind: Any, version: int, ours: bool) -> st.SearchStrategy[Any]:
+def kind_values(name: str, kind: Any, version: int, ours: bool, elements: int) -> st.SearchStrategy[Any]:
     if isinstance(kind, ArrayOf):
-        return st.lists(kind_values(name, kind.subcon, version, ours), max_size=3)
+        return st.lists(kind_values(name, kind.subcon, version, ours, elements), max_size=elements)
     if isinstance(kind, StructType):
-        return struct_values(kind, version, ours)
+        return struct_values(kind, version, ours, elements)
     if isinstance(kind, LengthPrefixed):
         blob = st.binary(max_size=40)
         return {"string": TEXT, "bytes": blob, "records": blob.map(memoryview)}[kind.kind]

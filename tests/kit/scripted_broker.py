@@ -1,8 +1,8 @@
-"""A broker that answers what a test tells it to, over a real socket: for what no real broker does on demand."""
+"""A broker that answers what a test tells it to, over a socket: for what no real broker does on demand."""
 
 import ssl
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from inspect import isawaitable
 from typing import Any
 
@@ -38,6 +38,12 @@ SILENCE = object()
 
 STRANGERS = ("rdkafka", "aiokafka", "kafka-python")
 """Clients of other tests that look for a broker which is gone, where its port has been given to this one."""
+
+
+async def listen(port: int, host: str) -> tuple[int, Sequence[trio.abc.Listener[trio.SocketStream]]]:
+    """Listeners on a port, or on any if it is 0; the port. Some tests put `PairedNetwork.listen` in its place."""
+    listeners = await trio.open_tcp_listeners(port, host=host)
+    return listeners[0].socket.getsockname()[1], listeners
 
 
 class SentBatch:
@@ -89,8 +95,7 @@ class ScriptedBroker:
         host: str = "127.0.0.1",
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        listeners = await trio.open_tcp_listeners(self.port, host=host)
-        self.port = listeners[0].socket.getsockname()[1]
+        self.port, listeners = await listen(self.port, host)
         task_status.started()
         if tls is None:
             await trio.serve_listeners(self._connection, listeners)

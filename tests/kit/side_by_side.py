@@ -14,8 +14,14 @@ SHARED = (
     ("interop/java/test_own_client_[aqs]*", "Kafka"),
     ("interop/java/test_real_kafka*", "Kafka"),
     ("interop/java/*", "Kafka's tools"),
+    ("architecture/*", "the sources"),
+    ("unit/cluster/test_engine*", "the unit tests' PostgreSQL"),
+    ("unit/cluster/test_history.py", "the unit tests' PostgreSQL"),
+    ("unit/cluster/test_merging.py", "the unit tests' PostgreSQL"),
+    ("unit/cluster/test_row_*", "the unit tests' PostgreSQL"),
+    ("unit/cluster/test_tails_*", "the unit tests' PostgreSQL"),
 )
-"""What is started once for all tests of a group: Spark's JVM, a real Kafka, a JVM with Kafka's tools.
+"""What is made once for all tests of a group: Spark's JVM, a real Kafka, a JVM with Kafka's tools, a server, a parse.
 
 Tests that start a Spark of their own are another group, one after the other: each takes a core and a gigabyte.
 """
@@ -29,6 +35,8 @@ FIRST = (
     "simulation/test_group_world.py",
     "Sparks of their own",
     "property/test_messages.py",
+    "the sources",
+    "the unit tests' PostgreSQL",
 )
 """What takes longest, by file or group; what waits most beside what reckons most."""
 

@@ -7,14 +7,26 @@ import pytest
 import trio
 import trio.testing
 
+from fencepost.client.network import wire
+from tests.kit import scripted_broker
 from tests.kit.fetch_broker import FetchBroker, ScriptedCluster
+from tests.kit.paired_sockets import PairedNetwork
 from tests.kit.scripted_broker import ScriptedBroker
 from tests.unit.client.reading_kit import Start
 
 
+@pytest.fixture(autouse=True)
+def paired_network(monkeypatch: pytest.MonkeyPatch) -> PairedNetwork:
+    """Scripted brokers are reached without a network, so that pytest-trio's `autojump_clock` need not wait for one."""
+    network = PairedNetwork(wire._first_connected)
+    monkeypatch.setattr(scripted_broker, "listen", network.listen)
+    monkeypatch.setattr(wire, "_first_connected", network.connect)
+    return network
+
+
 @pytest.fixture
-def autojump_clock() -> trio.testing.MockClock:
-    """pytest-trio's, for real sockets: time jumps only once nothing has arrived for a moment of real time."""
+def patient_clock() -> trio.testing.MockClock:
+    """For real sockets and threads: time jumps only once nothing has arrived for a moment of real time."""
     return trio.testing.MockClock(autojump_threshold=0.01)
 
 

@@ -228,7 +228,9 @@ async def test_the_settings_of_several_resources_are_one_request_to_each_broker(
     assert sorted(sent) == [[(2, "a"), (2, "b")], [(4, "2")]]
 
 
-async def test_a_connection_that_ends_is_made_again(nodes: Nodes, ask: Ask) -> None:
+async def test_a_connection_that_ends_is_made_again(
+    nodes: Nodes, ask: Ask, autojump_clock: trio.testing.MockClock
+) -> None:
     nodes.nodes[0].scripts["DeleteGroups"] += [HANG_UP, HANG_UP]
     await ask(lambda admin: admin.delete_groups(["g", "h"]))
     assert [request.groups_names for _, request in nodes.asked("DeleteGroups")] == [["g", "h"]] * 3

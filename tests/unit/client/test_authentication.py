@@ -103,7 +103,7 @@ async def test_a_broker_that_is_starting_may_be_asked_again(sasl: SaslBroker) ->
 
 @pytest.mark.parametrize("protocol", ["plaintext", "ssl", "sasl_plaintext"])
 async def test_a_proxy_whose_broker_is_away_is_no_wrong_setting(
-    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock, protocol: str
+    nursery: trio.Nursery, patient_clock: trio.testing.MockClock, protocol: str
 ) -> None:
     """It takes connections and ends them at once. That is tried until the deadline, as a port with nobody behind is."""
     taken: list[int] = []
@@ -148,7 +148,7 @@ async def test_a_listener_that_wants_sasl(script: Script) -> None:
 
 
 async def test_a_broker_that_once_answered_is_never_suspected(
-    script: Script, autojump_clock: trio.testing.MockClock
+    script: Script, patient_clock: trio.testing.MockClock
 ) -> None:
     broker: ScriptedBroker = await script()
     async with fencepost.Client(broker.address, default_api_timeout=1) as kafka:

@@ -35,7 +35,7 @@ async def test_an_answer_that_makes_no_sense_is_told_with_api_and_node(script: S
 
 @pytest.mark.parametrize("size", [-1, 0, 3, 1 << 30])
 async def test_a_frame_of_an_impossible_size_ends_the_connection(
-    nursery: trio.Nursery, size: int, autojump_clock: trio.testing.MockClock
+    nursery: trio.Nursery, size: int, patient_clock: trio.testing.MockClock
 ) -> None:
     """Bounded: no buffer is taken for what a peer only claims."""
 
@@ -53,7 +53,7 @@ async def test_a_frame_of_an_impossible_size_ends_the_connection(
 
 
 async def test_an_answer_to_nothing_ends_the_connection(
-    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+    nursery: trio.Nursery, patient_clock: trio.testing.MockClock
 ) -> None:
     async def serve(stream: trio.SocketStream) -> None:
         await stream.receive_some()
@@ -68,7 +68,7 @@ async def test_an_answer_to_nothing_ends_the_connection(
             await kafka._cluster.policy.run(kafka._cluster.refresh)
 
 
-async def test_nobody_there_is_retriable_until_the_deadline(autojump_clock: trio.testing.MockClock) -> None:
+async def test_nobody_there_is_retriable_until_the_deadline(patient_clock: trio.testing.MockClock) -> None:
     async with fencepost.Client("127.0.0.1:1", **QUICK) as kafka, kafka.admin() as admin:  # type: ignore[arg-type]
         with pytest.raises(RetriableError, match=r"gave up on listing topics after 0\.3 s"):
             await admin.list_topics()
@@ -141,7 +141,7 @@ async def test_both_failures_are_told_together(script: Script) -> None:
     assert both.value.split(KeyError)[0] is not None
 
 
-async def test_work_under_way_outlives_a_cancelled_caller(autojump_clock: trio.testing.MockClock) -> None:
+async def test_work_under_way_outlives_a_cancelled_caller(patient_clock: trio.testing.MockClock) -> None:
     finished: list[str] = []
 
     async def work() -> None:
@@ -185,7 +185,7 @@ def test_pauses_grow_to_a_limit_with_a_seeded_jitter() -> None:
         assert 0.8 * plain <= pause <= 1.2 * plain
 
 
-async def test_retrying_stops_at_what_can_not_be_retried(autojump_clock: trio.testing.MockClock) -> None:
+async def test_retrying_stops_at_what_can_not_be_retried(patient_clock: trio.testing.MockClock) -> None:
     policy = RetryPolicy(10, 1000, 5000, random.Random(1))
     calls = []
 
@@ -198,7 +198,7 @@ async def test_retrying_stops_at_what_can_not_be_retried(autojump_clock: trio.te
     assert len(calls) == 4
 
 
-async def test_a_call_that_hangs_ends_at_the_deadline(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_call_that_hangs_ends_at_the_deadline(patient_clock: trio.testing.MockClock) -> None:
     policy = RetryPolicy(10, 1000, 5000, random.Random(1))
     with pytest.raises(RetriableError, match="no response within 5 s"):
         await policy.run(trio.sleep_forever, what="the call")

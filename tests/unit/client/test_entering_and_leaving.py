@@ -54,7 +54,9 @@ async def test_whoever_is_cancelled_on_the_way_in_leaves_no_task(script: Script,
     assert broker.names("JoinGroup", "ConsumerGroupHeartbeat") == []
 
 
-async def test_a_consumer_whose_topic_is_not_there_leaves_no_task(script: Script) -> None:
+async def test_a_consumer_whose_topic_is_not_there_leaves_no_task(
+    script: Script, autojump_clock: trio.testing.MockClock
+) -> None:
     """What is left are the client's own: a connection, and who looks after it."""
     broker, rounds = await script(), 8
     async with client(broker, default_api_timeout=0.1) as kafka:

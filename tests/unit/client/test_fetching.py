@@ -17,7 +17,9 @@ from tests.unit.client.reading_kit import T0, Start, read, values, wait_fetched
 
 
 @pytest.mark.parametrize("answered", [0, 1, 2])
-async def test_opening_outlives_a_broker_that_hangs_up(start: Start, cluster: ScriptedCluster, answered: int) -> None:
+async def test_opening_outlives_a_broker_that_hangs_up(
+    start: Start, cluster: ScriptedCluster, answered: int, autojump_clock: trio.testing.MockClock
+) -> None:
     """Kafka's clients repeat a Metadata request whose connection is lost."""
     broker = await start(cluster)
     broker.scripts["Metadata"] = [*[broker.on_Metadata] * answered, HANG_UP]
@@ -45,7 +47,9 @@ async def test_a_session_names_only_what_changed(start: Start) -> None:
     assert set(named) == {0}, "partition 1 has not moved"
 
 
-async def test_a_session_ends_with_its_consumer(start: Start, cluster: ScriptedCluster) -> None:
+async def test_a_session_ends_with_its_consumer(
+    start: Start, cluster: ScriptedCluster, autojump_clock: trio.testing.MockClock
+) -> None:
     """L13: the final epoch frees the broker's slot."""
     broker = await start(cluster)
     async with fencepost.Client(broker.address) as kafka:
@@ -161,7 +165,9 @@ async def test_without_a_policy_the_program_is_told_and_may_seek(start: Start, c
         assert await read(consumer, 3) == [(0, 5), (0, 6), (0, 7)]
 
 
-async def test_what_was_fetched_is_read_before_the_error_behind_it(start: Start, cluster: ScriptedCluster) -> None:
+async def test_what_was_fetched_is_read_before_the_error_behind_it(
+    start: Start, cluster: ScriptedCluster, autojump_clock: trio.testing.MockClock
+) -> None:
     broker = await start(cluster)
     cluster.write(0, values(0, 3))
     async with fencepost.Client(broker.address) as kafka, kafka.consumer("t", auto_offset_reset="none") as consumer:
@@ -216,7 +222,9 @@ async def unclean_election(broker: FetchBroker, cluster: ScriptedCluster, consum
     broker.troubles[0] += [ErrorCode.FENCED_LEADER_EPOCH] * 2
 
 
-async def test_a_truncated_log_is_told_with_the_divergent_offset(start: Start, cluster: ScriptedCluster) -> None:
+async def test_a_truncated_log_is_told_with_the_divergent_offset(
+    start: Start, cluster: ScriptedCluster, autojump_clock: trio.testing.MockClock
+) -> None:
     """KIP-320: no policy, so the program is told where the log differs from what it has read."""
     broker = await start(cluster)
     async with fencepost.Client(broker.address) as kafka, kafka.consumer(auto_offset_reset="none") as consumer:
@@ -233,7 +241,9 @@ async def test_a_truncated_log_is_told_with_the_divergent_offset(start: Start, c
     assert (asked[0].leader_epoch, asked[0].current_leader_epoch) == (0, 1)
 
 
-async def test_a_truncated_log_is_read_from_where_it_differs(start: Start, cluster: ScriptedCluster) -> None:
+async def test_a_truncated_log_is_read_from_where_it_differs(
+    start: Start, cluster: ScriptedCluster, autojump_clock: trio.testing.MockClock
+) -> None:
     """KIP-320: with a policy, as Java's client: on at the divergent offset."""
     broker = await start(cluster)
     async with fencepost.Client(broker.address) as kafka, kafka.consumer("t") as consumer:
@@ -241,7 +251,9 @@ async def test_a_truncated_log_is_read_from_where_it_differs(start: Start, clust
         assert (await read(consumer, 12))[:2] == [(0, 7), (0, 8)]
 
 
-async def test_a_new_leader_with_the_same_log_is_read_on(start: Start, cluster: ScriptedCluster) -> None:
+async def test_a_new_leader_with_the_same_log_is_read_on(
+    start: Start, cluster: ScriptedCluster, autojump_clock: trio.testing.MockClock
+) -> None:
     """KIP-320: the position is checked once, and stands."""
     broker = await start(cluster)
     async with fencepost.Client(broker.address) as kafka, kafka.consumer("t", auto_offset_reset="none") as consumer:
@@ -267,7 +279,9 @@ class BusyBroker(FetchBroker):
         return answer
 
 
-async def test_records_that_come_during_a_comparison_come_once(cluster: ScriptedCluster, nursery: trio.Nursery) -> None:
+async def test_records_that_come_during_a_comparison_come_once(
+    cluster: ScriptedCluster, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
     """KIP-320: the answer is about the position of the request, as in Java's `maybeCompleteValidation`.
 
     The records of the new epoch begin where the old epoch ends, so the old answer would take them for truncated.
@@ -291,7 +305,9 @@ async def test_records_that_come_during_a_comparison_come_once(cluster: Scripted
     assert [entry.leader_epoch for entry in asked] == [0, 1], "the new position is compared, too"
 
 
-async def test_an_old_broker_is_not_asked_for_epochs(start: Start, cluster: ScriptedCluster) -> None:
+async def test_an_old_broker_is_not_asked_for_epochs(
+    start: Start, cluster: ScriptedCluster, autojump_clock: trio.testing.MockClock
+) -> None:
     """Before version 3 that needed a right on the cluster."""
     broker = await start(cluster)
     broker.highest["OffsetForLeaderEpoch"] = 2
@@ -348,7 +364,9 @@ async def test_what_can_not_be_retried_is_raised(start: Start, cluster: Scripted
 @pytest.mark.parametrize(
     "code", [ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR]
 )
-async def test_what_can_be_retried_is(start: Start, cluster: ScriptedCluster, code: ErrorCode) -> None:
+async def test_what_can_be_retried_is(
+    start: Start, cluster: ScriptedCluster, code: ErrorCode, autojump_clock: trio.testing.MockClock
+) -> None:
     broker = await start(cluster)
     broker.troubles[0] += [code] * 3
     cluster.write(0, values(0, 3))

@@ -56,7 +56,7 @@ async def test_lag_is_nothing_when_only_markers_follow(start: Start, cluster: Sc
         assert names["fencepost_queued_bytes"] == metrics.queued_bytes
 
 
-async def test_the_budget_holds_over_all_partitions(start: Start) -> None:
+async def test_the_budget_holds_over_all_partitions(start: Start, autojump_clock: trio.testing.MockClock) -> None:
     """What waits is never more than `queued_max_bytes` and one batch for each request under way."""
     cluster = ScriptedCluster(partitions=6)
     broker = await start(cluster)

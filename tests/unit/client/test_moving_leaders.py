@@ -21,12 +21,6 @@ Value = tuple[int, bytes]
 """Partition and value."""
 
 
-@pytest.fixture
-def autojump_clock() -> trio.testing.MockClock:
-    """What holds does not depend on time, so jumping too early only makes another story of it."""
-    return trio.testing.MockClock(autojump_threshold=0.003)
-
-
 class Books:
     """What was handed in, in order, and what was said of it."""
 

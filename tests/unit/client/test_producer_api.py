@@ -63,7 +63,9 @@ async def cancel_when(scope: trio.CancelScope, true: Callable[[], object]) -> No
     scope.cancel()
 
 
-async def test_cancelled_while_it_waits_for_the_answer_a_record_is_still_delivered_once(script: Script) -> None:
+async def test_cancelled_while_it_waits_for_the_answer_a_record_is_still_delivered_once(
+    script: Script, autojump_clock: trio.testing.MockClock
+) -> None:
     broker = await script()
     broker.scripts["Produce"] = [SILENCE]
     async with (
@@ -79,7 +81,9 @@ async def test_cancelled_while_it_waits_for_the_answer_a_record_is_still_deliver
     assert broker.logs[0] == [b"a"]
 
 
-async def test_cancelled_while_it_waits_for_room_a_record_is_nowhere(script: Script) -> None:
+async def test_cancelled_while_it_waits_for_room_a_record_is_nowhere(
+    script: Script, autojump_clock: trio.testing.MockClock
+) -> None:
     broker = await script()
     broker.scripts["Produce"] = [SILENCE]
     small = {"buffer_memory": 1024, "batch_size": 512}

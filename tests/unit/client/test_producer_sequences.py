@@ -19,7 +19,9 @@ def client(broker: ScriptedBroker, **options: Any) -> fencepost.Client:
     return fencepost.Client(broker.address, random=random.Random(1), **{"retry_backoff": 0.001, **options})
 
 
-async def test_a_lost_answer_is_asked_for_again_under_the_same_sequence(script: Script) -> None:
+async def test_a_lost_answer_is_asked_for_again_under_the_same_sequence(
+    script: Script, autojump_clock: trio.testing.MockClock
+) -> None:
     """P3: the broker recognises the repeated sequence, so it must be repeated exactly."""
     broker = await script()
     broker.scripts["Produce"] = [HANG_UP]
@@ -47,7 +49,7 @@ async def test_order_survives_a_failure_of_the_first_of_five_in_flight(script: S
     assert {batch.header.producer_epoch for batch in broker.batches} == {1}
 
 
-async def test_the_same_with_every_answer_lost(script: Script) -> None:
+async def test_the_same_with_every_answer_lost(script: Script, autojump_clock: trio.testing.MockClock) -> None:
     """P3: batches whose fate is unknown go out again in order, under the sequences they had."""
     broker = await script()
     broker.scripts["Produce"] = [HANG_UP] * 3
@@ -160,7 +162,9 @@ async def test_a_silent_broker_is_left_after_the_request_timeout(
     assert [batch.place for batch in broker.batches] == [(1, 0), (1, 0)]
 
 
-async def test_a_deadline_of_the_program_is_obeyed_at_once(script: Script) -> None:
+async def test_a_deadline_of_the_program_is_obeyed_at_once(
+    script: Script, autojump_clock: trio.testing.MockClock
+) -> None:
     """Deadlines are trio's; the record itself may still arrive, and closing the producer waits for it."""
     broker = await script()
     async with client(broker, request_timeout=2) as kafka, kafka.producer() as producer:

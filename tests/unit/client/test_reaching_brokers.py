@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import anyio
 import pytest
 import trio
 
@@ -123,11 +124,25 @@ async def test_ipv6_addresses(nursery: trio.Nursery) -> None:
         assert await kafka._cluster.refresh(["t"]) == {}
 
 
-async def test_a_name_that_does_not_exist_is_told_until_the_deadline() -> None:
-    """A busy machine needs a moment to find that out: the lookup is a thread's."""
+async def test_a_name_that_does_not_exist_is_told_until_the_deadline(
+    autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def unknown(host: str, port: int, **options: Any) -> list[Any]:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(anyio, "getaddrinfo", unknown)
+    began = trio.current_time()
     async with fencepost.Client("nobody.invalid:9092", default_api_timeout=2) as kafka:
-        with pytest.raises(RetriableError, match=r"nobody\.invalid:9092"):
+        with pytest.raises(RetriableError, match=r"nobody\.invalid:9092: .*Name or service not known"):
             await kafka._cluster.policy.run(kafka._cluster.refresh)
+    assert 1.5 < trio.current_time() - began < 4, "and not given up before"
+
+
+async def test_a_lookup_in_vain_names_the_server() -> None:
+    """A busy machine needs a moment to find that out: the lookup is a thread's."""
+    with pytest.raises(ConnectionLostError, match=r"^nobody\.invalid:9092: (?!no connection within)") as lost:
+        await open_socket("nobody.invalid", 9092, 60)
+    assert not lost.value.sent
 
 
 def moved(first: ScriptedBroker, second: ScriptedBroker) -> Dialled:

@@ -143,7 +143,7 @@ async def test_a_cancellation_at_any_step_leaves_no_connection(
 
 
 async def test_a_throttled_client_sends_nothing_for_so_long(
-    script: Script, autojump_clock: trio.testing.MockClock
+    script: Script, patient_clock: trio.testing.MockClock
 ) -> None:
     """KIP-219: the broker answers at once and reads nothing meanwhile; so nothing is sent, and no time-out counts."""
     broker: ScriptedBroker = await script()
@@ -229,7 +229,7 @@ async def test_only_so_much_is_on_its_way(script: Script, monkeypatch: pytest.Mo
 
 
 async def test_a_stranger_may_not_make_us_take_much_memory(
-    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+    nursery: trio.Nursery, patient_clock: trio.testing.MockClock
 ) -> None:
     """Before it has proved who it is a broker's answer is limited to 1 MiB."""
 

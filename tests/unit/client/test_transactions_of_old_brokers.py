@@ -190,7 +190,9 @@ async def test_what_an_aborted_transaction_left_unanswered_is_not_part_of_the_ne
     assert leader.logs[0] == [b"taken back", b"b"]
 
 
-async def test_an_abort_waits_until_nothing_is_unanswered_also_of_what_was_sent_again(script: Script) -> None:
+async def test_an_abort_waits_until_nothing_is_unanswered_also_of_what_was_sent_again(
+    script: Script, autojump_clock: trio.testing.MockClock
+) -> None:
     """T7: under TV1 a record that arrives behind the abort would be part of the next transaction.
 
     An answer that names the new leader has the batch sent again at once, in the moment in which all seems to be quiet.
@@ -239,7 +241,9 @@ async def give_up(producer: fencepost.TransactionalProducer) -> None:
         raise ZeroDivisionError
 
 
-async def test_a_level_that_changes_is_noticed_between_two_transactions(script: Script) -> None:
+async def test_a_level_that_changes_is_noticed_between_two_transactions(
+    script: Script, autojump_clock: trio.testing.MockClock
+) -> None:
     """T16: also on a connection that stays, once what it told is as old as metadata may become."""
     broker = await script(transaction_version=1)
     seen = []

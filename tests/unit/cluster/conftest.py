@@ -8,9 +8,9 @@ from tests.kit.engine_worlds import SimWorld, World
 from tests.kit.postgres_server import PostgresServer, postgres_or_skip
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def start_postgres() -> Iterator[Callable[[], PostgresServer]]:
-    """Start the server of the module when the first test asks for it."""
+    """Start the server of all tests when the first one asks for it; each test has a schema of its own there."""
     started: list[PostgresServer] = []
 
     def start() -> PostgresServer:

@@ -15,6 +15,7 @@ from fencepost.broker.cluster.objects.object_store import ObjectMissing, Objects
 from fencepost.broker.log.partition import AppendOrigin
 from fencepost.broker.log.storage.store import Bytes
 from tests.kit.engine_worlds import Broker, SimWorld, append, joined, row
+from tests.kit.examples import examples
 from tests.kit.garbage import collect
 from tests.kit.growing import growth_of, opened
 from tests.kit.shared_store import Stores
@@ -250,7 +251,7 @@ def interleave(seed: int, collector: type[SimEngine]) -> Place:
 
 
 def test_no_interleaving_deletes_the_bytes_of_a_committed_row() -> None:
-    for seed in range(200):
+    for seed in range(examples(200)):
         place = interleave(seed, SimEngine)
         assert len(place.written) == 12
         assert place.missing() == [], f"seed {seed}"

@@ -25,7 +25,7 @@ def axes(request: pytest.FixtureRequest) -> Iterator[tuple[Any, Any, Any]]:
 
     kills = dict(zip(("producer killed", "broker killed"), request.param, strict=True))
     figure = chart.picture(dataset.expected_figures(), COUNTS, STORY, kills, "Spark")
-    figure.canvas.draw()
+    figure.draw_without_rendering()
     delays, _, load, isolation = figure.axes
     yield delays, load, isolation
     plt.close(figure)
