@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import NamedTuple
 
-from fencepost.broker.cluster.commit.guests import LOOK_SECONDS
+from fencepost.broker.cluster.commit.remote_markers import LOOK_SECONDS
 from fencepost.broker.peers.following import FOLLOW_SECONDS
 
 RENEWALS_PER_LEASE = 4

@@ -41,10 +41,10 @@ _TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 class LogTicket:
     """The coordinator's `Ticket` for an append to a partition log."""
 
-    __slots__ = ("_commit", "_ticket")
+    __slots__ = ("_flusher", "_ticket")
 
-    def __init__(self, commit: LogFlusher, ticket: Ticket) -> None:
-        self._commit = commit
+    def __init__(self, flusher: LogFlusher, ticket: Ticket) -> None:
+        self._flusher = flusher
         self._ticket = ticket
 
     @property
@@ -53,16 +53,16 @@ class LogTicket:
 
     @property
     def is_durable(self) -> bool:
-        return not self._ticket.error and self._commit.is_settled(self._ticket, throttled=False)
+        return not self._ticket.error and self._flusher.is_settled(self._ticket, throttled=False)
 
     def request(self) -> None:
-        self._commit.schedule(self._ticket.log)
+        self._flusher.schedule(self._ticket.log)
 
     async def durable(self) -> None:
         """Return when everything below `end_offset` is durable. Raises LogWriteFailed if it never will be."""
         ticket = self._ticket
         try:
-            await self._commit.wait(ticket, throttled=False)
+            await self._flusher.wait(ticket, throttled=False)
         except LogOffline as error:
             raise LogWriteFailed(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
         if ticket.error is not ErrorCode.NONE and ticket.log.disowned:
@@ -74,10 +74,10 @@ class LogTicket:
 class PartitionCoordinatorLog:
     """One internal partition as a `CoordinatorLog`."""
 
-    def __init__(self, log: PartitionLog, commit: LogFlusher) -> None:
+    def __init__(self, log: PartitionLog, flusher: LogFlusher) -> None:
         self.listener: LogListener | None = None
         self._log = log
-        self._commit = commit
+        self._flusher = flusher
         log.follower = self
 
     @property
@@ -90,7 +90,7 @@ class PartitionCoordinatorLog:
 
     @property
     def newest(self) -> LogTicket:
-        return LogTicket(self._commit, self._log.newest_ticket())
+        return LogTicket(self._flusher, self._log.newest_ticket())
 
     def append(self, records: Sequence[KeyValue], now_ms: int, producer: ProducerTag | None = None) -> LogTicket:
         assert records, "a log with an empty batch cannot be read back"
@@ -106,7 +106,7 @@ class PartitionCoordinatorLog:
             code = ErrorCode.COORDINATOR_NOT_AVAILABLE if self._log.offline else info.error
             failed = LogBatchTooLarge if info.error in _TOO_LARGE else LogWriteFailed
             raise failed(code, f"{self._log.tp} rejected a batch: {info.error.name} {info.message or ''}")
-        return LogTicket(self._commit, info)
+        return LogTicket(self._flusher, info)
 
     def foreign(self, rows: Sequence[Bytes], refused: bool) -> None:
         if self.listener is None:
@@ -116,7 +116,7 @@ class PartitionCoordinatorLog:
             return
         for row in rows:
             for batch in _batches(bytes(row), self._log.tp):
-                self.listener.absorb(batch.replayed)
+                self.listener.apply_external(batch.replayed)
 
     def disowned(self) -> None:
         if self.listener is not None:
@@ -196,13 +196,13 @@ class InternalTopicLogs:
         self,
         topic: str,
         count: int,
-        commit: LogFlusher,
+        flusher: LogFlusher,
         open_log: Callable[[TopicPartition], PartitionLog],
         existing: Callable[[], Collection[TopicPartition]],
     ) -> None:
         self._topic = topic
         self._count = count
-        self._commit = commit
+        self._flusher = flusher
         self._open_log = open_log
         self._existing = existing
         self._logs: dict[int, PartitionCoordinatorLog] = {}
@@ -220,7 +220,7 @@ class InternalTopicLogs:
                 log = self._open_log(TopicPartition(self._topic, partition))
             except (CorruptLogFile, OSError) as error:
                 raise LogUnreadable(str(error)) from error
-            found = self._logs[partition] = PartitionCoordinatorLog(log, self._commit)
+            found = self._logs[partition] = PartitionCoordinatorLog(log, self._flusher)
         return found
 
     def existing(self) -> Collection[int]:

@@ -26,6 +26,6 @@ def when_durable(node: Broker, logs: Iterable[PartitionLog | None], answer: Call
 
 
 async def _later(node: Broker, logs: list[PartitionLog], answer: Callable[[], Answer]) -> Response:
-    await node.commit.flush_all(logs)
+    await node.flusher.flush_all(logs)
     response = answer()
     return response if isinstance(response, Response) else await response

@@ -4,8 +4,8 @@ from functools import partial
 
 import trio
 
-from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.durability.sync_threads import FlushThreads
+from fencepost.broker.log.manager import LogManager
 from fencepost.broker.log.storage.store import CorruptLogFile
 from fencepost.broker.log.upkeep_failures import OPENING
 from fencepost.coordinator.metadata.service import MetadataService
@@ -22,7 +22,7 @@ class LogOpener:
     Internal topics are not among them: their coordinators open them before the broker serves anybody.
     """
 
-    def __init__(self, logs: LogDirectory, metadata: MetadataService, threads: FlushThreads) -> None:
+    def __init__(self, logs: LogManager, metadata: MetadataService, threads: FlushThreads) -> None:
         self._logs, self._metadata, self._threads = logs, metadata, threads
         opened = {log.tp for log in logs.logs()}
         self._left = {tp for tp in logs.partitions() if tp.topic not in INTERNAL_TOPICS} - opened

@@ -115,7 +115,7 @@ class Node:
         self._listening = listening
         self.logs = self.place.open_logs(self._default_log_config)
         unflushed_max = config.log_unflushed_max_bytes
-        self.commit = LogFlusher(
+        self.flusher = LogFlusher(
             self.place.durability,
             self._log_lost if config.log_failure_policy == "offline" else None,
             threads,
@@ -125,10 +125,12 @@ class Node:
         )
         self.large_writes = LargeWrites(
             config.log_write_thread_min_bytes if self.place.has_files else None,
-            lambda log: self.commit.is_flushing(log) or self.upkeep_threads.is_busy,
+            lambda log: self.flusher.is_flushing(log) or self.upkeep_threads.is_busy,
             threads,
         )
-        self.cleaner = LogCleaner(self.logs, lambda: cleaner_settings(self.config), self.clock.now_ms, self.commit.lose)
+        self.cleaner = LogCleaner(
+            self.logs, lambda: cleaner_settings(self.config), self.clock.now_ms, self.flusher.lose
+        )
         try:
             self._build_coordinators()
         except BaseException:
@@ -145,10 +147,10 @@ class Node:
     def _build_coordinators(self) -> None:
         config = self.config
         cluster_id = cluster_id_of(config.data_directory, config.node_id, config.cluster_id, self._entropy)
-        self.metadata_log = open_metadata_log(self.logs, self.commit, metadata_log_config(config), config.secured)
+        self.metadata_log = open_metadata_log(self.logs, self.flusher, metadata_log_config(config), config.secured)
         self._snapshots = MetadataSnapshots(
             self.metadata_log,
-            self.commit,
+            self.flusher,
             self.upkeep_threads,
             self.clock,
             lambda: self.config,
@@ -156,7 +158,7 @@ class Node:
             self.place.keep_metadata,
         )
         self.metadata = MetadataService(
-            MetadataPartitionLog(self.metadata_log, self.commit),
+            MetadataPartitionLog(self.metadata_log, self.flusher),
             self.clock,
             cluster_facts(config, cluster_id),
             self._rules,
@@ -189,7 +191,7 @@ class Node:
         )
 
     def _internal_logs(self, topic: str, count: int) -> InternalTopicLogs:
-        return InternalTopicLogs(topic, count, self.commit, self.partitions.open, self.logs.partitions)
+        return InternalTopicLogs(topic, count, self.flusher, self.partitions.open, self.logs.partitions)
 
     @property
     def endpoint(self) -> Endpoint:
@@ -223,7 +225,7 @@ class Node:
         Raises, in a group, the errors that prevent the broker from continuing: a failed fsync, an unreadable log.
         """
         async with trio.open_nursery() as services:
-            await services.start(self.commit.run)
+            await services.start(self.flusher.run)
             await self._start_services(services)
             server = self.server = await self._make_server(services)
             await self.register()

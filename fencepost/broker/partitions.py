@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Iterable
 
-from fencepost.broker.log.directory import LogDirectory
+from fencepost.broker.log.manager import LogManager
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.storage.store import CorruptLogFile
 from fencepost.broker.log_opener import LogOpener
@@ -21,7 +21,7 @@ class Partitions:
     A log without an `opener` is opened on its first use.
     """
 
-    def __init__(self, logs: LogDirectory, metadata: MetadataService, place: Place) -> None:
+    def __init__(self, logs: LogManager, metadata: MetadataService, place: Place) -> None:
         """A broker that stands by in its cluster, or is cut off from it, leads no partition."""
         self._place = place
         self._logs = logs

@@ -15,7 +15,7 @@ SNAPSHOT_CHECK_SECONDS = 10.0
 
 def begin(node: Broker, services: trio.Nursery, take_snapshot: Callable[[], Awaitable[None]]) -> None:
     """Run retention, metadata snapshots and the check for hanging transactions, until `services` end."""
-    repeat, config = partial(every, node.logs.upkeep), node.config
+    repeat, config = partial(run_periodically, node.logs.upkeep), node.config
     interval = min(config.log_retention_check_interval_ms / 1000, HOUSEKEEPING_SECONDS_MAX)
     services.start_soon(repeat, RETENTION, interval, partial(_retain, node))
     services.start_soon(repeat, "the metadata snapshot", SNAPSHOT_CHECK_SECONDS, take_snapshot)
@@ -31,13 +31,13 @@ def _retain(node: Broker) -> Awaitable[None] | None:
     return housekeep(node.logs, node.clock.now_ms(), node.upkeep_threads)
 
 
-async def every(
-    upkeep: UpkeepFailures, work: str, interval_seconds: float, duty: Callable[[], Awaitable[None] | None]
+async def run_periodically(
+    upkeep: UpkeepFailures, work: str, interval_seconds: float, task: Callable[[], Awaitable[None] | None]
 ) -> None:
-    """Call `duty` every `interval_seconds`, until cancelled. Its failures are those of `work`."""
+    """Call `task` every `interval_seconds`, until cancelled. Its failures are those of `work`."""
     while True:
         await trio.sleep(interval_seconds)
         with upkeep.guard(work):
-            outcome = duty()
+            outcome = task()
             if outcome is not None:
                 await outcome

@@ -7,8 +7,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.durability.checkpointing import Checkpointer
+from fencepost.broker.log.manager import LogManager
 from fencepost.broker.log_opener import LogOpener
 from fencepost.broker.metadata.identity import check_format
 from fencepost.broker.metadata.log import first_free_producer_id
@@ -48,7 +48,7 @@ LeaderOf = Callable[[bytes, int], LeaderAndEpoch]
 class RemoteLog(Protocol):
     """A log of another broker, to which this one writes markers: a `FlushedLog`."""
 
-    binds_late: bool
+    commits_remotely: bool
 
     def append(self, marker: "Marker", now_ms: int) -> "Ticket":
         """The ticket is settled when the marker is durable."""
@@ -168,7 +168,7 @@ class Place(ABC):
     # Logs
 
     @abstractmethod
-    def open_logs(self, default_config: "Callable[[str], LogConfig]") -> LogDirectory:
+    def open_logs(self, default_config: "Callable[[str], LogConfig]") -> LogManager:
         """The logs. `default_config` returns a topic's settings. Raises as `Node` does."""
 
     def keep_metadata(self, kind: str, offset: int, file_name: str, data: bytes) -> "Collection[SyncTask]":
@@ -195,7 +195,7 @@ class Place(ABC):
         """The broker stops: wait for no commit that cannot come soon. Returns whether that is so."""
         return False
 
-    def close(self, logs: LogDirectory) -> None:
+    def close(self, logs: LogManager) -> None:
         """Close the logs. Raises OSError."""
         logs.close()
 
@@ -223,12 +223,12 @@ class Alone(Place):
         self.has_files = self.outlives_process = store is not None or config.data_directory is not None
         self.durability = config.durability
 
-    def open_logs(self, default_config: "Callable[[str], LogConfig]") -> LogDirectory:
+    def open_logs(self, default_config: "Callable[[str], LogConfig]") -> LogManager:
         if self._store is not None:
-            return LogDirectory.over(self._store, self.durability, default_config)
+            return LogManager.over(self._store, self.durability, default_config)
         path = self._config.data_directory
         check_format(path)
-        return LogDirectory.open(path, durability=self.durability, default_config=default_config)
+        return LogManager.open(path, durability=self.durability, default_config=default_config)
 
     async def begin(self, node: Broker, services: "trio.Nursery") -> None:
         """Open the logs, before the coordinators write the markers of decided transactions."""
@@ -239,8 +239,8 @@ class Alone(Place):
     def begin_upkeep(self, node: Broker, services: "trio.Nursery") -> None:
         services.start_soon(node.cleaner.run)
         if self.has_files:
-            node.logs.lose = node.commit.lose
-            services.start_soon(Checkpointer(node.logs, node.commit, node.clock.monotonic, node.upkeep_threads).run)
+            node.logs.lose = node.flusher.lose
+            services.start_soon(Checkpointer(node.logs, node.flusher, node.clock.monotonic, node.upkeep_threads).run)
 
     def facts(self) -> list[str]:
         path = self._config.data_directory

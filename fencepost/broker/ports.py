@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from fencepost.broker.deleted_topics import DeletedTopics
     from fencepost.broker.fetch.sessions import FetchSessions
     from fencepost.broker.log.compaction.cleaner import LogCleaner
-    from fencepost.broker.log.directory import LogDirectory
     from fencepost.broker.log.durability.flusher import LogFlusher
     from fencepost.broker.log.durability.large_writes import LargeWrites
     from fencepost.broker.log.durability.sync_threads import FlushThreads
+    from fencepost.broker.log.manager import LogManager
     from fencepost.broker.log.partition import PartitionLog
     from fencepost.broker.metadata.answers import MetadataAnswers
     from fencepost.broker.metrics.counters import Metrics
@@ -102,11 +102,11 @@ class Broker(Protocol):
         """Whether the partition has a log that cannot be opened, or whose flush failed."""
 
     @property
-    def logs(self) -> "LogDirectory":
+    def logs(self) -> "LogManager":
         """Every open log, internal topics included."""
 
     @property
-    def commit(self) -> "LogFlusher":
+    def flusher(self) -> "LogFlusher":
         """The flusher, which makes appended batches durable."""
 
     @property

@@ -19,20 +19,20 @@ class Deferred(Generic[ReplyT]):
     before the reply is complete calls `abandon`.
     """
 
-    __slots__ = ("_convert", "_reply", "_rests_on", "_wake", "is_complete")
+    __slots__ = ("_convert", "_depends_on", "_reply", "_wake", "is_complete")
 
     def __init__(self) -> None:
         self.is_complete = False
         self._reply: Any = None
-        self._rests_on: Ticket | None = None
+        self._depends_on: Ticket | None = None
         self._wake: Callable[[], None] | None = None
         self._convert: Callable[[Any], ReplyT] | None = None
 
-    def complete(self, reply: Any, rests_on: Ticket | None = None) -> None:
-        """Set the reply, which may be sent once `rests_on` is durable. Only the first call has an effect."""
+    def complete(self, reply: Any, depends_on: Ticket | None = None) -> None:
+        """Set the reply, which may be sent once `depends_on` is durable. Only the first call has an effect."""
         if not self.is_complete:
             self.is_complete = True
-            self._reply, self._rests_on = reply, rests_on
+            self._reply, self._depends_on = reply, depends_on
             if self._wake is not None:
                 self._wake()
 
@@ -51,7 +51,7 @@ class Deferred(Generic[ReplyT]):
     @property
     def is_sendable(self) -> bool:
         """Whether the reply is complete and everything it rests on is durable."""
-        return self.is_complete and (self._rests_on is None or self._rests_on.is_durable)
+        return self.is_complete and (self._depends_on is None or self._depends_on.is_durable)
 
     def now(self) -> ReplyT:
         """The reply; call it only if the reply `is_sendable`."""
@@ -68,7 +68,7 @@ class Deferred(Generic[ReplyT]):
             finally:
                 if not self.is_complete:
                     self.abandon()
-        if self._rests_on is not None and (error := await self.settled(self._rests_on)):
+        if self._depends_on is not None and (error := await self.settled(self._depends_on)):
             self._reply = self.refusal(error)
         return self.now()
 

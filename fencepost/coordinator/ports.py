@@ -123,7 +123,7 @@ class LogNotHere(LogUnreadable):
 class LogListener(Protocol):
     """What a log reports to its shard. A failed ticket raises only after its log has reported why."""
 
-    def absorb(self, batch: "ReplayedBatch") -> None:
+    def apply_external(self, batch: "ReplayedBatch") -> None:
         """Another writer appended `batch` (a transaction's marker); no append of this shard is refused for it."""
 
     def superseded(self) -> None:

@@ -83,7 +83,7 @@ async def _write(node: Node, tp: TopicPartition) -> None:
         await node.transactions.add_partitions("tx-open", answer.producer_id, answer.epoch, [tp])
         _append(node, log, "open", answer.producer_id, answer.epoch, 0)
         _append(node, log, "behind the open one")
-    await node.commit.wait_all([log.newest_ticket()])
+    await node.flusher.wait_all([log.newest_ticket()])
 
 
 def _append(

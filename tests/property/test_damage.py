@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from fencepost.broker.log.directory import LogDirectory
+from fencepost.broker.log.manager import LogManager
 from fencepost.broker.log.storage.files import FileStore
 from fencepost.broker.log.storage.store import CorruptLogFile
 from fencepost.broker.log.verify.report import Report
@@ -94,7 +94,7 @@ def named(copy: Path, file: Path) -> bool:
 def views(directory: Path) -> list[list[tuple[int, bytes | None]] | None]:
     """What readers of either isolation get of the one partition; None for an error or an offline partition."""
     try:
-        log = LogDirectory.over(FileStore(directory), "os").get(TP)
+        log = LogManager.over(FileStore(directory), "os").get(TP)
     except CorruptLogFile:
         return [None, None]
     assert log is not None

@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
-from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.durability.flusher import Durability
+from fencepost.broker.log.manager import LogManager
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.producer_entries import ProducerEntry
 from fencepost.broker.log.producer_state import ProducerStates
@@ -67,9 +67,9 @@ def replay(batches: list[Kept], end_offset: int) -> Truth:
     return Truth(sorted(states.entries()), ended + is_open, end_offset if undecided is None else undecided)
 
 
-def reopen(disk: SimDisk, durability: Durability) -> LogDirectory:
+def reopen(disk: SimDisk, durability: Durability) -> LogManager:
     """The data directory in the hands of a new process."""
-    return LogDirectory.over(FileStore(DATA, DescriptorPool(DESCRIPTORS), disk=disk), durability)
+    return LogManager.over(FileStore(DATA, DescriptorPool(DESCRIPTORS), disk=disk), durability)
 
 
 def check(disk: SimDisk, durability: Durability, before: Promises, after: Promises, *, power_was_cut: bool) -> None:
@@ -108,7 +108,7 @@ def check(disk: SimDisk, durability: Durability, before: Promises, after: Promis
         assert log.log_start_offset == starts[tp], f"{tp} begins elsewhere when it is opened a second time"
 
 
-def check_readers(directory: LogDirectory, promises: Promises) -> None:
+def check_readers(directory: LogManager, promises: Promises) -> None:
     """In the living process: whoever reads gets just what was acknowledged (row I1), whatever the disk refuses."""
     for log in list(directory.logs()):
         promise = promises.get(log.tp)

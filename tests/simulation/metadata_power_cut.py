@@ -150,7 +150,7 @@ async def write(node: "Node", name: str) -> None:
         now = node.clock.now_ms()
         info = log.append(build_batch([(now, b"k", b"v", ())]), AppendOrigin.CLIENT, now)
         assert info.error is ErrorCode.NONE
-        await node.commit.flush(log)
+        await node.flusher.flush(log)
 
 
 @asynccontextmanager

@@ -32,7 +32,7 @@ async def state_of(node: Node, groups: Collection[str] = GROUPS) -> NodeState:
     async with trio.open_nursery() as nursery:
         for log in node.logs.logs():
             if log.high_watermark < log.log_end_offset and not log.offline:
-                nursery.start_soon(node.commit.flush, log)
+                nursery.start_soon(node.flusher.flush, log)
     image = node.metadata.image
     state["metadata"] = str((sorted(image.topics_by_name.items()), sorted(image.configs.items()), image.features))
     for tp in sorted(node.logs.partitions()):

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fencepost.broker.log.config import LogConfig
-from fencepost.broker.log.directory import LogDirectory
+from fencepost.broker.log.manager import LogManager
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.storage.checkpoints import CLEANER_OFFSETS, encode_offsets
 from fencepost.broker.log.storage.files import DescriptorPool, FileStore
@@ -43,11 +43,11 @@ class Truth(NamedTuple):
     open_transactions: list[tuple[int, int]]
 
 
-def opened(disk: SimDisk, config: LogConfig = CONFIG) -> tuple[LogDirectory, PartitionLog]:
+def opened(disk: SimDisk, config: LogConfig = CONFIG) -> tuple[LogManager, PartitionLog]:
     """The log as a process finds it."""
     store = FileStore(DATA, DescriptorPool(DESCRIPTORS), disk=disk)
     store.make()
-    directory = LogDirectory.over(store, "fsync")
+    directory = LogManager.over(store, "fsync")
     return directory, directory.create(TP, TOPIC_ID, config)
 
 

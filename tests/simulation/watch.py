@@ -34,7 +34,7 @@ def overdue(seen: Mapping[object, float], key: object, may_last: float, now: flo
 
 
 class Watch:
-    """Looks ten times a second of virtual time."""
+    """FilterBudget ten times a second of virtual time."""
 
     def __init__(self, world: "WholeWorld") -> None:
         self._world = world

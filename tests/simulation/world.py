@@ -11,10 +11,10 @@ from fencepost.broker.handlers.produce_reply import Write
 from fencepost.broker.log.compaction.cleanable import cleanable_range
 from fencepost.broker.log.compaction.cleaning import Cleaning, CleaningLimits, drive
 from fencepost.broker.log.config import LogConfig
-from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.durability.flusher import Durability
 from fencepost.broker.log.durability.large_writes import stage
 from fencepost.broker.log.housekeeping import housekeep
+from fencepost.broker.log.manager import LogManager
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.producer_state import AppendOrigin
 from fencepost.broker.log.results import Ticket
@@ -112,7 +112,7 @@ class World:
         self._epochs: dict[tuple[bytes, int], int] = {}
         self.directory = self.open()
 
-    def open(self) -> LogDirectory:
+    def open(self) -> LogManager:
         """Open the data directory; a start that fails is tried once more, as an init system would."""
         self._uncleanable: set[TopicPartition] = set()
         try:
@@ -121,10 +121,10 @@ class World:
             self.refused += 1
             return self._open()
 
-    def _open(self) -> LogDirectory:
+    def _open(self) -> LogManager:
         store = FileStore(DATA, DescriptorPool(DESCRIPTORS), disk=self.disk)
         store.make()
-        directory = LogDirectory.over(store, self.durability)
+        directory = LogManager.over(store, self.durability)
         directory.deleted_topic_ids = self.deleted_topic_ids
         return directory
 

@@ -103,7 +103,7 @@ class SharedLog:
         """Another writer's row comes between, and refuses nothing."""
         self.rows.append([row(value)])
         assert self.listener is not None
-        self.listener.absorb(batch(len(self.rows) - 1, self.rows[-1]))
+        self.listener.apply_external(batch(len(self.rows) - 1, self.rows[-1]))
 
     def replay(self) -> Iterator[ReplayedBatch]:
         for number, records in enumerate(self.rows):

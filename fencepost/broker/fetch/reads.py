@@ -5,7 +5,7 @@ from typing import Protocol
 
 from fencepost.broker.brokers import Leader, other_leader
 from fencepost.broker.fetch.sessions import TOPIC_ID_SINCE
-from fencepost.broker.log.filtering import Looks
+from fencepost.broker.log.filtering import FilterBudget
 from fencepost.broker.log.log_store import Missing
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.reading import epoch_end_offset, read_batches, readable_bytes
@@ -84,7 +84,7 @@ class Fetch:
         self._checked_by: Authorizer | None = None
         """The authorizer that allowed the reads. The next read checks again if the rules have changed meanwhile."""
         self._responses: list[FetchableTopicResponse] = []
-        self._looks = Looks()
+        self._budget = FilterBudget()
         self._read_bytes = self._left = 0
         self._settled = False
 
@@ -141,7 +141,7 @@ class Fetch:
             self._check_rights()
         self._left = min(self._bytes_max, self._node.response_bytes.left(LEAST_BYTES))
         self.missing = []
-        self._looks = Looks()
+        self._budget = FilterBudget()
         self._read_bytes, self._settled = 0, False
         self._responses = []
         self._endpoints = {}
@@ -244,8 +244,8 @@ class Fetch:
             return self._error_answer(read, error), 0
         # After a truncation the reader's offset may be beyond this log's end: it receives no records then.
         offset = ask.fetch_offset if read.diverging is None else log.log_end_offset
-        looks = self._looks if (self._filter or log.config.read_committed_filter) == "broker" else None
-        result = read_batches(log, offset, min(ask.partition_max_bytes, left), self.isolation, at_least_one, looks)
+        budget = self._budget if (self._filter or log.config.read_committed_filter) == "broker" else None
+        result = read_batches(log, offset, min(ask.partition_max_bytes, left), self.isolation, at_least_one, budget)
         if result.error:
             return self._error_answer(read, result.error), 0
         if result.missing is not None:

@@ -55,7 +55,7 @@ async def _delete(node: Broker, tp: TopicPartition, offset: int) -> DeleteRecord
     elif not log.config.deletes:
         code, start = ErrorCode.POLICY_VIOLATION, UNKNOWN_LOW_WATERMARK
     else:
-        await node.commit.flush_all([log])
+        await node.flusher.flush_all([log])
         if log.disowned:  # the topic was deleted during the flush
             code, start = node.absence(tp), UNKNOWN_LOW_WATERMARK
         else:

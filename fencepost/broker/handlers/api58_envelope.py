@@ -67,7 +67,7 @@ async def _handled(node: Broker, route: Route, request: Any, context: RequestCon
     meter = context.meter = None if quotas is None else meter_of(node, quotas, route, request, context, size)
     reply = route.handle(node, request, context)
     answer = await ready(reply if meter is None else meter.handled(reply))
-    if isinstance(answer, Durable) and await node.commit.wait_all(answer.tickets):
+    if isinstance(answer, Durable) and await node.flusher.wait_all(answer.tickets):
         answer.revise()
     return answer if meter is None else meter.finish(answer)[0]
 

@@ -62,7 +62,7 @@ def _write(
     if any(map(_is_slow_to_check, writes)):
         return _stage_first(node, request, context, writes, [])
     tickets = _append_all(node, request, context, writes)
-    if request.acks != ACKS_ALL and node.commit.over_backlog([ticket.log for ticket in tickets]):
+    if request.acks != ACKS_ALL and node.flusher.over_backlog([ticket.log for ticket in tickets]):
         return _throttle_first(node, request, context, writes, tickets)
     return reply_to(node, request, context, writes, tickets)
 
@@ -107,7 +107,7 @@ async def _throttle_first(
     node: Broker, request: ProduceRequest, context: RequestContext, writes: list[Write], tickets: list[Ticket]
 ) -> Ready:
     if request.acks != ACKS_ALL:
-        await node.commit.throttle([ticket.log for ticket in tickets])
+        await node.flusher.throttle([ticket.log for ticket in tickets])
     return reply_to(node, request, context, writes, tickets)
 
 
@@ -136,7 +136,7 @@ def _append_all(node: Broker, request: ProduceRequest, context: RequestContext, 
         count_failure(node, write)
     if request.acks != ACKS_ALL:
         for ticket in tickets:
-            node.commit.schedule(ticket.log)
+            node.flusher.schedule(ticket.log)
     return tickets
 
 

@@ -102,7 +102,9 @@ def reply_to(
     node: Broker, request: ProduceRequest, context: RequestContext, writes: list[Write], tickets: list[Ticket]
 ) -> Ready:
     """The reply: when durable (acks=all), at once (acks=1), or none (acks=0)."""
-    if request.acks == ACKS_ALL or (request.acks == ACKS_LEADER and any(ticket.log.binds_late for ticket in tickets)):
+    if request.acks == ACKS_ALL or (
+        request.acks == ACKS_LEADER and any(ticket.log.commits_remotely for ticket in tickets)
+    ):
         return _Acknowledgement(node, request, context, writes, tickets)
     if request.acks == ACKS_NONE:
         failed = next((write for write in writes if write.error is not _OK), None)

@@ -21,7 +21,7 @@ COPIED_BYTES_MAX = 16 << 10
 _WINDOW_BYTES = 16 << 10
 
 
-class Looks:
+class FilterBudget:
     """How many batches a fetch may still look at. Once there are none left, it is not filtered any more."""
 
     __slots__ = ("left",)
@@ -31,11 +31,11 @@ class Looks:
 
 
 def read_without_aborted(
-    segments: StoredLog, offset: int, upper_offset: int, max_bytes: int, at_least_one: bool, looks: Looks
+    segments: StoredLog, offset: int, upper_offset: int, max_bytes: int, at_least_one: bool, budget: FilterBudget
 ) -> tuple[Extent, list[AbortedTransaction]]:
     """As `StoredLog.read`, without the batches of aborted transactions; and the transactions that overlap what it read.
 
-    It reads on past aborted batches, as far as `looks` allows. If no batch stays, the last aborted one is returned:
+    It reads on past aborted batches, as far as `budget` allows. If no batch stays, the last aborted one is returned:
     readers leave it out themselves, and go on after it. Raises as `StoredLog.read`.
     """
     parts: list[Piece] = []
@@ -58,10 +58,10 @@ def read_without_aborted(
         spans = _spans(aborted)
         for piece in extent.parts:
             seen, left_out = _sift(piece, spans, parts)
-            looks.left -= seen
+            budget.left -= seen
             last = left_out or last
         size_bytes = sum(map(len, parts))
-        if offset >= upper_offset or size_bytes >= max_bytes or looks.left <= 0:
+        if offset >= upper_offset or size_bytes >= max_bytes or budget.left <= 0:
             break
     if not parts and last is not None:
         parts, size_bytes = [last], len(last)

@@ -9,9 +9,9 @@ import trio
 
 from fencepost.broker.log import trimming
 from fencepost.broker.log.deletions import FULL_DISK
-from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.durability.sync_threads import FlushThreads
 from fencepost.broker.log.durability.upkeep import done, syncing
+from fencepost.broker.log.manager import LogManager
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.storage.store import FlushFailed
 from fencepost.broker.log.upkeep_failures import RETENTION
@@ -20,12 +20,12 @@ from fencepost.protocol.topics import TopicPartition
 logger = logging.getLogger(__name__)
 
 
-async def housekeep(logs: LogDirectory, now_ms: int, threads: FlushThreads | None = None) -> None:
+async def housekeep(logs: LogManager, now_ms: int, threads: FlushThreads | None = None) -> None:
     """Run retention and producer expiry of every log; the broker calls it about every minute.
 
     The new log starts of all logs are durable before the segments below them are deleted. `threads` wait for the disk;
     without any this task does. If a log's upkeep fails, the others go on, and the next call tries again. For a failed
-    fsync see `LogDirectory.lose`.
+    fsync see `LogManager.lose`.
     """
     logs.check_place()
     due: list[PartitionLog] = []
@@ -47,7 +47,7 @@ async def housekeep(logs: LogDirectory, now_ms: int, threads: FlushThreads | Non
                 await done(trimming.deleting_segments(log, now_ms), threads)
 
 
-async def _log_starts_allow_deletions(logs: LogDirectory, threads: FlushThreads | None) -> bool:
+async def _log_starts_allow_deletions(logs: LogManager, threads: FlushThreads | None) -> bool:
     """Write the log starts. Returns whether the segments below them may be deleted."""
     try:
         await done(syncing(logs.log_start_files()), threads)
@@ -64,7 +64,7 @@ async def _log_starts_allow_deletions(logs: LogDirectory, threads: FlushThreads 
 
 
 @contextmanager
-def _upkeep_of(logs: LogDirectory, tp: TopicPartition) -> Iterator[None]:
+def _upkeep_of(logs: LogManager, tp: TopicPartition) -> Iterator[None]:
     try:
         with logs.upkeep.guard(RETENTION, failed=partial(_failed, logs, tp)):
             yield
@@ -75,7 +75,7 @@ def _upkeep_of(logs: LogDirectory, tp: TopicPartition) -> Iterator[None]:
         logs.lose(log, error)
 
 
-def _failed(logs: LogDirectory, tp: TopicPartition, error: Exception) -> None:
+def _failed(logs: LogManager, tp: TopicPartition, error: Exception) -> None:
     if logs.upkeep.ends_process(error):
         raise error
     logs.upkeep.note(RETENTION, error, logs.opened(tp), tp)

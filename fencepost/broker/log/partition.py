@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 
 class PartitionLog:
-    """A log of record batches with its producers, transactions and bounds. Made by `LogDirectory`.
+    """A log of record batches with its producers, transactions and bounds. Made by `LogManager`.
 
     Nothing here waits: an append returns a `Ticket` at once, and `LogFlusher` makes it durable. The functions of
     `reading` read the log, those of `trimming` delete its oldest segments.
@@ -72,7 +72,7 @@ class PartitionLog:
         """The partition was deleted, or another broker leads it: appends and reads fail."""
         self.disowned_error = ErrorCode.NOT_LEADER_OR_FOLLOWER
         """The error for readers of a disowned log."""
-        self.binds_late = self.segments.late is not None
+        self.commits_remotely = self.segments.late is not None
         """Whether an append's result and offsets are final only when its ticket is settled."""
         self.recovery_point = min(recovery_point, self.segments.end_offset)
         """Every batch below it is durable."""

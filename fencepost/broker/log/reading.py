@@ -5,7 +5,7 @@ import logging
 import os
 from typing import Final, NamedTuple
 
-from fencepost.broker.log.filtering import Looks, read_without_aborted
+from fencepost.broker.log.filtering import FilterBudget, read_without_aborted
 from fencepost.broker.log.log_store import FoundTime, Missing
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.storage.store import CorruptLogFile, FileRegion, Piece
@@ -50,11 +50,11 @@ def read_batches(
     max_bytes: int,
     isolation: IsolationLevel,
     at_least_one: bool = True,
-    looks: Looks | None = None,
+    budget: FilterBudget | None = None,
 ) -> ReadResult:
     """Whole batches from the one that holds `offset` on, up to the bound of `isolation`.
 
-    With `looks` a read_committed reader gets no batches of aborted transactions, though their markers; see
+    With `budget` a read_committed reader gets no batches of aborted transactions, though their markers; see
     `read_without_aborted`.
 
     At most `max_bytes`, except for the first batch, which is returned whole if `at_least_one` is set. An offset from
@@ -71,9 +71,9 @@ def read_batches(
         return ReadResult(NO_ERROR, [], 0, high_watermark, stable, start, [] if committed else None)
     aborted: list[tuple[int, int]] | None = None
     try:
-        if committed and looks is not None and looks.left > 0:
+        if committed and budget is not None and budget.left > 0:
             bounds = offset, upper_offset, max_bytes
-            extent, overlapping = read_without_aborted(log.segments, *bounds, at_least_one, looks)
+            extent, overlapping = read_without_aborted(log.segments, *bounds, at_least_one, budget)
         else:
             extent = log.segments.read(offset, upper_offset, max_bytes, at_least_one)
             read_some = committed and extent.size_bytes

@@ -8,7 +8,7 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 
 
-class Written(Protocol):
+class SyncState(Protocol):
     """The part of `StoredLog` that `LogFlusher` uses."""
 
     @property
@@ -22,7 +22,7 @@ class FlushedLog(Protocol):
 
     tp: TopicPartition
     store: Store
-    binds_late: bool
+    commits_remotely: bool
     disowned: bool
     offline: bool
     writable: bool
@@ -31,7 +31,7 @@ class FlushedLog(Protocol):
     high_watermark: int
 
     @property
-    def segments(self) -> Written: ...
+    def segments(self) -> SyncState: ...
     @property
     def log_end_offset(self) -> int: ...
     @property

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 
 from fencepost.broker.coordinator_logs import LogTicket, PartitionCoordinatorLog
 from fencepost.broker.log.config import LogConfig
-from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.durability.flusher import LogFlusher
+from fencepost.broker.log.manager import LogManager
 from fencepost.broker.log.partition import AppendOrigin, PartitionLog
 from fencepost.broker.log.recovery.scanning import need_no_batch_after_damage
 from fencepost.broker.log.results import Ticket
@@ -41,10 +41,10 @@ class MetadataPartitionLog:
     Several controllers may use one log: the LogStore reports a Conflict (docs/decisions/0015-the-log-seam.md).
     """
 
-    def __init__(self, log: PartitionLog, commit: LogFlusher) -> None:
+    def __init__(self, log: PartitionLog, flusher: LogFlusher) -> None:
         self._log = log
-        self._commit = commit
-        self._records = PartitionCoordinatorLog(log, commit)
+        self._flusher = flusher
+        self._records = PartitionCoordinatorLog(log, flusher)
         self._end_offset = log.log_start_offset
         self._appended: Ticket | None = None
         """The last append, if it ends at `end_offset`."""
@@ -59,7 +59,7 @@ class MetadataPartitionLog:
         info = self._log.append(batch, AppendOrigin.COORDINATOR, now_ms, expected_offset=self._end_offset)
         if info.error is ErrorCode.NONE:
             self._end_offset, self._appended = info.end_offset, info
-            return LogTicket(self._commit, info)
+            return LogTicket(self._flusher, info)
         why = f"{self._log.tp} rejected a batch: {info.error.name} {info.message or ''}"
         if info.error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
             raise LogSuperseded(ErrorCode.NOT_CONTROLLER, why)
@@ -67,7 +67,7 @@ class MetadataPartitionLog:
 
     @property
     def newest(self) -> LogTicket:
-        return LogTicket(self._commit, self._appended or Ticket(self._log, self._end_offset))
+        return LogTicket(self._flusher, self._appended or Ticket(self._log, self._end_offset))
 
     @contextmanager
     def in_one_commit(self) -> Iterator[bool]:
@@ -98,7 +98,7 @@ class MetadataLossNotAccepted(Exception):
     """The metadata log of a broker with users or rights is damaged: the text says what to do."""
 
 
-def open_metadata_log(logs: LogDirectory, commit: LogFlusher, config: LogConfig, secured: bool) -> PartitionLog:
+def open_metadata_log(logs: LogManager, flusher: LogFlusher, config: LogConfig, secured: bool) -> PartitionLog:
     """The metadata log up to its first damaged batch, or from a snapshot that covers more. Raises OSError.
 
     `secured`: raises MetadataLossNotAccepted for a damaged log, unless the operator has accepted the loss. The lost
@@ -113,7 +113,7 @@ def open_metadata_log(logs: LogDirectory, commit: LogFlusher, config: LogConfig,
         if not logs.clean:
             need_no_batch_after_damage(files)
         log = logs.create(METADATA_PARTITION, METADATA_TOPIC_ID, config, only_topic=True)
-        for _ in PartitionCoordinatorLog(log, commit).replay():
+        for _ in PartitionCoordinatorLog(log, flusher).replay():
             pass
     except (CorruptLogFile, LogUnreadable) as error:
         if isinstance(error.__cause__, OSError):
@@ -142,6 +142,6 @@ def open_metadata_log(logs: LogDirectory, commit: LogFlusher, config: LogConfig,
     return log
 
 
-def first_free_producer_id(logs: LogDirectory) -> int:
+def first_free_producer_id(logs: LogManager) -> int:
     """The lowest producer id that lost metadata cannot have allocated."""
     return logs.quarantined(METADATA_PARTITION) * _IDS_PER_LOSS

@@ -10,7 +10,7 @@ from fencepost.coordinator.metadata.edits import ClusterEdit
 from fencepost.protocol.admin_enums import AclOperation, AclResourceType, ConfigResourceType
 
 if TYPE_CHECKING:
-    from fencepost.broker.security.ports import Asking, HasRights
+    from fencepost.broker.security.ports import HasRights, RequestInfo
     from fencepost.protocol.messages.api19_create_topics import Plan
 
 _TOPIC, _GROUP, _CLUSTER = AclResourceType.TOPIC, AclResourceType.GROUP, AclResourceType.CLUSTER
@@ -24,7 +24,7 @@ class _Need(NamedTuple):
     name: str
 
 
-def hidden_parts(node: "HasRights", plan: "Plan", context: "Asking") -> "Iterator[tuple[str, str, Outcome]]":
+def hidden_parts(node: "HasRights", plan: "Plan", context: "RequestInfo") -> "Iterator[tuple[str, str, Outcome]]":
     """The parts of the plan that the client may not see, as kind, name and error.
 
     The result of a plan shows what the named resources were before: that needs the rights to describe them.
@@ -44,7 +44,7 @@ def hidden_parts(node: "HasRights", plan: "Plan", context: "Asking") -> "Iterato
         yield "acl", "0", refused
 
 
-def refused_edit(node: "HasRights", edit: ClusterEdit, context: "Asking") -> Outcome | None:
+def refused_edit(node: "HasRights", edit: ClusterEdit, context: "RequestInfo") -> Outcome | None:
     """Why the client may not make this change; None if it may."""
     if node.authorizer is None:
         return None
@@ -61,7 +61,7 @@ def refused_edit(node: "HasRights", edit: ClusterEdit, context: "Asking") -> Out
     return _refusal(node, context, _Need(AclOperation.ALTER, _CLUSTER, ""))
 
 
-def _refusal(node: "HasRights", context: "Asking", need: _Need) -> Outcome | None:
+def _refusal(node: "HasRights", context: "RequestInfo", need: _Need) -> Outcome | None:
     operation, kind, name = need
     named = (name,) if kind is not _CLUSTER else ()
     if is_allowed(node, context, operation, kind, *named):

@@ -47,7 +47,7 @@ class MetadataSnapshots:
     def __init__(
         self,
         log: PartitionLog,
-        commit: LogFlusher,
+        flusher: LogFlusher,
         threads: FlushThreads,
         clock: Clock,
         config: Callable[[], BrokerConfig],
@@ -57,7 +57,7 @@ class MetadataSnapshots:
         """`keep` is `Place.keep_metadata`."""
         self._keep = keep
         self._log = log
-        self._commit = commit
+        self._flusher = flusher
         self._threads = threads
         self._clock = clock
         self._config = config
@@ -110,7 +110,7 @@ class MetadataSnapshots:
 
     async def _write(self, image: MetadataImage) -> None:
         store, began = self._log.store, self._clock.monotonic()
-        await self._commit.flush(self._log)  # also with durability=os: no snapshot may be ahead of its log
+        await self._flusher.flush(self._log)  # also with durability=os: no snapshot may be ahead of its log
         lingering = "".join(f"{topic_id.hex()}\n" for topic_id in sorted(self._lingering())).encode()
         if lingering != (store.load(LINGERING) or b""):
             await self._store(LINGERING, image.offset, LINGERING, lingering)

@@ -173,9 +173,11 @@ class BrokerCollector(Collector):
     def _disk_and_loop(self) -> Iterator[Metric]:
         node = self._node
         fsyncs = SummaryMetricFamily("fencepost_fsync_seconds", "Rounds of fdatasync", labels=())
-        fsyncs.add_metric((), count_value=node.commit.rounds, sum_value=node.commit.sync_seconds)
+        fsyncs.add_metric((), count_value=node.flusher.rounds, sum_value=node.flusher.sync_seconds)
         yield fsyncs
-        yield CounterMetricFamily("fencepost_flushed_files", "Files flushed in these rounds", value=node.commit.flushes)
+        yield CounterMetricFamily(
+            "fencepost_flushed_files", "Files flushed in these rounds", value=node.flusher.flushes
+        )
         yield GaugeMetricFamily(
             "fencepost_loop_lag_seconds", "How late the event loop's last tick was", value=node.metrics.loop_lag_seconds
         )

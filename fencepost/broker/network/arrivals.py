@@ -63,10 +63,10 @@ async def wait_readable_or_durable(broker: Broker, sock: socket.socket, response
         arrived = True
         nursery.cancel_scope.cancel()
 
-    if not responses.tickets or not broker.commit.wants_more:
+    if not responses.tickets or not broker.flusher.wants_more:
         return False
     async with trio.open_nursery() as nursery:
         nursery.start_soon(wait_readable)
-        await broker.commit.wait_all(responses.tickets)
+        await broker.flusher.wait_all(responses.tickets)
         nursery.cancel_scope.cancel()
     return arrived

@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 PAUSE_AFTER_SECONDS = 0.005
 """How long one connection's frames are served without a pause for other tasks."""
-Unfinished = Coroutine[Any, Any, None]
+Continuation = Coroutine[Any, Any, None]
 """The rest of a plain function's work; the connection's task awaits it before it does anything else."""
 _Pending: TypeAlias = tuple[Route, RequestContext, float]
 """A request whose response is not there yet: its route, its context, and when it began by the broker's clock."""
@@ -127,7 +127,7 @@ class Connection:
         self._frames.shrink()
         self._repeated = None
 
-    def _send(self) -> Unfinished:
+    def _send(self) -> Continuation:
         return self._responses.send(self._made_progress)
 
     def _made_progress(self) -> None:
@@ -189,8 +189,8 @@ class Connection:
         self._frames.received(received)
         pause_at = 0.0
         while self._parked is None and (frame := self._frames.next_frame()) is not None:
-            if (unfinished := self._serve_frame(frame)) is not None:
-                return self._for_task(self._finish(unfinished))
+            if (continuation := self._serve_frame(frame)) is not None:
+                return self._for_task(self._finish(continuation))
             if self._frames.pending_bytes:
                 now = self._node.clock.monotonic()
                 pause_at = pause_at or now + PAUSE_AFTER_SECONDS
@@ -217,16 +217,16 @@ class Connection:
         self.idle = False
         return work
 
-    async def _finish(self, unfinished: Unfinished | None) -> bool:
+    async def _finish(self, continuation: Continuation | None) -> bool:
         """Await the rest of a plain function's work, then serve the other frames in the buffer."""
-        if unfinished is not None:
-            await unfinished
+        if continuation is not None:
+            await continuation
         else:
             await trio.lowlevel.checkpoint()
         pause_at = self._node.clock.monotonic() + PAUSE_AFTER_SECONDS
         while self._parked is None and (frame := self._frames.next_frame()) is not None:
-            if (unfinished := self._serve_frame(frame)) is not None:
-                await unfinished
+            if (continuation := self._serve_frame(frame)) is not None:
+                await continuation
             if self._node.clock.monotonic() > pause_at:
                 await trio.lowlevel.checkpoint()
                 pause_at = self._node.clock.monotonic() + PAUSE_AFTER_SECONDS
@@ -241,7 +241,7 @@ class Connection:
         await self._send()
         return not self._server.draining
 
-    def _serve_frame(self, frame: memoryview) -> Unfinished | None:
+    def _serve_frame(self, frame: memoryview) -> Continuation | None:
         """Serve one request as far as possible without waiting. Raises DecodeError and UnservedRequest.
 
         Bytes after the last field are ignored, as in Kafka. Some clients send such bytes: librdkafka 1.0 after
@@ -252,12 +252,12 @@ class Connection:
             return self._login_guard.serve(frame, self._serve_admitted)
         return self._serve_admitted(frame)
 
-    def _serve_admitted(self, frame: memoryview) -> Unfinished | None:
+    def _serve_admitted(self, frame: memoryview) -> Continuation | None:
         """As `_serve_frame`, once the client may send this request."""
         found = self._repeated.find(frame) if self._repeated is not None else None
         return self._decode(frame) if found is None else self._serve_request(*found, len(frame))
 
-    def _serve_request(self, route: Route, request: Any, context: RequestContext, size: int) -> Unfinished | None:
+    def _serve_request(self, route: Route, request: Any, context: RequestContext, size: int) -> Continuation | None:
         """Handle a decoded request of `size` bytes, after the queued responses if its handler may wait."""
         quotas = self._node.quotas
         context.meter = None if quotas is None else meter_of(self._node, quotas, route, request, context, size)
@@ -265,7 +265,7 @@ class Connection:
             return self._handle_after_send(route, request, context)
         return self._handle(route, request, context)
 
-    def _decode(self, frame: memoryview) -> Unfinished | None:
+    def _decode(self, frame: memoryview) -> Continuation | None:
         """Decode a frame, and serve its request. Raises DecodeError and UnservedRequest."""
         route, request, context, steps = start_decoding(self._node, self.session, frame)
         if steps is not None:
@@ -283,10 +283,10 @@ class Connection:
         if self._responses.count:
             await self._send()
         context.large = LargeRequest(large_requests, request)
-        if (unfinished := self._serve_request(route, request, context, size)) is not None:
-            await unfinished
+        if (continuation := self._serve_request(route, request, context, size)) is not None:
+            await continuation
 
-    def _handle(self, route: Route, request: Any, context: RequestContext) -> Unfinished | None:
+    def _handle(self, route: Route, request: Any, context: RequestContext) -> Continuation | None:
         """Check the rights, call the handler, and queue the response when it is ready.
 
         Every request passes here once, whatever its API. A check before every handler belongs here.
@@ -310,7 +310,7 @@ class Connection:
             return self._park(pending, reply)
         return self._respond_later(pending, reply)
 
-    def _respond(self, pending: _Pending, reply: Ready) -> Unfinished | None:
+    def _respond(self, pending: _Pending, reply: Ready) -> Continuation | None:
         """Count the request, and queue its response."""
         route, context, began = pending
         self._node.metrics.count_request(route.api.key, self._node.clock.monotonic() - began)
@@ -338,8 +338,8 @@ class Connection:
     async def _handle_after_send(self, route: Route, request: Any, context: RequestContext) -> None:
         """Send the queued responses first: this handler may wait for other clients or for time."""
         await self._send()
-        if (unfinished := self._handle(route, request, context)) is not None:
-            await unfinished
+        if (continuation := self._handle(route, request, context)) is not None:
+            await continuation
 
     async def _respond_later(self, pending: _Pending, waiting: Coroutine[Any, Any, Ready]) -> None:
         """Wait for the reply, then `_respond`."""
@@ -352,12 +352,12 @@ class Connection:
             raise
         finally:
             self.busy_in_handler = False
-        if (unfinished := self._respond(pending, reply)) is not None:
-            await unfinished
+        if (continuation := self._respond(pending, reply)) is not None:
+            await continuation
 
     # A request whose response another connection's request completes
 
-    def _park(self, pending: _Pending, deferred: Deferred[Ready]) -> Unfinished | None:
+    def _park(self, pending: _Pending, deferred: Deferred[Ready]) -> Continuation | None:
         """Stop reading until the reply is complete; the connection's task stays asleep."""
         if deferred.is_complete:
             return self._respond_later(pending, deferred.wait())
@@ -385,9 +385,9 @@ class Connection:
         if not deferred.is_sendable:
             return self._finish(self._respond_later(pending, deferred.wait()))
         self.busy_in_handler = False
-        unfinished = self._respond(pending, deferred.now())
-        if unfinished is not None or self._server.draining or self._frames.pending_bytes:
-            return self._finish(unfinished)
+        continuation = self._respond(pending, deferred.now())
+        if continuation is not None or self._server.draining or self._frames.pending_bytes:
+            return self._finish(continuation)
         return None if self._responses.try_send() else self._finish(self._send())
 
 

@@ -20,7 +20,7 @@ from fencepost.coordinator.ports import Clock
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.registry import API_BY_KEY
 
-Unfinished = Coroutine[Any, Any, None]
+Continuation = Coroutine[Any, Any, None]
 RECEIVE_LIMIT = "sasl.server.max.receive.size"
 
 
@@ -75,7 +75,7 @@ class LoginGuard:
         self._responses = responses
         frames.limit(session.sasl.receive_bytes_max, RECEIVE_LIMIT, KEPT_BYTES)
 
-    def serve(self, frame: memoryview, serve: Callable[[memoryview], Unfinished | None]) -> Unfinished | None:
+    def serve(self, frame: memoryview, serve: Callable[[memoryview], Continuation | None]) -> Continuation | None:
         """Serve a frame with `serve` if it is admitted. Raises CloseConnection."""
         sasl = self._sasl
         if sasl.expects_raw_token:
@@ -91,10 +91,10 @@ class LoginGuard:
             sasl.versions_sent()
         return self._log_in(serve(frame))
 
-    async def _log_in(self, unfinished: Unfinished | None) -> None:
+    async def _log_in(self, continuation: Continuation | None) -> None:
         """Finish a request of a login. After a refusal, the connection closes once the response is sent."""
-        if unfinished is not None:
-            await unfinished
+        if continuation is not None:
+            await continuation
         self._close_or_open()
 
     async def _answer_token(self, token: bytes) -> None:

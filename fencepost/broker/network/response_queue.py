@@ -130,7 +130,7 @@ class ResponseQueue:
             return
         if self._acknowledgements:
             tickets, self.tickets = self.tickets, []
-            if await self._node.commit.wait_all(tickets):
+            if await self._node.flusher.wait_all(tickets):
                 self._revise()
             self._acknowledgements = []
         self._check()
@@ -161,16 +161,16 @@ class ResponseQueue:
 
     def _is_settled(self) -> bool:
         """Whether every ticket is settled. If only a short flush is missing, it is done inline."""
-        commit = self._node.commit
+        flusher = self._node.flusher
         for ticket in self.tickets:
-            if ticket.log.binds_late or not commit.is_settled(ticket):
+            if ticket.log.commits_remotely or not flusher.is_settled(ticket):
                 break
         else:
             return True
-        if any(ticket.log.binds_late for ticket in self.tickets):
+        if any(ticket.log.commits_remotely for ticket in self.tickets):
             return False  # their responses must be revised
         logs = {ticket.log: None for ticket in self.tickets}
-        return commit.settle_inline(self._requester, logs) and all(map(commit.is_settled, self.tickets))
+        return flusher.settle_inline(self._requester, logs) and all(map(flusher.is_settled, self.tickets))
 
     def _clear(self) -> None:
         self._parts, self._size_bytes, self.count = [], 0, 0

@@ -15,7 +15,7 @@ from fencepost.broker.network.connection_limits import ConnectionLimits
 from fencepost.broker.network.context import CloseConnection, Endpoint, Session
 from fencepost.broker.network.listening import Listening
 from fencepost.broker.network.poller import poller_of_loop
-from fencepost.broker.periodic import every
+from fencepost.broker.periodic import run_periodically
 from fencepost.broker.ports import Broker
 from fencepost.broker.security.principal import Principal
 from fencepost.broker.security.quotas import quota_ms
@@ -73,7 +73,7 @@ class Server:
 
             async def watch() -> None:
                 with sweep:
-                    await every(self._upkeep, "the check of connections", SWEEP_SECONDS, self._sweep)
+                    await run_periodically(self._upkeep, "the check of connections", SWEEP_SECONDS, self._sweep)
 
             nursery.start_soon(watch)
             with self._accepting:

@@ -12,7 +12,7 @@ from typing import Protocol
 import trio
 
 from fencepost.broker.security.log_names import principal_text, quoted
-from fencepost.broker.security.ports import Asking
+from fencepost.broker.security.ports import RequestInfo
 from fencepost.broker.security.principal import Principal
 from fencepost.protocol.admin_enums import AclOperation, AclResourceType
 from fencepost.protocol.api_keys import ApiKey
@@ -127,16 +127,18 @@ async def log_changes(context: _Request, event: str, changes: Iterable[str]) -> 
                 await trio.lowlevel.checkpoint()
 
 
-def log_denied(context: Asking, operation: AclOperation, kind: AclResourceType, name: str) -> None:
+def log_denied(context: RequestInfo, operation: AclOperation, kind: AclResourceType, name: str) -> None:
     _log(logging.INFO, "DENIED", context, operation, kind, name)
 
 
-def log_allowed(context: Asking, operation: AclOperation, kind: AclResourceType, name: str) -> None:
+def log_allowed(context: RequestInfo, operation: AclOperation, kind: AclResourceType, name: str) -> None:
     """One line for an allowed operation. The caller checks the logger's level first: most requests are allowed."""
     _log(logging.DEBUG, "ALLOWED", context, operation, kind, name)
 
 
-def _log(level: int, verdict: str, context: Asking, operation: AclOperation, kind: AclResourceType, name: str) -> None:
+def _log(
+    level: int, verdict: str, context: RequestInfo, operation: AclOperation, kind: AclResourceType, name: str
+) -> None:
     session = context.session
     audit.log(
         level,

@@ -10,7 +10,7 @@ from typing import Any
 
 from fencepost.broker.security.audit import audit, log_allowed, log_denied
 from fencepost.broker.security.authorizer import CLUSTER_NAME
-from fencepost.broker.security.ports import Asking, HasRights, HasRightsAndConfig
+from fencepost.broker.security.ports import HasRights, HasRightsAndConfig, RequestInfo
 from fencepost.broker.security.principal import CLUSTER
 from fencepost.broker.security.refusals import refuse
 from fencepost.broker.security.rights import ERROR_OF
@@ -52,7 +52,7 @@ _KIND_OF_SETTINGS: dict[int, AclResourceType] = {
 
 def is_allowed(
     node: HasRights,
-    context: Asking,
+    context: RequestInfo,
     operation: AclOperation,
     kind: AclResourceType,
     name: str = CLUSTER_NAME,
@@ -74,7 +74,7 @@ def is_allowed(
 
 def denied(
     node: HasRights,
-    context: Asking,
+    context: RequestInfo,
     operation: AclOperation,
     kind: AclResourceType,
     names: Iterable[str | None],
@@ -92,7 +92,12 @@ def denied(
 
 
 def denied_topics(
-    node: HasRights, context: Asking, operation: AclOperation, names: Iterable[str | None], *, log_denial: bool = True
+    node: HasRights,
+    context: RequestInfo,
+    operation: AclOperation,
+    names: Iterable[str | None],
+    *,
+    log_denial: bool = True,
 ) -> frozenset[str]:
     """`denied`, for topics."""
     if node.authorizer is None:
@@ -101,7 +106,7 @@ def denied_topics(
 
 
 def denied_resource(
-    node: HasRights, context: Asking, operation: AclOperation, resource_type: int, name: str
+    node: HasRights, context: RequestInfo, operation: AclOperation, resource_type: int, name: str
 ) -> ErrorCode:
     """The error if the request may not do `operation` on a resource's settings; NONE if it may.
 
@@ -114,7 +119,9 @@ def denied_resource(
     return ErrorCode.NONE if is_allowed(node, context, operation, kind, named) else ERROR_OF[kind]
 
 
-def authorized_operations(node: HasRights, context: Asking, kind: AclResourceType, name: str = CLUSTER_NAME) -> int:
+def authorized_operations(
+    node: HasRights, context: RequestInfo, kind: AclResourceType, name: str = CLUSTER_NAME
+) -> int:
     """The operations that the request may do on the resource, as a bit field (KIP-430)."""
     authorizer = node.authorizer
     return sum(
@@ -124,7 +131,7 @@ def authorized_operations(node: HasRights, context: Asking, kind: AclResourceTyp
     )
 
 
-def cluster_operations(node: HasRights, context: Asking, asked: bool) -> int:
+def cluster_operations(node: HasRights, context: RequestInfo, asked: bool) -> int:
     """The field cluster_authorized_operations: 0 without DESCRIBE on the cluster."""
     if not asked:
         return NOT_ASKED
@@ -133,7 +140,7 @@ def cluster_operations(node: HasRights, context: Asking, asked: bool) -> int:
     return authorized_operations(node, context, AclResourceType.CLUSTER)
 
 
-def brokers_only(node: HasRightsAndConfig, request: Any, context: Asking) -> ResponseValue | None:
+def brokers_only(node: HasRightsAndConfig, request: Any, context: RequestInfo) -> ResponseValue | None:
     """The refusal of a request that only brokers send; None if the client may send it.
 
     Brokers of the cluster may. With an authorizer its rules have decided already. Without one a client must be on this

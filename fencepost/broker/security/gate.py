@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from fencepost.broker.security.authorizer import CLUSTER_NAME
 from fencepost.broker.security.checks import is_allowed
-from fencepost.broker.security.ports import Asking, HasRights
+from fencepost.broker.security.ports import HasRights, RequestInfo
 from fencepost.broker.security.refusals import refuse
 from fencepost.broker.security.rights import ANY_NAME, RIGHTS, Effect, Right
 from fencepost.protocol.api_keys import ApiKey
@@ -39,7 +39,7 @@ _NEEDS: dict[tuple[int, int], tuple[_Need, ...]] = {}
 """By API and version; filled on first use."""
 
 
-def refusal(node: HasRights, request: Any, context: Asking) -> ResponseValue | None:
+def refusal(node: HasRights, request: Any, context: RequestInfo) -> ResponseValue | None:
     """The response to a request that lacks a right; None if its handler may run."""
     key = context.api_key, context.api_version
     needs = _NEEDS.get(key)
@@ -68,7 +68,7 @@ def _is_needed(right: Right, request: Any) -> bool:
     return not right.of or getattr(request, right.of) is not None
 
 
-def _has(node: HasRights, request: Any, context: Asking, right: Right, *, log_denial: bool) -> bool:
+def _has(node: HasRights, request: Any, context: RequestInfo, right: Right, *, log_denial: bool) -> bool:
     """Whether the request has the right on every resource that it names."""
     operation, kind = right.operation, right.kind
     if right.of == ANY_NAME:

@@ -25,7 +25,7 @@ class HasRightsAndConfig(HasRights, Protocol):
     def config(self) -> _Settings: ...
 
 
-class Asking(Protocol):
+class RequestInfo(Protocol):
     """A request's context: who sends it, and which API it is of."""
 
     api_key: int

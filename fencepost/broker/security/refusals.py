@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from fencepost.broker.security.ports import Asking
+from fencepost.broker.security.ports import RequestInfo
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.registry import API_BY_KEY
@@ -26,7 +26,7 @@ TOPIC_ERRORS_UNTIL = 3
 _Refuse = Callable[[ModuleType, Any, int, ErrorCode], ResponseValue]
 
 
-def refuse(request: Any, context: Asking, error: ErrorCode) -> ResponseValue:
+def refuse(request: Any, context: RequestInfo, error: ErrorCode) -> ResponseValue:
     """The response that refuses the whole request with `error`."""
     api = API_BY_KEY[context.api_key]
     special = _SPECIAL.get(context.api_key)

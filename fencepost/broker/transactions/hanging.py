@@ -115,7 +115,7 @@ class HangingCheck:
     def _written(self, found: Open) -> ProducerEntry | None:
         """What the producer has written; None if this transaction is not open here any more."""
         log = self._node.partition(found.tp)
-        if log is None or (log.binds_late and log.high_watermark < log.log_end_offset):
+        if log is None or (log.commits_remotely and log.high_watermark < log.log_end_offset):
             return None  # what waits for a commit has no place yet
         entry = log.producers.get(found.producer_id)
         if entry is None or (entry.epoch, entry.txn_first_offset) != (found.producer_epoch, found.first_offset):

@@ -104,7 +104,7 @@ class Appended:
         if not ticket.error:
             self._tickets[tp] = ticket
             if not self.in_one_commit:
-                node.commit.schedule(log)
+                node.flusher.schedule(log)
         else:
             logger.warning(
                 "marker refused partition=%s producer_id=%d code=%s", tp, marker.producer_id, ticket.error.name
@@ -117,7 +117,7 @@ class Appended:
 
     async def settled(self) -> Mapping[TopicPartition, ErrorCode]:
         """The results, once the appended markers are durable and visible."""
-        changed = await self._node.commit.wait_all(self._tickets.values())
+        changed = await self._node.flusher.wait_all(self._tickets.values())
         if self._remote:
             topics = self._node.metadata.image.topics_by_name
             remote = {tp: topics[tp.topic].topic_id for tp in self._remote if tp.topic in topics}
@@ -131,7 +131,9 @@ class Appended:
                 results[tp] = ticket.error if ticket.is_settled else self._loss(ticket)
             if results[tp]:
                 logger.warning("marker lost partition=%s code=%s", tp, results[tp].name)
-            elif tp.topic == GROUP_TOPIC and not ticket.log.binds_late:  # else the log has told the group coordinator
+            elif (
+                tp.topic == GROUP_TOPIC and not ticket.log.commits_remotely
+            ):  # else the log has told the group coordinator
                 node.groups.complete_transaction(tp.partition, self._marker.producer_id, self._marker.commit)
         return results
 

@@ -233,7 +233,7 @@ class CoordinatorRuntime(Generic[StateT, RecordT, KeyT]):
         self._superseded.add(shard.partition)
         self._reload_wanted.set()
 
-    def absorb(self, shard: Shard[StateT, RecordT], batch: ReplayedBatch) -> None:
+    def apply_external(self, shard: Shard[StateT, RecordT], batch: ReplayedBatch) -> None:
         """Fold a batch that another writer appended into the state of an active shard."""
         if not shard.refusal:
             self._machine.replay(shard.state, batch)
@@ -365,9 +365,9 @@ class _Listener(Generic[StateT, RecordT, KeyT]):
         self._runtime = runtime
         self._shard = shard
 
-    def absorb(self, batch: ReplayedBatch) -> None:
+    def apply_external(self, batch: ReplayedBatch) -> None:
         """Fold a batch of another writer into the state."""
-        self._runtime.absorb(self._shard, batch)
+        self._runtime.apply_external(self._shard, batch)
 
     def superseded(self) -> None:
         """Load the shard again."""

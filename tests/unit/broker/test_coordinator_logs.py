@@ -8,8 +8,8 @@ import trio
 
 from fencepost.broker.coordinator_logs import InternalTopicLogs, PartitionCoordinatorLog
 from fencepost.broker.log.config import LogConfig
-from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.durability.flusher import LogFlusher
+from fencepost.broker.log.manager import LogManager
 from fencepost.broker.log.partition import AppendOrigin, PartitionLog
 from fencepost.coordinator.ports import LogBatchTooLarge, LogNotHere, LogUnreadable, ProducerTag, coordinator_error
 from fencepost.protocol.errors import ErrorCode
@@ -28,8 +28,8 @@ async def commit(nursery: trio.Nursery) -> AsyncIterator[LogFlusher]:
     nursery.cancel_scope.cancel()
 
 
-def open_log(path: Path, config: LogConfig | None = None) -> tuple[LogDirectory, PartitionLog]:
-    directory = LogDirectory.open(path)
+def open_log(path: Path, config: LogConfig | None = None) -> tuple[LogManager, PartitionLog]:
+    directory = LogManager.open(path)
     return directory, directory.create(TP, bytes(15) + b"x", config or LogConfig())
 
 
@@ -87,7 +87,7 @@ async def test_a_refused_batch_is_told_with_the_logs_own_code(tmp_path: Path, co
 async def test_internal_topics_open_logs_on_first_use_and_know_those_on_disk(
     tmp_path: Path, commit: LogFlusher
 ) -> None:
-    directory = LogDirectory.open(tmp_path)
+    directory = LogManager.open(tmp_path)
     opened: list[int] = []
 
     def open_partition(tp: TopicPartition) -> PartitionLog:
@@ -120,7 +120,7 @@ async def test_a_replay_waits_for_the_flush_of_what_was_appended(tmp_path: Path,
 
 
 async def test_a_log_that_was_given_up_and_comes_back_is_opened_anew(tmp_path: Path, commit: LogFlusher) -> None:
-    directory = LogDirectory.open(tmp_path)
+    directory = LogManager.open(tmp_path)
 
     def open_partition(tp: TopicPartition) -> PartitionLog:
         return directory.create(tp, bytes(15) + b"x", LogConfig())

@@ -29,7 +29,7 @@ class Shard:
     def __init__(self) -> None:
         self.heard: list[object] = []
 
-    def absorb(self, batch: ReplayedBatch) -> None:
+    def apply_external(self, batch: ReplayedBatch) -> None:
         self.heard.append((batch.base_offset, batch.producer_id, batch.marker_commits))
 
     def superseded(self) -> None:

@@ -62,7 +62,7 @@ async def killed() -> MemoryStore:
             log = node.partition(tp)
             assert log is not None
             assert not log.append(bytes(batch()), AppendOrigin.CLIENT, NOW_MS).error
-            await node.commit.wait_all([log.newest_ticket()])
+            await node.flusher.wait_all([log.newest_ticket()])
         return crashed(store)
 
 

@@ -169,7 +169,7 @@ async def test_a_write_to_a_log_that_is_given_up_before_it_is_bound_is_refused(
     ticket = late.append(batch(), AppendOrigin.CLIENT, NOW_MS)
     move_away(node)
     late.disown("broker 7 leads it")
-    await node.commit.wait(ticket)
+    await node.flusher.wait(ticket)
     assert (ticket.error, ticket.base_offset) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
 
 

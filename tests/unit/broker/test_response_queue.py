@@ -26,7 +26,7 @@ class Log:
     """A log that becomes durable, or is lost, when a test says so."""
 
     durable_below = 0
-    binds_late = False
+    commits_remotely = False
 
 
 class Commit:
@@ -68,7 +68,7 @@ class Side:
         self.ours = ours
         self.commit = Commit()
         self.node: Any = SimpleNamespace(
-            response_bytes=ByteBudget(-1), commit=self.commit, place=SimpleNamespace(answers_hold=True)
+            response_bytes=ByteBudget(-1), flusher=self.commit, place=SimpleNamespace(answers_hold=True)
         )
         self.progress: list[None] = []
         self.queue = ResponseQueue(self.node, ours)

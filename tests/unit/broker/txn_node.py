@@ -70,7 +70,7 @@ class TxnNode:
         if isawaitable(answer):
             answer = await answer
         if isinstance(answer, Durable):
-            if await self.node.commit.wait_all(answer.tickets):
+            if await self.node.flusher.wait_all(answer.tickets):
                 answer.revise()
             answer = answer.response
         return route.api.response.decode(route.api.response.encode(answer, version), version)

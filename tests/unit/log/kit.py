@@ -9,8 +9,8 @@ from pathlib import Path
 import trio
 
 from fencepost.broker.log.config import LogConfig
-from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.durability.flusher import LogFlusher
+from fencepost.broker.log.manager import LogManager
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.producer_state import AppendOrigin
 from fencepost.broker.log.reading import read_batches
@@ -90,9 +90,9 @@ def late_log(store: LateLogStore, config: LogConfig = DEFAULTS) -> PartitionLog:
     return PartitionLog(TP, TOPIC_ID, config, store.files(str(TP)), store.open(str(TP), config, 0, 0))
 
 
-def directory_over(store: MemoryStore, durability: str = "os") -> LogDirectory:
+def directory_over(store: MemoryStore, durability: str = "os") -> LogManager:
     """A directory that is closed and opened again like one on disk."""
-    return LogDirectory.over(store, "os" if durability == "os" else "fsync")
+    return LogManager.over(store, "os" if durability == "os" else "fsync")
 
 
 def crashed(store: MemoryStore) -> MemoryStore:
@@ -182,7 +182,7 @@ def settle_small(log):
 
 def headers_from_disk(path: Path):
     """What a reader finds that knows nothing of what is in memory."""
-    return headers(LogDirectory.over(FileStore(path), "os").create(TP, TOPIC_ID, DEFAULTS))
+    return headers(LogManager.over(FileStore(path), "os").create(TP, TOPIC_ID, DEFAULTS))
 
 
 @asynccontextmanager

@@ -14,8 +14,8 @@ from fencepost.broker.log.compaction.cleanable import CleanableRange
 from fencepost.broker.log.compaction.cleaner import CleanerSettings, LogCleaner
 from fencepost.broker.log.compaction.cleaning import Cleaning, CleaningInterrupted, CleaningLimits, Steps
 from fencepost.broker.log.compaction.record_work import Offload, Work
-from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.durability.flusher import LogFlusher
+from fencepost.broker.log.manager import LogManager
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.reading import read_batches
 from fencepost.broker.log.storage.checkpoints import decode_offsets
@@ -44,7 +44,7 @@ DEFAULT = CleanerSettings()
 OTHER = TopicPartition("other", 0)
 
 
-def cleaner_of(directory: LogDirectory, settings: CleanerSettings = DEFAULT) -> LogCleaner:
+def cleaner_of(directory: LogManager, settings: CleanerSettings = DEFAULT) -> LogCleaner:
     return LogCleaner(directory, lambda: settings, lambda: NOW_MS)
 
 
@@ -56,7 +56,7 @@ def step(steps: Steps, answer: object) -> Work | None:
         return None
 
 
-def dirty(directory: LogDirectory, tp: TopicPartition = TP, count: int = 60) -> PartitionLog:
+def dirty(directory: LogManager, tp: TopicPartition = TP, count: int = 60) -> PartitionLog:
     """A log whose every record but one is superseded, with its segments closed."""
     log = directory.create(tp, TOPIC_ID, COMPACT)
     for number in range(count):
@@ -117,7 +117,7 @@ async def test_reading_and_writing_is_throttled_to_what_is_allowed(autojump_cloc
 
 async def test_appends_and_reads_go_on_between_the_steps_and_regions_stay_readable(tmp_path: Path) -> None:
     """L4: a reader that holds a region of a replaced file sends the old bytes to its end."""
-    directory = LogDirectory.open(tmp_path, durability="os")
+    directory = LogManager.open(tmp_path, durability="os")
     log = directory.create(TP, TOPIC_ID, replace(COMPACT, segment_bytes=300_000))
     for number in range(30):
         put(log, ("k", f"{number}" + "x" * 9000))

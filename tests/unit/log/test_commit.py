@@ -8,9 +8,9 @@ import trio
 import trio.testing
 
 from fencepost.broker.log.config import LogConfig
-from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.durability import flusher as commit_module
 from fencepost.broker.log.durability.flusher import LogFlusher, LogOffline
+from fencepost.broker.log.manager import LogManager
 from fencepost.broker.log.reading import read_batches
 from fencepost.broker.log.results import Ticket
 from fencepost.broker.log.storage.checkpoints import RECOVERY_POINTS, decode_offsets
@@ -151,7 +151,7 @@ async def test_a_failed_fsync_is_fatal_and_nobody_is_told_his_bytes_are_safe():
 
 
 async def test_one_round_serves_many_logs(tmp_path):
-    directory = LogDirectory.open(tmp_path / "data")
+    directory = LogManager.open(tmp_path / "data")
     commit = LogFlusher("fsync")
     logs = [directory.create(TP._replace(partition=n), TOPIC_ID, LogConfig()) for n in range(5)]
     async with running(commit):

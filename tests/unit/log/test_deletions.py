@@ -7,7 +7,7 @@ import pytest
 
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.deletions import FULL_SECONDS
-from fencepost.broker.log.directory import LogDirectory
+from fencepost.broker.log.manager import LogManager
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.protocol.errors import ErrorCode
 from tests.kit.disk_faults import Fault
@@ -20,7 +20,7 @@ from tests.unit.log.upkeep_kit import DATA, files_of, opened, written
 DELAY_SECONDS = LogConfig().file_delete_delay_ms / 1000
 
 
-def do_chores(directory: LogDirectory, seconds: float) -> None:
+def do_chores(directory: LogManager, seconds: float) -> None:
     for chore in directory.background_tasks(seconds):
         chore.sync()
 

@@ -6,8 +6,8 @@ import stat
 import pytest
 
 from fencepost.broker.log.config import LogConfig
-from fencepost.broker.log.directory import DirectoryInUse, LogDirectory
 from fencepost.broker.log.housekeeping import housekeep
+from fencepost.broker.log.manager import DirectoryInUse, LogManager
 from fencepost.broker.log.reading import read_batches
 from fencepost.broker.log.storage.memory import MemoryStore
 from fencepost.broker.log.storage.store import CorruptLogFile
@@ -30,7 +30,7 @@ from tests.unit.log.kit import (
 
 
 def test_files_are_made_with_the_first_append(tmp_path):
-    directory = LogDirectory.open(tmp_path / "data", durability="os")
+    directory = LogManager.open(tmp_path / "data", durability="os")
     log = directory.create(TP, TOPIC_ID, LogConfig())
     assert read_batches(log, 0, 100, UNCOMMITTED).error is ErrorCode.NONE
     assert not (tmp_path / "data" / str(TP)).exists()
@@ -44,7 +44,7 @@ def test_files_are_made_with_the_first_append(tmp_path):
 
 
 def test_create_is_idempotent_and_get_finds_what_was_created(tmp_path):
-    directory = LogDirectory.open(tmp_path / "data")
+    directory = LogManager.open(tmp_path / "data")
     log = directory.create(TP, TOPIC_ID, LogConfig())
     assert directory.create(TP, TOPIC_ID, LogConfig()) is log
     assert directory.get(TP) is log
@@ -55,11 +55,11 @@ def test_create_is_idempotent_and_get_finds_what_was_created(tmp_path):
 
 @pytest.mark.parametrize("durability", ["os", "fsync"])
 def test_a_restart_finds_partitions_by_their_directories(tmp_path, durability):
-    directory = LogDirectory.open(tmp_path / "data", durability=durability)
+    directory = LogManager.open(tmp_path / "data", durability=durability)
     for topic in ("a", "a-b", "a.b_c-7"):
         send(directory.create(TopicPartition(topic, 3), TOPIC_ID, LogConfig()), batch(2))
     directory.close()
-    directory = LogDirectory.open(tmp_path / "data", durability=durability)
+    directory = LogManager.open(tmp_path / "data", durability=durability)
     assert directory.clean
     assert {str(tp) for tp in directory.partitions()} == {"a-3", "a-b-3", "a.b_c-7-3"}
     assert list(directory.logs()) == [], "none is opened before it is asked for"
@@ -71,12 +71,12 @@ def test_a_restart_finds_partitions_by_their_directories(tmp_path, durability):
 
 def test_the_clean_marker_is_gone_while_running_and_comes_back_with_close(tmp_path):
     marker = tmp_path / "data" / ".kafka_cleanshutdown"
-    directory = LogDirectory.open(tmp_path / "data")
+    directory = LogManager.open(tmp_path / "data")
     send(directory.create(TP, TOPIC_ID, LogConfig()), batch())
     assert not directory.clean
     directory.close()
     assert marker.exists()
-    directory = LogDirectory.open(tmp_path / "data")
+    directory = LogManager.open(tmp_path / "data")
     assert directory.clean
     assert not marker.exists()
     directory.close()
@@ -107,15 +107,15 @@ def settle_append(log):
 
 
 def test_two_brokers_can_not_share_a_directory(tmp_path):
-    directory = LogDirectory.open(tmp_path / "data")
+    directory = LogManager.open(tmp_path / "data")
     with pytest.raises(DirectoryInUse):
-        LogDirectory.open(tmp_path / "data")
+        LogManager.open(tmp_path / "data")
     directory.close()
-    LogDirectory.open(tmp_path / "data").close()
+    LogManager.open(tmp_path / "data").close()
 
 
 def test_only_the_owner_may_look_into_the_directory(tmp_path):
-    directory = LogDirectory.open(tmp_path / "data")
+    directory = LogManager.open(tmp_path / "data")
     send(directory.create(TP, TOPIC_ID, LogConfig()), batch())
     assert stat.S_IMODE((tmp_path / "data").stat().st_mode) == 0o700
     assert stat.S_IMODE((tmp_path / "data" / str(TP)).stat().st_mode) == 0o700
@@ -125,7 +125,7 @@ def test_only_the_owner_may_look_into_the_directory(tmp_path):
 
 
 def test_symbolic_links_are_not_followed(tmp_path):
-    directory = LogDirectory.open(tmp_path / "data")
+    directory = LogManager.open(tmp_path / "data")
     (tmp_path / "data" / str(TP)).mkdir()
     victim = tmp_path / "victim"
     victim.write_bytes(b"not a log")
@@ -138,14 +138,14 @@ def test_symbolic_links_are_not_followed(tmp_path):
 
 @pytest.mark.parametrize("topic", ["", ".", "..", "a/b", "../x", "a" * 250, "a\0b", "é"])
 def test_names_that_can_not_be_directories_are_refused(tmp_path, topic):
-    directory = LogDirectory.open(tmp_path / "data")
+    directory = LogManager.open(tmp_path / "data")
     with pytest.raises(ValueError, match="cannot be a partition's name"):
         directory.create(TopicPartition(topic, 0), TOPIC_ID, LogConfig())
     directory.close()
 
 
 def test_delete_removes_the_files_and_later_appends_are_refused(tmp_path):
-    directory = LogDirectory.open(tmp_path / "data")
+    directory = LogManager.open(tmp_path / "data")
     log = directory.create(TP, TOPIC_ID, LogConfig())
     send(log, batch())
     directory.delete(TP)
@@ -166,17 +166,17 @@ def test_a_deletion_cut_short_is_finished_at_the_next_start(tmp_path):
     half = tmp_path / "data" / "events-0.00ff-delete"
     half.mkdir(parents=True)
     (half / "00000000000000000000.log").write_bytes(b"x")
-    directory = LogDirectory.open(tmp_path / "data")
+    directory = LogManager.open(tmp_path / "data")
     assert not half.exists()
     assert list(directory.partitions()) == []
     directory.close()
 
 
 def test_a_log_of_a_deleted_topic_of_the_same_name_is_set_aside(tmp_path):
-    directory = LogDirectory.open(tmp_path / "data")
+    directory = LogManager.open(tmp_path / "data")
     send(directory.create(TP, TOPIC_ID, LogConfig()), batch(3))
     directory.close()
-    directory = LogDirectory.open(tmp_path / "data")
+    directory = LogManager.open(tmp_path / "data")
     directory.deleted_topic_ids = {TOPIC_ID}
     log = directory.create(TP, b"\x07" * 16, LogConfig())
     assert log.log_end_offset == 0
@@ -186,22 +186,22 @@ def test_a_log_of_a_deleted_topic_of_the_same_name_is_set_aside(tmp_path):
 
 def test_a_log_of_a_topic_that_nobody_deleted_is_not_set_aside(tmp_path, caplog):
     """A bit that flips in partition.metadata must not empty a partition: it is offline until somebody looks."""
-    directory = LogDirectory.open(tmp_path / "data")
+    directory = LogManager.open(tmp_path / "data")
     send(directory.create(TP, TOPIC_ID, LogConfig()), batch(3))
     directory.close()
-    directory = LogDirectory.open(tmp_path / "data")
+    directory = LogManager.open(tmp_path / "data")
     for _ in range(2):
         with pytest.raises(CorruptLogFile, match=r"partition\.metadata.*never deleted"):
             directory.create(TP, b"\x07" * 16, LogConfig())
     assert list(directory.offline()) == [TP]
     assert caplog.text.count("events-0 is damaged and offline") == 1
     directory.close()
-    assert LogDirectory.open(tmp_path / "data").create(TP, TOPIC_ID, LogConfig()).log_end_offset == 3
+    assert LogManager.open(tmp_path / "data").create(TP, TOPIC_ID, LogConfig()).log_end_offset == 3
 
 
 def test_memory_mode_touches_no_disk_and_behaves_alike(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    directory = LogDirectory.open(None)
+    directory = LogManager.open(None)
     log = directory.create(TP, TOPIC_ID, LogConfig(segment_bytes=300))
     for n in range(9):
         transact(log, 7, 0, n)
@@ -212,13 +212,13 @@ def test_memory_mode_touches_no_disk_and_behaves_alike(tmp_path, monkeypatch):
 
 
 async def test_housekeeping_goes_over_all_partitions(tmp_path):
-    directory = LogDirectory.open(
+    directory = LogManager.open(
         tmp_path / "data", durability="os", default_config=lambda topic: LogConfig(retention_ms=1000)
     )
     for n in range(3):
         send(directory.create(TP._replace(partition=n), TOPIC_ID, LogConfig()), batch())
     directory.close()
-    directory = LogDirectory.open(
+    directory = LogManager.open(
         tmp_path / "data", durability="os", default_config=lambda topic: LogConfig(retention_ms=1000)
     )
     await housekeep(directory, 1 << 50)
@@ -229,7 +229,7 @@ async def test_housekeeping_goes_over_all_partitions(tmp_path):
 def test_a_thousand_partitions_open_with_one_listing(tmp_path):
     for n in range(1000):
         (tmp_path / "data" / f"many-{n}").mkdir(parents=True)
-    directory = LogDirectory.open(tmp_path / "data")
+    directory = LogManager.open(tmp_path / "data")
     assert len(directory.partitions()) == 1000
     assert not list(directory.logs())
     directory.close()

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from fencepost.broker.log.config import LogConfig
-from fencepost.broker.log.directory import LogDirectory
+from fencepost.broker.log.manager import LogManager
 from fencepost.broker.log.reading import read_batches
 from fencepost.broker.log.storage.disk import SYSTEM_DISK
 from fencepost.protocol.errors import ErrorCode
@@ -79,7 +79,7 @@ def test_eio_is_a_storage_error_as_well():
 @pytest.mark.parametrize("written", [0, 1, 30, 60])
 @pytest.mark.parametrize("cutting_fails", [False, True])
 def test_a_write_that_stops_half_way_leaves_nothing_on_disk(tmp_path, monkeypatch, written, cutting_fails):
-    directory = LogDirectory.open(tmp_path / "data", durability="os")
+    directory = LogManager.open(tmp_path / "data", durability="os")
     log = directory.create(TP, TOPIC_ID, LogConfig())
     send(log, batch(1, 7, 0, 0))
     size = log.segments.size_bytes
@@ -109,7 +109,7 @@ def test_a_write_that_stops_half_way_leaves_nothing_on_disk(tmp_path, monkeypatc
 
 
 def test_a_read_error_is_a_storage_error_and_kills_nothing(tmp_path, monkeypatch):
-    directory = LogDirectory.open(tmp_path / "data", durability="os")
+    directory = LogManager.open(tmp_path / "data", durability="os")
     log = directory.create(TP, TOPIC_ID, LogConfig())
     send(log, batch())
 
@@ -124,7 +124,7 @@ def test_a_read_error_is_a_storage_error_and_kills_nothing(tmp_path, monkeypatch
 
 
 def test_a_file_that_shrank_under_the_broker_is_noticed(tmp_path):
-    directory = LogDirectory.open(tmp_path / "data", durability="os")
+    directory = LogManager.open(tmp_path / "data", durability="os")
     log = directory.create(TP, TOPIC_ID, LogConfig())
     send(log, batch())
     os.truncate(tmp_path / "data" / str(TP) / "00000000000000000000.log", 10)

@@ -8,7 +8,7 @@ import pytest
 
 from fencepost.broker.log import filtering
 from fencepost.broker.log.config import LogConfig
-from fencepost.broker.log.directory import LogDirectory
+from fencepost.broker.log.manager import LogManager
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.reading import ReadResult, read_batches
 from fencepost.broker.log.storage.files import FileStore
@@ -38,7 +38,7 @@ MANY = 1 << 20
 
 
 def read(log: PartitionLog, offset: int, max_bytes: int = MANY, *, filtered: bool = True) -> ReadResult:
-    return read_batches(log, offset, max_bytes, COMMITTED, looks=filtering.Looks() if filtered else None)
+    return read_batches(log, offset, max_bytes, COMMITTED, budget=filtering.FilterBudget() if filtered else None)
 
 
 def found(result: ReadResult) -> list[BatchHeader]:
@@ -140,9 +140,9 @@ def test_a_fetch_that_has_looked_at_many_batches_leaves_the_rest_to_its_client(m
     for number in range(12):
         transact(log, 7, 0, number)
     end(log, 7, 0, commit=False)
-    looks = filtering.Looks()
-    assert offsets(read_batches(log, 0, MANY, COMMITTED, looks=looks)) == [12]
-    rest = read_batches(log, 0, MANY, COMMITTED, looks=looks)
+    looks = filtering.FilterBudget()
+    assert offsets(read_batches(log, 0, MANY, COMMITTED, budget=looks)) == [12]
+    rest = read_batches(log, 0, MANY, COMMITTED, budget=looks)
     assert (offsets(rest), rest.aborted) == ([*range(13)], [(7, 0)])
 
 
@@ -152,7 +152,7 @@ def test_what_does_not_fit_is_not_read():
     transact(log, 7, 0, 0)
     end(log, 7, 0, commit=False)
     send(log, batch(value=bytes(5000)))
-    assert read_batches(log, 0, 0, COMMITTED, False, filtering.Looks()).parts == []
+    assert read_batches(log, 0, 0, COMMITTED, False, filtering.FilterBudget()).parts == []
     assert offsets(read(log, 0, 100)) == [1]
     assert offsets(read(log, 2, 100)) == [2]
 
@@ -229,7 +229,7 @@ def test_clients_see_the_same_with_and_without_the_filter(tmp_path: Path, seed: 
     if random.random() < 0.3:
         log = over(MemoryStore(), config)
     else:
-        log = LogDirectory.over(FileStore(tmp_path), "os").create(TP, TOPIC_ID, config)
+        log = LogManager.over(FileStore(tmp_path), "os").create(TP, TOPIC_ID, config)
     random_log(log, random)
     saved = 0
     for _ in range(10):

@@ -9,8 +9,8 @@ import pytest
 import trio
 
 from fencepost.broker.handlers.produce_reply import Write
-from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.durability.large_writes import LargeWrites, stage
+from fencepost.broker.log.manager import LogManager
 from fencepost.broker.log.partition import AppendOrigin, PartitionLog
 from fencepost.broker.log.storage.disk import SystemDisk
 from fencepost.broker.log.storage.files import FileStore
@@ -66,7 +66,7 @@ class SpiedDisk(SystemDisk):
 def opened(path: Path, disk: SystemDisk | None = None, tp: TopicPartition = TP, config=DEFAULTS, durability="os"):
     """A log on disk that holds one small batch already."""
     store = FileStore(path, disk=disk) if disk is not None else FileStore(path)
-    log = LogDirectory.over(store, durability).create(tp, TOPIC_ID, config)
+    log = LogManager.over(store, durability).create(tp, TOPIC_ID, config)
     assert not send(log, batch()).error
     return log
 
@@ -180,7 +180,7 @@ def test_a_crash_between_writing_and_appending_is_one_right_after_the_append(tmp
     staged = stage(log, write, 0, NOW_MS)
     assert staged is not None
     staged.sync()
-    again = LogDirectory.over(FileStore(tmp_path), "os").create(TP, TOPIC_ID, DEFAULTS)
+    again = LogManager.over(FileStore(tmp_path), "os").create(TP, TOPIC_ID, DEFAULTS)
     assert [header.base_offset for header in headers(again)] == [0, 1]
     assert send(again, large(log, 7, 0).batch).duplicate
 

@@ -10,8 +10,8 @@ import trio
 from fencepost.broker.log.backup.pins import partitions_in
 from fencepost.broker.log.backup.writing import small_files
 from fencepost.broker.log.config import LogConfig
-from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.housekeeping import housekeep
+from fencepost.broker.log.manager import LogManager
 from fencepost.broker.log.storage import resumed_reads
 from fencepost.broker.log.storage.checkpoints import (
     CLEAN_SHUTDOWN,
@@ -33,9 +33,9 @@ ONE_LEFT = LogConfig(segment_bytes=200, retention_bytes=300)
 SEGMENTS = 8
 
 
-def filled(path: Path) -> LogDirectory:
+def filled(path: Path) -> LogManager:
     """A log of several segments of five records each, all durable."""
-    logs = LogDirectory.open(path)
+    logs = LogManager.open(path)
     log = logs.create(TP, TOPIC_ID, TINY)
     for _ in range(SEGMENTS):
         send(log, batch(5))
@@ -56,7 +56,7 @@ def logs_in(data: Path) -> list[Path]:
 
 def opened(data: Path, config: LogConfig = TINY) -> tuple[int, int]:
     """The bounds of the log. Raises CorruptLogFile."""
-    logs = LogDirectory.open(data)
+    logs = LogManager.open(data)
     try:
         log = logs.create(TP, TOPIC_ID, config)
         return log.log_start_offset, log.log_end_offset
@@ -113,13 +113,13 @@ def test_a_log_start_of_kafka_or_an_earlier_version_proves_nothing(data: Path) -
 def test_a_log_that_was_not_opened_since_an_upgrade_proves_nothing(data: Path) -> None:
     inexact(data)
     logs_in(data)[0].unlink()
-    LogDirectory.open(data).close()
+    LogManager.open(data).close()
     assert opened(data) == (5, 5 * SEGMENTS)
 
 
 def test_segments_below_the_log_start_may_be_missing(data: Path) -> None:
     """DeleteRecords, and a kill at each step: the log start was durable first."""
-    logs = LogDirectory.open(data)
+    logs = LogManager.open(data)
     log = logs.create(TP, TOPIC_ID, TINY)
     delete_records(log, 12)
     shutil.copytree(data, data.with_name("killed"))
@@ -129,7 +129,7 @@ def test_segments_below_the_log_start_may_be_missing(data: Path) -> None:
 
 def test_retention_makes_the_log_start_durable_before_it_deletes(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A kill between the write of the log start and the deletion, and one after it."""
-    logs = LogDirectory.open(data)
+    logs = LogManager.open(data)
     log = logs.create(TP, TOPIC_ID, ONE_LEFT)
     seen: list[tuple[int, int]] = []
 
@@ -155,7 +155,7 @@ def test_retention_makes_the_log_start_durable_before_it_deletes(data: Path, mon
 
 def test_a_full_disk_does_not_keep_retention_from_freeing_space(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The log start cannot be written: then its copy goes, and the missing segments prove no loss."""
-    logs = LogDirectory.open(data)
+    logs = LogManager.open(data)
     log = logs.create(TP, TOPIC_ID, ONE_LEFT)
 
     class Full:
@@ -176,7 +176,7 @@ def test_a_full_disk_does_not_keep_retention_from_freeing_space(data: Path, monk
 def test_gaps_of_a_compacted_log_are_no_holes(tmp_path: Path) -> None:
     """L4: with and without seals; under another policy as long as the cleaner's checkpoint knows the log."""
     data = tmp_path / "data"
-    logs = LogDirectory.open(data)
+    logs = LogManager.open(data)
     log = logs.create(TP, TOPIC_ID, COMPACT)
     for number in range(40):
         put(log, (f"key {number % 3}", "value" * 20))
@@ -197,7 +197,7 @@ def test_gaps_of_a_compacted_log_are_no_holes(tmp_path: Path) -> None:
 
 def test_a_missing_directory_is_expected_only_of_a_topic_that_exists(data: Path) -> None:
     shutil.rmtree(data / str(TP))
-    logs = LogDirectory.open(data)
+    logs = LogManager.open(data)
     assert logs.expect(lambda tp: False) == []
     logs.kept.purge()
     logs.close()
@@ -208,7 +208,7 @@ def test_a_missing_directory_is_expected_only_of_a_topic_that_exists(data: Path)
 def test_a_missing_directory_stays_missing_over_a_stop(data: Path) -> None:
     shutil.rmtree(data / str(TP))
     for _ in range(2):
-        logs = LogDirectory.open(data)
+        logs = LogManager.open(data)
         assert logs.expect(lambda tp: True) == [TP]
         with pytest.raises(CorruptLogFile, match="directory is missing"):
             logs.create(TP, TOPIC_ID, TINY)
@@ -224,7 +224,7 @@ def test_damage_is_logged_where_a_consumer_resumes_and_a_proceeding_one_checks_n
     hurt = bytearray(path.read_bytes())
     hurt[-1] ^= 1
     path.write_bytes(hurt)
-    logs = LogDirectory.open(data)
+    logs = LogManager.open(data)
     log = logs.create(TP, TOPIC_ID, TINY)
     checks: list[int] = []
     monkeypatch.setattr(resumed_reads, "check_crc", lambda *args: checks.append(1) or check_crc(*args))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.broker.log.directory import LogDirectory
+from fencepost.broker.log.manager import LogManager
 from fencepost.broker.log.storage.files import FileStore
 from fencepost.broker.log.storage.store import FlushFailed
 from tests.kit.disk_faults import Fault
@@ -19,7 +19,7 @@ LOG = f"/data/{TP}/00000000000000000000.log"
 def directory_on(disk, durability="fsync"):
     files = FileStore(Path("/data"), disk=disk)
     files.make()
-    return LogDirectory.over(files, durability)
+    return LogManager.over(files, durability)
 
 
 def opened(disk):

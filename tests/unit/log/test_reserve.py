@@ -9,7 +9,7 @@ import pytest
 
 from fencepost.broker.log import partition
 from fencepost.broker.log.config import LogConfig
-from fencepost.broker.log.directory import LogDirectory
+from fencepost.broker.log.manager import LogManager
 from fencepost.broker.log.reading import read_batches
 from fencepost.broker.log.recovery.opening import recover
 from fencepost.broker.log.recovery.scanning import need_no_batch_after_damage
@@ -173,7 +173,7 @@ def test_a_segment_that_was_all_durable_when_it_was_closed_may_end_in_room_too()
     disk = SimDisk()
     files = FileStore(Path("/data"), disk=disk)
     files.make()
-    log = LogDirectory.over(files, "fsync").create(TP, TOPIC_ID, DEFAULTS)
+    log = LogManager.over(files, "fsync").create(TP, TOPIC_ID, DEFAULTS)
     send(log, batch(2))
     settle_small(log)
     before, point = headers(log), log.recovery_point
@@ -201,7 +201,7 @@ def test_room_in_a_closed_file_is_no_damage_before_whole_batches():
 
 
 def on_disk(path: Path):
-    directory = LogDirectory.over(FileStore(path), "fsync")
+    directory = LogManager.over(FileStore(path), "fsync")
     return directory, directory.create(TP, TOPIC_ID, DEFAULTS)
 
 
@@ -275,7 +275,7 @@ def test_a_cut_that_a_failed_flush_may_have_lost_is_made_again():
     def opened():
         files = FileStore(Path("/data"), disk=disk)
         files.make()
-        return LogDirectory.over(files, "fsync").create(TP, TOPIC_ID, DEFAULTS)
+        return LogManager.over(files, "fsync").create(TP, TOPIC_ID, DEFAULTS)
 
     log = opened()
     send(log, batch(2))

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from fencepost.broker.log.config import LogConfig
-from fencepost.broker.log.directory import LogDirectory
+from fencepost.broker.log.manager import LogManager
 from fencepost.broker.log.reading import read_batches
 from fencepost.broker.log.retention import SegmentFacts, deletable
 from fencepost.broker.log.storage.memory import MemoryStore
@@ -70,7 +70,7 @@ def test_l3_what_nobody_knows_the_age_of_does_not_expire():
 def test_l3_records_without_timestamps_expire_by_the_age_of_their_file(tmp_path):
     """As in Kafka, which falls back to the time of the file's last modification."""
     config = LogConfig(segment_bytes=100, retention_ms=DAY_MS)
-    log = LogDirectory.open(tmp_path, durability="os").create(TP, TOPIC_ID, config)
+    log = LogManager.open(tmp_path, durability="os").create(TP, TOPIC_ID, config)
     for _ in range(3):
         send(log, batch(timestamp_ms=-1))
     old = tmp_path / str(TP) / "00000000000000000000.log"

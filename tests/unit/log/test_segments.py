@@ -8,7 +8,7 @@ import pytest
 
 from fencepost.broker.fetch.reads import leader_epoch_error
 from fencepost.broker.log.config import LogConfig
-from fencepost.broker.log.directory import LogDirectory
+from fencepost.broker.log.manager import LogManager
 from fencepost.broker.log.reading import epoch_end_offset, max_timestamp_offset, offset_for_timestamp, read_batches
 from fencepost.broker.log.storage.memory import MemoryStore
 from fencepost.broker.log.storage.store import FileRegion
@@ -147,7 +147,7 @@ def test_l10_an_epoch_that_is_over_is_fenced_and_one_to_come_unknown():
 
 
 def test_large_pieces_are_file_regions_that_outlive_their_segment(tmp_path):
-    directory = LogDirectory.open(tmp_path / "data", durability="os")
+    directory = LogManager.open(tmp_path / "data", durability="os")
     log = directory.create(TP, TOPIC_ID, LogConfig(segment_bytes=300_000))
     for _ in range(4):
         send(log, batch(value=b"x" * 100_000))
@@ -170,7 +170,7 @@ def test_descriptors_are_bounded_and_files_are_opened_again_when_needed(tmp_path
     monkeypatch.setattr(descriptor_pool.resource, "getrlimit", lambda kind: (40, 40))
     gc.collect()  # what tests before this one left open must not be closed in the middle of it
     before = len(os.listdir("/proc/self/fd"))
-    directory = LogDirectory.open(tmp_path / "data", durability="os")
+    directory = LogManager.open(tmp_path / "data", durability="os")
     logs = [directory.create(TP._replace(partition=n), TOPIC_ID, LogConfig(segment_bytes=200)) for n in range(12)]
     for _ in range(5):
         for log in logs:

@@ -10,8 +10,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.durability.flusher import Durability, LogFlusher
+from fencepost.broker.log.manager import LogManager
 from fencepost.broker.log.storage.descriptor_pool import DescriptorPool
 from fencepost.broker.log.storage.files import FileStore
 from tests.kit.disk_faults import Fault
@@ -24,11 +24,11 @@ ROUNDS, BATCHES, BATCH_RECORDS = 3, 6, 20
 OPENS = ("open", "create")
 
 
-def directory_on(disk: SimDisk, descriptors: int = 1, durability: Durability = "fsync") -> LogDirectory:
+def directory_on(disk: SimDisk, descriptors: int = 1, durability: Durability = "fsync") -> LogManager:
     """With one descriptor for all files nearly every access opens its file again."""
     files = FileStore(Path("/data"), DescriptorPool(descriptors), disk=disk)
     files.make()
-    return LogDirectory.over(files, durability)
+    return LogManager.over(files, durability)
 
 
 async def written_and_cut_off(disk: SimDisk, fault: Fault | None) -> tuple[list[int], bool]:

@@ -8,13 +8,13 @@ import pytest
 import trio
 
 from fencepost.broker.log.config import LogConfig
-from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.durability import checkpoint_pace, unflushed
 from fencepost.broker.log.durability import flusher as commit_module
 from fencepost.broker.log.durability.checkpoint_pace import CheckpointPace
 from fencepost.broker.log.durability.checkpointing import Checkpointer
 from fencepost.broker.log.durability.flusher import LogFlusher
 from fencepost.broker.log.durability.unflushed import Unflushed, bytes_max, kept_seconds
+from fencepost.broker.log.manager import LogManager
 from fencepost.broker.log.results import Ticket
 from fencepost.broker.log.storage.memory import MemoryStore
 from fencepost.broker.log.storage.store import FlushFailed
@@ -251,7 +251,7 @@ def test_what_the_kernel_has_written_by_itself_is_not_counted(tmp_path, monkeypa
     assert 35 <= kept_seconds() < 40
     seconds = 0.0
     found = Unflushed(MAX, lambda: seconds)
-    directory = LogDirectory.over(MemoryStore(), "os")
+    directory = LogManager.over(MemoryStore(), "os")
     quiet, busy = (directory.create(tp, TOPIC_ID, LogConfig()) for tp in (TP, OTHER))
     for log in (busy, quiet):
         while log.unflushed_bytes < MAX * 0.6:

@@ -8,12 +8,12 @@ from itertools import count
 
 import pytest
 
-from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.durability.checkpointing import Checkpointer
 from fencepost.broker.log.durability.flusher import LogFlusher
 from fencepost.broker.log.durability.sync_threads import Failure, SyncThreads
 from fencepost.broker.log.durability.upkeep import at_once, in_threads
 from fencepost.broker.log.housekeeping import housekeep
+from fencepost.broker.log.manager import LogManager
 from fencepost.broker.log.recovery import snapshot_files
 from fencepost.broker.log.storage.store import SyncTask
 from fencepost.broker.log.trimming import deleting_records
@@ -64,7 +64,7 @@ def test_the_next_start_clears_away_what_nobody_got_round_to():
 
 def test_a_topic_with_the_longest_name_can_be_deleted(tmp_path):
     """Its directory's new name keeps within 255 characters; twice in a row they do not meet."""
-    directory = LogDirectory.open(tmp_path / "data")
+    directory = LogManager.open(tmp_path / "data")
     longest = TopicPartition("t" * 249, 12)
     for _ in range(2):
         send(directory.create(longest, TOPIC_ID, SMALL), batch())

@@ -10,11 +10,11 @@ from trio.testing import MockClock
 
 from fencepost.broker.log.compaction.cleaner import CleanerSettings, LogCleaner
 from fencepost.broker.log.config import LogConfig
-from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.durability.checkpointing import Checkpointer
 from fencepost.broker.log.durability.flusher import LogFlusher, LogOffline
 from fencepost.broker.log.durability.upkeep import Steps
 from fencepost.broker.log.housekeeping import housekeep
+from fencepost.broker.log.manager import LogManager
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.results import FlushedLog
 from fencepost.broker.log.storage.memory import MemoryStore
@@ -22,7 +22,7 @@ from fencepost.broker.log.storage.store import FlushFailed
 from fencepost.broker.log.upkeep_failures import UpkeepFailures
 from fencepost.broker.metrics.partitions import partition_text
 from fencepost.broker.metrics.server import MetricsServer, Page
-from fencepost.broker.periodic import every
+from fencepost.broker.periodic import run_periodically
 from fencepost.protocol.topics import TopicPartition
 from tests.kit.unreadable import unreadable
 from tests.unit.log.compaction_kit import COMPACT, clean, put, seen
@@ -41,7 +41,7 @@ def broken(what: str) -> Callable[..., None]:
     return call
 
 
-def two_logs(config: LogConfig) -> tuple[LogDirectory, PartitionLog, PartitionLog]:
+def two_logs(config: LogConfig) -> tuple[LogManager, PartitionLog, PartitionLog]:
     """The log TP, and one that comes after it in every order."""
     directory = directory_over(MemoryStore())
     return directory, directory.create(TP, TOPIC_ID, config), directory.create(OTHER, TOPIC_ID[::-1], config)
@@ -75,7 +75,7 @@ async def test_the_log_after_one_that_cannot_be_opened_is_retained(monkeypatch: 
         for _ in range(60):
             send(log, batch(3))
     store = directory._store
-    again = LogDirectory.over(store, "os", lambda topic: replace(SMALL, retention_ms=HOUR_MS))
+    again = LogManager.over(store, "os", lambda topic: replace(SMALL, retention_ms=HOUR_MS))
     recovering = again._recovering
 
     def fails(tp: TopicPartition, topic_id: bytes, config: LogConfig) -> Steps[PartitionLog]:
@@ -190,11 +190,11 @@ async def test_a_periodic_task_that_fails_is_done_again(autojump_clock: MockCloc
     ]
     upkeep = UpkeepFailures()
 
-    def duty() -> None:
+    def task() -> None:
         raise errors[upkeep.counts["work"]]
 
     with trio.fail_after(60), pytest.raises(FlushFailed):
-        await every(upkeep, "work", 1.0, duty)
+        await run_periodically(upkeep, "work", 1.0, task)
     assert upkeep.counts == {"work": 2}
 
 

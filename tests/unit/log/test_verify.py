@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fencepost.broker.log.compaction.record_work import Offload
-from fencepost.broker.log.directory import LogDirectory
+from fencepost.broker.log.manager import LogManager
 from fencepost.broker.log.storage.checkpoints import CLEAN_SHUTDOWN
 from fencepost.broker.log.storage.layout import ACCEPT_LOSS
 from fencepost.broker.log.storage.store import CorruptLogFile
@@ -31,9 +31,9 @@ def told(report: Report) -> list[tuple[str, str]]:
     return [(finding.level.value, finding.file) for finding in report.findings]
 
 
-def filled(directory: Path) -> LogDirectory:
+def filled(directory: Path) -> LogManager:
     """Several segments with transactions in every state, all durable."""
-    logs = LogDirectory.open(directory)
+    logs = LogManager.open(directory)
     log = logs.create(TP, TOPIC_ID, SMALL)
     for number in range(16):
         transact(log, 7, 0, 3 * number, count=3)
@@ -69,7 +69,7 @@ def test_bounds_are_derived_from_the_batches(closed: Path) -> None:
     report = checked(closed)
     assert not report.findings
     facts = report.partitions[0]
-    logs = LogDirectory.open(closed)
+    logs = LogManager.open(closed)
     log = logs.get(TP)
     assert log is not None
     assert (facts.log_start_offset, facts.log_end_offset) == (0, log.log_end_offset)
@@ -114,7 +114,7 @@ def test_room_behind_the_last_batch_is_damage_after_an_end_in_order(closed: Path
 @pytest.mark.parametrize("which", [0, -1])
 def test_a_kill_soon_after_a_start_is_no_damage(killed: Path, tmp_path: Path, which: int) -> None:
     """L2: recovery cuts the indexes of what it scans and notes it anew; that waits in memory when the kill comes."""
-    logs = LogDirectory.open(killed)
+    logs = LogManager.open(killed)
     log = logs.create(TP, TOPIC_ID, SMALL)
     segment = list(log.segments)[which]
     segment.seal()
@@ -173,7 +173,7 @@ def test_what_others_left_is_a_warning_and_what_a_crash_left_a_note(closed: Path
 
 def test_a_kill_between_two_steps_of_a_compaction_is_no_damage(tmp_path: Path) -> None:
     """L4: from the moment the new segment counts, it is what is looked at; what it replaces is half gone."""
-    logs = LogDirectory.open(tmp_path / "data")
+    logs = LogManager.open(tmp_path / "data")
     log = logs.create(TP, TOPIC_ID, COMPACT)
     for number in range(60):
         transact_keyed(log, 7, 0, 2 * number, (f"k{number % 3}", "v"), ("gone", None))
@@ -201,7 +201,7 @@ def test_a_kill_between_two_steps_of_a_compaction_is_no_damage(tmp_path: Path) -
 
 def test_a_compacted_log_has_gaps_and_nothing_is_wrong_with_it(tmp_path: Path) -> None:
     """L4, KIP-534: gaps, empty batches, delete horizons and dropped aborts are as they should be; a flip is not."""
-    logs = LogDirectory.open(tmp_path / "data")
+    logs = LogManager.open(tmp_path / "data")
     log = logs.create(TP, TOPIC_ID, COMPACT)
     for number in range(30):
         transact_keyed(log, 7, 0, 2 * number, (f"k{number % 3}", "v"), ("gone", None))
@@ -237,13 +237,13 @@ def test_loss_that_is_accepted_is_cut_once(closed: Path) -> None:
     del data[10:]
     path.write_bytes(data)
     assert checked(closed).damaged
-    logs = LogDirectory.open(closed)
+    logs = LogManager.open(closed)
     with pytest.raises(CorruptLogFile):
         logs.get(TP)
     logs.close()
     (closed / str(TP) / ACCEPT_LOSS).touch()
     for start in range(2):
-        logs = LogDirectory.open(closed)
+        logs = LogManager.open(closed)
         log = logs.get(TP)
         assert log is not None
         assert log.log_end_offset == int(path.stem), start

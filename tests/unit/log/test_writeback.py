@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.durability.writeback import STEP_BYTES, Writeback
+from fencepost.broker.log.manager import LogManager
 from fencepost.broker.log.storage import disk_file
 from fencepost.broker.log.storage.files import FileStore
 from fencepost.broker.log.storage.staged import PIECE_BYTES
@@ -32,7 +32,7 @@ WRITE, WRITE_AND_WAIT = 2, 7
 def opened(disk, durability="fsync"):
     files = FileStore(Path("/data"), disk=disk)
     files.make()
-    return LogDirectory.over(files, durability).create(TP, TOPIC_ID, DEFAULTS)
+    return LogManager.over(files, durability).create(TP, TOPIC_ID, DEFAULTS)
 
 
 def calls_on_the_log(disk):

@@ -2,7 +2,7 @@
 
 import threading
 
-from fencepost.broker.log.directory import LogDirectory
+from fencepost.broker.log.manager import LogManager
 from fencepost.broker.log.storage.disk import SystemDisk
 from fencepost.broker.log.storage.files import DescriptorPool, FileStore
 from tests.unit.log.kit import TP, batch, send
@@ -40,7 +40,7 @@ class Watched(SystemDisk):
 
 def logs_on(disk, path, durability="os"):
     path.mkdir(exist_ok=True)
-    return LogDirectory.over(FileStore(path, DescriptorPool(100), disk=disk), durability)
+    return LogManager.over(FileStore(path, DescriptorPool(100), disk=disk), durability)
 
 
 def write(commit, log, size_bytes):

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from fencepost.broker.log.directory import LogDirectory
+from fencepost.broker.log.manager import LogManager
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.storage.files import DescriptorPool, FileStore
 from tests.kit.sim_disk import SimDisk
@@ -15,13 +15,13 @@ DATA = Path("/data")
 TINY = replace(SMALL, segment_bytes=300)
 
 
-def opened(disk: SimDisk) -> LogDirectory:
+def opened(disk: SimDisk) -> LogManager:
     store = FileStore(DATA, DescriptorPool(), disk=disk)
     store.make()
-    return LogDirectory.over(store)
+    return LogManager.over(store)
 
 
-def written(disk: SimDisk, batches: int = 12) -> tuple[LogDirectory, PartitionLog]:
+def written(disk: SimDisk, batches: int = 12) -> tuple[LogManager, PartitionLog]:
     directory = opened(disk)
     log = directory.create(TP, TOPIC_ID, TINY)
     for number in range(batches):

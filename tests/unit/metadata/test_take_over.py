@@ -12,8 +12,8 @@ import trio
 
 from fencepost.broker.config.broker_config import load_config
 from fencepost.broker.config.topic_rules import TopicRules, cluster_facts, metadata_log_config
-from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.durability.flusher import LogFlusher
+from fencepost.broker.log.manager import LogManager
 from fencepost.broker.log.storage.memory import MemoryStore
 from fencepost.broker.metadata.log import METADATA_PARTITION, METADATA_TOPIC_ID, MetadataPartitionLog
 from fencepost.coordinator.metadata.commands import FeatureUpdate, MorePartitions, NewTopic, TopicRef
@@ -41,7 +41,7 @@ class Shared:
 
     def __init__(self) -> None:
         self.config = load_config()
-        logs = LogDirectory.over(MemoryStore(), "os", lambda topic: metadata_log_config(self.config))
+        logs = LogManager.over(MemoryStore(), "os", lambda topic: metadata_log_config(self.config))
         self.log = logs.create(METADATA_PARTITION, METADATA_TOPIC_ID, metadata_log_config(self.config))
         self.commit = LogFlusher("os")
         self.ids = Ids()

@@ -171,7 +171,7 @@ class SharedLog:
         if self._listener is not None:
             self._replay(foreign)
 
-    def absorb(self, foreign: Sequence[Foreign]) -> None:
+    def apply_external(self, foreign: Sequence[Foreign]) -> None:
         """These rows of other brokers come next; none of this log's appends may be in a round. What waits for the next
         one is checked again behind them.
         """

@@ -1,6 +1,6 @@
 """A log that another broker leads, as this broker reads it from the stores for consumers (KIP-392).
 
-It is a `PartitionLog` over committed rows. Nothing is ever appended to it, and it is in no `LogDirectory`: retention,
+It is a `PartitionLog` over committed rows. Nothing is ever appended to it, and it is in no `LogManager`: retention,
 merging and compaction are the owner's. So its rows may be replaced at any time. It does not learn that at once: reads
 of the old rows find the same records, until their bytes are gone. Then the log is opened anew.
 """
@@ -53,7 +53,7 @@ class FollowedRows(SharedLog):
         return place in self.damaged
 
     def are_next(self, rows: Sequence[Foreign]) -> bool:
-        """Whether `absorb` may add these rows: they are runs that begin at the end. Others were merged meanwhile."""
+        """Whether `apply_external` may add these rows: they are runs that begin at the end. Others were merged."""
         end = self.end_offset
         for row, _ in rows:
             if row.kind is not RowKind.RUN or row.base != end:

@@ -218,7 +218,7 @@ class FollowedLogs:
                 continue
             try:
                 if one.rows.are_next(rows):
-                    one.rows.absorb(rows)
+                    one.rows.apply_external(rows)
                     self._logs[number] = self._logs.pop(number)
                     continue
             except (CorruptLogFile, OSError) as error:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from fencepost.broker.cluster.commit.guests import GuestRows
+from fencepost.broker.cluster.commit.remote_markers import RemoteMarkers
 from fencepost.broker.cluster.commit.writer import Stopped, Writer
 from fencepost.broker.cluster.engine import Fenced
 from fencepost.broker.network.context import CloseConnection, RequestContext
@@ -56,10 +56,15 @@ class Lease:
     """The lease of one run. Each renewal also absorbs the rows of guests."""
 
     def __init__(
-        self, writer: Writer, lease_ms: int, guest_rows: GuestRows, over: trio.Event, taken_over: Callable[[], None]
+        self,
+        writer: Writer,
+        lease_ms: int,
+        remote_markers: RemoteMarkers,
+        over: trio.Event,
+        taken_over: Callable[[], None],
     ) -> None:
         """`over` is set when the run ends; `taken_over` ends it."""
-        self.guest_rows = guest_rows
+        self.remote_markers = remote_markers
         self._writer = writer
         self._lease_ms = lease_ms
         self._over, self._taken_over = over, taken_over
@@ -102,7 +107,7 @@ class Lease:
         """Renew the lease, and meanwhile absorb markers of other brokers. Returns whether that succeeded, too."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(partial(trio.to_thread.run_sync, self._writer.renew, abandon_on_cancel=True))
-            return await self.guest_rows.absorb()
+            return await self.remote_markers.apply_external()
 
     async def confirm(self, since: float) -> bool:
         """Whether the database has confirmed at `since` or later that this broker has its place, and has shown it the
@@ -110,7 +115,7 @@ class Lease:
 
         Waits for that until the lease ends.
         """
-        while max(self._confirmed_at, self._writer.renewed_at if self.guest_rows.impossible else -math.inf) < since:
+        while max(self._confirmed_at, self._writer.renewed_at if self.remote_markers.impossible else -math.inf) < since:
             if not self.holds:
                 return False
             self._renewal_wanted.set()
@@ -136,7 +141,7 @@ def confirmed(lease: Lease, api_key: int, handle: Handler) -> Handler:
             if request.replica_id >= 0:
                 return after_hint(logs, partial(handle, node, request, context))
             for log in logs:  # also those without an open transaction
-                lease.guest_rows.want(log)
+                lease.remote_markers.want(log)
         if api_key in READS:
             return read(since, partial(handle, node, request, context))
         reply = handle(node, request, context)
@@ -148,7 +153,7 @@ def confirmed(lease: Lease, api_key: int, handle: Handler) -> Handler:
         """A coordinator says that it has written markers there (see peers/notifying.py). It wants to know that they
         were read: the answer itself needs no confirmation.
         """
-        await lease.guest_rows.absorb_now(logs)
+        await lease.remote_markers.apply_external_now(logs)
         return await ready(answer())
 
     async def read(since: float, answer: Callable[[], Reply]) -> Ready:

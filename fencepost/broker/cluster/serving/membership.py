@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
-from fencepost.broker.cluster.commit.guests import GuestLog, GuestLogs, GuestRows
+from fencepost.broker.cluster.commit.remote_markers import RemoteMarkerLog, RemoteMarkerLogs, RemoteMarkers
 from fencepost.broker.cluster.commit.rounds import RoundLimits, Rounds, RowBytes
 from fencepost.broker.cluster.commit.shared_log import SharedLog
 from fencepost.broker.cluster.commit.shared_logs import SharedLogs
@@ -29,7 +29,7 @@ from fencepost.broker.cluster.serving.replicas import Replicas
 from fencepost.broker.cluster.serving.stores import Stores
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.log.config import LogConfig
-from fencepost.broker.log.directory import LogDirectory
+from fencepost.broker.log.manager import LogManager
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.storage.files import FileStore
 from fencepost.broker.log.storage.store import CorruptLogFile, SyncTask
@@ -88,7 +88,7 @@ class Membership(Place):
         self.over = trio.Event()
         """Set when this run has to end: the broker was taken over, or has to read the metadata anew."""
         self.rounds = self.gathering = Rounds(own, writer, row_bytes, self._taken_over, limits_of(config))
-        self.guests = GuestLogs(self.rounds)
+        self.remote_marker_logs = RemoteMarkerLogs(self.rounds)
         self.row_bytes = row_bytes
         self.writer = writer
         self.lease_ms = config.cluster_lease_ms
@@ -103,13 +103,13 @@ class Membership(Place):
         self.logs = SharedLogs(
             stores.place, loaded, self.rounds, self._cold, tails, self._epoch_of, self.ownership.leads
         )
-        self.guest_rows = GuestRows(own, row_bytes, self.in_thread, self._open_logs)
-        self.lease = Lease(writer, self.lease_ms, self.guest_rows, self.over, self._taken_over)
+        self.remote_markers = RemoteMarkers(own, row_bytes, self.in_thread, self._open_logs)
+        self.lease = Lease(writer, self.lease_ms, self.remote_markers, self.over, self._taken_over)
         self.followed: FollowedLogs | None = None
         """The logs of other brokers that consumers read here; None without `replica.selector.class`."""
         if config.replica_selector_class is not None:
             self.followed = self._followed_logs(scratch)
-        self.directory: LogDirectory
+        self.directory: LogManager
         """The logs, as the rest of the broker sees them."""
 
     def _followed_logs(self, scratch: Path) -> FollowedLogs:
@@ -167,8 +167,8 @@ class Membership(Place):
     def answers_hold(self) -> bool:
         return not self.writer.history.is_lost
 
-    def open_logs(self, default_config: Callable[[str], LogConfig]) -> LogDirectory:
-        logs = self.directory = LogDirectory.over(self.logs.small_files, "fsync", default_config, self.logs)
+    def open_logs(self, default_config: Callable[[str], LogConfig]) -> LogManager:
+        logs = self.directory = LogManager.over(self.logs.small_files, "fsync", default_config, self.logs)
         self.growth = Growth(
             self._config,
             self._stores.connect(),
@@ -208,15 +208,15 @@ class Membership(Place):
         except StoreUnavailable as error:
             raise PeerUnavailable(str(error)) from error
 
-    def marker_log(self, tp: TopicPartition, topic_id: bytes) -> PartitionLog | GuestLog | None:
+    def marker_log(self, tp: TopicPartition, topic_id: bytes) -> PartitionLog | RemoteMarkerLog | None:
         """Into the own log, or as a guest into another broker's; None if it is not opened yet."""
         own = self.directory.opened(tp)
         if own is not None and not own.disowned:
             return own
-        return None if self.leads_partition(topic_id, tp.partition) else self.guests.of(tp, topic_id)
+        return None if self.leads_partition(topic_id, tp.partition) else self.remote_marker_logs.of(tp, topic_id)
 
     async def read_markers(self, logs: Collection[PartitionLog]) -> bool:
-        return await self.guest_rows.absorb_now(logs)
+        return await self.remote_markers.apply_external_now(logs)
 
     def facts(self) -> list[str]:
         return [f"store={self._stores.place.rpartition(' ')[2]}", f"role={'active' if self.active else 'standby'}"]
@@ -256,7 +256,7 @@ class Membership(Place):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._cold.run)
                 nursery.start_soon(self.growth.run)
-                nursery.start_soon(self.guest_rows.run)
+                nursery.start_soon(self.remote_markers.run)
         finally:
             self.links.close()
 
@@ -305,7 +305,7 @@ class Membership(Place):
         if self.over.is_set() or not shared.is_open or not rows:
             return False
         assert shared.end_offset == start, "only one task follows a log"
-        shared.absorb(rows)
+        shared.apply_external(rows)
         return True
 
     async def load(self, slots: Collection[int]) -> list[LoadedLog]:
@@ -334,7 +334,7 @@ class Membership(Place):
             return True
         return False
 
-    def close(self, logs: LogDirectory) -> None:
+    def close(self, logs: LogManager) -> None:
         """Commit what waits, unless this broker was taken over or the database is unavailable.
 
         Then give all logs up: what was not committed is not acknowledged.

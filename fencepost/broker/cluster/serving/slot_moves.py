@@ -114,10 +114,10 @@ class SlotMoves:
         async with cluster.follower.lock:  # a new controller must not read its own records as those of another one
             await cluster.follower.read_to_end(node)
             # Further markers are appended as the owner's.
-            if not await self._settled(lambda: cluster.guests.waiting(numbers)):
+            if not await self._settled(lambda: cluster.remote_marker_logs.waiting(numbers)):
                 return
             cluster.ownership.begin(slots)
-        cluster.guests.forget(numbers)
+        cluster.remote_marker_logs.forget(numbers)
         node.logs.add(cluster.logs.add(loaded))
         node.deleted_topics.delete_strays()
         if METADATA_SLOT in numbers:
@@ -163,7 +163,7 @@ class SlotMoves:
         node.metadata_answers.forget()
         for runtime, partition in self._shards({slot}):
             runtime.unload(partition)
-        cluster.guest_rows.impossible = False
+        cluster.remote_markers.impossible = False
         for log in self._logs(slot):
             node.partitions.hide(log.tp)
         # This broker's own coordinator may still append a marker. So nothing is awaited between the last look and
@@ -192,15 +192,15 @@ class SlotMoves:
             if self._cluster.over.is_set() or self._cluster.writer.fenced:
                 return False
             with trio.move_on_after(RETRY_SECONDS):
-                await self._node.commit.flush_all(logs)
+                await self._node.flusher.flush_all(logs)
             await trio.lowlevel.checkpoint()
         return not self._cluster.over.is_set()
 
     async def _absorb_all(self) -> None:
         """Absorb the rows of guests. From then on there are no new ones if this broker leads all slots."""
-        rows = self._cluster.guest_rows
+        rows = self._cluster.remote_markers
         rows.impossible = False
-        absorbed = await rows.absorb()
+        absorbed = await rows.apply_external()
         rows.impossible = absorbed and len(self._cluster.ownership.led) == SLOTS
 
     # What belongs to a slot

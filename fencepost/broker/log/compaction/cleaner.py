@@ -18,7 +18,7 @@ from fencepost.broker.log.compaction.cleaning import Cleaning, CleaningInterrupt
 from fencepost.broker.log.compaction.record_work import Offload
 from fencepost.broker.log.compaction.swap import CLEANED
 from fencepost.broker.log.deletions import FULL_DISK
-from fencepost.broker.log.directory import LogDirectory
+from fencepost.broker.log.manager import LogManager
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.storage.layout import UNCLEANABLE
 from fencepost.broker.log.storage.segments import Segments
@@ -57,7 +57,7 @@ class LogCleaner:
 
     def __init__(
         self,
-        directory: LogDirectory,
+        directory: LogManager,
         settings: Callable[[], CleanerSettings],
         now_ms: Callable[[], int],
         lose: Callable[[PartitionLog, OSError], None] | None = None,

@@ -53,7 +53,7 @@ class _Content:
 
 
 class Checkpoints(Protocol):
-    """The part of `LogDirectory` that this module needs."""
+    """The part of `LogManager` that this module needs."""
 
     upkeep: UpkeepFailures
 
@@ -77,12 +77,12 @@ class Checkpointer:
     def __init__(
         self,
         directory: Checkpoints,
-        commit: LogFlusher,
+        flusher: LogFlusher,
         monotonic: Callable[[], float],
         threads: FlushThreads | None = None,
     ) -> None:
         self._directory = directory
-        self._commit = commit
+        self._flusher = flusher
         self._monotonic = monotonic
         self._threads: FlushThreads = threads or SyncThreads(0)
 
@@ -109,7 +109,7 @@ class Checkpointer:
         seconds = self._monotonic()
         due = [log for log in self._directory.logs() if log.writable and log.pace.due(seconds)]
         for log in due:
-            await self._commit.write_back(log)
+            await self._flusher.write_back(log)
         for at in range(0, len(due), LOGS_AT_ONCE):
             await self._take(due[at : at + LOGS_AT_ONCE])
 
@@ -127,14 +127,14 @@ class Checkpointer:
                 sync_targets += wanted
                 owners += [log] * len(wanted)
         for number, failure in await self._threads.sync(sync_targets) if sync_targets else ():
-            self._commit.lose(owners[number], failure)
+            self._flusher.lose(owners[number], failure)
         done = {log: offset for log, offset in taken.items() if await self._is_durable(log)}
         if done:
             await self._write_down(done)
 
     async def _is_durable(self, log: PartitionLog) -> bool:
         try:
-            await self._commit.flush(log)
+            await self._flusher.flush(log)
         except LogOffline:
             return False
         return True

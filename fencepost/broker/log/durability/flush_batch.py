@@ -31,7 +31,7 @@ class Round:
 
     def covers(self, ticket: Ticket) -> bool:
         """Whether the round is under way and flushes what the ticket waits for."""
-        return not ticket.log.binds_late and ticket.end_offset <= self.ends.get(ticket.log, -1)
+        return not ticket.log.commits_remotely and ticket.end_offset <= self.ends.get(ticket.log, -1)
 
 
 class FlushBatch:
@@ -42,7 +42,7 @@ class FlushBatch:
         self.owners: list[FlushedLog] = []
         """The log of each target, by its index."""
         self.size_bytes = 0
-        self.binds_late = False
+        self.commits_remotely = False
         self.unopened: list[tuple[FlushedLog, OSError]] = []
         """The logs with a file that cannot be opened: they are not part of the flush."""
         self.ends: dict[FlushedLog, int] = {}
@@ -51,7 +51,7 @@ class FlushBatch:
             if not log.writable:
                 continue
             self.size_bytes += log.unflushed_bytes
-            self.binds_late = self.binds_late or log.binds_late
+            self.commits_remotely = self.commits_remotely or log.commits_remotely
             try:
                 end_offset, sync_targets = log.begin_sync(reserve)
             except OSError as error:

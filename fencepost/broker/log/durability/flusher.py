@@ -127,7 +127,7 @@ class LogFlusher:
                 self._round_for(ticket)
         changed = False
         for ticket in tickets:
-            changed = changed or ticket.log.binds_late
+            changed = changed or ticket.log.commits_remotely
             try:
                 await self.wait(ticket)
             except LogOffline:
@@ -167,7 +167,7 @@ class LogFlusher:
         if not alone or self._lazy or self._waiting or self._ended or self._requested.is_set():
             return False
         logs = [log for log in logs if log.writable]
-        if any(log.binds_late for log in logs):
+        if any(log.commits_remotely for log in logs):
             return False  # another process commits these logs
         if not self._threads.is_brief(len(logs), sum(log.unflushed_bytes for log in logs)):
             return False
@@ -184,7 +184,7 @@ class LogFlusher:
 
     def schedule(self, log: FlushedLog) -> None:
         """Have the log made durable soon, without waiting (acks=0 and acks=1)."""
-        if self._lazy and not log.binds_late:
+        if self._lazy and not log.commits_remotely:
             if log.segments.written_bytes >= log.flush_at_bytes:
                 self._look(log)
         elif log.high_watermark < log.log_end_offset or log.segments.written_bytes >= log.flush_at_bytes:
@@ -340,7 +340,9 @@ class LogFlusher:
     async def _flush_round(self, batch: "FlushBatch") -> list[tuple[FlushedLog, OSError]]:
         began = trio.current_time()
         # In `os` a flush also waits for the writebacks before it, which its size does not include.
-        if not (self._lazy or batch.binds_late) and self._threads.is_brief(len(batch.sync_targets), batch.size_bytes):
+        if not (self._lazy or batch.commits_remotely) and self._threads.is_brief(
+            len(batch.sync_targets), batch.size_bytes
+        ):
             failures = self._threads.sync_inline(batch.sync_targets)
         else:
             failures = await self._in_threads(batch.sync_targets)

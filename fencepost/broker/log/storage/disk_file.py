@@ -54,7 +54,7 @@ class FileSync(_FilePart):
     """One fdatasync, with the range appended since the last one. Raises FlushFailed.
 
     A failure leaves no trace for the next process, because a process that is killed at that moment could not write one.
-    So a start after a crash never trusts the pages of a log's tail (`LogDirectory`).
+    So a start after a crash never trusts the pages of a log's tail (`LogManager`).
     """
 
     __slots__ = ()

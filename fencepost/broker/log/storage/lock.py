@@ -8,7 +8,7 @@ LOCK_FILE = ".lock"
 
 
 class DirectoryInUse(Exception):
-    """Another process (or another `LogDirectory` of this one) holds the data directory."""
+    """Another process (or another `LogManager` of this one) holds the data directory."""
 
 
 def lock_directory(directory: Path) -> int:

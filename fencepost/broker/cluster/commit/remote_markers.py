@@ -36,13 +36,13 @@ BUSY_SECONDS = 0.001
 logger = logging.getLogger(__name__)
 
 
-class GuestLog:
+class RemoteMarkerLog:
     """The markers for one log of another broker: a `FlushedLog`, and a `Participant` of rounds.
 
     Its offsets count this broker's markers; where they are in the log, only the owner needs to know.
     """
 
-    binds_late = True
+    commits_remotely = True
     disowned = False
     offline = False
     writable = True
@@ -65,7 +65,7 @@ class GuestLog:
         self._cut_count = 0
 
     @property
-    def segments(self) -> "GuestLog":
+    def segments(self) -> "RemoteMarkerLog":
         return self
 
     @property
@@ -123,23 +123,23 @@ class GuestLog:
         self.writable = False
 
 
-class GuestLogs:
+class RemoteMarkerLogs:
     """The logs of other brokers that this one has written markers to, or will."""
 
     def __init__(self, rounds: Rounds) -> None:
         self._rounds = rounds
         self._store = MemoryStore("guests")
-        self._logs: dict[int, GuestLog] = {}
+        self._logs: dict[int, RemoteMarkerLog] = {}
 
-    def of(self, tp: TopicPartition, topic_id: bytes) -> GuestLog:
+    def of(self, tp: TopicPartition, topic_id: bytes) -> RemoteMarkerLog:
         """The log of a partition, made on first use."""
         number = log_id(topic_id, tp.partition)
         found = self._logs.get(number)
         if found is None:
-            found = self._logs[number] = GuestLog(tp, topic_id, self._rounds, self._store)
+            found = self._logs[number] = RemoteMarkerLog(tp, topic_id, self._rounds, self._store)
         return found
 
-    def waiting(self, slots: Collection[int]) -> list[GuestLog]:
+    def waiting(self, slots: Collection[int]) -> list[RemoteMarkerLog]:
         """The logs of these slots with markers that are not durable yet."""
         return [
             log
@@ -153,7 +153,7 @@ class GuestLogs:
             del self._logs[number]
 
 
-class GuestRows:
+class RemoteMarkers:
     """Absorbs the rows of guests, mostly into logs with open transactions: in others a marker only moves the end."""
 
     def __init__(
@@ -175,7 +175,7 @@ class GuestRows:
         while True:
             for _ in range(LOOKS):
                 await trio.sleep(LOOK_SECONDS)
-                await self.absorb()
+                await self.apply_external()
             for log in self._logs():
                 self.want(log)
 
@@ -185,14 +185,14 @@ class GuestRows:
         if isinstance(shared, SharedLog) and not self.impossible and shared.log_id != METADATA_LOG:
             self._wanted[shared.log_id] = shared
 
-    async def absorb(self) -> bool:
+    async def apply_external(self) -> bool:
         """Absorb what is there when this is called. Returns whether that succeeded."""
         logs = {} if self.impossible else self._wanted | self._with_open_transactions()
         self._wanted = {}
         return await self._absorb(logs)
 
-    async def absorb_now(self, logs: Iterable[PartitionLog]) -> bool:
-        """As `absorb`, for these logs alone, and at once."""
+    async def apply_external_now(self, logs: Iterable[PartitionLog]) -> bool:
+        """As `apply_external`, for these logs alone, and at once."""
         found = {}
         for log in logs:
             shared = log.segments
@@ -235,7 +235,7 @@ class GuestRows:
         ends, found = await self._in_thread(read)
         for log, span, rows in zip(logs, spans, found, strict=True):
             if rows and log.is_open and not log.is_in_round and log.bound_end == span.start >= rows[0].row.base:
-                log.absorb(rows)
+                log.apply_external(rows)
         return ends
 
     def _with_open_transactions(self) -> dict[int, SharedLog]:

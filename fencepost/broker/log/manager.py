@@ -47,10 +47,10 @@ from fencepost.protocol.topics import TopicPartition
 
 logger = logging.getLogger(__name__)
 
-__all__ = ["DirectoryInUse", "LogDirectory"]
+__all__ = ["DirectoryInUse", "LogManager"]
 
 
-class LogDirectory:
+class LogManager:
     """Every partition log of this broker.
 
     A log on disk is opened, and recovered after an unclean shutdown, by `open_in_thread` or on its first use.
@@ -106,7 +106,7 @@ class LogDirectory:
         *,
         durability: Durability = "fsync",
         default_config: Callable[[str], LogConfig] | None = None,
-    ) -> "LogDirectory":
+    ) -> "LogManager":
         """Open the data directory at `path`, and create it if it is missing; None keeps everything in memory.
 
         `default_config` returns a topic's settings for logs opened without any. Raises DirectoryInUse and OSError.
@@ -130,7 +130,7 @@ class LogDirectory:
         durability: Durability = "fsync",
         default_config: Callable[[str], LogConfig] | None = None,
         log_store: LogStore | None = None,
-    ) -> "LogDirectory":
+    ) -> "LogManager":
         """A directory over the caller's store, without a lock; also the logs of a `log_store` that is no directory."""
         directory = cls(store, durability, default_config or (lambda topic: LogConfig()), None, log_store)
         directory._in_memory = False
