@@ -1,5 +1,6 @@
 """Fixtures that every kind of test may use."""
 
+import gc
 import os
 import tempfile
 from collections.abc import Callable, Iterator
@@ -59,6 +60,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The groups that take longest begin."""
     items.sort(key=lambda item: turn_of(group_of(item.nodeid)))
+
+
+def pytest_collection_finish() -> None:
+    """What was collected stays: Python's collector of garbage need not go through thousands of tests again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture
