@@ -5,7 +5,7 @@ from functools import partial
 import trio
 
 from fencepost.broker.log.durability.sync_threads import FlushThreads
-from fencepost.broker.log.manager import LogManager
+from fencepost.broker.log.logs import LogManager
 from fencepost.broker.log.storage.store import CorruptLogFile
 from fencepost.broker.log.upkeep_failures import OPENING
 from fencepost.coordinator.metadata.service import MetadataService

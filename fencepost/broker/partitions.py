@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Iterable
 
-from fencepost.broker.log.manager import LogManager
+from fencepost.broker.log.logs import LogManager
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.storage.store import CorruptLogFile
 from fencepost.broker.log_opener import LogOpener

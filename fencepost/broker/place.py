@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from fencepost.broker.log.durability.checkpointing import Checkpointer
-from fencepost.broker.log.manager import LogManager
+from fencepost.broker.log.logs import LogManager
 from fencepost.broker.log_opener import LogOpener
 from fencepost.broker.metadata.identity import check_format
 from fencepost.broker.metadata.log import first_free_producer_id

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from fencepost.broker.log.durability.flusher import LogFlusher
     from fencepost.broker.log.durability.large_writes import LargeWrites
     from fencepost.broker.log.durability.sync_threads import FlushThreads
-    from fencepost.broker.log.manager import LogManager
+    from fencepost.broker.log.logs import LogManager
     from fencepost.broker.log.partition import PartitionLog
     from fencepost.broker.metadata.answers import MetadataAnswers
     from fencepost.broker.metrics.counters import Metrics

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from fencepost.broker.log.manager import LogManager
+from fencepost.broker.log.logs import LogManager
 from fencepost.broker.log.storage.files import FileStore
 from fencepost.broker.log.storage.store import CorruptLogFile
 from fencepost.broker.log.verify.report import Report

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from fencepost.broker.log.durability.flusher import Durability
-from fencepost.broker.log.manager import LogManager
+from fencepost.broker.log.logs import LogManager
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.producer_entries import ProducerEntry
 from fencepost.broker.log.producer_state import ProducerStates

@@ -110,6 +110,11 @@ class Member(Process):
                 cooperative=self._world.plan.cooperative,
             )
             given = [(member_id, json.dumps(share).encode()) for member_id, share in shares.items()]
+            for one in joined.members:
+                if one.group_instance_id is not None and set(json.loads(one.metadata)["owned"]) - {
+                    *shares[one.member_id]
+                }:
+                    self._world.owes_join[one.group_instance_id] = joined.generation_id
         version, generation = 5 if self._version >= 7 else 3, joined.generation_id
         while True:
             sent_at = trio.current_time()
@@ -126,14 +131,12 @@ class Member(Process):
             self._positions = {p: offset for p, offset in self._positions.items() if p in share}
         self._world.books.told(self.owner, generation, share, sent_at)
         self._world.tell(f"{self.owner.name} owns {named(share)} in generation {generation}")
-        if revoked and self.owner.instance_id is not None:
-            self._world.owes_join[self.owner.instance_id] = generation
         await self._find_positions()
         if revoked:
             raise Again  # what was given up may now be handed out
         if self._world.owes_join.get(self.owner.instance_id) == generation:
-            # Its forerunner gave something up and died before it joined again. The coordinator leaves a stable group
-            # as it is when a static place changes hands, Kafka's as ours, and no client knows: an operator helps here.
+            # Its forerunner had to give something up and died before it joined again. The coordinator leaves a stable
+            # group as it is when a static place changes hands, Kafka's as ours, and no client knows: an operator helps.
             self._world.tell(f"{self.owner.name} is told to join again in its forerunner's place")
             self._world.owes_join[self.owner.instance_id] = -1
             raise Again

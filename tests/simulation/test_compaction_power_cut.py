@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fencepost.broker.log.config import LogConfig
-from fencepost.broker.log.manager import LogManager
+from fencepost.broker.log.logs import LogManager
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.storage.checkpoints import CLEANER_OFFSETS, encode_offsets
 from fencepost.broker.log.storage.files import DescriptorPool, FileStore

@@ -14,7 +14,7 @@ from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.durability.flusher import Durability
 from fencepost.broker.log.durability.large_writes import stage
 from fencepost.broker.log.housekeeping import housekeep
-from fencepost.broker.log.manager import LogManager
+from fencepost.broker.log.logs import LogManager
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.producer_state import AppendOrigin
 from fencepost.broker.log.results import Ticket

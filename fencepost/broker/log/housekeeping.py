@@ -11,7 +11,7 @@ from fencepost.broker.log import trimming
 from fencepost.broker.log.deletions import FULL_DISK
 from fencepost.broker.log.durability.sync_threads import FlushThreads
 from fencepost.broker.log.durability.upkeep import done, syncing
-from fencepost.broker.log.manager import LogManager
+from fencepost.broker.log.logs import LogManager
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.storage.store import FlushFailed
 from fencepost.broker.log.upkeep_failures import RETENTION

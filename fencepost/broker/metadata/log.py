@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from fencepost.broker.coordinator_logs import LogTicket, PartitionCoordinatorLog
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.durability.flusher import LogFlusher
-from fencepost.broker.log.manager import LogManager
+from fencepost.broker.log.logs import LogManager
 from fencepost.broker.log.partition import AppendOrigin, PartitionLog
 from fencepost.broker.log.recovery.scanning import need_no_batch_after_damage
 from fencepost.broker.log.results import Ticket

@@ -9,7 +9,7 @@ import trio
 from fencepost.broker.coordinator_logs import InternalTopicLogs, PartitionCoordinatorLog
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.durability.flusher import LogFlusher
-from fencepost.broker.log.manager import LogManager
+from fencepost.broker.log.logs import LogManager
 from fencepost.broker.log.partition import AppendOrigin, PartitionLog
 from fencepost.coordinator.ports import LogBatchTooLarge, LogNotHere, LogUnreadable, ProducerTag, coordinator_error
 from fencepost.protocol.errors import ErrorCode

@@ -10,7 +10,7 @@ import trio
 
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.durability.flusher import LogFlusher
-from fencepost.broker.log.manager import LogManager
+from fencepost.broker.log.logs import LogManager
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.producer_state import AppendOrigin
 from fencepost.broker.log.reading import read_batches

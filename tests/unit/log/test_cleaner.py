@@ -15,7 +15,7 @@ from fencepost.broker.log.compaction.cleaner import CleanerSettings, LogCleaner
 from fencepost.broker.log.compaction.cleaning import Cleaning, CleaningInterrupted, CleaningLimits, Steps
 from fencepost.broker.log.compaction.record_work import Offload, Work
 from fencepost.broker.log.durability.flusher import LogFlusher
-from fencepost.broker.log.manager import LogManager
+from fencepost.broker.log.logs import LogManager
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.reading import read_batches
 from fencepost.broker.log.storage.checkpoints import decode_offsets

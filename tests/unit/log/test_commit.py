@@ -10,7 +10,7 @@ import trio.testing
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.durability import flusher as commit_module
 from fencepost.broker.log.durability.flusher import LogFlusher, LogOffline
-from fencepost.broker.log.manager import LogManager
+from fencepost.broker.log.logs import LogManager
 from fencepost.broker.log.reading import read_batches
 from fencepost.broker.log.results import Ticket
 from fencepost.broker.log.storage.checkpoints import RECOVERY_POINTS, decode_offsets

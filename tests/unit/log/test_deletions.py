@@ -7,7 +7,7 @@ import pytest
 
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.deletions import FULL_SECONDS
-from fencepost.broker.log.manager import LogManager
+from fencepost.broker.log.logs import LogManager
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.protocol.errors import ErrorCode
 from tests.kit.disk_faults import Fault

@@ -7,7 +7,7 @@ import pytest
 
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.housekeeping import housekeep
-from fencepost.broker.log.manager import DirectoryInUse, LogManager
+from fencepost.broker.log.logs import DirectoryInUse, LogManager
 from fencepost.broker.log.reading import read_batches
 from fencepost.broker.log.storage.memory import MemoryStore
 from fencepost.broker.log.storage.store import CorruptLogFile

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from fencepost.broker.log.config import LogConfig
-from fencepost.broker.log.manager import LogManager
+from fencepost.broker.log.logs import LogManager
 from fencepost.broker.log.reading import read_batches
 from fencepost.broker.log.storage.disk import SYSTEM_DISK
 from fencepost.protocol.errors import ErrorCode

@@ -8,7 +8,7 @@ import pytest
 
 from fencepost.broker.log import filtering
 from fencepost.broker.log.config import LogConfig
-from fencepost.broker.log.manager import LogManager
+from fencepost.broker.log.logs import LogManager
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.reading import ReadResult, read_batches
 from fencepost.broker.log.storage.files import FileStore

@@ -10,7 +10,7 @@ import trio
 
 from fencepost.broker.handlers.produce_reply import Write
 from fencepost.broker.log.durability.large_writes import LargeWrites, stage
-from fencepost.broker.log.manager import LogManager
+from fencepost.broker.log.logs import LogManager
 from fencepost.broker.log.partition import AppendOrigin, PartitionLog
 from fencepost.broker.log.storage.disk import SystemDisk
 from fencepost.broker.log.storage.files import FileStore

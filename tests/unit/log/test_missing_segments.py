@@ -11,7 +11,7 @@ from fencepost.broker.log.backup.pins import partitions_in
 from fencepost.broker.log.backup.writing import small_files
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.housekeeping import housekeep
-from fencepost.broker.log.manager import LogManager
+from fencepost.broker.log.logs import LogManager
 from fencepost.broker.log.storage import resumed_reads
 from fencepost.broker.log.storage.checkpoints import (
     CLEAN_SHUTDOWN,

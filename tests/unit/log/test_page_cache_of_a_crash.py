@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.broker.log.manager import LogManager
+from fencepost.broker.log.logs import LogManager
 from fencepost.broker.log.storage.files import FileStore
 from fencepost.broker.log.storage.store import FlushFailed
 from tests.kit.disk_faults import Fault

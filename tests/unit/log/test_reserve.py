@@ -9,7 +9,7 @@ import pytest
 
 from fencepost.broker.log import partition
 from fencepost.broker.log.config import LogConfig
-from fencepost.broker.log.manager import LogManager
+from fencepost.broker.log.logs import LogManager
 from fencepost.broker.log.reading import read_batches
 from fencepost.broker.log.recovery.opening import recover
 from fencepost.broker.log.recovery.scanning import need_no_batch_after_damage

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from fencepost.broker.log.config import LogConfig
-from fencepost.broker.log.manager import LogManager
+from fencepost.broker.log.logs import LogManager
 from fencepost.broker.log.reading import read_batches
 from fencepost.broker.log.retention import SegmentFacts, deletable
 from fencepost.broker.log.storage.memory import MemoryStore

@@ -8,7 +8,7 @@ import pytest
 
 from fencepost.broker.fetch.reads import leader_epoch_error
 from fencepost.broker.log.config import LogConfig
-from fencepost.broker.log.manager import LogManager
+from fencepost.broker.log.logs import LogManager
 from fencepost.broker.log.reading import epoch_end_offset, max_timestamp_offset, offset_for_timestamp, read_batches
 from fencepost.broker.log.storage.memory import MemoryStore
 from fencepost.broker.log.storage.store import FileRegion

@@ -11,7 +11,7 @@ import trio
 from trio.testing import MockClock
 
 from fencepost.broker.log.durability.flusher import Durability, LogFlusher
-from fencepost.broker.log.manager import LogManager
+from fencepost.broker.log.logs import LogManager
 from fencepost.broker.log.storage.descriptor_pool import DescriptorPool
 from fencepost.broker.log.storage.files import FileStore
 from tests.kit.disk_faults import Fault

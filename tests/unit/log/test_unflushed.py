@@ -14,7 +14,7 @@ from fencepost.broker.log.durability.checkpoint_pace import CheckpointPace
 from fencepost.broker.log.durability.checkpointing import Checkpointer
 from fencepost.broker.log.durability.flusher import LogFlusher
 from fencepost.broker.log.durability.unflushed import Unflushed, bytes_max, kept_seconds
-from fencepost.broker.log.manager import LogManager
+from fencepost.broker.log.logs import LogManager
 from fencepost.broker.log.results import Ticket
 from fencepost.broker.log.storage.memory import MemoryStore
 from fencepost.broker.log.storage.store import FlushFailed

@@ -13,7 +13,7 @@ from fencepost.broker.log.durability.flusher import LogFlusher
 from fencepost.broker.log.durability.sync_threads import Failure, SyncThreads
 from fencepost.broker.log.durability.upkeep import at_once, in_threads
 from fencepost.broker.log.housekeeping import housekeep
-from fencepost.broker.log.manager import LogManager
+from fencepost.broker.log.logs import LogManager
 from fencepost.broker.log.recovery import snapshot_files
 from fencepost.broker.log.storage.store import SyncTask
 from fencepost.broker.log.trimming import deleting_records

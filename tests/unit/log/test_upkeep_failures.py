@@ -14,7 +14,7 @@ from fencepost.broker.log.durability.checkpointing import Checkpointer
 from fencepost.broker.log.durability.flusher import LogFlusher, LogOffline
 from fencepost.broker.log.durability.upkeep import Steps
 from fencepost.broker.log.housekeeping import housekeep
-from fencepost.broker.log.manager import LogManager
+from fencepost.broker.log.logs import LogManager
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.results import FlushedLog
 from fencepost.broker.log.storage.memory import MemoryStore

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fencepost.broker.log.compaction.record_work import Offload
-from fencepost.broker.log.manager import LogManager
+from fencepost.broker.log.logs import LogManager
 from fencepost.broker.log.storage.checkpoints import CLEAN_SHUTDOWN
 from fencepost.broker.log.storage.layout import ACCEPT_LOSS
 from fencepost.broker.log.storage.store import CorruptLogFile

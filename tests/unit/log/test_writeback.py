@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fencepost.broker.log.durability.writeback import STEP_BYTES, Writeback
-from fencepost.broker.log.manager import LogManager
+from fencepost.broker.log.logs import LogManager
 from fencepost.broker.log.storage import disk_file
 from fencepost.broker.log.storage.files import FileStore
 from fencepost.broker.log.storage.staged import PIECE_BYTES

@@ -2,7 +2,7 @@
 
 import threading
 
-from fencepost.broker.log.manager import LogManager
+from fencepost.broker.log.logs import LogManager
 from fencepost.broker.log.storage.disk import SystemDisk
 from fencepost.broker.log.storage.files import DescriptorPool, FileStore
 from tests.unit.log.kit import TP, batch, send

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from fencepost.broker.log.manager import LogManager
+from fencepost.broker.log.logs import LogManager
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.storage.files import DescriptorPool, FileStore
 from tests.kit.sim_disk import SimDisk

@@ -13,7 +13,7 @@ import trio
 from fencepost.broker.config.broker_config import load_config
 from fencepost.broker.config.topic_rules import TopicRules, cluster_facts, metadata_log_config
 from fencepost.broker.log.durability.flusher import LogFlusher
-from fencepost.broker.log.manager import LogManager
+from fencepost.broker.log.logs import LogManager
 from fencepost.broker.log.storage.memory import MemoryStore
 from fencepost.broker.metadata.log import METADATA_PARTITION, METADATA_TOPIC_ID, MetadataPartitionLog
 from fencepost.coordinator.metadata.commands import FeatureUpdate, MorePartitions, NewTopic, TopicRef

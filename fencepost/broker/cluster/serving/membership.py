@@ -29,7 +29,7 @@ from fencepost.broker.cluster.serving.replicas import Replicas
 from fencepost.broker.cluster.serving.stores import Stores
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.log.config import LogConfig
-from fencepost.broker.log.manager import LogManager
+from fencepost.broker.log.logs import LogManager
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.storage.files import FileStore
 from fencepost.broker.log.storage.store import CorruptLogFile, SyncTask

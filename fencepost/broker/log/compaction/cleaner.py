@@ -18,7 +18,7 @@ from fencepost.broker.log.compaction.cleaning import Cleaning, CleaningInterrupt
 from fencepost.broker.log.compaction.record_work import Offload
 from fencepost.broker.log.compaction.swap import CLEANED
 from fencepost.broker.log.deletions import FULL_DISK
-from fencepost.broker.log.manager import LogManager
+from fencepost.broker.log.logs import LogManager
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.storage.layout import UNCLEANABLE
 from fencepost.broker.log.storage.segments import Segments

@@ -1,8 +1,11 @@
 """A data directory belongs to one process at a time."""
 
+import errno
 import fcntl
 import os
 from pathlib import Path
+
+from fencepost.broker.log.storage.store import FlushFailed
 
 LOCK_FILE = ".lock"
 
@@ -29,13 +32,14 @@ def lock_shared(directory: Path) -> int | None:
     return _locked(fd, directory, fcntl.LOCK_SH)
 
 
-def holds_lock(directory: Path, fd: int) -> bool:
-    """Whether the lock file of the directory is still the locked one. False: it was deleted or replaced."""
+def check_lock(directory: Path, fd: int) -> None:
+    """Raise FlushFailed if the locked file is not in the directory any more: what is written there would be lost."""
     try:
-        found = os.stat(directory / LOCK_FILE, follow_symlinks=False)
+        is_there = os.path.samestat(os.stat(directory / LOCK_FILE, follow_symlinks=False), os.fstat(fd))
     except FileNotFoundError:
-        return False
-    return os.path.samestat(found, os.fstat(fd))
+        is_there = False
+    if not is_there:
+        raise FlushFailed(errno.ENOENT, f"the data directory, or its file {LOCK_FILE}, was deleted", str(directory))
 
 
 def _locked(fd: int, directory: Path, kind: int) -> int:

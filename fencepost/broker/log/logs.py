@@ -1,6 +1,5 @@
 """The data directory: one log per partition, opened on first use, and Kafka's checkpoint files."""
 
-import errno
 import logging
 import os
 from collections.abc import Callable, Collection, Container, Iterable, Mapping
@@ -36,11 +35,11 @@ from fencepost.broker.log.storage.layout import (
     may_be_partition,
     partition_of,
 )
-from fencepost.broker.log.storage.lock import LOCK_FILE, DirectoryInUse, holds_lock, lock_directory
+from fencepost.broker.log.storage.lock import DirectoryInUse, check_lock, lock_directory
 from fencepost.broker.log.storage.memory import MemoryStore
 from fencepost.broker.log.storage.segment import LOG_SUFFIX
 from fencepost.broker.log.storage.segment_store import SegmentStore
-from fencepost.broker.log.storage.store import CorruptLogFile, FlushFailed, Store, SyncTask
+from fencepost.broker.log.storage.store import CorruptLogFile, Store, SyncTask
 from fencepost.broker.log.upkeep_failures import UpkeepFailures
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
@@ -142,9 +141,9 @@ class LogManager:
         return self._store.place
 
     def check_place(self) -> None:
-        """Raise FlushFailed if the data directory was deleted or replaced: what is appended would be lost."""
-        if self._lock_fd is not None and not holds_lock(Path(self.place), self._lock_fd):
-            raise FlushFailed(errno.ENOENT, f"the data directory, or its file {LOCK_FILE}, was deleted", self.place)
+        """Raise FlushFailed if the data directory was deleted or replaced."""
+        if self._lock_fd is not None:
+            check_lock(Path(self.place), self._lock_fd)
 
     def get(self, tp: TopicPartition) -> PartitionLog | None:
         """The log of a partition, opened if it is on disk; None if there is none, or a thread is opening it.
