@@ -354,6 +354,40 @@ def test_a_topic_created_again_is_data_loss_even_where_the_new_one_is_longer(cap
         assert "deleted and created again" in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("subscription", "why"),
+    [
+        ({"subscribe": "t"}, "t-1 does not exist any more"),
+        ({"subscribePattern": "t"}, "t-1 does not exist any more"),
+        ({"assign": '{"t": [0, 1]}'}, "t-1 does not exist any more"),
+        ({"assign": '{"t": [0]}'}, "the query does not subscribe to t-1 any more"),
+        ({"subscribe": "u"}, "the query does not subscribe to t-1 any more"),
+    ],
+)
+def test_what_is_not_read_any_more_is_lost_with_the_reason(subscription: dict[str, str], why: str) -> None:
+    """A partition is gone, or the query was started again with another subscription."""
+    stream = planner({T0: Part(0, 50)}, Mode.STREAM, **subscription)
+    with pytest.raises(DataLossError, match=f"{why}; it was read up to offset 7"):
+        stream.with_missing(Position({T0: 40, T1: 7}), Position({T0: 50}))
+
+
+def test_a_planned_partition_that_is_gone_is_named_so_though_its_topic_is_there() -> None:
+    """A topic created again with fewer partitions, and one that only lost a partition, say so each."""
+    cluster = Numbers({T0: Part(0, 50)}, topic_ids={"t": b"a" * 16})
+    stream = Planner(
+        parse_options({"kafka.bootstrap.servers": "a:1", "subscribe": "t"}, Mode.STREAM), cast(Cluster, cluster)
+    )
+    end = Position({T0: 50, T1: 9}, {"t": (b"a" * 16).hex()})
+    with pytest.raises(
+        DataLossError, match="t-1 was planned to be read up to offset 9, but it does not exist any more"
+    ):
+        stream.ranges(end._replace(offsets={T0: 40, T1: 5}), end)
+    cluster.topic_ids = {"t": b"b" * 16}
+    cluster.parts = {T0: Part(0, 80), T1: Part(0, 80)}
+    with pytest.raises(DataLossError, match=r"t-0 was planned .* but topic t was deleted and created again"):
+        stream.ranges(end._replace(offsets={T0: 40, T1: 5}), end)
+
+
 RANGES = st.lists(st.tuples(st.integers(0, 100), st.integers(1, 2000)), min_size=1, max_size=5).map(
     lambda pairs: [OffsetRange(TopicPartition("t", i), first, first + size) for i, (first, size) in enumerate(pairs)]
 )

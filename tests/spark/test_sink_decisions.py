@@ -81,3 +81,18 @@ def test_a_decision_counts_although_another_sinks_transaction_hides_it(
                 sink.claim(batch)
     assert sink.claim(batch).has(batch)
     assert sink.numbers() == list(range(50))
+
+
+def test_a_driver_whose_batch_another_has_claimed_decides_nothing(ours: str) -> None:
+    """T23: it prepared its transactions, slept, and a newer driver took over."""
+    sink = Sink(ours, twoPhase="true")
+    batch = BatchId("q", 0)
+    old = sink.claim(batch)
+    late = sink.task(range(50), batch, old)
+    new = sink.claim(batch)
+    fresh = sink.task(range(50, 100), batch, new)
+    with pytest.raises(SinkError, match="has fenced this one: this driver has written nothing") as refused:
+        sink.decide([late], old, batch)
+    assert "belong to a newer driver" in str(refused.value.__cause__)
+    assert sink.decide([fresh], new, batch) is True
+    assert sink.numbers() == list(range(50, 100))

@@ -3,22 +3,27 @@
 import time
 from dataclasses import replace
 from itertools import islice
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from fencepost.coordinator.partitioning import java_string_hash, partition_for
 from fencepost.coordinator.ports import coordinator_error
 from fencepost.coordinator.txn import epochs, expiry, listing, wire_codes
-from fencepost.coordinator.txn.commands import Answer, Expire
+from fencepost.coordinator.txn.causes import Reason
+from fencepost.coordinator.txn.commands import Answer, Expire, InitProducerId
 from fencepost.coordinator.txn.completion import lacking
 from fencepost.coordinator.txn.config import TxnConfig
+from fencepost.coordinator.txn.fencing_history import FencingHistory
 from fencepost.coordinator.txn.listing import Filters
 from fencepost.coordinator.txn.shard_state import TxnRecords
 from fencepost.coordinator.txn.state import DEAD, PHASES, Empty, Ongoing, Producer, TxnRecord, TxnState
+from fencepost.coordinator.txn.tallies import Tallies
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 from tests.unit.txn.kit import P0, P1, P2
-from tests.unit.txn.states import ABORTING, COMMITTED, COMMITTING, EMPTY, ONGOING
+from tests.unit.txn.states import ABORTED, ABORTING, COMMITTED, COMMITTING, EMPTY, ONGOING
 
 
 @pytest.mark.parametrize(
@@ -270,3 +275,35 @@ def test_states_are_values() -> None:
     with pytest.raises(AttributeError):
         EMPTY.timeout_ms = 1  # type: ignore[misc]
     assert isinstance(EMPTY, Empty)
+
+
+def test_a_transaction_is_counted_with_how_long_it_was_open() -> None:
+    """In seconds, from the first partition to the last marker; without a partition there is nothing to measure."""
+    tallies = Tallies()
+    tallies.count(COMMITTING, COMMITTED, Reason.ENDED)
+    tallies.count(ABORTING, replace(ABORTED, started_ms=2_000, updated_ms=4_500), Reason.TIMEOUT)
+    tallies.count(replace(ABORTING, partitions=frozenset()), ABORTED, Reason.ENDED)
+    assert (tallies.durations[True].sum_seconds, tallies.durations[False].sum_seconds) == (0.7, 2.5)
+    assert tallies.ended == {
+        ("commit", "client"): 1,
+        ("abort", "client"): 0,
+        ("abort", "timeout"): 1,
+        ("abort", "empty"): 1,
+    }
+
+
+@pytest.mark.parametrize(
+    ("keep", "after", "reason"),
+    [(True, ONGOING, Reason.KEPT), (True, EMPTY, Reason.NEWCOMER), (False, ONGOING, Reason.NEWCOMER)],
+)
+def test_a_transaction_is_kept_if_that_was_wanted_and_there_was_one(
+    keep: bool, after: TxnState, reason: Reason
+) -> None:
+    """KIP-939: what the history tells of a successor that takes an open transaction over, or finds none."""
+    caller: Any = SimpleNamespace(principal="User:a", client_host="h", client_id="c", api_key=22, api_version=6)
+    history = FencingHistory(SimpleNamespace(now_ms=lambda: 1))
+    before = replace(after, producer=Producer(7, 3, 7, 2))
+    history.identity_changed("a", before, InitProducerId(60_000, keep_prepared=keep), after, caller)
+    found = history.of("a")
+    assert found is not None
+    assert [change.reason for change in found.changes] == [reason]
