@@ -64,6 +64,7 @@ ROOMS: dict[str, tuple[list[str], list[str]]] = {
         [f"fencepost/spark_connector/{name}.py" for name in ("source/planner", "sink/commit_marker", "sink/lanes")],
         [
             "tests/spark/test_planner.py",
+            "tests/spark/test_plan_pieces.py",
             "tests/spark/test_offsets.py",
             "tests/spark/test_sink_marker.py",
             "tests/spark/test_sink_decisions.py",

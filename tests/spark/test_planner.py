@@ -1,14 +1,11 @@
 """Planning against a cluster made of numbers: where a query starts and ends, and what is gone."""
 
-import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import cast
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from fencepost.protocol.record_batch import build_batch
 from fencepost.protocol.records import Record
@@ -17,7 +14,7 @@ from fencepost.spark_connector.network.cluster import Cluster, OpenTransaction
 from fencepost.spark_connector.network.wire import Address
 from fencepost.spark_connector.offsets import Position
 from fencepost.spark_connector.source.options import Mode, parse_options
-from fencepost.spark_connector.source.planner import PlanError, Planner, split
+from fencepost.spark_connector.source.planner import PlanError, Planner
 from fencepost.spark_connector.source.ranges import OffsetRange
 from fencepost.spark_connector.source.reader import DataLossError
 from fencepost.spark_connector.source.scan import Limit
@@ -386,26 +383,3 @@ def test_a_planned_partition_that_is_gone_is_named_so_though_its_topic_is_there(
     cluster.parts = {T0: Part(0, 80), T1: Part(0, 80)}
     with pytest.raises(DataLossError, match=r"t-0 was planned .* but topic t was deleted and created again"):
         stream.ranges(end._replace(offsets={T0: 40, T1: 5}), end)
-
-
-RANGES = st.lists(st.tuples(st.integers(0, 100), st.integers(1, 2000)), min_size=1, max_size=5).map(
-    lambda pairs: [OffsetRange(TopicPartition("t", i), first, first + size) for i, (first, size) in enumerate(pairs)]
-)
-
-
-@given(RANGES, st.none() | st.integers(1, 40), st.none() | st.integers(1, 500))
-def test_the_pieces_of_a_plan_cover_it_once_and_keep_both_promises(
-    plan: list[OffsetRange], min_partitions: int | None, max_records: int | None
-) -> None:
-    pieces = split(plan, min_partitions, max_records)
-    for found in plan:
-        mine = [piece for piece in pieces if piece.tp == found.tp]
-        assert (mine[0].start, mine[-1].stop) == (found.start, found.stop)
-        assert all(a.stop == b.start for a, b in itertools.pairwise(mine))
-    assert all(piece.start < piece.stop for piece in pieces)
-    if max_records is not None:
-        assert all(piece.stop - piece.start <= max_records for piece in pieces)
-    if min_partitions is not None:
-        assert len(pieces) >= min(min_partitions, sum(found.stop - found.start for found in plan))
-    if min_partitions is None and max_records is None:
-        assert pieces == plan

@@ -2,7 +2,8 @@
 
 import pytest
 
-from fencepost.client.core.transaction_assembler import Assembler, Piece
+from fencepost.client.core.offset_metadata import decode_metadata
+from fencepost.client.core.transaction_assembler import PLAIN, Assembler, Piece
 from fencepost.protocol.topics import TopicPartition
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -38,3 +39,20 @@ def test_of_a_transaction_whose_partitions_are_all_revoked_nothing_is_given(asse
     assembler.start(P1, 2, None)
     assert (assembler.held_bytes, assembler.dropped) == (0, [HERE, THERE])
     assert assembler.ready() is None
+
+
+def test_what_was_given_at_the_offset_to_go_on_at_is_named(assembler: Assembler) -> None:
+    """The next owner of a partition reads from there, and must not give the same again."""
+    assembler.fence(assembler.asked(), {P0: 2, P1: 2})
+    assert assembler.ready() is not None
+    held = Piece(P0, 2, 3, 10, "open")
+    assert assembler.add(held, 8, 0, 0, transactional=True)
+    later = Piece(P0, 3, 4, 10, "plain")
+    assert assembler.add(later, -1, -1, -1, transactional=False)
+    assert assembler.ready() is not None
+    offset, metadata = assembler.places()[P0]
+    assert offset == 2
+    assert decode_metadata(offset, metadata) == ({PLAIN: 3}, set())
+    assembler.end(P0, 4, 8, 1, commit=False)
+    offset, metadata = assembler.places()[P0]
+    assert (offset, decode_metadata(offset, metadata)) == (5, ({}, set()))
