@@ -34,7 +34,7 @@ from tests.kit.sim_threads import run_sync
 from tests.simulation.cluster_lines import ClusterLine
 from tests.simulation.hashes import fix_hashes
 from tests.simulation.lines import Line, create_topics
-from tests.simulation.node_state import open_transactions, state_of_all
+from tests.simulation.node_state import GROUPS, open_transactions, state_of_all
 from tests.simulation.oracles import violations
 from tests.simulation.sim_readers import follow, read_all
 from tests.simulation.sim_writers import Copier, PlainWriter, Program
@@ -226,12 +226,14 @@ class ClusterWorld:
         self._note_deaths()
 
     async def _all_lead(self) -> None:
-        """Wait until the brokers have spread the slots, and move no more."""
+        """Wait until the brokers have spread the slots, move no more, and their coordinators answer."""
         numbers = [member.number for member in self.cluster.members]
         wanted = spread(frozenset(numbers)) if self.plan.brokers > 2 else None
         while True:
             await self.cluster.active()
-            if wanted is None or tuple(slot.broker for slot in self.cluster.database.slots) == wanted:
+            nodes = [member.node for member in self.cluster.members if member.node is not None]
+            answered = all(any(not node.groups.refusal(group) for node in nodes) for group in GROUPS)
+            if answered and wanted in (None, tuple(slot.broker for slot in self.cluster.database.slots)):
                 return
             await nap(0.02)
 
