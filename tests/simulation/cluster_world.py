@@ -49,8 +49,8 @@ INTERNAL_PARTITIONS = 2
 STRAYING = 0.05
 """How often a request goes to any broker."""
 PROGRAMS_END_SECONDS = 120.0
-REST_SECONDS = 6.0
-"""Longer than every timeout of a transaction."""
+REST_SECONDS = 10.0
+"""Longer than an outage of the stores, the takeover behind it, and the timeout of a transaction, which begins again."""
 
 
 class PausingWeather:
