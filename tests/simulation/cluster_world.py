@@ -231,8 +231,7 @@ class ClusterWorld:
         wanted = spread(frozenset(numbers)) if self.plan.brokers > 2 else None
         while True:
             await self.cluster.active()
-            nodes = [member.node for member in self.cluster.members if member.node is not None]
-            answered = all(any(not node.groups.refusal(group) for node in nodes) for group in GROUPS)
+            answered = all(not all(node.groups.refusal(group) for node in self.cluster.nodes) for group in GROUPS)
             if answered and wanted in (None, tuple(slot.broker for slot in self.cluster.database.slots)):
                 return
             await nap(0.02)
@@ -302,17 +301,16 @@ class ClusterWorld:
     async def _look_back(self) -> None:
         """What is there at the end, seen live, and by brokers that take over after all were killed."""
         await self._all_lead()
-        nodes = [member.node for member in self.cluster.members if member.node is not None]
-        self.outcome.still_open = [what for node in nodes for what in open_transactions(node)]
+        self.outcome.still_open = [what for node in self.cluster.nodes for what in open_transactions(node)]
         await self._read_everything("live")
-        self.outcome.live = await state_of_all(nodes)
+        self.outcome.live = await state_of_all(self.cluster.nodes)
         self._down = True
         for one in self.cluster.members:
             await one.kill()
         self._down = False
         await self._all_lead()
         await self._read_everything("after a crash")
-        self.outcome.rebuilt = await state_of_all([one.node for one in self.cluster.members if one.node is not None])
+        self.outcome.rebuilt = await state_of_all(self.cluster.nodes)
 
     async def _read_everything(self, name: str) -> None:
         line = self.line(name)
