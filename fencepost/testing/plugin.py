@@ -47,7 +47,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture
 def fencepost_broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator["Broker"]:
     """An empty Kafka broker for this test only, in this process: see fencepost.testing.Broker."""
-    from fencepost.testing.broker import Broker
+    from fencepost.testing import Broker
 
     marked = _marked(request.node)
     with Broker(
@@ -65,7 +65,7 @@ def fencepost_shared_broker(request: pytest.FixtureRequest) -> Iterator["Broker"
 
     After each test faults are removed, and a broker that was killed is started again.
     """
-    from fencepost.testing.broker import Broker
+    from fencepost.testing import Broker
 
     with Broker(_settings(request.config)) as broker:
         request.config.stash[_shared] = broker
