@@ -108,6 +108,7 @@ def main(words: list[str]) -> int:
                 failed.append(f"{name}: {error}")
                 continue
             tests = ["-m", "pytest", "-q", "-m", "not long", "-p", "no:cacheprovider", "-p", "no:anyio", *CORE]
+            tests += ["-W", "ignore:It looks like `register_random`"]  # hypothesis warns so of itself on Python 3.15
             tests += [f"--ignore={name}" for name in MORE_PACKAGES]
             if subprocess.run([str(own), *tests], cwd=ROOT, check=False).returncode:
                 failed.append(name)

@@ -8,6 +8,7 @@ import trio
 
 from fencepost import AbortableError, ConfigError, KafkaError, ReadError, TopicPartition
 from fencepost.sync import Client, Consumer, TimedOutError, fail_after
+from tests.kit.patterns import NEEDS_RE2
 
 
 @pytest.fixture
@@ -378,6 +379,7 @@ def test_what_can_not_be_deserialized_is_the_next_record_still(kafka: Client, na
         assert next(records).value == 3
 
 
+@NEEDS_RE2
 def test_new_methods_are_there_by_themselves(kafka: Client, name: str) -> None:
     """Patterns, the consumer protocol, times, figures: none of them has a line in the blocking client."""
     filled(kafka, f"{name}-a", 10)
