@@ -72,7 +72,7 @@ spark-versions: setup ## The Spark connector with each version of Spark that it 
 compat: setup ## Core tests with the lowest and the newest dependencies, on every Python here (ARGS="3.11 3.14t": on these)
 	$(PY) -m tests.compat $(ARGS)
 
-pins: setup ## Renew every pin from pyproject.toml (with the uv of .venv)
+pins: setup ## Update all pinned versions from pyproject.toml (with the uv of .venv)
 	PATH="$(BIN):$$PATH" sh deploy/pins.sh
 
 clean: ## Remove what the other targets made
