@@ -69,9 +69,15 @@ def try_wheel(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as opened:
         opened.extractall(site)
     environment = {**os.environ, "PYTHONPATH": str(site)}
-    words = [sys.executable, str(ROOT / "tools/try_installation.py"), sys.executable, "-m", "fencepost"]
-    tried = subprocess.run(words, cwd=site, env=environment, capture_output=True, text=True, timeout=300, check=False)
-    assert tried.returncode == 0, tried.stdout + tried.stderr
+    for words in (
+        ["tools/try_test_broker.py"],
+        ["tools/try_installation.py", sys.executable, "-m", "fencepost"],
+    ):
+        whole = [sys.executable, str(ROOT / words[0]), *words[1:]]
+        tried = subprocess.run(
+            whole, cwd=site, env=environment, capture_output=True, text=True, timeout=300, check=False
+        )
+        assert tried.returncode == 0, tried.stdout + tried.stderr
     kind = "pure Python" if wheel.name.endswith("-none-any.whl") else "compiled"
     assert f"(records: {kind})" in tried.stdout.splitlines()[0]
 

@@ -2,7 +2,7 @@
 
 What Windows lacks is hidden once Python's own library and the event loops are imported: those choose by the true
 system, and go on using it. All that is imported later finds modules without those names, and another `sys.platform`.
-It prints what a consumer read under asyncio and under trio, and why such a broker has no files.
+It prints what a consumer read under asyncio, under trio, and with a login, and why such a broker has no files.
 """
 
 import asyncio
@@ -17,7 +17,10 @@ import socket
 import ssl
 import sys
 import tempfile
+import time
+from importlib.util import find_spec
 from types import ModuleType
+from typing import Any
 
 import anyio
 import trio
@@ -43,7 +46,16 @@ NO_NAMES = {
     socket: """AF_UNIX AF_NETLINK AF_PACKET CMSG_LEN CMSG_SPACE MSG_CMSG_CLOEXEC MSG_DONTWAIT MSG_MORE MSG_NOSIGNAL
         MSG_WAITALL SCM_RIGHTS SOCK_CLOEXEC SOCK_NONBLOCK SO_PEERCRED SO_REUSEPORT TCP_CONGESTION TCP_CORK
         TCP_QUICKACK TCP_USER_TIMEOUT send_fds recv_fds""",
+    time: """CLOCK_BOOTTIME CLOCK_MONOTONIC CLOCK_MONOTONIC_RAW CLOCK_PROCESS_CPUTIME_ID CLOCK_REALTIME CLOCK_TAI
+        CLOCK_THREAD_CPUTIME_ID clock_getres clock_gettime clock_gettime_ns clock_settime tzset""",
 }
+
+
+class Absent:
+    """Stands for a method that a class does not have."""
+
+    def __get__(self, instance: object, owner: type | None = None) -> object:
+        raise AttributeError
 
 
 def hide() -> None:
@@ -53,6 +65,8 @@ def hide() -> None:
     for module, names in NO_NAMES.items():
         gone = set(names.split())
         replaced(module, {name: value for name, value in vars(module).items() if name not in gone})
+    for name in ("sendmsg", "recvmsg", "recvmsg_into", "sendmsg_afalg"):
+        setattr(socket.socket, name, Absent())
     sys.modules["os"].name = "nt"
     replaced(sys, {**vars(sys), "platform": "win32"})
 
@@ -64,11 +78,11 @@ def replaced(module: ModuleType, names: dict[str, object]) -> None:
     sys.modules[module.__name__] = other
 
 
-async def through(bootstrap: str, topic: str) -> list[bytes]:
+async def through(config: dict[str, Any], topic: str) -> list[bytes]:
     """Send a record, and two in a transaction, and read them as a group."""
     import fencepost
 
-    async with fencepost.Client(bootstrap) as kafka:
+    async with fencepost.Client.from_config(config) as kafka:
         async with kafka.producer() as producer:
             await producer.send(topic, b"plain")
         async with kafka.transactional_producer(f"of-{topic}") as producer, producer.transaction() as txn:
@@ -86,9 +100,13 @@ def main() -> None:
     with Broker() as broker:
         for name, run in (("asyncio", asyncio.run), ("trio", lambda coroutine: trio.run(lambda: coroutine))):
             broker.create_topic(name)
-            print(name, run(through(broker.bootstrap, name)))
+            print(name, run(through(broker.client_config(), name)))
             broker.assert_no_open_transactions()
             broker.assert_exactly_once(name, [b"plain", b"one", b"two"])
+    with_tls = find_spec("cryptography") is not None  # it makes the certificate; not each environment has it
+    with Broker(users={"alice": "secret"}, tls=with_tls) as broker:
+        broker.create_topic("login")
+        print("login", asyncio.run(through(broker.client_config(), "login")))
     try:
         Broker(directory="data").start()
     except OSError as error:
