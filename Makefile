@@ -16,7 +16,7 @@ SEEDS ?= 2000
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo cluster-demo test sim check format stubs docs bench spark-versions pins clean
+.PHONY: help setup demo cluster-demo test sim check format stubs docs bench spark-versions compat pins clean
 
 help: ## This text
 	@echo "fencepost: a broker that speaks Kafka's protocol, with true transactions and no JVM"
@@ -70,10 +70,13 @@ bench: setup ## Load against fencepost, beside a Kafka where KAFKA=host:port nam
 spark-versions: setup ## The Spark connector with each version of Spark that it allows, and with Spark Connect (takes a quarter of an hour)
 	$(PY) -m tests.spark.versions $(ARGS)
 
-pins: setup ## Renew every pin from pyproject.toml (with the uv of .venv)
+compat: setup ## Core tests with the lowest and the newest dependencies, on every Python here (ARGS="3.11 3.14t": on these)
+	$(PY) -m tests.compat $(ARGS)
+
+pins: setup ## Update all pinned versions from pyproject.toml (with the uv of .venv)
 	PATH="$(BIN):$$PATH" sh deploy/pins.sh
 
 clean: ## Remove what the other targets made
-	rm -rf $(VENV) .spark-versions .demo .demo-cluster bench/out tests/interop/java/.jars tests/interop/members/node_modules tests/interop/members/.built build dist site *.egg-info spark-warehouse
+	rm -rf $(VENV) .spark-versions .compat .demo .demo-cluster bench/out tests/interop/java/.jars tests/interop/members/node_modules tests/interop/members/.built build dist site *.egg-info spark-warehouse
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .coverage
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
