@@ -16,7 +16,7 @@ SEEDS ?= 2000
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo cluster-demo test sim check format stubs docs bench spark-versions compat pins clean
+.PHONY: help setup setup-core setup-demo demo cluster-demo test sim check format stubs docs bench spark-versions compat pins clean
 
 help: ## This text
 	@echo "fencepost: a broker that speaks Kafka's protocol, with true transactions and no JVM"
@@ -26,19 +26,26 @@ help: ## This text
 	@echo "Each makes its own $(VENV) at first use, from any Python >= 3.11. Spark's part needs Java 17 or newer."
 	@echo "Then:  $(BIN)/fencepost serve --data ./data --listen 127.0.0.1:9092"
 
-setup: ## Only make the virtual environment
+setup: ## Only make the virtual environment, with everything
 	@PYTHON="$(PYTHON)" sh tools/set_up.sh "$(VENV)"
 
-demo: setup ## 336,776 real flights through transactions, kills and Spark; exits 1 on any difference
+setup-core: ## The same in seconds, for tests of client and broker: .venv/bin/pytest tests/unit/log
+	@PYTHON="$(PYTHON)" sh tools/set_up.sh "$(VENV)" core
+
+setup-demo: ## The same for the demo alone
+	@PYTHON="$(PYTHON)" sh tools/set_up.sh "$(VENV)" demo
+
+demo: setup-demo ## 336,776 real flights through transactions, kills and Spark; exits 1 on any difference
 	@sh tools/check_java.sh
 	$(PY) -m examples.flights $(ARGS)
 
-cluster-demo: setup ## The same with three brokers over PostgreSQL and an object store, and a killed database
+cluster-demo: setup-demo ## The same with three brokers over PostgreSQL and an object store, and a killed database
 	@sh tools/check_java.sh
 	$(PY) -m examples.flights --cluster --directory .demo-cluster $(ARGS)
 
 test: setup ## All tests, with other people's clients and Spark, in several processes (WORKERS=0: in one)
 	@sh tools/check_java.sh
+	@$(if $(ARGS),,echo "All tests: about 25 minutes on two cores. The fast ones alone are in make check, 2 minutes.")
 	$(PY) -m $(if $(ARGS),pytest $(ARGS),tests.second_look $(AT_ONCE) --durations=50)
 
 sim: setup ## Many simulated worlds: make sim SEEDS=20000 (a seed that goes wrong says how to see it again)

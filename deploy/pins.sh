@@ -1,6 +1,6 @@
 #!/bin/sh
-# Renews every pin from pyproject.toml: constraints.txt for people, the shorter lists that the images install, and
-# uv itself. `make pins` runs it, with the uv of .venv.
+# Renews every pin from pyproject.toml: constraints.txt for people, the shorter lists of smaller environments and of the
+# images, and what installs them. `make pins` runs it, with the uv of .venv.
 set -eu
 cd "$(dirname "$0")/.."
 compile() {
@@ -10,4 +10,6 @@ compile() {
 compile pyproject.toml --all-extras --upgrade --output-file constraints.txt
 compile pyproject.toml --constraints constraints.txt --extra cluster --extra console --extra patterns --output-file deploy/broker-image.txt
 compile pyproject.toml --constraints constraints.txt --extra spark --output-file deploy/spark-image.txt
-echo uv | compile - --upgrade --output-file tools/uv.txt
+compile pyproject.toml --constraints constraints.txt --extra core --output-file tools/core.txt
+compile pyproject.toml --constraints constraints.txt --extra cluster --extra demo --output-file tools/demo.txt
+printf 'uv\nsetuptools>=77\n' | compile - --upgrade --output-file tools/uv.txt

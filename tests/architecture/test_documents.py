@@ -152,7 +152,12 @@ def test_each_extra_that_is_named_exists_and_has_a_row_in_the_guide() -> None:
             assert set(names.split(",")) <= extras, f"{name_of(path)}: fencepost[{names}]"
     assert set(EXTRA_OF.values()) <= extras
     table = re.findall(r"^\| (`.*?) \|", (ROOT / "docs/install.md").read_text(encoding="utf-8"), re.MULTILINE)
-    assert {name for row in table for name in re.findall(r"`([a-z-]+)`", row)} == extras - {"demo", "dev", "docs"}
+    assert {name for row in table for name in re.findall(r"`([a-z-]+)`", row)} == extras - {
+        "core",
+        "demo",
+        "dev",
+        "docs",
+    }
 
 
 def test_every_pin_has_a_hash_and_none_has_an_address() -> None:
@@ -162,6 +167,14 @@ def test_every_pin_has_a_hash_and_none_has_an_address() -> None:
         assert re.match(r"[\w.\-\[\]]+==[\w.+!]+ ", pin), pin[:80]
         assert "--hash=sha256:" in pin, pin[:80]
         assert "://" not in pin, pin[:80]
+
+
+def test_the_lists_of_smaller_environments_hold_the_same_pins() -> None:
+    pins = set(re.findall(r"^\S+==\S+.*", (ROOT / "constraints.txt").read_text(encoding="utf-8"), re.MULTILINE))
+    for name in ("tools/core.txt", "tools/demo.txt", "deploy/broker-image.txt", "deploy/spark-image.txt"):
+        some = set(re.findall(r"^\S+==\S+.*", (ROOT / name).read_text(encoding="utf-8"), re.MULTILINE))
+        assert some, name
+        assert some - pins == set(), name
 
 
 def test_the_ways_through_the_architecture_name_files_that_exist() -> None:
