@@ -55,10 +55,11 @@ format: setup ## Let ruff write the code's form
 	$(BIN)/ruff format $(wildcard $(SOURCES))
 	$(BIN)/ruff check --fix $(wildcard $(SOURCES))
 
-stubs: setup ## Write the type stub and lists of the API anew after a change of the client
+stubs: setup ## Write the type stub, the lists of the API and the reference anew after a change of what they show
 	$(PY) -m tests.architecture.sync_stub
 	$(PY) -m tests.architecture.public_names
 	$(PY) -m tests.architecture.public_api
+	$(PY) -m deploy.docs_site.reference
 
 docs: setup ## The documentation as a site, into the folder site; a broken link, anchor or drawing ends it
 	$(PY) -m deploy.docs_site site

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from deploy.docs_site.navigation import decisions, navigation, pages_in, title_of
+from deploy.docs_site.reference import DOCS, GENERATED, PART, written
 from fencepost.extras import EXTRA_OF
 from tests.architecture.project_files import MARKDOWN_FILES, PROJECT_FILES, PYTHON_FILES, ROOT, name_of
 
@@ -187,3 +188,10 @@ def test_a_decision_has_the_number_of_its_file_and_no_other_has_it() -> None:
     assert numbers == sorted(set(numbers))
     wrong = [path.name for path in decisions(ROOT / "docs") if not title_of(path).startswith(path.name[:4])]
     assert wrong == []
+
+
+def test_the_reference_is_what_the_code_gives() -> None:
+    """`make stubs` writes it anew."""
+    pages = {path.name: path.read_text(encoding="utf-8") for path in (DOCS / "reference").glob("*.md")}
+    assert sorted(part[1] for text in pages.values() for part in PART.findall(text)) == sorted(GENERATED)
+    assert [name for name, text in pages.items() if written(text) != text] == []
