@@ -88,7 +88,8 @@ def test_wrong_marker(fencepost_broker):
     pass
 
 def test_imports(fencepost_broker):
-    import sys
+    import gc, sys
+    assert gc.isenabled()
     names = [name for name in sys.modules if name.startswith("fencepost.broker")]
     assert "fencepost.broker.node" in names
     assert [name for name in names if "rewrite" in type(sys.modules[name].__spec__.loader).__module__] == []
