@@ -8,6 +8,7 @@ GUIDES: list[dict[str, Any]] = [
     {"Home": "index.md"},
     {
         "Use it": [
+            {"Exactly once in ten minutes": "tutorial.md"},
             {"Client": "client.md"},
             {"Example programs": "examples.md"},
             {"Beside other clients": "comparison.md"},
