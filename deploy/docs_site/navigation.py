@@ -8,9 +8,12 @@ GUIDES: list[dict[str, Any]] = [
     {"Home": "index.md"},
     {
         "Use it": [
+            {"Exactly once in ten minutes": "tutorial.md"},
             {"Client": "client.md"},
+            {"Coming from another client": "coming-from.md"},
             {"Example programs": "examples.md"},
             {"Beside other clients": "comparison.md"},
+            {"Beside other brokers": "alternatives.md"},
             {"Schema registry": "schema-registry.md"},
             {"Spark": "spark.md"},
             {"Test your code": "testing.md"},
@@ -21,6 +24,8 @@ GUIDES: list[dict[str, Any]] = [
         "Run it": [
             {"Install": "install.md"},
             {"Run a broker": "operations.md"},
+            {"Production checklist": "production.md"},
+            {"Troubleshooting": "troubleshooting.md"},
             {"Run a cluster": "cluster.md"},
             {"Secure a broker": "security.md"},
             {"Look at it: the console": "console.md"},
@@ -31,6 +36,7 @@ GUIDES: list[dict[str, Any]] = [
     {
         "Understand it": [
             {"Transactions": "transactions.md"},
+            {"How it is proved": "proof.md"},
             {"Groups": "groups.md"},
             {"Groups of the consumer protocol": "consumer-groups.md"},
             {"Metadata": "metadata.md"},

@@ -208,3 +208,15 @@ def test_the_reference_is_what_the_code_gives() -> None:
     pages = {path.name: path.read_text(encoding="utf-8") for path in (DOCS / "reference").glob("*.md")}
     assert sorted(part[1] for text in pages.values() for part in PART.findall(text)) == sorted(GENERATED)
     assert [name for name, text in pages.items() if written(text) != text] == []
+
+
+def test_the_figures_of_the_page_about_proof_are_those_of_its_sources() -> None:
+    """A number of three or more digits stands in one of the pages that it links to."""
+    page = DOCS / "proof.md"
+    text = page.read_text(encoding="utf-8")
+    linked = {link.partition("#")[0] for link, _ in LINK.findall(text) if link.partition("#")[0].endswith(".md")}
+    sources = "\n".join((page.parent / name).read_text(encoding="utf-8") for name in linked | {"../README.md"})
+    figures = set(re.findall(r"\b\d[\d,]*\d\d\b", re.sub(r"`[^`]*`", "", FENCE.sub("", text)))) - {"2026"}
+    figures = {figure for figure in figures if not re.search(rf"/{figure}-|-{figure}-", text)}
+    assert len(figures) > 5
+    assert {figure for figure in figures if not re.search(rf"(?<![\d,]){figure}(?![\d,]*\d)", sources)} == set()

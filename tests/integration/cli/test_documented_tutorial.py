@@ -1,0 +1,82 @@
+"""docs/tutorial.md as a reader spends it: its commands by one bash, in an empty directory, with its two kills."""
+
+import re
+import time
+from pathlib import Path
+from subprocess import Popen
+
+import pytest
+
+from fencepost.testing.reserved_port import reserve_port
+from tests.architecture.project_files import ROOT
+from tests.kit.shell import run, shell
+
+pytestmark = pytest.mark.long
+DOCUMENT = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
+PREPARE, START, KILL, LOOK, AGAIN, KILL_BROKER, END, COUNT, ABORTED, CHECK = re.findall(
+    r"^```sh\n(.*?)^```", DOCUMENT, re.MULTILINE | re.DOTALL
+)
+(PROGRAM,) = re.findall(r"^```python\n(.*?)^```", DOCUMENT, re.MULTILINE | re.DOTALL)
+COMMITTED = "committed up to order "
+WAIT_S = 100.0
+
+
+class Owner:
+    """Reserves a port while it exists."""
+
+    def __init__(self) -> None:
+        self.port = reserve_port(self, "127.0.0.1")
+
+
+def read_until(bash: Popen[str], enough: str) -> str:
+    """The last line of the program in the background, once it has what is waited for."""
+    assert bash.stdout is not None
+    ends = time.monotonic() + WAIT_S
+    while enough not in (line := bash.stdout.readline()):
+        assert line
+        assert time.monotonic() < ends, line
+    return line
+
+
+def committed_by(line: str) -> int:
+    return int(line.rpartition(" ")[2])
+
+
+def test_the_ten_minutes(tmp_path: Path) -> None:
+    """Both kills fall into an open transaction, and each order has one invoice."""
+    owner = Owner()
+
+    def adapted(text: str) -> str:
+        return text.replace("127.0.0.1:9092", f"127.0.0.1:{owner.port}")
+
+    (tmp_path / "bill.py").write_text(adapted(PROGRAM))
+    with shell(tmp_path) as bash:
+        run(bash, adapted(PREPARE))
+        run(bash, START)
+        read_until(bash, COMMITTED)
+        line = read_until(bash, COMMITTED)
+        time.sleep(0.25)  # a transaction takes half a second, so the kill falls into one
+        run(bash, KILL)
+        looked = run(bash, LOOK)
+        assert re.search(r"^billing-1 .* Ongoing ", looked, re.MULTILINE), looked
+        committed, with_open = map(int, re.findall(r"^(\d+)$", looked, re.MULTILINE))
+        assert committed == committed_by(line)
+        assert committed % 50 == 0
+        assert with_open > committed
+        run(bash, AGAIN)
+        line = read_until(bash, COMMITTED)
+        assert committed_by(line) == committed + 50, "it continues behind the last commit"
+        time.sleep(0.25)
+        run(bash, adapted(KILL_BROKER))
+        read_until(bash, f"{COMMITTED}1000\n")
+        ended = run(bash, END)
+        assert "billing: nothing to come" in ended or re.search(r"\b0 records to come", ended), ended
+        counted = run(bash, COUNT)
+        assert "each order has one invoice\n" in counted, counted
+        aborted = run(bash, ABORTED)
+        assert "aborted" in aborted, aborted
+        checked = run(bash, CHECK)
+        assert "0 damaged, 0 warnings" in checked, checked
+    found = "data had an unclean shutdown: each partition is checked when it is opened"
+    assert found in DOCUMENT
+    assert found in (tmp_path / "broker.log").read_text()
