@@ -1,0 +1,106 @@
+"""Whether one schema can follow another: Avro's own checker decides it. Pure, but for importing that package."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from avro.compatibility import ReaderWriterCompatibilityChecker, SchemaCompatibilityType
+from avro.errors import AvroException
+from avro.name import Names
+from avro.schema import Schema, make_avsc_object
+
+from fencepost.schema_registry.content import AVRO, JSON, KINDS, Content, Reference, canonical, read_json
+from fencepost.schema_registry.errors import invalid_schema, level_not_checked
+
+LEVELS: Final = (
+    "NONE",
+    "BACKWARD",
+    "FORWARD",
+    "FULL",
+    "BACKWARD_TRANSITIVE",
+    "FORWARD_TRANSITIVE",
+    "FULL_TRANSITIVE",
+)
+DEFAULT_LEVEL: Final = "BACKWARD"
+
+Find = Callable[[Reference], Content]
+"""The schema that a reference names. Raises RegistryError if there is none."""
+
+
+def checked(content: Content, find: Find) -> Content:
+    """The schema in its canonical form. Raises RegistryError if it is none, or names what does not exist.
+
+    The text of Protobuf is not parsed, and JSON Schema is only known to be a JSON object or a boolean.
+    """
+    if content.kind not in KINDS:
+        raise invalid_schema(f"schemaType {content.kind!r} is none of {', '.join(KINDS)}")
+    if not content.text.strip():
+        raise invalid_schema("it is empty")
+    try:
+        found = canonical(content)
+    except ValueError as error:
+        raise invalid_schema(f"{error}, type {content.kind}") from None
+    if content.kind == JSON and not isinstance(read_json(content.text), dict | bool):
+        raise invalid_schema("a JSON Schema is an object, true or false")
+    for one in content.references:
+        if find(one).kind != content.kind:
+            raise invalid_schema(f"the reference {one.name!r} is not to a schema of type {content.kind}")
+    if content.kind == AVRO:
+        _parse(found, find)
+    return found
+
+
+def problems(level: str, subject: str, new: Content, earlier: Sequence[tuple[int, Content]], find: Find) -> list[str]:
+    """Why `new` cannot follow the earlier versions, oldest first; empty if it can.
+
+    Raises RegistryError for a type whose compatibility this registry cannot check.
+    """
+    if level == "NONE" or not earlier:
+        return []
+    found = []
+    for number, old in reversed(earlier if level.endswith("_TRANSITIVE") else earlier[-1:]):
+        if old.kind != new.kind:
+            found.append(f"version {number} is of the type {old.kind}, this schema of the type {new.kind}")
+        elif new.kind != AVRO:
+            raise level_not_checked(subject, new.kind, level)
+        else:
+            ours, theirs = _parse(new, find), _parse(old, find)
+            if level.startswith(("BACKWARD", "FULL")):
+                found += [f"{text} (data of version {number})" for text in _unreadable(ours, theirs)]
+            if level.startswith(("FORWARD", "FULL")):
+                found += [f"{text} (a reader with version {number})" for text in _unreadable(theirs, ours)]
+    return [*found, f"{{compatibility: '{level}'}}"] if found else []
+
+
+def _unreadable(reader: Schema, writer: Schema) -> list[str]:
+    """Why a reader with one schema cannot read what the other wrote."""
+    checker: Any = ReaderWriterCompatibilityChecker  # it is not typed
+    result = checker().get_compatibility(reader, writer)
+    if result.compatibility is SchemaCompatibilityType.compatible:
+        return []
+    kinds = " and ".join(dict.fromkeys(one.name for one in result.incompatibilities))
+    return [f"{kinds}: {'; '.join(sorted(result.messages))} at {', '.join(sorted(result.locations))}"]
+
+
+def _parse(content: Content, find: Find) -> Schema:
+    """The schema of Apache's package, with the schemas that it names. Raises RegistryError."""
+    try:
+        return _with_references(content, find, Names(), set())
+    except (AvroException, AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+        raise invalid_schema(f"{error} ({type(error).__name__}), type {AVRO}") from None
+
+
+def _with_references(content: Content, find: Find, names: Names, known: set[tuple[str, int]]) -> Schema:
+    for one in content.references:
+        if (one.subject, one.version) not in known:
+            known.add((one.subject, one.version))
+            _with_references(find(one), find, names, known)
+    return make_avsc_object(_without_logical_types(read_json(content.text)), names)
+
+
+def _without_logical_types(node: Any) -> Any:
+    """Compatibility is that of the types below them, and Apache's package warns of those that it does not know."""
+    if isinstance(node, list):
+        return [_without_logical_types(one) for one in node]
+    if isinstance(node, dict):
+        return {name: _without_logical_types(one) for name, one in node.items() if name != "logicalType"}
+    return node

@@ -1,0 +1,140 @@
+"""Levels of compatibility: Confluent's CompatibilityLevel and Avro's rules of schema resolution."""
+
+import pytest
+
+from fencepost.schema_registry.errors import RegistryError
+from tests.unit.schema_registry.core import ORDER, ORDER_WITH_DEFAULT, ORDER_WITHOUT_DEFAULT, Core
+
+GROWS = (ORDER, ORDER_WITHOUT_DEFAULT)
+SHRINKS = (ORDER_WITHOUT_DEFAULT, ORDER)
+EITHER = (ORDER, ORDER_WITH_DEFAULT)
+
+
+def accepts(level: str, *texts: str) -> bool:
+    """Whether the last of these versions may follow the others."""
+    core = Core()
+    core.ask("PUT", "/config", {"compatibility": "NONE"})
+    for text in texts[:-1]:
+        core.register("a", text)
+    core.ask("PUT", "/config/a", {"compatibility": level})
+    found: bool = core.ask("POST", "/compatibility/subjects/a/versions", {"schema": texts[-1]})["is_compatible"]
+    code = 0
+    try:
+        core.register("a", texts[-1])
+    except RegistryError as error:
+        code = error.code
+    assert code == (0 if found else 40901), "the check and the registration disagree"
+    return found
+
+
+@pytest.mark.parametrize(
+    ("level", "grows", "shrinks"),
+    [("NONE", True, True), ("BACKWARD", False, True), ("FORWARD", True, False), ("FULL", False, False)],
+)
+def test_a_field_without_a_default_comes_or_goes(level: str, grows: bool, shrinks: bool) -> None:
+    """BACKWARD: new readers read old data. FORWARD: old readers read new data. FULL: both."""
+    assert accepts(level, *GROWS) is accepts(f"{level}_TRANSITIVE" if level != "NONE" else level, *GROWS) is grows
+    assert accepts(level, *SHRINKS) is shrinks
+    assert accepts(level, *EITHER)
+
+
+@pytest.mark.parametrize(("level", "expected"), [("BACKWARD", True), ("BACKWARD_TRANSITIVE", False)])
+def test_only_the_transitive_levels_look_beyond_the_latest(level: str, expected: bool) -> None:
+    """The third version reads data of the second, which wrote `note`, and not that of the first."""
+    assert accepts(level, ORDER, ORDER_WITH_DEFAULT, ORDER_WITHOUT_DEFAULT) is expected
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ('"int"', '"long"', True),
+        ('"long"', '"int"', False),
+        ('"string"', '"bytes"', True),
+        ('"int"', '["null","int"]', True),
+        ('["null","int"]', '"int"', False),
+        ('{"type":"enum","name":"E","symbols":["A","B"]}', '{"type":"enum","name":"E","symbols":["A"]}', False),
+        (
+            '{"type":"enum","name":"E","symbols":["A","B"]}',
+            '{"type":"enum","name":"E","symbols":["A"],"default":"A"}',
+            True,
+        ),
+        ('{"type":"fixed","name":"F","size":2}', '{"type":"fixed","name":"F","size":3}', False),
+        ('{"type":"array","items":"int"}', '{"type":"array","items":"string"}', False),
+        ('{"type":"map","values":"int"}', '{"type":"map","values":"double"}', True),
+        ('{"type":"long","logicalType":"timestamp-millis"}', '{"type":"long","logicalType":"unheard-of"}', True),
+    ],
+)
+def test_rules_of_avro(old: str, new: str, expected: bool) -> None:
+    """Avro's specification, "Schema Resolution"; logical types do not count there."""
+    assert accepts("BACKWARD", old, new) is expected
+
+
+def test_schemas_that_contain_themselves() -> None:
+    tree = '{"type":"record","name":"T","fields":[{"name":"next","type":["null","T"]}]}'
+    assert accepts("FULL", tree, tree.replace('["null","T"]', '["null","T"],"default":null'))
+
+
+def test_references_are_read_as_what_they_name() -> None:
+    core = Core()
+    core.register("order", ORDER)
+    core.ask("PUT", "/config/order", {"compatibility": "NONE"})
+    core.register("order", ORDER.replace('"long"', '"string"'))
+    cart = '{"type":"record","name":"Cart","fields":[{"name":"order","type":"shop.Order"}]}'
+    named = [{"name": "shop.Order", "subject": "order", "version": 1}]
+    core.register("cart", cart, references=named)
+    other = {"schema": cart, "references": [{**named[0], "version": 2}]}
+    found = core.ask("POST", "/compatibility/subjects/cart/versions/latest", other, verbose=True)
+    assert found["is_compatible"] is False
+    assert "string" in found["messages"][0]
+
+
+def test_a_check_says_why_if_it_is_asked_to() -> None:
+    """POST /compatibility/...?verbose=true: messages, for a text that is no schema, too; without: 42201."""
+    core = Core()
+    core.register("a", ORDER)
+    assert core.ask("POST", "/compatibility/subjects/a/versions/1", {"schema": ORDER}, verbose=True) == {
+        "is_compatible": True,
+        "messages": [],
+    }
+    found = core.ask("POST", "/compatibility/subjects/a/versions", {"schema": "{"}, verbose=True)
+    assert found["is_compatible"] is False
+    assert found["messages"][0].startswith("Invalid schema")
+    with pytest.raises(RegistryError) as caught:
+        core.ask("POST", "/compatibility/subjects/a/versions", {"schema": "{"})
+    assert caught.value.code == 42201
+    assert core.ask("POST", "/compatibility/subjects/new/versions/latest", {"schema": ORDER}) == {"is_compatible": True}
+
+
+@pytest.mark.parametrize(("kind", "first", "second"), [("JSON", "{}", "true"), ("PROTOBUF", "a", "b")])
+def test_types_that_nobody_checks_are_refused_at_every_level_but_none(kind: str, first: str, second: str) -> None:
+    """A registry that let them through would pass a test that production refuses: decision 0082."""
+    core = Core()
+    assert core.register("a", first, schemaType=kind) == 1
+    assert core.register("a", f" {first} ", schemaType=kind) == 1, "the same schema is no change"
+    for path in ("/subjects/a/versions", "/compatibility/subjects/a/versions"):
+        with pytest.raises(RegistryError, match=r'PUT /config/a \{"compatibility": "NONE"\}') as caught:
+            core.ask("POST", path, {"schema": second, "schemaType": kind})
+        assert caught.value.code == 42203
+    with pytest.raises(RegistryError, match="NONE"):
+        core.ask("PUT", "/config/a", {"compatibility": "FULL"})
+    core.ask("PUT", "/config/a", {"compatibility": "NONE"})
+    assert core.register("a", second, schemaType=kind) == 2
+
+
+def test_another_type_is_incompatible() -> None:
+    core = Core()
+    core.register("a", ORDER)
+    with pytest.raises(RegistryError, match="of the type AVRO, this schema of the type JSON") as caught:
+        core.register("a", "{}", schemaType="JSON")
+    assert caught.value.code == 40901
+
+
+def test_normalize_makes_one_schema_of_two_texts() -> None:
+    core = Core()
+    core.register("a", '{"type":"object","title":"T"}', schemaType="JSON", normalize=False)
+    body = {"schema": '{"title":"T","type":"object"}', "schemaType": "JSON"}
+    core.ask("PUT", "/config/b", {"compatibility": "NONE", "normalize": True})
+    for text in ('{"type":"object","title":"T"}', body["schema"]):
+        core.register("b", text, schemaType="JSON")
+    assert core.ask("GET", "/subjects/b/versions") == [1]
+    assert core.ask("POST", "/subjects/b", body, normalize=True)["version"] == 1
