@@ -44,6 +44,11 @@ class Request(NamedTuple):
         return self.names[0].removeprefix(":.:")
 
     @property
+    def scope(self) -> str | None:
+        """The subject in the path, None for all."""
+        return self.subject if self.names else None
+
+    @property
     def version(self) -> int:
         """The version in the path, LATEST for its two names. Raises RegistryError."""
         name = self.names[1]
@@ -208,7 +213,7 @@ def _compatibility(state: State, request: Request) -> Any:
 
 
 def _level(state: State, request: Request) -> Any:
-    scope = request.subject if request.names else None
+    scope = request.scope
     found = state.levels.get(scope)
     if found is None and scope is not None and not request.flag("defaultToGlobal"):
         raise level_not_set(scope)
@@ -216,7 +221,7 @@ def _level(state: State, request: Request) -> Any:
 
 
 def _mode(state: State, request: Request) -> Any:
-    scope = request.subject if request.names else None
+    scope = request.scope
     if scope is not None and scope not in state.modes and not request.flag("defaultToGlobal"):
         raise mode_not_set(scope)
     return {"mode": state.mode(scope or "")}
@@ -241,20 +246,19 @@ def _delete_subject(state: State, request: Request) -> changes.Decision:
 
 
 def _set_level(state: State, request: Request) -> changes.Decision:
-    return changes.set_level(state, request.subject if request.names else None, dict(request.body))
+    return changes.set_level(state, request.scope, dict(request.body))
 
 
 def _delete_level(state: State, request: Request) -> changes.Decision:
-    return changes.delete_level(state, request.subject if request.names else None)
+    return changes.delete_level(state, request.scope)
 
 
 def _set_mode(state: State, request: Request) -> changes.Decision:
-    scope = request.subject if request.names else None
-    return changes.set_mode(state, scope, request.body.get("mode"), request.flag("force"))
+    return changes.set_mode(state, request.scope, request.body.get("mode"), request.flag("force"))
 
 
 def _delete_mode(state: State, request: Request) -> changes.Decision:
-    return changes.delete_mode(state, request.subject if request.names else None)
+    return changes.delete_mode(state, request.scope)
 
 
 def _fixed(answer: Any, state: State, request: Request) -> Any:
@@ -276,6 +280,10 @@ class Route(NamedTuple):
 
 def _route(method: str, path: str, how: How, answer: Callable[[State, Request], Any]) -> Route:
     return Route(method, tuple(path.strip("/").split("/")), how, answer)
+
+
+def _of_all_and_one(method: str, path: str, how: How, answer: Callable[[State, Request], Any]) -> tuple[Route, Route]:
+    return _route(method, path, how, answer), _route(method, f"{path}/*", how, answer)
 
 
 ROUTES: Final = (
@@ -302,18 +310,12 @@ ROUTES: Final = (
     _route("GET", "/subjects/*/versions/*/referencedby", "read", _referenced_by),
     _route("POST", "/compatibility/subjects/*/versions", "compute", _compatibility),
     _route("POST", "/compatibility/subjects/*/versions/*", "compute", _compatibility),
-    _route("GET", "/config", "read", _level),
-    _route("PUT", "/config", "change", _set_level),
-    _route("DELETE", "/config", "change", _delete_level),
-    _route("GET", "/config/*", "read", _level),
-    _route("PUT", "/config/*", "change", _set_level),
-    _route("DELETE", "/config/*", "change", _delete_level),
-    _route("GET", "/mode", "read", _mode),
-    _route("PUT", "/mode", "change", _set_mode),
-    _route("DELETE", "/mode", "change", _delete_mode),
-    _route("GET", "/mode/*", "read", _mode),
-    _route("PUT", "/mode/*", "change", _set_mode),
-    _route("DELETE", "/mode/*", "change", _delete_mode),
+    *_of_all_and_one("GET", "/config", "read", _level),
+    *_of_all_and_one("PUT", "/config", "change", _set_level),
+    *_of_all_and_one("DELETE", "/config", "change", _delete_level),
+    *_of_all_and_one("GET", "/mode", "read", _mode),
+    *_of_all_and_one("PUT", "/mode", "change", _set_mode),
+    *_of_all_and_one("DELETE", "/mode", "change", _delete_mode),
 )
 
 

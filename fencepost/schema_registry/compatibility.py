@@ -3,13 +3,17 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from avro.compatibility import ReaderWriterCompatibilityChecker, SchemaCompatibilityType
+from avro.compatibility import (
+    ReaderWriterCompatibilityChecker,
+    SchemaCompatibilityResult,
+    SchemaCompatibilityType,
+)
 from avro.errors import AvroException
 from avro.name import Names
 from avro.schema import Schema, make_avsc_object
 
 from fencepost.schema_registry.content import AVRO, JSON, KINDS, Content, Reference, canonical, read_json
-from fencepost.schema_registry.errors import invalid_schema, level_not_checked
+from fencepost.schema_registry.errors import TOO_LARGE, RegistryError, invalid_schema, level_not_checked
 
 LEVELS: Final = (
     "NONE",
@@ -21,6 +25,8 @@ LEVELS: Final = (
     "FULL_TRANSITIVE",
 )
 DEFAULT_LEVEL: Final = "BACKWARD"
+COMPARISONS_MAX: Final = 50_000
+"""Of two types, for one request. Two unions of n records need n * n: a request must not keep the process busy."""
 
 Find = Callable[[Reference], Content]
 """The schema that a reference names. Raises RegistryError if there is none."""
@@ -57,6 +63,7 @@ def problems(level: str, subject: str, new: Content, earlier: Sequence[tuple[int
     if level == "NONE" or not earlier:
         return []
     found = []
+    checker = _Checker()
     for number, old in reversed(earlier if level.endswith("_TRANSITIVE") else earlier[-1:]):
         if old.kind != new.kind:
             found.append(f"version {number} is of the type {old.kind}, this schema of the type {new.kind}")
@@ -65,20 +72,40 @@ def problems(level: str, subject: str, new: Content, earlier: Sequence[tuple[int
         else:
             ours, theirs = _parse(new, find), _parse(old, find)
             if level.startswith(("BACKWARD", "FULL")):
-                found += [f"{text} (data of version {number})" for text in _unreadable(ours, theirs)]
+                found += [f"{text} (data of version {number})" for text in checker.unreadable(ours, theirs)]
             if level.startswith(("FORWARD", "FULL")):
-                found += [f"{text} (a reader with version {number})" for text in _unreadable(theirs, ours)]
+                found += [f"{text} (a reader with version {number})" for text in checker.unreadable(theirs, ours)]
     return [*found, f"{{compatibility: '{level}'}}"] if found else []
 
 
-def _unreadable(reader: Schema, writer: Schema) -> list[str]:
-    """Why a reader with one schema cannot read what the other wrote."""
-    checker: Any = ReaderWriterCompatibilityChecker  # it is not typed
-    result = checker().get_compatibility(reader, writer)
-    if result.compatibility is SchemaCompatibilityType.compatible:
-        return []
-    kinds = " and ".join(dict.fromkeys(one.name for one in result.incompatibilities))
-    return [f"{kinds}: {'; '.join(sorted(result.messages))} at {', '.join(sorted(result.locations))}"]
+class _Checker(ReaderWriterCompatibilityChecker):
+    """Apache's check, for all comparisons of one request."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._left = COMPARISONS_MAX
+
+    def get_compatibility(
+        self, reader: Schema, writer: Schema, reference_token: str = "/", location: list[str] | None = None
+    ) -> SchemaCompatibilityResult:
+        """Called for each pair of types. Raises RegistryError when there were too many."""
+        self._left -= 1
+        if self._left < 0:
+            raise RegistryError(
+                TOO_LARGE, f"The schemas are too large to compare: they need more than {COMPARISONS_MAX} comparisons."
+            )
+        return super().get_compatibility(reader, writer, reference_token, location)
+
+    def unreadable(self, reader: Schema, writer: Schema) -> list[str]:
+        """Why a reader with one schema cannot read what the other wrote. Raises RegistryError."""
+        try:
+            result = self.get_compatibility(reader, writer)
+        except RecursionError:
+            raise RegistryError(TOO_LARGE, "The schemas are nested too deeply to compare them.") from None
+        if result.compatibility is SchemaCompatibilityType.compatible:
+            return []
+        kinds = " and ".join(dict.fromkeys(one.name for one in result.incompatibilities))
+        return [f"{kinds}: {'; '.join(sorted(result.messages))} at {', '.join(sorted(result.locations))}"]
 
 
 def _parse(content: Content, find: Find) -> Schema:

@@ -3,6 +3,7 @@
 from typing import Final
 
 INVALID_SCHEMA: Final = 42201
+TOO_LARGE: Final = 42209
 
 
 class RegistryError(Exception):

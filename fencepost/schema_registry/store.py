@@ -20,7 +20,7 @@ from fencepost.protocol.records import Record as LogRecord
 from fencepost.protocol.records import decode_records
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
 from fencepost.schema_registry.changes import Change
-from fencepost.schema_registry.errors import RegistryError
+from fencepost.schema_registry.errors import TOO_LARGE, RegistryError
 from fencepost.schema_registry.records import TOPIC, Record
 from fencepost.schema_registry.state import State
 
@@ -32,7 +32,6 @@ READ_BYTES: Final = 128 << 10
 ATTEMPTS: Final = 5
 """How often a change is decided again because another registry wrote at the same time."""
 STORE_ERROR: Final = 50001
-TOO_LARGE: Final = 42209
 _LAST_WITH_NAMES: Final = 12
 """The last version of Produce that names topics."""
 _NO_TOPIC: Final = bytes(16)
@@ -71,7 +70,8 @@ class Store:
                 decision = await trio.to_thread.run_sync(change, self.state)
                 if not decision.records:
                     return decision.answer
-                await self._prepare_topic(admin)
+                if await self._prepare_topic(admin):
+                    continue
                 base = await _append(admin, decision.records)
                 refused = await self._catch_up(admin)
                 lost = [one for index, one in enumerate(decision.records) if base + index in refused]
@@ -134,13 +134,16 @@ class Store:
             raise KafkaError(f"{PARTITION}: {error}", code=ErrorCode.CORRUPT_MESSAGE, api="Fetch") from error
         return skipped
 
-    async def _prepare_topic(self, admin: AdminParts) -> None:
-        """Create the topic, or check once that it keeps what is written to it. Raises KafkaError, RegistryError."""
+    async def _prepare_topic(self, admin: AdminParts) -> bool:
+        """Create the topic, or check once that it keeps what is written to it; returns whether it was not there.
+
+        Another program may have created and filled it meanwhile. Raises KafkaError, RegistryError.
+        """
         if self._checked:
-            return
+            return False
         if self._topic_id == _NO_TOPIC:
             await admin.topics.create_topics(TOPIC, 1, configs={"cleanup.policy": "compact"}, if_not_exists=True)
-            await self._catch_up(admin)
+            return True
         try:
             entries = await admin.configs.describe_configs(topic=TOPIC)
         except KafkaError as error:
@@ -153,6 +156,7 @@ class Store:
                     f"The topic _schemas has cleanup.policy={policy}, which deletes schemas; set it to compact.",
                 )
         self._checked = True
+        return False
 
 
 async def _topic(admin: AdminParts) -> Any:

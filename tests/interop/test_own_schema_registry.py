@@ -40,7 +40,7 @@ def connect(request: pytest.FixtureRequest) -> Iterator[Connect]:
 
         yield one_more
         for client in made:
-            client.__exit__(None, None, None)
+            client.close()
 
 
 def value_of(topic: str) -> SerializationContext:
@@ -118,7 +118,7 @@ def test_protobuf_with_a_reference(connect: Connect) -> None:
     data = ProtobufSerializer(cart, connect())(made, value_of("proto-carts"))
     read = ProtobufDeserializer(cart, schema_registry_client=connect())
     assert read(data, value_of("proto-carts")) == made
-    references = connect().get_latest_version("proto-carts-value").schema.references
+    references = connect().get_latest_version("proto-carts-value").schema.references or []
     assert [(one.name, one.subject, one.version) for one in references] == [("order.proto", "order.proto", 1)]
 
 

@@ -5,13 +5,22 @@ import logging
 import socket
 import time
 import urllib.error
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from urllib.parse import urlsplit
 
 import pytest
 
+from fencepost.client import Client as AsyncClient
+from fencepost.client.admin.client import parts_of
+from fencepost.client.admin.parts import AdminParts
+from fencepost.schema_registry import changes
+from fencepost.schema_registry.changes import Registration
+from fencepost.schema_registry.content import Content
 from fencepost.schema_registry.http import BODY_BYTES_MAX, BODY_SECONDS
+from fencepost.schema_registry.state import State
+from fencepost.schema_registry.store import Store
 from fencepost.sync import Client
 from fencepost.testing import Broker
 from tests.integration.schema_registry.http import ORDER, ask, register, schema_of
@@ -170,3 +179,47 @@ def test_answers_say_what_they_are(url: str) -> None:
 def test_without_a_registry_there_is_no_url() -> None:
     with Broker() as broker, pytest.raises(RuntimeError, match="schema_registry=True"):
         broker.schema_registry_url  # noqa: B018 - it raises
+
+
+class Late(Store):
+    """A store that loses a race: another registry writes just before it."""
+
+    before_append: Callable[[], Awaitable[object]] | None = None
+
+    async def _prepare_topic(self, admin: AdminParts) -> bool:
+        late, self.before_append = self.before_append, None
+        if late is not None:
+            await late()
+        return await super()._prepare_topic(admin)
+
+
+@pytest.mark.parametrize("theirs", ["same subject", "other subject"])
+async def test_two_registries_that_write_at_once_give_no_id_twice(broker: Broker, theirs: str) -> None:
+    """The fold keeps what came first; the second puts back what it overwrote, and decides again."""
+    async with AsyncClient(broker.bootstrap) as kafka, kafka.admin() as opened:
+        admin = parts_of(opened)
+        first, late = Store(), Late()
+        for store in (first, late):
+            await store.change(admin, lambda state: register_in(state, "a", ORDER))
+        subject = "a" if theirs == "same subject" else "b"
+        loose = Registration(Content("AVRO", schema_of(1)))
+        await first.change(admin, lambda state: changes.set_level(state, None, {"compatibility": "NONE"}))
+        late.before_append = partial(first.change, admin, lambda state: changes.register(state, subject, loose))
+        answer = await late.change(admin, lambda state: register_in(state, "a", schema_of(2)))
+        state = await Store().read(admin)
+    assert {one.id: one.content.text for one in state.all_versions()} == {1: ORDER, 2: schema_of(1), 3: schema_of(2)}
+    assert answer["id"] == 3
+    assert [one.id for one in state.versions("a")] == ([1, 2, 3] if subject == "a" else [1, 3])
+
+
+def register_in(state: State, subject: str, text: str) -> changes.Decision:
+    return changes.register(state, subject, Registration(Content("AVRO", text)))
+
+
+async def test_a_topic_that_appears_meanwhile_is_read_first(broker: Broker) -> None:
+    async with AsyncClient(broker.bootstrap) as kafka, kafka.admin() as opened:
+        admin, late = parts_of(opened), Late()
+        late.before_append = partial(Store().change, admin, lambda state: register_in(state, "a", ORDER))
+        answer = await late.change(admin, lambda state: register_in(state, "b", schema_of(2)))
+        assert answer["id"] == 2
+        assert [one.id for one in (await Store().read(admin)).all_versions()] == [1, 2]

@@ -1,5 +1,8 @@
 """Levels of compatibility: Confluent's CompatibilityLevel and Avro's rules of schema resolution."""
 
+import json
+import time
+
 import pytest
 
 from fencepost.schema_registry.errors import RegistryError
@@ -138,3 +141,19 @@ def test_normalize_makes_one_schema_of_two_texts() -> None:
         core.register("b", text, schemaType="JSON")
     assert core.ask("GET", "/subjects/b/versions") == [1]
     assert core.ask("POST", "/subjects/b", body, normalize=True)["version"] == 1
+
+
+def test_a_comparison_that_would_take_minutes_is_refused() -> None:
+    """Two unions of 1,000 records took Apache's package a minute, and the broker shares the process."""
+    core = Core()
+
+    def union(kind: str) -> str:
+        named = [{"type": "record", "name": f"R{n}", "fields": [{"name": "x", "type": kind}]} for n in range(1000)]
+        return json.dumps(named)
+
+    core.register("a", union("int"))
+    began = time.monotonic()
+    with pytest.raises(RegistryError, match="too large to compare") as caught:
+        core.register("a", union("string"))
+    assert caught.value.code == 42209
+    assert time.monotonic() - began < 30
