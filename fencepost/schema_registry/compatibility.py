@@ -1,18 +1,17 @@
 """Whether one schema can follow another: Avro's own checker decides it. Pure, but for importing that package."""
 
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 from avro.compatibility import (
     ReaderWriterCompatibilityChecker,
     SchemaCompatibilityResult,
     SchemaCompatibilityType,
 )
-from avro.errors import AvroException
-from avro.name import Names
-from avro.schema import Schema, make_avsc_object
+from avro.schema import Schema
 
-from fencepost.schema_registry.content import AVRO, JSON, KINDS, Content, Reference, canonical, read_json
+from fencepost.schema_registry.avro_schemas import Find, check_defaults, parse
+from fencepost.schema_registry.content import AVRO, JSON, KINDS, Content, canonical, read_json
 from fencepost.schema_registry.errors import TOO_LARGE, RegistryError, invalid_schema, level_not_checked
 
 LEVELS: Final = (
@@ -27,9 +26,6 @@ LEVELS: Final = (
 DEFAULT_LEVEL: Final = "BACKWARD"
 COMPARISONS_MAX: Final = 50_000
 """Of two types, for one request. Two unions of n records need n * n: a request must not keep the process busy."""
-
-Find = Callable[[Reference], Content]
-"""The schema that a reference names. Raises RegistryError if there is none."""
 
 
 def checked(content: Content, find: Find) -> Content:
@@ -51,7 +47,7 @@ def checked(content: Content, find: Find) -> Content:
         if find(one).kind != content.kind:
             raise invalid_schema(f"the reference {one.name!r} is not to a schema of type {content.kind}")
     if content.kind == AVRO:
-        _parse(found, find)
+        check_defaults(parse(found, find))
     return found
 
 
@@ -70,7 +66,7 @@ def problems(level: str, subject: str, new: Content, earlier: Sequence[tuple[int
         elif new.kind != AVRO:
             raise level_not_checked(subject, new.kind, level)
         else:
-            ours, theirs = _parse(new, find), _parse(old, find)
+            ours, theirs = parse(new, find), parse(old, find)
             if level.startswith(("BACKWARD", "FULL")):
                 found += [f"{text} (data of version {number})" for text in checker.unreadable(ours, theirs)]
             if level.startswith(("FORWARD", "FULL")):
@@ -106,28 +102,3 @@ class _Checker(ReaderWriterCompatibilityChecker):
             return []
         kinds = " and ".join(dict.fromkeys(one.name for one in result.incompatibilities))
         return [f"{kinds}: {'; '.join(sorted(result.messages))} at {', '.join(sorted(result.locations))}"]
-
-
-def _parse(content: Content, find: Find) -> Schema:
-    """The schema of Apache's package, with the schemas that it names. Raises RegistryError."""
-    try:
-        return _with_references(content, find, Names(), set())
-    except (AvroException, AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
-        raise invalid_schema(f"{error} ({type(error).__name__}), type {AVRO}") from None
-
-
-def _with_references(content: Content, find: Find, names: Names, known: set[tuple[str, int]]) -> Schema:
-    for one in content.references:
-        if (one.subject, one.version) not in known:
-            known.add((one.subject, one.version))
-            _with_references(find(one), find, names, known)
-    return make_avsc_object(_without_logical_types(read_json(content.text)), names)
-
-
-def _without_logical_types(node: Any) -> Any:
-    """Compatibility is that of the types below them, and Apache's package warns of those that it does not know."""
-    if isinstance(node, list):
-        return [_without_logical_types(one) for one in node]
-    if isinstance(node, dict):
-        return {name: _without_logical_types(one) for name, one in node.items() if name != "logicalType"}
-    return node

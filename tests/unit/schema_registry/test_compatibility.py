@@ -2,6 +2,7 @@
 
 import json
 import time
+from typing import Any
 
 import pytest
 
@@ -70,6 +71,73 @@ def test_only_the_transitive_levels_look_beyond_the_latest(level: str, expected:
 def test_rules_of_avro(old: str, new: str, expected: bool) -> None:
     """Avro's specification, "Schema Resolution"; logical types do not count there."""
     assert accepts("BACKWARD", old, new) is expected
+
+
+def named(name: str, *aliases: str, namespace: str = "shop") -> str:
+    field = {"name": "id", "type": "long"}
+    fields = {"type": "record", "name": name, "namespace": namespace, "aliases": list(aliases), "fields": [field]}
+    return json.dumps(fields)
+
+
+@pytest.mark.parametrize(
+    ("new", "expected"),
+    [
+        (named("Order"), False),
+        (named("Order", "Purchase"), True),
+        (named("Order", "shop.Purchase"), True),
+        (named("Order", "store.Purchase"), False),
+        (named("Order", "Purchase", namespace="store"), False),
+    ],
+)
+def test_an_alias_without_a_namespace_has_that_of_its_schema(new: str, expected: bool) -> None:
+    """Avro's specification, "Aliases"; Apache's package for Python takes each alias for a full name."""
+    assert accepts("BACKWARD", named("Purchase"), new) is expected
+
+
+def test_errors_are_compared_as_records() -> None:
+    """Apache's package for Python fails with "Unknown schema type: error"."""
+    error = '{"type":"error","name":"E","fields":[{"name":"code","type":"int"}]}'
+    assert accepts("BACKWARD", error, error.replace('"int"', '"long"'))
+    assert not accepts("BACKWARD", error, error.replace('"int"', '"string"'))
+
+
+@pytest.mark.parametrize(
+    ("kind", "default", "expected"),
+    [
+        ("int", 1, True),
+        ("int", "1", False),
+        ("int", True, False),
+        ("int", 2**31, False),
+        ("long", 2**31, True),
+        ("double", 1, True),
+        ("string", None, False),
+        ("bytes", "\u00ff", True),
+        ("boolean", False, True),
+        (["null", "string"], None, True),
+        (["string", "null"], None, True),
+        (["null", "string"], 5, False),
+        ({"type": "array", "items": "int"}, [1], True),
+        ({"type": "array", "items": "int"}, ["a"], False),
+        ({"type": "map", "values": "int"}, {"a": 1}, True),
+        ({"type": "map", "values": "int"}, {}, True),
+        ({"type": "enum", "name": "E", "symbols": ["A"]}, "A", True),
+        ({"type": "record", "name": "I", "fields": [{"name": "x", "type": "int"}]}, {"x": 1}, True),
+        ({"type": "record", "name": "I", "fields": [{"name": "x", "type": "int"}]}, {}, False),
+        ({"type": "record", "name": "I", "fields": [{"name": "x", "type": "int", "default": 1}]}, {}, True),
+        ({"type": "record", "name": "I", "fields": [{"name": "x", "type": "R", "default": {}}]}, {}, False),
+        ({"type": "array", "items": {"type": "record", "name": "I", "fields": [
+            {"name": "x", "type": "int", "default": "a"}]}}, [], False),
+    ],
+)  # fmt: skip
+def test_a_default_that_is_not_of_its_type_is_no_schema(kind: Any, default: Any, expected: bool) -> None:
+    """RestApiTest.testRegisterBadDefault: Java's parser refuses it (42201), Apache's package for Python does not."""
+    text = json.dumps({"type": "record", "name": "R", "fields": [{"name": "f", "type": kind, "default": default}]})
+    if expected:
+        assert Core().register("a", text) == 1
+        return
+    with pytest.raises(RegistryError, match="default of the field") as caught:
+        Core().register("a", text)
+    assert caught.value.code == 42201
 
 
 def test_schemas_that_contain_themselves() -> None:
