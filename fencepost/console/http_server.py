@@ -70,12 +70,20 @@ def server_tls(certificate: Path, key: Path | None) -> ssl.SSLContext:
 
 
 async def serve(
-    app: Any, config: Config, listeners: "list[trio.SocketListener | trio.SSLListener[Any]]", stop: trio.Event
+    app: Any,
+    config: Config,
+    listeners: "list[trio.SocketListener | trio.SSLListener[Any]]",
+    stop: trio.Event,
+    most: int = CONNECTIONS_MAX,
+    most_of_one: int = CONNECTIONS_OF_ONE_MAX,
 ) -> None:
-    """Answer requests until `stop` is set; open ones have `config.graceful_timeout` seconds then."""
+    """Answer requests until `stop` is set; open ones have `config.graceful_timeout` seconds then.
+
+    `most` and `most_of_one` bound the open connections, in all and of one address.
+    """
     context = WorkerContext(None)
     wrapped = wrap_app(app, config.wsgi_max_body_size, "asgi")
-    counts = ConnectionCounts(CONNECTIONS_MAX, CONNECTIONS_OF_ONE_MAX)
+    counts = ConnectionCounts(most, most_of_one)
 
     async def one(stream: Any) -> None:
         try:

@@ -1,8 +1,9 @@
 """A registry in a broker's process: it reaches that broker as a client, by one of its listeners."""
 
+import ipaddress
 import logging
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 import trio
 
@@ -17,6 +18,10 @@ from fencepost.schema_registry.logins import Logins
 from fencepost.schema_registry.store import Store
 
 logger = logging.getLogger(__name__)
+
+CONNECTIONS_MAX: Final = 2000
+CONNECTIONS_OF_ONE_MAX: Final = 1000
+"""Each client keeps one open, and tests create many clients on one machine."""
 
 
 class Node(Protocol):
@@ -53,15 +58,29 @@ async def _serve(node: Node, stop: trio.Event, task_status: "trio.TaskStatus[str
         if certificate is not None:
             tls = server_tls(Path(certificate), None if key is None else Path(key))
             scheme, listening = "https", [trio.SSLListener(listener, tls, https_compatible=True)]
+        _warn_if_open(listener, bool(client.mechanisms), certificate is not None)
         async with trio.open_nursery() as clients:
             sessions = Sessions(client.config, client.mechanisms, clients, client.dial)
             clients.start_soon(sessions.end_idle)
             application = Application(Store(), Logins(sessions))
             started = True
             task_status.started(f"{scheme}://{where}")
-            await serve(application, quiet_config(f"{__name__}.http"), listening, stop)
+            config_of_http = quiet_config(f"{__name__}.http")
+            await serve(application, config_of_http, listening, stop, CONNECTIONS_MAX, CONNECTIONS_OF_ONE_MAX)
             clients.cancel_scope.cancel()
     except Exception:
         if not started:
             raise
         logger.exception("the schema registry failed; the broker continues without it")
+
+
+def _warn_if_open(listener: trio.SocketListener, login: bool, tls: bool) -> None:
+    """Log once, at the start, what an address that others reach means."""
+    host, port = listener.socket.getsockname()[:2]
+    if ipaddress.ip_address(host.partition("%")[0]).is_loopback or (login and tls):
+        return
+    if login:
+        text = "passwords cross the network in plain text; set schema.registry.certificate.location listen=%s:%d"
+    else:
+        text = "everyone who reaches the schema registry may change schemas; add a listener with SASL listen=%s:%d"
+    logger.warning(text, host, port)

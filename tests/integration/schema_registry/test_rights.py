@@ -124,6 +124,12 @@ def test_serve_has_a_registry_with_tls(tmp_path: Path) -> None:
     assert broker.stop() == 0
 
 
+def test_an_address_that_others_reach_is_warned_of(tmp_path: Path) -> None:
+    broker = BrokerProcess(tmp_path, arguments=["--schema-registry", "0.0.0.0:0"]).start()
+    assert broker.stop() == 0
+    assert "everyone who reaches the schema registry may change schemas" in broker.log()
+
+
 def test_an_address_that_is_taken_ends_the_start(tmp_path: Path) -> None:
     with Broker(schema_registry=True) as other:
         address = other.schema_registry_url.removeprefix("http://")

@@ -1,6 +1,7 @@
 """What the registry survives: restarts, clients that delete or write `_schemas`, and clients that behave badly."""
 
 import contextlib
+import http.client
 import logging
 import socket
 import time
@@ -11,6 +12,7 @@ from functools import partial
 from urllib.parse import urlsplit
 
 import pytest
+from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 
 from fencepost.client import Client as AsyncClient
 from fencepost.client.admin.client import parts_of
@@ -146,6 +148,25 @@ def test_a_slow_client_holds_nobody_up(broker: Broker, url: str) -> None:
         broker.clock.advance(BODY_SECONDS + 1)
         slow.settimeout(10)
         assert slow.recv(1000).startswith(b"HTTP/1.1 408")
+
+
+def test_a_suite_with_many_clients_is_served(url: str) -> None:
+    """Each client of a registry keeps a connection open, and suites create one for each test."""
+    where = urlsplit(url)
+    with contextlib.ExitStack() as stack:
+        for _ in range(250):
+            client = stack.enter_context(contextlib.closing(http.client.HTTPConnection(where.netloc, timeout=30)))
+            client.request("GET", "/subjects")
+            assert client.getresponse().read() == b"[]"
+
+
+def test_a_client_goes_on_when_time_has_passed(broker: Broker, url: str) -> None:
+    """The clock ends idle connections of the client to the registry, and of the registry to the broker."""
+    client = SchemaRegistryClient({"url": url, "max.retries": 0})
+    for number in range(3):
+        assert client.register_schema("a", Schema(f'{{"type": "string", "doc": "{number}"}}')) == number + 1
+        broker.clock.advance(4000)
+    client.close()
 
 
 def test_pages_of_web_sites_are_refused(url: str) -> None:
