@@ -56,9 +56,8 @@ class Registration(NamedTuple):
 
 def parse(state: State, subject: str, content: Content, normalize: bool = False) -> Content:
     """The schema as it is kept. Raises RegistryError if it is none, or a reference leads nowhere."""
-    normalize = normalize or state.levels.get(subject, state.levels.get(None, {})).get("normalize") is True
     found = checked(content, state.referred)
-    return normalized(found) if normalize else found
+    return normalized(found) if normalize or state.normalizes(subject) else found
 
 
 def register(state: State, subject: str, asked: Registration) -> Decision:

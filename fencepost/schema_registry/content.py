@@ -91,7 +91,7 @@ def normalized(content: Content) -> Content:
     """What `normalize=true` asks for: keys of JSON Schema in order. Avro's canonical form is it already."""
     if content.kind != JSON:
         return content
-    return content._replace(text=json.dumps(read_json(content.text), sort_keys=True, separators=(",", ":")))
+    return content._replace(text=_compact(read_json(content.text), sort_keys=True))
 
 
 def identity(content: Content) -> Content:
@@ -114,9 +114,10 @@ def _no_number(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 
 
-def _compact(value: Any) -> str:
+def _compact(value: Any, *, sort_keys: bool = False) -> str:
+    """Raises ValueError for numbers that JSON cannot write, such as 1e999, and for too deep nesting."""
     try:
-        return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+        return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False, sort_keys=sort_keys)
     except RecursionError:
         raise ValueError("the JSON is nested too deeply") from None
 

@@ -167,6 +167,10 @@ class State:
                 return str(found)
         return DEFAULT_LEVEL
 
+    def normalizes(self, subject: str) -> bool:
+        """Whether the subject's schemas are normalized, though the request does not ask for it."""
+        return {**self.levels.get(None, {}), **self.levels.get(subject, {})}.get("normalize") is True
+
     def mode(self, subject: str) -> str:
         """The mode that counts for a subject."""
         return self.modes.get(subject) or self.modes.get(None) or "READWRITE"

@@ -205,9 +205,14 @@ def test_normalize_makes_one_schema_of_two_texts() -> None:
     core.register("a", '{"type":"object","title":"T"}', schemaType="JSON", normalize=False)
     body = {"schema": '{"title":"T","type":"object"}', "schemaType": "JSON"}
     core.ask("PUT", "/config/b", {"compatibility": "NONE", "normalize": True})
-    for text in ('{"type":"object","title":"T"}', body["schema"]):
-        core.register("b", text, schemaType="JSON")
-    assert core.ask("GET", "/subjects/b/versions") == [1]
+    core.ask("PUT", "/config", {"normalize": True})
+    core.ask("PUT", "/config/c", {"compatibility": "NONE"})
+    core.ask("PUT", "/config/d", {"compatibility": "NONE", "normalize": False})
+    for subject in "bcd":
+        for text in ('{"type":"object","title":"T"}', body["schema"]):
+            core.register(subject, text, schemaType="JSON")
+    versions = {subject: core.ask("GET", f"/subjects/{subject}/versions") for subject in "bcd"}
+    assert versions == {"b": [1], "c": [1], "d": [1, 2]}, "a subject's own setting counts before that of all"
     assert core.ask("POST", "/subjects/b", body, normalize=True)["version"] == 1
 
 
