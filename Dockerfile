@@ -6,7 +6,7 @@
 #   docker build --target spark -t fencepost-spark .
 
 # The compiler, for the compiled record code, stays behind in these two.
-FROM python:3.12-slim-bookworm AS source
+FROM python:3.14-slim-bookworm@sha256:9ab8d9c8514b44f90cf0029dd42fdd7e9e211e639c8b995304cc04568dee900f AS source
 RUN apt-get update \
     && apt-get install -y --no-install-recommends gcc libc6-dev \
     && rm -rf /var/lib/apt/lists/*
@@ -27,7 +27,7 @@ RUN python -m venv /opt/fencepost \
     && /opt/fencepost/bin/pip install --no-cache-dir --require-hashes -r spark-image.txt \
     && /opt/fencepost/bin/pip install --no-cache-dir --no-deps .
 
-FROM python:3.12-slim-bookworm AS spark
+FROM python:3.14-slim-bookworm@sha256:9ab8d9c8514b44f90cf0029dd42fdd7e9e211e639c8b995304cc04568dee900f AS spark
 RUN apt-get update \
     && apt-get install -y --no-install-recommends openjdk-17-jre-headless \
     && rm -rf /var/lib/apt/lists/* \
@@ -42,7 +42,7 @@ WORKDIR /var/lib/spark
 VOLUME ["/var/lib/spark"]
 ENTRYPOINT ["python", "/opt/fencepost/jobs/spark_job.py"]
 
-FROM python:3.12-slim-bookworm AS broker
+FROM python:3.14-slim-bookworm@sha256:9ab8d9c8514b44f90cf0029dd42fdd7e9e211e639c8b995304cc04568dee900f AS broker
 LABEL org.opencontainers.image.title="fencepost" \
       org.opencontainers.image.description="A broker that speaks Kafka's protocol, with true transactions and no JVM" \
       org.opencontainers.image.licenses="Apache-2.0"
@@ -54,9 +54,9 @@ USER fencepost
 WORKDIR /var/lib/fencepost
 VOLUME ["/var/lib/fencepost"]
 EXPOSE 9092 9404 8080
-# The port opens only once recovery is over, so an open port is a broker that serves.
+# /ready answers 200 once recovery is over and every partition is served. It needs --metrics, which CMD has.
 HEALTHCHECK --interval=10s --timeout=3s --start-period=30s --retries=3 \
-    CMD ["python", "-c", "import socket; socket.create_connection(('127.0.0.1', 9092), 2).close()"]
+    CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:9404/ready', timeout=2)"]
 STOPSIGNAL SIGTERM
 ENTRYPOINT ["fencepost"]
 CMD ["serve", "--data", "/var/lib/fencepost/data", "--listen", "0.0.0.0:9092", "--metrics", "0.0.0.0:9404"]

@@ -16,7 +16,7 @@ SEEDS ?= 2000
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo cluster-demo test sim check format stubs docs bench spark-versions pins clean
+.PHONY: help setup demo cluster-demo test sim check format stubs docs bench spark-versions compat pins clean
 
 help: ## This text
 	@echo "fencepost: a broker that speaks Kafka's protocol, with true transactions and no JVM"
@@ -55,10 +55,11 @@ format: setup ## Let ruff write the code's form
 	$(BIN)/ruff format $(wildcard $(SOURCES))
 	$(BIN)/ruff check --fix $(wildcard $(SOURCES))
 
-stubs: setup ## Write the type stub and lists of the API anew after a change of the client
+stubs: setup ## Write the type stub, the lists of the API and the reference anew after a change of what they show
 	$(PY) -m tests.architecture.sync_stub
 	$(PY) -m tests.architecture.public_names
 	$(PY) -m tests.architecture.public_api
+	$(PY) -m deploy.docs_site.reference
 
 docs: setup ## The documentation as a site, into the folder site; a broken link, anchor or drawing ends it
 	$(PY) -m deploy.docs_site site
@@ -69,10 +70,13 @@ bench: setup ## Load against fencepost, beside a Kafka where KAFKA=host:port nam
 spark-versions: setup ## The Spark connector with each version of Spark that it allows, and with Spark Connect (takes a quarter of an hour)
 	$(PY) -m tests.spark.versions $(ARGS)
 
-pins: setup ## Renew every pin from pyproject.toml (with the uv of .venv)
+compat: setup ## Core tests with the lowest and the newest dependencies, on every Python here (ARGS="3.11 3.14t": on these)
+	$(PY) -m tests.compat $(ARGS)
+
+pins: setup ## Update all pinned versions from pyproject.toml (with the uv of .venv)
 	PATH="$(BIN):$$PATH" sh deploy/pins.sh
 
 clean: ## Remove what the other targets made
-	rm -rf $(VENV) .spark-versions .demo .demo-cluster bench/out tests/interop/java/.jars tests/interop/members/node_modules tests/interop/members/.built build dist site *.egg-info spark-warehouse
+	rm -rf $(VENV) .spark-versions .compat .demo .demo-cluster bench/out tests/interop/java/.jars tests/interop/members/node_modules tests/interop/members/.built build dist site *.egg-info spark-warehouse
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .coverage
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -8,6 +8,6 @@ compile() {
         --no-emit-index-url --no-annotate --no-header --quiet "$@"
 }
 compile pyproject.toml --all-extras --upgrade --output-file constraints.txt
-compile pyproject.toml --constraints constraints.txt --extra cluster --extra console --extra registry --output-file deploy/broker-image.txt
+compile pyproject.toml --constraints constraints.txt --extra cluster --extra console --extra patterns --extra registry --output-file deploy/broker-image.txt
 compile pyproject.toml --constraints constraints.txt --extra spark --output-file deploy/spark-image.txt
 echo uv | compile - --upgrade --output-file tools/uv.txt

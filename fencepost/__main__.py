@@ -6,17 +6,24 @@ import gc
 import os
 import sys
 
+from fencepost.extras import EXTRA_OF, needed_for
+
 NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 def main() -> None:
     if "_FENCEPOST_COMPLETE" in os.environ:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115  a shell asks, and errors would appear in the user's line
-    from fencepost.cli.main import cli  # here: importing the package must not import click
-
     atexit.register(gc.freeze)  # else Python looks for garbage in all modules once more: a fifth of a short command
     try:
-        cli(prog_name="fencepost")
+        with needed_for("the command"):
+            from fencepost.cli.main import cli  # here: importing the package must not import click
+
+            cli(prog_name="fencepost")
+    except ModuleNotFoundError as error:
+        if error.name not in EXTRA_OF:
+            raise
+        sys.exit(f"fencepost: {error}")
     except OSError as error:
         if error.errno not in NOT_WRITTEN or error.filename is not None:
             raise

@@ -1,3 +1,3 @@
 """The version of this package: a module of its own, so that everything may import it."""
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.1.0"

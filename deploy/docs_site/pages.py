@@ -1,8 +1,8 @@
-"""The pages of the site: documents with their links led to other pages, their drawings drawn, their lists filled in.
+"""The pages of the site: documents with their links led to other pages, and their drawings drawn.
 
 A document of the repository becomes a page with the same text. A link to another file of the project, a test say, leads
 to a page that shows that file. A block of Mermaid becomes an SVG, because a browser would fetch Mermaid from another
-host. A line `<!-- generated: NAME -->` gives way to the text that `reference.py` writes from the code.
+host.
 """
 
 import os.path
@@ -12,7 +12,6 @@ from pathlib import Path, PurePosixPath
 import mmdr
 
 from deploy.docs_site.navigation import decisions, title_of
-from deploy.docs_site.reference import GENERATED
 
 ROOT = Path(__file__).resolve().parents[2]
 DECISIONS = "docs/decisions"
@@ -21,7 +20,6 @@ PICTURE = ".png"
 FENCE = re.compile(r"(^```.*?^```\n?)", re.MULTILINE | re.DOTALL)
 DRAWING = re.compile(r"```mermaid\n(.*?)```", re.DOTALL)
 LINK = re.compile(r"(?<=\]\()([^)\s#]+)(?=[)#])")
-MARKER = re.compile(r"^<!-- generated: ([a-z-]+) -->$", re.MULTILINE)
 LANGUAGES = {".py": "python", ".java": "java", ".toml": "toml", ".yml": "yaml", ".sh": "sh"}
 
 
@@ -61,8 +59,7 @@ class Pages:
             if drawing := DRAWING.match(part):
                 parts[number] = self._drawn(drawing[1], page, number)
             elif number % 2 == 0:
-                text = MARKER.sub(lambda marker: GENERATED[marker[1]](), part)
-                parts[number] = LINK.sub(lambda link: self._led(link[1], name, page), text)
+                parts[number] = LINK.sub(lambda link: self._led(link[1], name, page), part)
         self._texts[page] = "".join(parts)
 
     def _led(self, target: str, name: str, page: str) -> str:

@@ -1,6 +1,12 @@
-"""The parts of the reference that are written from the code: commands, settings, client options, APIs, rights."""
+"""The parts of the reference that are written from the code: commands, settings, client options, APIs, rights.
 
+`python -m deploy.docs_site.reference` writes each behind its marker `<!-- generated: NAME -->`, to the next marker
+`<!-- end -->`. The text is committed, because the reference is read in the repository, too; a test compares it.
+"""
+
+import re
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 
 import click
 
@@ -17,6 +23,8 @@ from fencepost.client.config_parsing import NEEDED, ROLES, defaults_of, meanings
 from fencepost.protocol.registry import API_BY_KEY, Api
 
 HELP_WIDTH = 90
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+PART = re.compile(r"^(<!-- generated: ([a-z-]+) -->\n).*?^(?=<!-- end -->$)", re.MULTILINE | re.DOTALL)
 
 
 def commands() -> str:
@@ -177,3 +185,13 @@ GENERATED: dict[str, Callable[[], str]] = {
     "rights": rights,
 }
 """Each by the name that a page gives in its marker."""
+
+
+def written(page: str) -> str:
+    """A page of the reference with its parts as the code gives them now."""
+    return PART.sub(lambda part: f"{part[1]}\n{GENERATED[part[2]]().strip()}\n\n", page)
+
+
+if __name__ == "__main__":
+    for path in sorted((DOCS / "reference").glob("*.md")):
+        path.write_text(written(path.read_text(encoding="utf-8")), encoding="utf-8")

@@ -11,7 +11,7 @@ from fencepost.broker.log.log_store import Missing
 from fencepost.broker.log.partition import AppendOrigin, PartitionLog
 from fencepost.broker.log.reading import load, read_batches
 from fencepost.broker.log.results import Ticket
-from fencepost.broker.log.storage.store import Bytes, CorruptLogFile
+from fencepost.broker.log.storage.store import SHORTAGE_PAUSE_SECONDS, Bytes, CorruptLogFile, is_shortage
 from fencepost.coordinator.ports import (
     CoordinatorLog,
     KeyValue,
@@ -143,6 +143,8 @@ class PartitionCoordinatorLog:
                 why = f"{self._log.tp}: the batches from offset {offset} on are not durable yet"
                 raise LogNotHere(why, self._until_settled)
             result = read_batches(self._log, offset, REPLAY_BYTES, IsolationLevel.READ_UNCOMMITTED, True)
+            if result.error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                raise LogNotHere(f"{self._log.tp} cannot be read now", _shortage_may_end)
             if result.error is not ErrorCode.NONE:
                 raise CorruptBatch(f"the log cannot be read: {result.error.name}")
             if result.missing is not None:
@@ -189,6 +191,10 @@ async def _arrived(log: PartitionLog, missing: Missing) -> None:
         log.watchers.pop(arrival, None)
 
 
+async def _shortage_may_end() -> None:
+    await trio.sleep(SHORTAGE_PAUSE_SECONDS)
+
+
 class InternalTopicLogs:
     """The partitions of one internal topic as `CoordinatorLogs`; logs are opened on first use."""
 
@@ -219,6 +225,8 @@ class InternalTopicLogs:
             try:
                 log = self._open_log(TopicPartition(self._topic, partition))
             except (CorruptLogFile, OSError) as error:
+                if is_shortage(error):
+                    raise LogNotHere(str(error), _shortage_may_end) from error
                 raise LogUnreadable(str(error)) from error
             found = self._logs[partition] = PartitionCoordinatorLog(log, self._flusher)
         return found

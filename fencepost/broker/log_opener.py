@@ -6,7 +6,7 @@ import trio
 
 from fencepost.broker.log.durability.sync_threads import FlushThreads
 from fencepost.broker.log.logs import LogManager
-from fencepost.broker.log.storage.store import CorruptLogFile
+from fencepost.broker.log.storage.store import SHORTAGE_PAUSE_SECONDS, CorruptLogFile, is_shortage
 from fencepost.broker.log.upkeep_failures import OPENING
 from fencepost.coordinator.metadata.service import MetadataService
 from fencepost.coordinator.metadata.topic_names import INTERNAL_TOPICS
@@ -29,6 +29,8 @@ class LogOpener:
         self._wanted: dict[TopicPartition, None] = {}
         """Those that clients wait for, in the order in which they asked."""
         self._finished = trio.Event()
+        self._short = False
+        """Whether the last log could not be opened because the system lacked descriptors or memory."""
 
     def hurry(self, tp: TopicPartition) -> bool:
         """Whether the log is still to be opened; if so, it is one of the next."""
@@ -57,14 +59,22 @@ class LogOpener:
         self._finished.set()
 
     async def _open(self, tp: TopicPartition) -> None:
-        topic = self._metadata.image.topics_by_name.get(tp.topic)
-        if tp in self._left and topic is not None and self._logs.opened(tp) is None:
-            with self._logs.upkeep.guard(OPENING, failed=partial(self._failed, tp)):
-                await self._logs.open_in_thread(tp, topic.topic_id, self._metadata.log_config(tp.topic), self._threads)
-        self._left.discard(tp)
+        while tp in self._left:
+            topic = self._metadata.image.topics_by_name.get(tp.topic)
+            if topic is not None and self._logs.opened(tp) is None:
+                with self._logs.upkeep.guard(OPENING, failed=partial(self._failed, tp)):
+                    await self._logs.open_in_thread(
+                        tp, topic.topic_id, self._metadata.log_config(tp.topic), self._threads
+                    )
+            if self._short:
+                self._short = False
+                await trio.sleep(SHORTAGE_PAUSE_SECONDS)
+            else:
+                self._left.discard(tp)
         self._wanted.pop(tp, None)
 
     def _failed(self, tp: TopicPartition, error: Exception) -> None:
         """The next use of the log meets the error again; a damaged log was reported, and is offline."""
-        if not isinstance(error, CorruptLogFile | OSError):
+        self._short = is_shortage(error)
+        if self._short or not isinstance(error, CorruptLogFile | OSError):
             self._logs.upkeep.note(OPENING, error, None, tp)

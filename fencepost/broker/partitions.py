@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from fencepost.broker.log.logs import LogManager
 from fencepost.broker.log.partition import PartitionLog
-from fencepost.broker.log.storage.store import CorruptLogFile
+from fencepost.broker.log.storage.store import CorruptLogFile, is_shortage
 from fencepost.broker.log_opener import LogOpener
 from fencepost.broker.place import Place
 from fencepost.coordinator.metadata.service import MetadataService
@@ -43,6 +43,9 @@ class Partitions:
             except CorruptLogFile:
                 self._offline.add(tp)  # the log directory has reported it
             except OSError as error:
+                if is_shortage(error):
+                    logger.warning("partition not opened, its next use tries again partition=%s cause=%s", tp, error)
+                    return None
                 logger.error("cannot open a partition, it is offline partition=%s cause=%s", tp, error)
                 self._offline.add(tp)
         return log
@@ -66,14 +69,13 @@ class Partitions:
     def absence(self, tp: TopicPartition) -> ErrorCode:
         """The error for a client if `get` returned None.
 
-        For a partition that is opening it is NOT_LEADER_OR_FOLLOWER, as in Kafka before a new leader is ready: the
-        client refreshes its metadata and retries.
+        For a partition that is opening, or could not be opened because the system lacked descriptors or memory, it is
+        NOT_LEADER_OR_FOLLOWER, as in Kafka before a new leader is ready: the client refreshes its metadata and retries.
         """
-        exists = self._metadata.exists(tp)
-        opening = exists and self.opener is not None and self.opener.hurry(tp)
-        if opening or (exists and not (self._place.leads and self._leads(tp))):
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        return ErrorCode.KAFKA_STORAGE_ERROR if tp in self._offline else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if not self._metadata.exists(tp):
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        offline = tp in self._offline and self._place.leads and self._leads(tp)
+        return ErrorCode.KAFKA_STORAGE_ERROR if offline else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def is_offline(self, tp: TopicPartition) -> bool:
         log = self._owned.get(tp)

@@ -13,6 +13,7 @@ from typing import Any, Generic, Protocol, TypeVar, overload, runtime_checkable
 
 from fencepost.client.errors import KafkaError
 from fencepost.client.schema_registry import adapted
+from fencepost.extras import needed_for
 
 __all__ = [
     "AnyDeserializer",
@@ -182,7 +183,8 @@ class Json(_Named, Generic[T]):
     @overload
     def __init__(self, kind: type[T]) -> None: ...
     def __init__(self, kind: Any = Any) -> None:
-        import msgspec  # here: most programs do not need it
+        with needed_for("Json"):
+            import msgspec  # here: most programs do not need it
 
         self._encoder = msgspec.json.Encoder()
         self._decoder: msgspec.json.Decoder[T] = msgspec.json.Decoder(kind)

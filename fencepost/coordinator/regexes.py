@@ -7,6 +7,8 @@ so no pattern can block the broker.
 from functools import lru_cache
 from typing import Protocol
 
+from fencepost.extras import install
+
 
 class InvalidRegex(ValueError):
     """The text is not a regular expression of RE2's; the message says why."""
@@ -24,8 +26,9 @@ def compile_regex(text: str) -> Regex:
     """The expression, ready to match. Raises InvalidRegex."""
     try:
         import re2  # imported late: only requests with regular expressions need it
-    except ModuleNotFoundError as error:  # it has no wheels for Alpine
-        raise InvalidRegex(f"`{text}` cannot be matched: the broker has no google-re2; install it there") from error
+    except ModuleNotFoundError as error:  # an extra of its own: not every platform has a wheel of it
+        why = f"the broker has no google-re2. Install it there: {install('patterns')}"
+        raise InvalidRegex(f"`{text}` cannot be matched: {why}") from error
     options = re2.Options()
     options.log_errors = False
     try:

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Record encode and decode, compiled. An optional part: fencepost.protocol.records does the same in Python.
  *
  * The one rule here: what is the least bit unusual or wrong is not judged. The function returns None, and the plain way,

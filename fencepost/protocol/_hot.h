@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the parts of the compiled record code share: varints that never leave their bounds. */
 
 #ifndef FENCEPOST_HOT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a broker must know of a batch's records before it appends them, without an object for each record. */
 
 #include "_hot.h"

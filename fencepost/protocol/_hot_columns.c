@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Records of many batches as the buffers of Arrow columns. Twice through the bytes: to measure, then to write.
  *
  * As everywhere in this module None means: let the plain way look at it. The bytes may be anybody's, so the second pass

@@ -1,7 +1,9 @@
 """The exceptions of the pipelines."""
 
-INSTALL_SPARK = "pip install '.[spark]' in a clone of fencepost"
-"""How to install PySpark and its parts. Change this when fencepost is on a package index."""
+from fencepost.extras import install
+
+INSTALL_SPARK = install("spark")
+"""How to install PySpark and its parts."""
 
 
 class PipelineError(Exception):

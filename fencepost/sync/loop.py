@@ -9,12 +9,14 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-import trio
-
 from fencepost.client import Client as AsyncClient
 from fencepost.client import KafkaError
 from fencepost.client.keywords import Duration
 from fencepost.client.options import seconds as in_seconds
+from fencepost.extras import needed_for
+
+with needed_for("fencepost.sync", "sync"):
+    import trio
 
 T = TypeVar("T")
 _LOOK_AGAIN_S = 1.0

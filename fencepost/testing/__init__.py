@@ -48,7 +48,10 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'fencepost.testing' has no attribute {name!r}")
     from importlib import import_module
 
-    found = getattr(import_module(f"fencepost.testing.{home}"), name)
+    from fencepost.extras import needed_for
+
+    with needed_for("fencepost.testing"):
+        found = getattr(import_module(f"fencepost.testing.{home}"), name)
     globals()[name] = found
     return found
 

@@ -2,6 +2,7 @@
 
 import trio
 
+from fencepost.extras import needed_for
 from fencepost.testing.faulty_node import FaultyNode
 from fencepost.testing.reserved_port import reserve_port
 
@@ -24,10 +25,7 @@ class Registry:
 
     async def begin(self, node: FaultyNode, nursery: trio.Nursery) -> None:
         """Serve it until the nursery ends. Raises ImportError if its packages are missing, and OSError."""
-        try:
+        with needed_for("schema_registry=True", "registry"):
             from fencepost.schema_registry.in_broker import begin
-        except ImportError as error:
-            message = f"schema_registry=True needs more packages ({error}): install fencepost[registry]"
-            raise ImportError(message) from error
         self.url = await begin(node, nursery, trio.Event())
         self._port = int(self.url.rpartition(":")[2])

@@ -6,7 +6,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-SKIPPED_DIRECTORIES = {".git", ".venv", "__pycache__", "build", "dist", "site", ".demo", ".demo-cluster", "out"}
+SKIPPED_DIRECTORIES = {
+    ".git",
+    ".venv",
+    "__pycache__",
+    "build",
+    "dist",
+    "site",
+    ".demo",
+    ".demo-cluster",
+    "out",
+    ".compat",
+}
 
 
 def _tracked() -> list[Path]:

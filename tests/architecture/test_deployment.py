@@ -48,7 +48,7 @@ def words_of(service: dict[str, Any]) -> list[str]:
 def test_an_image_runs_as_nobody_special_from_pinned_parts(stage: str) -> None:
     found = stages()[stage]
     base = found[0][1].split()[0]
-    assert re.fullmatch(r"python:3\.\d+-slim-\w+", base), f"{base}: slim, and one Python and one Debian"
+    assert re.fullmatch(r"python:3\.\d+-slim-\w+@sha256:[0-9a-f]{64}", base), f"{base}: slim, and these very bytes"
     words = [word for word, _ in found]
     assert words.index("USER") < words.index("ENTRYPOINT")
     assert dict(found)["USER"] not in {"root", "0"}
@@ -61,7 +61,8 @@ def test_the_broker_image_is_the_default_and_tells_its_health() -> None:
     assert list(stages())[-1] == "broker"
     found = dict(stages()["broker"])
     assert str(BROKER_PORT) in found["EXPOSE"].split()
-    assert f"{BROKER_PORT}" in found["HEALTHCHECK"]
+    assert f":{METRICS_PORT}/ready" in found["HEALTHCHECK"]
+    assert f"0.0.0.0:{METRICS_PORT}" in found["CMD"]
     assert found["STOPSIGNAL"] == "SIGTERM"
 
 

@@ -3,11 +3,14 @@
 import ast
 import re
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from deploy.docs_site.navigation import decisions, navigation, pages_in, title_of
+from deploy.docs_site.reference import DOCS, GENERATED, PART, written
+from fencepost.extras import EXTRA_OF
 from tests.architecture.project_files import MARKDOWN_FILES, PROJECT_FILES, PYTHON_FILES, ROOT, name_of
 
 LINK = re.compile(r"(?<!\!)\[[^\]]*\]\(([^)\s]+)\)|!\[[^\]]*\]\(([^)\s]+)\)")
@@ -140,16 +143,16 @@ def test_nothing_of_one_machine_is_in_the_project() -> None:
     assert not found
 
 
-def test_nobody_is_told_to_install_what_is_not_published() -> None:
-    """It is installed from a clone or a wheel; how to get Spark's part stands once in the code and once in a guide."""
-    unpublished = re.compile(r"pip install (?:-\S+ )*['\"]?fencepost(?![\w.-])")
-    spark_part = re.compile(re.escape("'.[spa" + "rk]'"))
-    texts = {name_of(path): path.read_text(encoding="utf-8") for path in PYTHON_FILES + MARKDOWN_FILES}
-    assert [name for name, text in texts.items() if unpublished.search(text)] == []
-    assert [name for name, text in texts.items() for _ in spark_part.findall(text)] == [
-        "fencepost/spark_pipelines/errors.py",
-        "docs/spark.md",
-    ]
+def test_each_extra_that_is_named_exists_and_has_a_row_in_the_guide() -> None:
+    """In texts of people and of the program, as it is given to pip."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = set(project["optional-dependencies"])
+    for path in PYTHON_FILES + MARKDOWN_FILES:
+        for names in re.findall(r"fencepost\[([a-z,-]+)\]", path.read_text(encoding="utf-8")):
+            assert set(names.split(",")) <= extras, f"{name_of(path)}: fencepost[{names}]"
+    assert set(EXTRA_OF.values()) <= extras
+    table = re.findall(r"^\| (`.*?) \|", (ROOT / "docs/install.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert {name for row in table for name in re.findall(r"`([a-z-]+)`", row)} == extras - {"demo", "dev", "docs"}
 
 
 def test_every_pin_has_a_hash_and_none_has_an_address() -> None:
@@ -185,3 +188,10 @@ def test_a_decision_has_the_number_of_its_file_and_no_other_has_it() -> None:
     assert numbers == sorted(set(numbers))
     wrong = [path.name for path in decisions(ROOT / "docs") if not title_of(path).startswith(path.name[:4])]
     assert wrong == []
+
+
+def test_the_reference_is_what_the_code_gives() -> None:
+    """`make stubs` writes it anew."""
+    pages = {path.name: path.read_text(encoding="utf-8") for path in (DOCS / "reference").glob("*.md")}
+    assert sorted(part[1] for text in pages.values() for part in PART.findall(text)) == sorted(GENERATED)
+    assert [name for name, text in pages.items() if written(text) != text] == []

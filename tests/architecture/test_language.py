@@ -17,7 +17,7 @@ GLOSSARY = ROOT / "docs" / "glossary.md"
 PRODUCT_FILES = [path for path in PYTHON_FILES if is_product(path)]
 GUIDES = [path for path in MARKDOWN_FILES if not name_of(path).startswith(("docs/decisions/", "docs/benchmarks.md"))]
 """What people read to use the project. Decisions and measurements are records of their day."""
-MANUAL = [path for path in MARKDOWN_FILES if name_of(path) == "README.md" or name_of(path.parent) == "docs"]
+MANUAL = [path for path in GUIDES if name_of(path).startswith(("README", "CHANGELOG", "docs/"))]
 """The pages whose words are checked, the glossary's own list aside."""
 GLOSSARY_LIST = "## Words that the project does not use"
 SENTENCE_WORDS_MAX = 30

@@ -352,6 +352,11 @@ class SimCluster:
         number = self.database.slots[slot_of(log)].broker
         return next((member for member in self.members if member.number == number), None)
 
+    @property
+    def nodes(self) -> list[Node]:
+        """The brokers that live."""
+        return [member.node for member in self.members if member.node is not None]
+
     async def active(self) -> SimMember:
         """The owner of the metadata log, as soon as all slots are led by brokers that know so."""
         while True:

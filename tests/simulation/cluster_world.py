@@ -34,7 +34,7 @@ from tests.kit.sim_threads import run_sync
 from tests.simulation.cluster_lines import ClusterLine
 from tests.simulation.hashes import fix_hashes
 from tests.simulation.lines import Line, create_topics
-from tests.simulation.node_state import open_transactions, state_of_all
+from tests.simulation.node_state import GROUPS, open_transactions, state_of_all
 from tests.simulation.oracles import violations
 from tests.simulation.sim_readers import follow, read_all
 from tests.simulation.sim_writers import Copier, PlainWriter, Program
@@ -49,8 +49,8 @@ INTERNAL_PARTITIONS = 2
 STRAYING = 0.05
 """How often a request goes to any broker."""
 PROGRAMS_END_SECONDS = 120.0
-REST_SECONDS = 6.0
-"""Longer than every timeout of a transaction."""
+REST_SECONDS = 10.0
+"""Longer than an outage of the stores, the takeover behind it, and the timeout of a transaction, which begins again."""
 
 
 class PausingWeather:
@@ -226,12 +226,13 @@ class ClusterWorld:
         self._note_deaths()
 
     async def _all_lead(self) -> None:
-        """Wait until the brokers have spread the slots, and move no more."""
+        """Wait until the brokers have spread the slots, move no more, and their coordinators answer."""
         numbers = [member.number for member in self.cluster.members]
         wanted = spread(frozenset(numbers)) if self.plan.brokers > 2 else None
         while True:
             await self.cluster.active()
-            if wanted is None or tuple(slot.broker for slot in self.cluster.database.slots) == wanted:
+            answered = all(not all(node.groups.refusal(group) for node in self.cluster.nodes) for group in GROUPS)
+            if answered and wanted in (None, tuple(slot.broker for slot in self.cluster.database.slots)):
                 return
             await nap(0.02)
 
@@ -300,17 +301,16 @@ class ClusterWorld:
     async def _look_back(self) -> None:
         """What is there at the end, seen live, and by brokers that take over after all were killed."""
         await self._all_lead()
-        nodes = [member.node for member in self.cluster.members if member.node is not None]
-        self.outcome.still_open = [what for node in nodes for what in open_transactions(node)]
+        self.outcome.still_open = [what for node in self.cluster.nodes for what in open_transactions(node)]
         await self._read_everything("live")
-        self.outcome.live = await state_of_all(nodes)
+        self.outcome.live = await state_of_all(self.cluster.nodes)
         self._down = True
         for one in self.cluster.members:
             await one.kill()
         self._down = False
         await self._all_lead()
         await self._read_everything("after a crash")
-        self.outcome.rebuilt = await state_of_all([one.node for one in self.cluster.members if one.node is not None])
+        self.outcome.rebuilt = await state_of_all(self.cluster.nodes)
 
     async def _read_everything(self, name: str) -> None:
         line = self.line(name)

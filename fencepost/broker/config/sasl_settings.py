@@ -8,6 +8,7 @@ from fencepost.broker.config.listeners import ListenerValues
 from fencepost.broker.security.sasl.exchange import MECHANISMS, OAUTHBEARER, PLAIN
 from fencepost.broker.security.sasl.jaas import JaasModule, parse_jaas
 from fencepost.broker.security.sasl.unsecured import options_problem
+from fencepost.extras import install
 
 
 def jaas_of(config: ListenerValues, listener: str, mechanism: str) -> JaasModule | None:
@@ -39,7 +40,7 @@ def _problems(config: ListenerValues, listener: str) -> Iterator[str]:
         if not unsecured and config.of_listener(listener, "sasl.oauthbearer.jwks.endpoint.url") is None:
             yield "OAUTHBEARER has no keys: set sasl.oauthbearer.jwks.endpoint.url"
         if not unsecured and not _has_joserfc():
-            yield "OAUTHBEARER needs a library: pip install '.[oauth]' in a clone"
+            yield f"OAUTHBEARER needs a library: {install('oauth')}"
 
 
 def _has_joserfc() -> bool:

@@ -405,7 +405,7 @@ class Settings:
     cluster_merge_interval_ms: int = setting(INT, 10_000, low=10, ours=True,
         doc="How often the active broker looks for small commits to merge into segments.")
     cluster_merge_min_rows: int = setting(INT, 10, low=2, ours=True,
-        doc="So many adjacent commits of a partition, or segments of about one size, become one segment.")
+        doc="This number of adjacent commits of a partition, or segments of about one size, become one segment.")
     cluster_segment_max_bytes: int = setting(INT, 8 << 20, low=1 << 10, ours=True,
         doc="The size up to which a cluster merges a partition's records, unless segment.bytes is smaller. A reader"
             " of old records fetches so much at once.")

@@ -5,10 +5,13 @@ from collections.abc import Collection
 
 from fencepost.broker.log.storage.store import Deletion, SyncTask
 
-FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
-"""The errors of a full disk."""
 FULL_SECONDS = 600.0
-"""For this time after such an error deletions run without a delay, because the space is needed."""
+"""For this time after the error of a full disk deletions run without a delay, because the space is needed."""
+
+
+def is_full_disk(error: Exception) -> bool:
+    """Whether the disk, or the quota on it, had no room for a write."""
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 class BackgroundTasks:

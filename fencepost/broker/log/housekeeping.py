@@ -8,7 +8,7 @@ from functools import partial
 import trio
 
 from fencepost.broker.log import trimming
-from fencepost.broker.log.deletions import FULL_DISK
+from fencepost.broker.log.deletions import is_full_disk
 from fencepost.broker.log.durability.sync_threads import FlushThreads
 from fencepost.broker.log.durability.upkeep import done, syncing
 from fencepost.broker.log.logs import LogManager
@@ -53,7 +53,7 @@ async def _log_starts_allow_deletions(logs: LogManager, threads: FlushThreads | 
         await done(syncing(logs.log_start_files()), threads)
     except OSError as error:  # also a failed flush: the next call writes the whole file again
         logs.upkeep.note("the write of log start offsets", error)
-        if error.errno not in FULL_DISK:
+        if not is_full_disk(error):
             return False
         try:
             logs.kept.doubt_log_starts()
@@ -79,5 +79,4 @@ def _failed(logs: LogManager, tp: TopicPartition, error: Exception) -> None:
     if logs.upkeep.ends_process(error):
         raise error
     logs.upkeep.note(RETENTION, error, logs.opened(tp), tp)
-    if isinstance(error, OSError):
-        logs.make_room(error)
+    logs.make_room(error)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from fencepost.broker.log.config import LogConfig
-from fencepost.broker.log.deletions import FULL_DISK, BackgroundTasks
+from fencepost.broker.log.deletions import BackgroundTasks, is_full_disk
 from fencepost.broker.log.durability.flusher import Durability
 from fencepost.broker.log.durability.sync_threads import FlushThreads
 from fencepost.broker.log.durability.upkeep import Steps, at_once, in_threads, sync_all
@@ -283,9 +283,9 @@ class LogManager:
         """
         return self._background_tasks.due(seconds)
 
-    def make_room(self, error: OSError) -> None:
+    def make_room(self, error: Exception) -> None:
         """After a failed write on a full disk, the next `background_tasks` free deleted files without a delay."""
-        if error.errno in FULL_DISK:
+        if is_full_disk(error):
             self._background_tasks.make_room()
 
     def write_checkpoints(self) -> None:

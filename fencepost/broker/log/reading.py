@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from fencepost.broker.log.filtering import FilterBudget, read_without_aborted
 from fencepost.broker.log.log_store import FoundTime, Missing
 from fencepost.broker.log.partition import PartitionLog
-from fencepost.broker.log.storage.store import CorruptLogFile, FileRegion, Piece
+from fencepost.broker.log.storage.store import CorruptLogFile, FileRegion, Piece, is_shortage
 from fencepost.protocol.batch_header import CorruptBatch, iter_headers
 from fencepost.protocol.control_records import ControlType, read_marker
 from fencepost.protocol.errors import NO_ERROR, ErrorCode
@@ -83,9 +83,14 @@ def read_batches(
             aborted = [(entry.producer_id, entry.first_offset) for entry in overlapping]
     except (OSError, CorruptLogFile, CorruptBatch) as error:
         logger.error("reading %s at offset %d failed: %s", log.tp, offset, error)
-        code = ErrorCode.KAFKA_STORAGE_ERROR if isinstance(error, OSError) else ErrorCode.CORRUPT_MESSAGE
-        return ReadResult(code, [], 0, high_watermark, stable, start, aborted)
+        return ReadResult(_error_of(error), [], 0, high_watermark, stable, start, aborted)
     return ReadResult(NO_ERROR, parts, size_bytes, high_watermark, stable, start, aborted, missing)
+
+
+def _error_of(error: Exception) -> ErrorCode:
+    if is_shortage(error):
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER  # the reader tries again
+    return ErrorCode.KAFKA_STORAGE_ERROR if isinstance(error, OSError) else ErrorCode.CORRUPT_MESSAGE
 
 
 def readable_bytes(log: PartitionLog, offset: int, isolation: IsolationLevel) -> int:

@@ -12,7 +12,8 @@ import trio
 from fencepost.broker.log.storage.store import FileRegion
 
 JOIN_BYTES_MAX = 64 << 10
-BUFFERS_PER_CALL = 512
+BUFFERS_PER_CALL = 512 if hasattr(socket.socket, "sendmsg") else 1
+"""Windows has no `sendmsg`."""
 BYTES_BEFORE_WAIT = 8 << 20
 """After this many bytes of one response other tasks run, even if the socket accepts more: 1 or 2 ms of work."""
 UNPACED = b"reno"
@@ -159,7 +160,7 @@ class PlainTransmission(Transmission):
         while buffers:
             if self._budget <= 0:
                 return False
-            if len(buffers) == 1:
+            if len(buffers) == 1 or BUFFERS_PER_CALL == 1:
                 sent = sock.send(buffers[0], flags)
             else:
                 sent = sock.sendmsg(buffers[:BUFFERS_PER_CALL], (), flags)

@@ -1,7 +1,7 @@
 """How brokers of a cluster prove to one another who they are: both know the secret in the database.
 
 It is a login by SASL with a mechanism of its own, on any listener. The arithmetic is SCRAM-SHA-256, so the secret is
-not sent, and the broker that logs in learns that the other one knows it, too. Clients are not told of the mechanism.
+not sent, and the broker that logs in learns that the other one knows it, too. It is not advertised to clients.
 """
 
 import secrets

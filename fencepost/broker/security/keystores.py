@@ -87,7 +87,8 @@ def as_file(content: str) -> Iterator[str]:
         finally:
             os.close(descriptor)
     else:
-        with tempfile.NamedTemporaryFile("w", suffix=".pem", encoding="utf-8") as file:  # mode 0600
-            file.write(content)
-            file.flush()
-            yield file.name
+        with tempfile.TemporaryDirectory() as directory:  # mode 0700; on Windows no open file can be opened once more
+            path = os.path.join(directory, "key.pem")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(content)
+            yield path

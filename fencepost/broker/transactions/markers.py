@@ -131,7 +131,7 @@ class Appended:
                 results[tp] = ticket.error if ticket.is_settled else self._loss(ticket)
             if results[tp]:
                 logger.warning("marker lost partition=%s code=%s", tp, results[tp].name)
-            elif tp.topic == GROUP_TOPIC and not ticket.log.commits_remotely:  # else the log has told the coordinator
+            elif tp.topic == GROUP_TOPIC and not ticket.log.commits_remotely:  # else the log informs the coordinator
                 node.groups.complete_transaction(tp.partition, self._marker.producer_id, self._marker.commit)
         return results
 

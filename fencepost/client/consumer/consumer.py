@@ -25,6 +25,7 @@ from fencepost.client.key_value import K, V
 from fencepost.client.keywords import Duration, Overflow
 from fencepost.client.network.cluster import Cluster
 from fencepost.client.options import seconds
+from fencepost.extras import install
 from fencepost.protocol.topics import TopicPartition
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from fencepost.client.consumer.whole_transactions import WholeTransactions
 
 
-_INSTALL_ARROW = "pip install '.[arrow]' in a clone of fencepost"
+_INSTALL_ARROW = install("arrow")
 
 
 class Consumer(Generic[K, V]):

@@ -202,10 +202,11 @@ def _as_file(content: str) -> Iterator[str]:
         finally:
             os.close(descriptor)
     else:
-        with tempfile.NamedTemporaryFile("w", suffix=".pem", encoding="ascii") as file:  # mode 0600
-            file.write(content)
-            file.flush()
-            yield file.name
+        with tempfile.TemporaryDirectory() as directory:  # mode 0700; on Windows no open file can be opened once more
+            path = os.path.join(directory, "key.pem")
+            with open(path, "w", encoding="ascii") as file:
+                file.write(content)
+            yield path
 
 
 DOTTED = {

@@ -60,7 +60,11 @@ class PlainWire:
     def __init__(self, sock: socket.socket) -> None:
         self.socket = sock
         self.recv_into = sock.recv_into
-        self.send = sock.sendmsg
+        self.send: Callable[[Sequence[Any]], int] = getattr(sock, "sendmsg", self._send_joined)
+
+    def _send_joined(self, parts: Sequence[Any]) -> int:
+        """Instead of `sendmsg`, which Windows lacks."""
+        return self.socket.send(b"".join(parts))
 
     def flush(self) -> bool:
         """Nothing is buffered here."""

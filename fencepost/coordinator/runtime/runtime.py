@@ -179,11 +179,11 @@ class CoordinatorRuntime(Generic[StateT, RecordT, KeyT]):
     async def _replay(self, shard: Shard[StateT, RecordT], attempt: trio.Event) -> tuple[CoordinatorLog, StateT] | None:
         """The log of a shard and the state it folds to; None if the attempt was ended. Raises LogUnreadable."""
         partition = shard.partition
-        log = self._logs.log(partition)
-        log.listener = _Listener(self, shard)
         while self._loading.get(partition) is attempt:
             state, unknown = self._machine.empty(), 0
             try:
+                log = self._logs.log(partition)
+                log.listener = _Listener(self, shard)
                 for number, batch in enumerate(log.replay(), 1):
                     unknown += self._machine.replay(state, batch)
                     if number % BATCHES_AT_ONCE == 0:

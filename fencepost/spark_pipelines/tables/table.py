@@ -8,12 +8,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from fencepost.extras import install
 from fencepost.spark_pipelines.errors import MissingPartError, PipelineError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-INSTALL_TABLES = "pip install '.[tables]' in a clone of fencepost"
+INSTALL_TABLES = install("tables")
 """How to install the libraries of Delta Lake and Iceberg. Change this when fencepost is on a package index."""
 
 Marks = Mapping[str, int]

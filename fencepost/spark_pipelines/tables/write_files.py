@@ -186,7 +186,7 @@ class _Files:
 
 
 def check_bounds(metadata: Any, partitions: Sequence[PartitionColumn]) -> None:
-    """Raise ValueError if the file's partition cannot be told from the bounds of its columns, as pyiceberg does it."""
+    """Raise ValueError if the bounds of a file's columns do not give its partition, as pyiceberg does it."""
     names = {metadata.schema.column(index).path: index for index in range(metadata.num_columns)}
     for one in partitions:
         for group in range(metadata.num_row_groups):

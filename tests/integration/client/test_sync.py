@@ -2,12 +2,14 @@
 
 import threading
 from collections.abc import Iterator
+from itertools import islice
 
 import pytest
 import trio
 
 from fencepost import AbortableError, ConfigError, KafkaError, ReadError, TopicPartition
 from fencepost.sync import Client, Consumer, TimedOutError, fail_after
+from tests.kit.patterns import NEEDS_RE2
 
 
 @pytest.fixture
@@ -378,23 +380,21 @@ def test_what_can_not_be_deserialized_is_the_next_record_still(kafka: Client, na
         assert next(records).value == 3
 
 
+@NEEDS_RE2
 def test_new_methods_are_there_by_themselves(kafka: Client, name: str) -> None:
-    """Patterns, the consumer protocol, times, figures: none of them has a line in the blocking client."""
+    """None of them has a line in the blocking client."""
     filled(kafka, f"{name}-a", 10)
     filled(kafka, f"{name}-b", 10)
     with kafka.consumer(group=name, group_protocol="consumer") as consumer:
         consumer.subscribe(pattern=f"{name}-.*")
-        offsets: set[tuple[str, int]] = set()
-        for record in consumer:
-            offsets.add((record.topic, record.offset))
-            if len(offsets) == 20:
-                break
+        assert len({(record.topic, record.offset) for record in islice(consumer, 20)}) == 20
         assert {partition.topic for partition in consumer.assignment} == {f"{name}-a", f"{name}-b"}
         assert consumer.subscription is not None
         first = TopicPartition(f"{name}-a", 0)
-        assert consumer.offsets_for_times({first: 0})[first].offset == 0
-        assert consumer.beginning_offsets(first) == {first: 0}
+        assert (consumer.offsets_for_times({first: 0})[first].offset, consumer.beginning_offsets(first)) == (
+            0,
+            {first: 0},
+        )
         assert consumer.metrics().records_consumed_total >= 20
         consumer.seek_to_timestamp(0)
-        assert next(iter(consumer)).offset == 0
-        assert isinstance(consumer.paused, set)
+        assert (next(iter(consumer)).offset, type(consumer.paused)) == (0, set)

@@ -92,6 +92,12 @@ def test_dies_unheard(fencepost_broker):
 def test_wrong_marker(fencepost_broker):
     pass
 
+def test_imports(fencepost_broker):
+    import sys
+    names = [name for name in sys.modules if name.startswith("fencepost.broker")]
+    assert "fencepost.broker.node" in names
+    assert [name for name in names if "rewrite" in type(sys.modules[name].__spec__.loader).__module__] == []
+
 def test_failing(fencepost_broker):
     fencepost_broker.create_topic("orders")
     fencepost_broker.clock.advance(60)
@@ -111,7 +117,11 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> subprocess.CompletedProcess
     named = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["entry-points"]["pytest11"]
     lines = [f"{name} = {value}" for name, value in named.items()]
     (metadata / "entry_points.txt").write_text("\n".join(["[pytest11]", *lines, ""]))
-    path = os.pathsep.join([str(directory / "site"), str(ROOT)])
+    # pytest rewrites the asserts of all packages of a distribution that brings a plugin, if it has a list of its files.
+    (metadata / "RECORD").write_text("fencepost/__init__.py,,\n")
+    (directory / "site" / "fencepost").mkdir()
+    (directory / "site" / "fencepost" / "__init__.py").touch()
+    path = os.pathsep.join([str(ROOT), str(directory / "site")])
     command = [sys.executable, "-m", "pytest", "-q", "--strict-markers", "--strict-config", "-rA"]
     return subprocess.run(
         [*command, "--fencepost-set", "num.partitions=3"],
@@ -136,6 +146,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> subprocess.CompletedProcess
         ("test_shared_lives_again", "PASSED"),
         ("test_dies_unheard", "ERROR"),
         ("test_wrong_marker", "ERROR"),
+        ("test_imports", "PASSED"),
         ("test_failing", "FAILED"),
     ],
 )

@@ -14,6 +14,7 @@ from fencepost.protocol.messages.api65_describe_transactions import (
 )
 from fencepost.protocol.messages.api66_list_transactions import ListTransactionsRequest
 from fencepost.protocol.topics import TopicPartition
+from tests.kit.patterns import NEEDS_RE2
 from tests.unit.broker.txn_node import TX, TxnNode, running, stuck_markers, versions
 
 MockClock = trio.testing.MockClock
@@ -77,6 +78,7 @@ async def test_by_how_long_it_runs_kip_994(version: int, autojump_clock: MockClo
         assert await listed(on, version, duration_filter=6_000) == {}
 
 
+@NEEDS_RE2
 async def test_by_a_pattern_kip_1152(autojump_clock: MockClock) -> None:
     async with running() as on:
         for name in ("billing-1", "billing-22", "orders"):

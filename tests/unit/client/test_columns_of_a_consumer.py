@@ -38,7 +38,9 @@ async def test_without_pyarrow_or_numpy_it_says_what_to_install(
     monkeypatch.setitem(sys.modules, missing, None)
     monkeypatch.delitem(sys.modules, "fencepost.client.consumer.arrow")
     async with fencepost.Client(broker.address) as kafka, kafka.consumer("t") as consumer:
-        with pytest.raises(ImportError, match=rf"{missing} is not installed here\. Install both with: .*'\.\[arrow\]'"):
+        with pytest.raises(
+            ImportError, match=rf"{missing} is not installed here\. Install both with: .*'fencepost\[arrow\]'"
+        ):
             consumer.arrow()
 
 

@@ -3,6 +3,7 @@
 import gc
 import os
 import random
+import resource
 
 import pytest
 
@@ -165,9 +166,7 @@ def test_large_pieces_are_file_regions_that_outlive_their_segment(tmp_path):
 
 
 def test_descriptors_are_bounded_and_files_are_opened_again_when_needed(tmp_path, monkeypatch):
-    from fencepost.broker.log.storage import descriptor_pool
-
-    monkeypatch.setattr(descriptor_pool.resource, "getrlimit", lambda kind: (40, 40))
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (40, 40))
     gc.collect()  # what tests before this one left open must not be closed in the middle of it
     before = len(os.listdir("/proc/self/fd"))
     directory = LogManager.open(tmp_path / "data", durability="os")

@@ -10,6 +10,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from fencepost.broker.log.compaction.cleaner import CleanerSettings, LogCleaner
+from fencepost.broker.log.durability.checkpointing import Checkpointer
 from fencepost.broker.log.durability.flusher import Durability, LogFlusher
 from fencepost.broker.log.logs import LogManager
 from fencepost.broker.log.storage.descriptor_pool import DescriptorPool
@@ -18,7 +20,8 @@ from tests.kit.disk_faults import Fault
 from tests.kit.disk_nodes import nothing
 from tests.kit.sim_disk import SimDisk
 from tests.kit.sim_flush import SimFlushes
-from tests.unit.log.kit import SMALL, TOPIC_ID, TP, batch, headers, send
+from tests.unit.log.compaction_kit import COMPACT, put, seen
+from tests.unit.log.kit import NOW_MS, SMALL, TOPIC_ID, TP, batch, headers, send
 
 ROUNDS, BATCHES, BATCH_RECORDS = 3, 6, 20
 OPENS = ("open", "create")
@@ -88,7 +91,7 @@ async def test_what_could_not_be_flushed_is_not_visible_until_it_is(
         with trio.move_on_after(60):
             await commit.wait(tickets[-1])
         assert (log.high_watermark, log.offline) == (0, False)
-        assert f"not flushed, the broker tries again partition={TP} cause=" in caplog.text
+        assert f"1 logs not flushed, the broker tries again; one: partition={TP} cause=" in caplog.text
         disk.faults.remove(shortage)
         await commit.wait(tickets[-1])
         assert log.high_watermark == batches * BATCH_RECORDS
@@ -121,3 +124,80 @@ async def test_segments_of_an_earlier_run_are_flushed_after_the_shortage(autojum
     names = [name for name in disk.file_names(f"/data/{TP}") if name.endswith(".log")]
     assert len(names) > 1
     assert {f"/data/{TP}/{name}" for name in names} <= synced
+
+
+async def test_many_logs_wait_for_one_pause_and_one_line_of_the_log(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    disk = SimDisk()
+    directory = directory_on(disk, 100)
+    logs = [directory.create(TP._replace(partition=number), TOPIC_ID, SMALL) for number in range(40)]
+    commit = LogFlusher("fsync", lambda lost, error: None, SimFlushes(lambda: 0.001))
+    async with trio.open_nursery() as nursery:
+        await nursery.start(commit.run)
+        tickets = [send(log, batch()) for log in logs]
+        shortage = Fault(0, code=errno.EMFILE, kinds=OPENS)
+        disk.faults.append(shortage)
+        began = trio.current_time()
+        with trio.move_on_after(5):
+            await commit.wait_all(tickets)
+        assert len([one for one in caplog.records if "not flushed" in one.getMessage()]) <= 11
+        disk.faults.remove(shortage)
+        assert not await commit.wait_all(tickets)
+        assert trio.current_time() - began < 6
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_checkpoint_that_could_not_open_a_file_is_taken_the_next_time(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No recovery point may rise before what it covers is durable."""
+    disk = SimDisk()
+    directory = directory_on(disk, 100, durability="os")
+    log = directory.create(TP, TOPIC_ID, SMALL)
+    monkeypatch.setattr(log.pace, "due", lambda seconds: True)
+    commit = LogFlusher("os", lambda lost, error: None, SimFlushes(lambda: 0.001))
+    checkpointer = Checkpointer(directory, commit, lambda: 1.0, SimFlushes(lambda: 0.001))
+    async with trio.open_nursery() as nursery:
+        await nursery.start(commit.run)
+        send(log, batch(3))
+        shortage = Fault(0, code=errno.ENFILE, kinds=OPENS, path_part=f"/data/{TP}")
+
+        def from_the_sync_on(kind: str, path: str) -> None:
+            if kind == "fdatasync" and path.endswith("index"):
+                disk.before_io = None
+                disk.faults.append(shortage)
+
+        disk.before_io = from_the_sync_on
+        await checkpointer.run_once()
+        assert (shortage.hits > 0, log.offline) == (True, False)
+        assert "Too many open files" in log.failed_upkeep["checkpoint"]
+        assert directory.kept.recovery_points.get(TP, 0) == 0
+        disk.faults.remove(shortage)
+        await checkpointer.run_once()
+        assert (directory.kept.recovery_points[TP], log.failed_upkeep) == (3, {})
+        nursery.cancel_scope.cancel()
+
+
+async def test_compaction_that_could_not_open_a_file_is_repeated() -> None:
+    """Any other error marks the log as uncleanable until a restart, as in Kafka (LogCleaner.cleanLog)."""
+    disk = SimDisk()
+    directory = directory_on(disk, durability="os")
+    log = directory.create(TP, TOPIC_ID, COMPACT)
+    for number in range(60):
+        put(log, ("k", str(number)))
+    log.roll(NOW_MS)
+    shortage = Fault(0, code=errno.EMFILE, kinds=("create",))
+    disk.faults.append(shortage)
+    cleaner = LogCleaner(directory, lambda: CleanerSettings(backoff_ms=1), lambda: NOW_MS)
+    while await cleaner.clean_dirtiest():
+        await trio.lowlevel.checkpoint()
+    assert (shortage.hits > 0, cleaner.uncleanable()) == (True, {})
+    disk.faults.clear()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(cleaner.run)
+        with trio.fail_after(60):
+            while not directory.kept.cleaned_to.get(TP):
+                await trio.lowlevel.checkpoint()
+        assert seen(log) == {"k": "59"}
+        nursery.cancel_scope.cancel()

@@ -22,6 +22,7 @@ from fencepost.coordinator.txn.state import DEAD, PHASES, Empty, Ongoing, Produc
 from fencepost.coordinator.txn.tallies import Tallies
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
+from tests.kit.patterns import NEEDS_RE2
 from tests.unit.txn.kit import P0, P1, P2
 from tests.unit.txn.states import ABORTED, ABORTING, COMMITTED, COMMITTING, EMPTY, ONGOING
 
@@ -130,6 +131,7 @@ STATES: dict[str, TxnState] = {
 }
 
 
+@NEEDS_RE2
 @pytest.mark.parametrize(
     ("filters", "names"),
     [
@@ -164,6 +166,7 @@ def test_unknown_states_are_told_and_bad_patterns_refused() -> None:
     assert refused == listing.Listing(ErrorCode.INVALID_REGULAR_EXPRESSION)
 
 
+@NEEDS_RE2
 @pytest.mark.parametrize(
     ("pattern", "name", "matches"),
     [

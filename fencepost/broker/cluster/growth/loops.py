@@ -34,7 +34,7 @@ JOBS_MAX = 500
 RETRY_SECONDS = 0.5
 MERGE = "merge"
 FIRST_SWEEP = 10
-"""The first sweep is due after such a part of the interval: a broker may never be active for a whole one."""
+"""The first sweep is due after this fraction of the interval: a broker may never be active for a whole one."""
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ class GrowthCounters:
         self.merges = 0
         """Changes of one log."""
         self.merged_rows = 0
-        """Rows that others took the place of."""
+        """Rows that were replaced."""
         self.merged_bytes = 0
         """Bytes that were read and written again."""
         self.swept_objects = 0

@@ -17,12 +17,12 @@ from fencepost.broker.log.compaction.cleanable import CleanableRange, cleanable_
 from fencepost.broker.log.compaction.cleaning import Cleaning, CleaningInterrupted, CleaningLimits, CleaningStats
 from fencepost.broker.log.compaction.record_work import Offload
 from fencepost.broker.log.compaction.swap import CLEANED
-from fencepost.broker.log.deletions import FULL_DISK
+from fencepost.broker.log.deletions import is_full_disk
 from fencepost.broker.log.logs import LogManager
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.storage.layout import UNCLEANABLE
 from fencepost.broker.log.storage.segments import Segments
-from fencepost.broker.log.storage.store import FlushFailed
+from fencepost.broker.log.storage.store import FlushFailed, is_shortage
 from fencepost.broker.log.upkeep_failures import COMPACTION, describe, traced
 from fencepost.protocol.topics import TopicPartition
 
@@ -191,10 +191,10 @@ class LogCleaner:
         """Whatever the error is, it is about this log: the others are compacted, as in Kafka (LogCleaner.cleanLog)."""
         if isinstance(error, CleaningInterrupted):
             raise error
-        if isinstance(error, OSError) and error.errno in FULL_DISK:
+        if is_shortage(error) or is_full_disk(error):
             self._put_off.add(log)
             self._directory.make_room(error)
-            logger.warning("disk full, the cleaner retries this log later partition=%s cause=%s", log.tp, error)
+            logger.warning("not compacted, the cleaner retries this log later partition=%s cause=%s", log.tp, error)
             return
         self._directory.upkeep.mark(COMPACTION, error, log)
         logger.error(

@@ -10,7 +10,7 @@ import trio
 from fencepost.broker.log.durability.flusher import LogFlusher, LogOffline
 from fencepost.broker.log.durability.sync_threads import FlushThreads, SyncThreads
 from fencepost.broker.log.partition import PartitionLog
-from fencepost.broker.log.storage.store import FlushFailed, Store, SyncTask
+from fencepost.broker.log.storage.store import FlushFailed, Store, SyncTask, is_shortage
 from fencepost.broker.log.upkeep_failures import CHECKPOINT, UpkeepFailures
 
 INTERVAL_SECONDS = 5.0
@@ -127,7 +127,12 @@ class Checkpointer:
                 sync_targets += wanted
                 owners += [log] * len(wanted)
         for number, failure in await self._threads.sync(sync_targets) if sync_targets else ():
-            self._flusher.lose(owners[number], failure)
+            log = owners[number]
+            if is_shortage(failure):
+                self._directory.upkeep.note(CHECKPOINT, failure, log)
+                taken.pop(log, None)
+            else:
+                self._flusher.lose(log, failure)
         done = {log: offset for log, offset in taken.items() if await self._is_durable(log)}
         if done:
             await self._write_down(done)

@@ -1,7 +1,7 @@
 """One round of flushes in threads makes the appends of all waiting tickets durable (group commit)."""
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Literal, NoReturn
 
 import trio
@@ -10,7 +10,7 @@ from fencepost.broker.log.durability.flush_batch import FlushBatch, Gathering, R
 from fencepost.broker.log.durability.sync_threads import Failure, FlushThreads, SyncThreads
 from fencepost.broker.log.durability.unflushed import WRITEBACK_BYTES, Unflushed, bytes_max
 from fencepost.broker.log.results import FlushedLog, Ticket
-from fencepost.broker.log.storage.store import FlushFailed, SyncTask, is_shortage
+from fencepost.broker.log.storage.store import SHORTAGE_PAUSE_SECONDS, FlushFailed, SyncTask, is_shortage
 from fencepost.protocol.topics import TopicPartition
 
 Durability = Literal["fsync", "os"]
@@ -25,7 +25,6 @@ CLOSED_BACKLOG = 32
 """In `os`: with more closed segments since a log's last flush, its writers are throttled."""
 WRITEBACK_FILES = 64
 """A writeback adds no further log when it has this many files, which stay open until it is done."""
-SHORTAGE_PAUSE_SECONDS = 0.5
 
 logger = logging.getLogger(__name__)
 
@@ -178,7 +177,7 @@ class LogFlusher:
             self.rounds += 1
             return True
         # The rounds handle the failure, because it may have to end the process, and try again after a shortage.
-        self._failures += [(log, error) for log, error in failures if not is_shortage(error)]
+        self._failures += failures
         self._requested.set()
         return False
 
@@ -278,11 +277,10 @@ class LogFlusher:
             if batch.sync_targets or batch.unopened:
                 failures = await self._flush_round(batch)
                 short = {log: error for log, error in failures if is_shortage(error)}
-                self._lose([(log, error) for log, error in failures if not is_shortage(error)])
+                self._lose(failures)
             batch.finish(short)
             left = short
-            for log, error in short.items():
-                await _pause(log, error)
+            await _pause(short)
         if self._lazy:
             for log in logs:
                 self._look(log)
@@ -310,10 +308,7 @@ class LogFlusher:
             try:
                 sizes[log], fresh = log.begin_writeback(left)
             except OSError as error:
-                if is_shortage(error):
-                    await _pause(log, error)
-                else:
-                    unopened.append((log, error))
+                unopened.append((log, error))
                 continue
             left -= sizes[log]
             sync_targets += fresh
@@ -324,6 +319,7 @@ class LogFlusher:
         finally:
             self._being_written_back = {}
         self._lose(unopened + [(owners[number], error) for number, error in failures])
+        await _pause({log: error for log, error in unopened if is_shortage(error)})
         for log, size_bytes in sizes.items():
             log.finish_writeback(size_bytes)
             self._unflushed.look(log)
@@ -359,6 +355,8 @@ class LogFlusher:
 
     def _lose(self, failures: Sequence[tuple[FlushedLog, OSError]]) -> None:
         for log, error in failures:
+            if is_shortage(error):
+                continue  # nothing was tried: the round tries again
             lost = self._unopened
             if isinstance(error, FlushFailed):
                 if self._lost is None or not _is_of(log, str(error.filename)):
@@ -378,10 +376,14 @@ class LogFlusher:
         return self._next
 
 
-async def _pause(log: FlushedLog, error: OSError) -> None:
-    """Wait until the system may have what it lacked for this log's files."""
-    logger.warning("not flushed, the broker tries again partition=%s cause=%s", log.tp, error)
-    await trio.sleep(SHORTAGE_PAUSE_SECONDS)
+async def _pause(short: Mapping[FlushedLog, OSError]) -> None:
+    """Wait until the system may have what it lacked for these logs' files."""
+    if short:
+        log, error = next(iter(short.items()))
+        logger.warning(
+            "%d logs not flushed, the broker tries again; one: partition=%s cause=%s", len(short), log.tp, error
+        )
+        await trio.sleep(SHORTAGE_PAUSE_SECONDS)
 
 
 def _is_of(log: FlushedLog, path: str) -> bool:

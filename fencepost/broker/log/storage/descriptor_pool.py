@@ -1,6 +1,5 @@
 """Bounds the open descriptors of log files below the limit of the process."""
 
-import resource
 import threading
 from collections import OrderedDict
 from typing import Protocol
@@ -19,22 +18,35 @@ OTHER_DESCRIPTORS = 64
 """Listeners, pipes, directories while they are flushed, small files: what is no segment and no connection."""
 
 
+WINDOWS_DESCRIPTORS = 8192
+"""What a process may open on Windows, which has no such limit for sockets."""
+
+
+def _descriptors() -> int:
+    """How many descriptors this process may have open."""
+    try:
+        import resource  # here: not on Windows
+    except ModuleNotFoundError:
+        return WINDOWS_DESCRIPTORS
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
 def descriptors_for_files() -> int:
     """How many segment files may be open: up to half of what the process may open."""
-    soft_limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return max(16, min(4096, soft_limit // 2))
+    return max(16, min(4096, _descriptors() // 2))
 
 
 def descriptors_for_connections() -> int:
     """How many connections may be open without taking descriptors from the files: a log that cannot open its files
     cannot be written.
     """
-    soft_limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return max(1, soft_limit - descriptors_for_files() - OTHER_DESCRIPTORS)
+    return max(1, _descriptors() - descriptors_for_files() - OTHER_DESCRIPTORS)
 
 
 def raise_descriptor_limit() -> None:
     """Raise the process's limit of open files to its hard limit, as Java does for Kafka (-XX:+MaxFDLimit)."""
+    import resource
+
     _, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard_limit, hard_limit))
 

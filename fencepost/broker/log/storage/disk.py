@@ -1,8 +1,9 @@
 """The few system calls below the files of a log; a simulated disk can replace them."""
 
+import errno
 import os
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, NoReturn, Protocol
 
 from fencepost.broker.log.durability.writeback import Writeback
 from fencepost.broker.log.storage.store import Bytes
@@ -71,6 +72,11 @@ class Disk(Protocol):
         """Delete an empty directory."""
 
 
+def _not_here(*_: object) -> NoReturn:
+    """Stands in for a function that Windows lacks, so that a broker in memory can be imported there."""
+    raise OSError(errno.ENOSYS, "data in files needs a POSIX system")
+
+
 class SystemDisk:
     """The operating system: the functions of `os` are bound directly, so that appends pay for no wrapper."""
 
@@ -79,10 +85,10 @@ class SystemDisk:
         """From this size on sendfile is faster than a copy through user space."""
         self.open: Callable[[str, int, int], int] = os.open
         self.close = os.close
-        self.pread: Callable[[int, int, int], bytes] = os.pread
-        self.pwrite: Callable[[int, Bytes, int], int] = os.pwrite
+        self.pread: Callable[[int, int, int], bytes] = getattr(os, "pread", _not_here)
+        self.pwrite: Callable[[int, Bytes, int], int] = getattr(os, "pwrite", _not_here)
         self.ftruncate: Callable[[int, int], None] = os.ftruncate
-        self.fdatasync = os.fdatasync
+        self.fdatasync: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)  # macOS has none
         self.write_back: Callable[[int, int, int], None] = Writeback()
         self.fsync = os.fsync
         self.mkdir: Callable[[str, int], None] = os.mkdir

@@ -1,7 +1,6 @@
 """A data directory belongs to one process at a time."""
 
 import errno
-import fcntl
 import os
 from pathlib import Path
 
@@ -19,8 +18,10 @@ def lock_directory(directory: Path) -> int:
 
     The returned descriptor holds the lock until it is closed. Raises DirectoryInUse and OSError.
     """
+    if os.name != "posix":
+        raise OSError(errno.ENOSYS, "a data directory needs a POSIX system: keep the data in memory", str(directory))
     fd = os.open(directory / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    return _locked(fd, directory, fcntl.LOCK_EX)
+    return _locked(fd, directory, shared=False)
 
 
 def lock_shared(directory: Path) -> int | None:
@@ -29,7 +30,7 @@ def lock_shared(directory: Path) -> int | None:
         fd = os.open(directory / LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:
         return None
-    return _locked(fd, directory, fcntl.LOCK_SH)
+    return _locked(fd, directory, shared=True)
 
 
 def check_lock(directory: Path, fd: int) -> None:
@@ -42,7 +43,10 @@ def check_lock(directory: Path, fd: int) -> None:
         raise FlushFailed(errno.ENOENT, f"the data directory, or its file {LOCK_FILE}, was deleted", str(directory))
 
 
-def _locked(fd: int, directory: Path, kind: int) -> int:
+def _locked(fd: int, directory: Path, *, shared: bool) -> int:
+    import fcntl  # here: a broker in memory also runs where there is no such module
+
+    kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     try:
         fcntl.flock(fd, kind | fcntl.LOCK_NB)
         fcntl.lockf(fd, kind | fcntl.LOCK_NB)

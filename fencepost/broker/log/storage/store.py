@@ -31,9 +31,13 @@ class FlushFailed(OSError):
     """
 
 
-def is_shortage(error: OSError) -> bool:
+SHORTAGE_PAUSE_SECONDS = 0.5
+"""After this time the system may have what it lacked."""
+
+
+def is_shortage(error: Exception) -> bool:
     """Whether the system lacked descriptors or memory: nothing was tried, and the same may succeed later."""
-    return error.errno in _SHORTAGES and not isinstance(error, FlushFailed)
+    return isinstance(error, OSError) and error.errno in _SHORTAGES and not isinstance(error, FlushFailed)
 
 
 class Descriptor:

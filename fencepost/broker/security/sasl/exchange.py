@@ -5,7 +5,7 @@ from typing import NamedTuple, Protocol
 PLAIN, OAUTHBEARER = "PLAIN", "OAUTHBEARER"
 SCRAM_SHA_256, SCRAM_SHA_512 = "SCRAM-SHA-256", "SCRAM-SHA-512"
 FENCEPOST_CLUSTER = "FENCEPOST-CLUSTER"
-"""Between brokers of a cluster; clients are not told of it."""
+"""Between brokers of a cluster; it is not advertised to clients."""
 MECHANISMS = (PLAIN, SCRAM_SHA_256, SCRAM_SHA_512, OAUTHBEARER)
 """The mechanisms that the broker has, under Kafka's names."""
 

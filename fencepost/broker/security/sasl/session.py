@@ -58,7 +58,7 @@ class SaslSession:
         self.user: str | None = None
         """The user of the first login. It never changes."""
         self.why_failed = ""
-        """For the log. In the state EXCHANGE: the client has been told, and the exchange cannot succeed any more."""
+        """For the log. In the state EXCHANGE: the client has its answer, and the exchange cannot succeed any more."""
         self.failure_logged = False
         """Whether the audit log has it."""
         self.ends: float | None = None

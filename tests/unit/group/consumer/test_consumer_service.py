@@ -13,6 +13,7 @@ from fencepost.coordinator.metadata.image import ConfigResource, MetadataImage
 from fencepost.coordinator.ports import LogWriteFailed
 from fencepost.protocol.admin_enums import ConfigResourceType
 from fencepost.protocol.errors import ErrorCode
+from tests.kit.patterns import NEEDS_RE2
 from tests.unit.group import kit
 from tests.unit.group.consumer.kit import assignment, reported
 from tests.unit.group.consumer.service_kit import CONFIG, NONE, WANTS_T, World
@@ -73,6 +74,7 @@ class TestTimers:
 
 
 class TestRestarts:
+    @NEEDS_RE2
     async def test_members_come_back_as_they_were_g8(
         self, autojump_clock: MockClock, world: World, nursery: trio.Nursery
     ) -> None:
@@ -159,6 +161,7 @@ class TestSettingsOfOneGroup:
             assert (await world.beat("a", 0)).heartbeat_interval_ms == holds
 
 
+@NEEDS_RE2
 @pytest.mark.parametrize("name", ["group_id", "member_id", "instance_id", "regex"])
 async def test_what_no_record_can_name_is_refused_g4(autojump_clock: MockClock, world: World, name: str) -> None:
     """A key's strings have two bytes of length; the request's have five."""

@@ -11,6 +11,7 @@ from fencepost.coordinator.group.consumer.context import View
 from fencepost.coordinator.group.consumer.records import RegexRecord
 from fencepost.coordinator.group.consumer.refused import Refused
 from fencepost.protocol.errors import ErrorCode
+from tests.kit.patterns import NEEDS_RE2
 from tests.unit.group.consumer.kit import NOW, Paper, assignment, image
 
 
@@ -33,11 +34,12 @@ def by_expression(expression: str = "t.*") -> Paper:
 def test_a_broker_without_re2_refuses_expressions_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on Alpine, for which google-re2 has no wheel."""
     monkeypatch.setitem(sys.modules, "re2", None)
-    with pytest.raises(Refused, match="the broker has no google-re2; install it there") as refused:
+    with pytest.raises(Refused, match=r"Install it there: pip install 'fencepost\[patterns\]'") as refused:
         Paper(image=image(t=1)).beat("a", 0, topics=None, regex="only-here.*")
     assert refused.value.code == ErrorCode.INVALID_REGULAR_EXPRESSION
 
 
+@NEEDS_RE2
 def test_a_new_expression_is_resolved_after_the_heartbeat_that_brings_it_g4() -> None:
     paper = Paper(image=image(t=2, tt=1, u=1))
     reply = paper.beat("a", 0, topics=None, regex="t.*")
@@ -48,6 +50,7 @@ def test_a_new_expression_is_resolved_after_the_heartbeat_that_brings_it_g4() ->
     assert paper.beat("a", 1).assignment == assignment(t=(0, 1), tt=(0,))
 
 
+@NEEDS_RE2
 def test_the_whole_name_must_match_g4() -> None:
     view = View(image(t=1, tt=1, at=1), 0, Paper().config, NOW)
     assert regexes.resolve(["t", "t+", ".t"], view)["t"].topics == {"t"}
@@ -64,6 +67,7 @@ def test_what_re2_does_not_know_is_refused_g4(expression: str) -> None:
     assert expression in str(refused.value)
 
 
+@NEEDS_RE2
 def test_no_expression_can_hold_the_broker_up_g4() -> None:
     """Python's own module would take minutes for this one."""
     view = View(image(**{"a" * 200: 1}), 0, Paper().config, NOW)
@@ -72,6 +76,7 @@ def test_no_expression_can_hold_the_broker_up_g4() -> None:
     assert time.process_time() - start < 1
 
 
+@NEEDS_RE2
 def test_an_expression_that_is_known_needs_no_resolving_g4() -> None:
     paper = by_expression()
     reply = paper.beat("b", 0, topics=None, regex="t.*")
@@ -79,6 +84,7 @@ def test_an_expression_that_is_known_needs_no_resolving_g4() -> None:
     assert (reply.member_epoch, paper.group.epoch) == (3, 3)
 
 
+@NEEDS_RE2
 def test_names_and_an_expression_add_up_g4() -> None:
     paper = Paper(image=image(t=1, u=1))
     paper.beat("a", 0, topics=("u",), regex="t")
@@ -86,6 +92,7 @@ def test_names_and_an_expression_add_up_g4() -> None:
     assert paper.beat("a", 2).assignment == assignment(t=(0,), u=(0,))
 
 
+@NEEDS_RE2
 def test_the_last_subscriber_takes_the_expression_along_g4() -> None:
     paper = by_expression()
     paper.beat("b", 0, topics=None, regex="t.*")
@@ -98,6 +105,7 @@ def test_the_last_subscriber_takes_the_expression_along_g4() -> None:
     assert (paper.group.resolved, paper.group.topics, paper.group.regexes) == ({}, {}, {})
 
 
+@NEEDS_RE2
 def test_topics_that_came_are_looked_for_ten_seconds_later_at_most_g4() -> None:
     paper = by_expression()
     paper.image = replace(image(t=2, tt=1, u=1, tu=1), offset=7)
@@ -111,6 +119,7 @@ def test_topics_that_came_are_looked_for_ten_seconds_later_at_most_g4() -> None:
     assert wanted(regexes.REFRESH_MIN_INTERVAL_MS + 1) == {"t.*"}
 
 
+@NEEDS_RE2
 def test_where_no_topics_came_it_is_resolved_once_in_a_while_g4() -> None:
     paper = by_expression()
     interval_ms = paper.config.group_consumer_regex_refresh_interval_ms
@@ -122,6 +131,7 @@ def test_where_no_topics_came_it_is_resolved_once_in_a_while_g4() -> None:
     assert wanted(interval_ms + 1) == {"t.*"}
 
 
+@NEEDS_RE2
 def test_an_expression_that_matches_as_before_raises_no_epoch_g4() -> None:
     paper = by_expression()
     epoch = paper.group.epoch
