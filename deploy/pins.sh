@@ -8,7 +8,7 @@ compile() {
         --no-emit-index-url --no-annotate --no-header --quiet "$@"
 }
 compile pyproject.toml --all-extras --upgrade --output-file constraints.txt
-compile pyproject.toml --constraints constraints.txt --extra cluster --extra console --extra patterns --output-file deploy/broker-image.txt
+compile pyproject.toml --constraints constraints.txt --extra cluster --extra console --extra patterns --extra registry --output-file deploy/broker-image.txt
 compile pyproject.toml --constraints constraints.txt --extra spark --output-file deploy/spark-image.txt
 compile pyproject.toml --constraints constraints.txt --extra core --output-file tools/core.txt
 compile pyproject.toml --constraints constraints.txt --extra cluster --extra demo --output-file tools/demo.txt

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 EXTRA_OF = {
+    "avro": "registry",
     "click": "broker",
     "cryptography": "tls",
     "hypercorn": "console",

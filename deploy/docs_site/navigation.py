@@ -29,6 +29,7 @@ GUIDES: list[dict[str, Any]] = [
             {"Run a cluster": "cluster.md"},
             {"Secure a broker": "security.md"},
             {"Look at it: the console": "console.md"},
+            {"Serve schemas": "registry.md"},
             {"Use the command line": "cli.md"},
             {"Upgrade": "upgrades.md"},
         ]

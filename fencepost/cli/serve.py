@@ -6,6 +6,8 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -86,6 +88,12 @@ _START_TIME_FIELD = 19
     "--metrics", "metrics", metavar="HOST:PORT", help="Serve Prometheus metrics at this address. [default: off]"
 )
 @click.option("--console", "console", metavar="HOST:PORT", help="Serve the web console at this address. [default: off]")
+@click.option(
+    "--schema-registry",
+    "schema_registry",
+    metavar="HOST:PORT",
+    help="Serve a schema registry with Confluent's REST API at this address. [default: off]",
+)
 @click.option("--log-level", type=click.Choice(LEVELS), default="info", show_default=True)
 @click.option("--log-format", type=click.Choice(FORMATS), default="text", show_default=True)
 def serve(
@@ -100,6 +108,7 @@ def serve(
     durability: str | None,
     metrics: str | None,
     console: str | None,
+    schema_registry: str | None,
     log_level: str,
     log_format: str,
 ) -> None:
@@ -128,6 +137,7 @@ def serve(
         "durability": durability,
         "metrics.listen": metrics,
         "console.listen": console,
+        "schema.registry.listen": schema_registry,
     }
     try:
         load = partial(load_config, file=config_file, environ=os.environ, assignments=assignments)
@@ -225,9 +235,9 @@ async def _serve(config: "BrokerConfig") -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_stop_on_signal, node, nursery.cancel_scope, stop)
         await nursery.start(node.run)
-        console = await _start_console(node, nursery, stop)
+        beside = await _start_beside(node, nursery, stop)
         _tune_collector()
-        _print_ready(node, console)
+        _print_ready(node, beside)
         nursery.start_soon(report_alive)
         await node.stopped.wait()
         nursery.cancel_scope.cancel()
@@ -249,30 +259,42 @@ async def _serve_in_cluster(config: "BrokerConfig") -> None:
 
 async def _report_ready(broker: "ClusterBroker", nursery: "trio.Nursery", stop: "trio.Event") -> None:
     await broker.ready.wait()
-    console = await _start_console(broker.current, nursery, stop)
+    beside = await _start_beside(broker.current, nursery, stop)
     _tune_collector()
-    _print_ready(broker.current, console)
+    _print_ready(broker.current, beside)
     await report_alive()
 
 
-async def _start_console(node: "Node", nursery: "trio.Nursery", stop: "trio.Event") -> str | None:
-    """Serve the console until `stop` is set, if it is configured; returns its URL.
+async def _start_beside(node: "Node", nursery: "trio.Nursery", stop: "trio.Event") -> dict[str, str]:
+    """Serve the console and the schema registry until `stop` is set, those that are configured; returns their URLs.
 
-    Raises ConfigError if it cannot reach the broker, and OSError if it cannot listen.
+    Raises ConfigError if one of them cannot reach the broker, and OSError if it cannot listen.
     """
-    if node.config.console_listen is None:
-        return None
+    found = {}
+    if node.config.console_listen is not None:
+        with _needing("console.listen", "console"):
+            from fencepost.console.in_broker import begin  # here: it imports starlette and hypercorn
+        found["console"] = await begin(node, nursery, stop)
+    if node.config.schema_registry_listen is not None:
+        with _needing("schema.registry.listen", "registry"):
+            from fencepost.schema_registry.in_broker import begin as begin_registry
+        found["schema_registry"] = await begin_registry(node, nursery, stop)
+    return found
+
+
+@contextmanager
+def _needing(setting: str, extra: str) -> Iterator[None]:
+    """Imports for a setting. Raises ConfigError, which names the extra, if packages are missing."""
     try:
-        from fencepost.console.in_broker import begin  # here: it imports starlette and hypercorn
+        yield
     except ImportError as error:
         from fencepost.broker.config.broker_config import ConfigError
 
-        raise ConfigError(f"console.listen needs more packages ({error}): install fencepost[console]") from error
-    return await begin(node, nursery, stop)
+        raise ConfigError(f"{setting} needs more packages ({error}): install fencepost[{extra}]") from error
 
 
 async def _stop_on_signal(node: "Node | ClusterBroker", scope: "trio.CancelScope", stop: "trio.Event") -> None:
-    """On a signal, stop the broker and (by `stop`) its console; on a second one, at once."""
+    """On a signal, stop the broker and (by `stop`) its console and schema registry; on a second one, at once."""
     import trio
 
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
@@ -306,13 +328,12 @@ def _process_age_seconds() -> float:
         return time.process_time()
 
 
-def _print_ready(node: "Node", console: str | None) -> None:
+def _print_ready(node: "Node", beside: Mapping[str, str]) -> None:
     """The one line on standard output that a script may wait for, and the same for a service manager."""
     facts = node.place.facts()
     if node.metrics_endpoint is not None:
         facts.append(f"metrics={node.metrics_endpoint}")
-    if console is not None:
-        facts.append(f"console={console}")
+    facts += [f"{name}={url}" for name, url in beside.items()]
     if len(node.endpoints) > 1:
         facts.append("listeners=" + ",".join(f"{name}://{where}" for name, where in node.endpoints.items()))
     facts += [f"pid={os.getpid()}", f"started_in={_process_age_seconds():.2f}s"]

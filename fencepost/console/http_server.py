@@ -6,7 +6,9 @@ which the console does not need, and waits without end for a peer that does not 
 
 import contextlib
 import logging
+import ssl
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 import h11
@@ -29,15 +31,59 @@ CONNECTIONS_OF_ONE_MAX: Final = 100
 WRITE_SECONDS: Final = 5.0
 """A peer that takes nothing for this time is disconnected."""
 HANDSHAKE_SECONDS: Final = 10.0
+GRACE_SECONDS: Final = 2.0
+"""How long open responses have after the end; streams end at once."""
+KEEP_ALIVE_SECONDS: Final = 30
+
+
+def quiet_config(log_name: str) -> Config:
+    """Hypercorn's configuration: bounded times, and only warnings, to this logger."""
+    config = Config()
+    config.errorlog = logging.getLogger(log_name)
+    config.errorlog.setLevel(logging.WARNING)
+    config.accesslog = None
+    config.include_server_header = False
+    config.graceful_timeout = GRACE_SECONDS
+    config.keep_alive_timeout = KEEP_ALIVE_SECONDS
+    return config
+
+
+async def listen(address: str) -> tuple[trio.SocketListener, str]:
+    """A listener at HOST:PORT, and its address; an empty host is the loopback, as for the metrics. Raises OSError."""
+    host, _, port = address.rpartition(":")
+    if not (port.isascii() and port.isdecimal() and int(port) < 1 << 16):
+        raise OSError(f"{address!r} is not HOST:PORT")
+    listeners = await trio.open_tcp_listeners(int(port), host=host.strip("[]") or "127.0.0.1")
+    for further in listeners[1:]:  # of a name with several addresses: with port 0 each would have another port
+        await further.aclose()
+    bound = listeners[0].socket.getsockname()
+    return listeners[0], f"[{bound[0]}]:{bound[1]}" if ":" in bound[0] else f"{bound[0]}:{bound[1]}"
+
+
+def server_tls(certificate: Path, key: Path | None) -> ssl.SSLContext:
+    """TLS with this certificate and key, PEM files. Raises OSError and ssl.SSLError."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.load_cert_chain(certificate, key)
+    context.set_alpn_protocols(["http/1.1"])
+    return context
 
 
 async def serve(
-    app: Any, config: Config, listeners: "list[trio.SocketListener | trio.SSLListener[Any]]", stop: trio.Event
+    app: Any,
+    config: Config,
+    listeners: "list[trio.SocketListener | trio.SSLListener[Any]]",
+    stop: trio.Event,
+    most: int = CONNECTIONS_MAX,
+    most_of_one: int = CONNECTIONS_OF_ONE_MAX,
 ) -> None:
-    """Answer requests until `stop` is set; open ones have `config.graceful_timeout` seconds then."""
+    """Answer requests until `stop` is set; open ones have `config.graceful_timeout` seconds then.
+
+    `most` and `most_of_one` bound the open connections, in all and of one address.
+    """
     context = WorkerContext(None)
     wrapped = wrap_app(app, config.wsgi_max_body_size, "asgi")
-    counts = ConnectionCounts(CONNECTIONS_MAX, CONNECTIONS_OF_ONE_MAX)
+    counts = ConnectionCounts(most, most_of_one)
 
     async def one(stream: Any) -> None:
         try:

@@ -1,25 +1,20 @@
 """Serves a console over HTTP, on hypercorn and trio."""
 
 import logging
-import ssl
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import trio
-from hypercorn.config import Config
 
 from fencepost.cli.addresses import is_loopback
 from fencepost.client.network.wire import Dial, open_socket
 from fencepost.console.app import application
 from fencepost.console.connections import Sessions
-from fencepost.console.http_server import serve
+from fencepost.console.http_server import listen, quiet_config, serve, server_tls
 from fencepost.console.state import Console
 
 logger = logging.getLogger(__name__)
-GRACE_SECONDS = 2.0
-"""How long open responses have after the end; streams end at once."""
-KEEP_ALIVE_SECONDS = 30
 
 
 class Options(NamedTuple):
@@ -63,15 +58,9 @@ async def run(
     options: Options, stop: trio.Event, task_status: "trio.TaskStatus[str]" = trio.TASK_STATUS_IGNORED
 ) -> None:
     """Serve until `stop` is set; reports the console's URL when it listens. Raises OSError if it cannot listen."""
-    config = Config()
-    config.errorlog = logging.getLogger(f"{__name__}.http")
-    config.errorlog.setLevel(logging.WARNING)
-    config.accesslog = None
-    config.include_server_header = False
-    config.graceful_timeout = GRACE_SECONDS
-    config.keep_alive_timeout = KEEP_ALIVE_SECONDS
-    listener, where = await _listen(options.listen)
-    tls = None if options.certificate is None else _tls(options.certificate, options.key)
+    config = quiet_config(f"{__name__}.http")
+    listener, where = await listen(options.listen)
+    tls = None if options.certificate is None else server_tls(options.certificate, options.key)
     async with trio.open_nursery() as clients:
         sessions = Sessions(options.client, options.mechanisms, clients, options.dial)
         clients.start_soon(sessions.end_idle)
@@ -83,23 +72,3 @@ async def run(
             await stop.wait()
             console.stopping.set()
         clients.cancel_scope.cancel()
-
-
-async def _listen(address: str) -> tuple[trio.SocketListener, str]:
-    """A listener at HOST:PORT, and its address; an empty host is the loopback, as for the metrics. Raises OSError."""
-    host, _, port = address.rpartition(":")
-    if not (port.isascii() and port.isdecimal() and int(port) < 1 << 16):
-        raise OSError(f"{address!r} is not HOST:PORT")
-    listeners = await trio.open_tcp_listeners(int(port), host=host.strip("[]") or "127.0.0.1")
-    for further in listeners[1:]:  # of a name with several addresses: with port 0 each would have another port
-        await further.aclose()
-    bound = listeners[0].socket.getsockname()
-    return listeners[0], f"[{bound[0]}]:{bound[1]}" if ":" in bound[0] else f"{bound[0]}:{bound[1]}"
-
-
-def _tls(certificate: Path, key: Path | None) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.load_cert_chain(certificate, key)
-    context.set_alpn_protocols(["http/1.1"])
-    return context

@@ -22,6 +22,7 @@ from fencepost.testing.inspection import Inspection
 from fencepost.testing.journal import Journal
 from fencepost.testing.jumping_clock import JumpingClock
 from fencepost.testing.loop_thread import LoopThread
+from fencepost.testing.registry import Registry
 from fencepost.testing.reserved_port import reserve_port
 from fencepost.testing.security import Security
 from fencepost.testing.test_clock import Clock
@@ -47,6 +48,7 @@ class Broker(Inspection):
 
     `settings` are Kafka's names with texts as values; `directory` keeps the data in files there (default: in memory).
     `tls` makes a certificate for 127.0.0.1. `users` are passwords by name: clients must log in by SCRAM.
+    `schema_registry` serves a schema registry beside the broker, without TLS, with the same users.
     All methods may be called from any thread, also from one that runs asyncio or trio: they block only briefly.
     The broker ends with the process at the latest. It does not run in a fork: create it in the process that uses it.
     """
@@ -58,6 +60,7 @@ class Broker(Inspection):
         directory: str | Path | None = None,
         tls: bool = False,
         users: Mapping[str, str] | None = None,
+        schema_registry: bool = False,
     ) -> None:
         self.settings = {**SETTINGS, **(settings or {})}
         self.directory = Path(directory) if directory is not None else None
@@ -69,6 +72,9 @@ class Broker(Inspection):
         self._faults = Faults()
         self._time = JumpingClock()
         self._loop = LoopThread(self._make, self._time, self.journal)
+        self._registry = Registry(self) if schema_registry else None
+        if self._registry is not None:
+            self._loop.beside = self._registry.begin
         self.clock = Clock(self._loop, self._time, self.journal)
         """The broker's time, which a test can advance."""
         self._memory = MemoryStore()
@@ -89,6 +95,13 @@ class Broker(Inspection):
     def ca_file(self) -> Path | None:
         """The certificate that clients must trust, in PEM; None without TLS. It exists as long as this object."""
         return self._security.ca_file
+
+    @property
+    def schema_registry_url(self) -> str:
+        """The URL of the schema registry. It is the same after a restart. Raises RuntimeError if there is none."""
+        if self._registry is None:
+            raise RuntimeError("this broker has no schema registry: create it with Broker(schema_registry=True)")
+        return self._registry.url
 
     def client_config(self, user: str | None = None) -> dict[str, str]:
         """The properties of a client: bootstrap.servers, and what TLS and a login need.
@@ -186,6 +199,8 @@ class Broker(Inspection):
         fixed = {"storage": "memory", "cluster.id": self._cluster_id}
         if self.directory is not None:
             fixed = {"storage": "files", "log.dirs": str(self.directory)}
+        if self._registry is not None:
+            fixed["schema.registry.listen"] = self._registry.address
         merged = {**fixed, **self._security.settings(self.bootstrap), **self.settings}
         return load_config(assignments=[f"{name}={value}" for name, value in merged.items()])
 

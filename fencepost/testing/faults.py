@@ -10,6 +10,7 @@ from typing import Literal, Protocol
 
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.registry import API_BY_KEY, Api
+from fencepost.schema_registry import CLIENT_ID
 from fencepost.testing.refusals import may_refuse
 
 Step = Literal["prepare", "marker", "markers"]
@@ -116,11 +117,14 @@ class Fault:
         return self._left is not None and self._left <= 0
 
     def matches(self, api: Api, client_id: str | None) -> bool:
-        """Whether this fault applies to the next request of this API and client."""
+        """Whether this fault applies to the next request of this API and client.
+
+        Requests of the schema registry beside the broker are met only if the fault names it.
+        """
         return (
             (self._left is None or self._left > self._awaited)
             and (self.api is None or self.api.key == api.key)
-            and (self.client_id is None or self.client_id == client_id)
+            and (client_id != CLIENT_ID if self.client_id is None else self.client_id == client_id)
         )
 
     def meet(self) -> None:

@@ -38,6 +38,8 @@ class LoopThread:
         self._make = make
         self._clock = clock
         self._journal = journal
+        self.beside: Callable[[FaultyNode, trio.Nursery], Awaitable[None]] | None = None
+        """What runs beside each node: it is called when the node accepts connections, and its tasks end with it."""
         self._thread: threading.Thread | None = None
         self._ready = threading.Event()
         self._ending = False
@@ -206,6 +208,8 @@ class LoopThread:
         with self._scope:
             async with trio.open_nursery() as nursery:
                 await nursery.start(node.run)
+                if self.beside is not None:
+                    await self.beside(node, nursery)
                 self._node, self._nursery = node, nursery
                 self._journal.note(f"ready on {node.endpoint}")
                 self._ready.set()

@@ -40,8 +40,9 @@ def pytest_configure(config: pytest.Config) -> None:
     _lines(config)
     config.addinivalue_line(
         "markers",
-        "fencepost(settings=None, *, directory=False, tls=False, users=None): settings of the fencepost_broker of this"
-        " test; with directory it keeps its data in files, with tls it has a certificate, with users clients log in",
+        "fencepost(settings=None, *, directory=False, tls=False, users=None, schema_registry=False): settings of the"
+        " fencepost_broker of this test; with directory it keeps its data in files, with tls it has a certificate, with"
+        " users clients log in, with schema_registry it has a schema registry beside it",
     )
 
 
@@ -67,8 +68,21 @@ def fencepost_broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator
         directory=tmp_path / "fencepost" if marked.directory else None,
         tls=marked.tls,
         users=marked.users,
+        schema_registry=marked.schema_registry,
     ) as broker:
         yield broker
+
+
+@pytest.fixture(scope="session")
+def fencepost_schema_registry(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The URL of a schema registry for all tests of a session, with a broker of its own behind it.
+
+    Subjects are shared: take their names from topics that only one test uses.
+    """
+    from fencepost.testing import Broker
+
+    with Broker(_settings(request.config), schema_registry=True) as broker:
+        yield broker.schema_registry_url
 
 
 @pytest.fixture(scope="session")
@@ -176,6 +190,7 @@ class _Marked(NamedTuple):
     directory: bool = False
     tls: bool = False
     users: Mapping[str, str] | None = None
+    schema_registry: bool = False
 
 
 def _marked(node: Any) -> _Marked:
@@ -186,8 +201,8 @@ def _marked(node: Any) -> _Marked:
         try:
             found = _merged(found, *mark.args, **mark.kwargs)
         except (TypeError, ValueError):
-            wanted = "@pytest.mark.fencepost(settings, directory=..., tls=..., users=...) with settings by name"
-            raise pytest.UsageError(f"{mark.args} {mark.kwargs} is not {wanted}") from None
+            wanted = "@pytest.mark.fencepost(settings, directory=..., tls=..., users=..., schema_registry=...)"
+            raise pytest.UsageError(f"{mark.args} {mark.kwargs} is not {wanted} with settings by name") from None
     return found
 
 

@@ -1,7 +1,7 @@
-"""Records with schema ids between this client and confluent-kafka's, in three formats, through a real broker.
+"""Records with schema ids between this client and confluent-kafka's, in three formats, through broker and registry.
 
-`SCHEMA_REGISTRY_URL=http://...` points the tests at a registry that other people wrote. They passed against
-Apicurio Registry 2.5.11.
+The registry is fencepost's own. `SCHEMA_REGISTRY_URL=http://...` points the tests at one that other people wrote. They
+passed against Apicurio Registry 2.5.11.
 """
 
 import json
@@ -13,8 +13,8 @@ import trio
 from confluent_kafka import DeserializingConsumer, SerializingProducer
 
 import fencepost
+from fencepost.testing import Broker
 from tests.interop.confluent_steps import READ_COMMITTED, WAIT_SECONDS, create_topic
-from tests.kit.schema_registry import SchemaRegistry
 from tests.kit.schemas import FORMATS, Format, open_format
 
 pytestmark = pytest.mark.interop
@@ -29,8 +29,8 @@ def registry_url() -> Iterator[str]:
     if GIVEN is not None:
         yield GIVEN
         return
-    with SchemaRegistry() as registry:
-        yield registry.url
+    with Broker(schema_registry=True) as broker:
+        yield broker.schema_registry_url
 
 
 @pytest.fixture(params=WAYS, ids=[f"{name}-{'header' if in_header else 'prefix'}" for name, in_header in WAYS])

@@ -428,6 +428,14 @@ class Settings:
         doc="The certificate (PEM) with which the console serves HTTPS.")
     console_key_location: str | None = setting(STRING, None, ours=True,
         doc="The key (PEM) of the console's certificate, if it is in a file of its own.")
+
+    # The schema registry in the process of the broker.
+    schema_registry_listen: str | None = setting(STRING, None, ours=True,
+        doc="HOST:PORT of the schema registry; off where not given.")
+    schema_registry_certificate_location: str | None = setting(STRING, None, ours=True,
+        doc="The certificate (PEM) with which the schema registry serves HTTPS.")
+    schema_registry_key_location: str | None = setting(STRING, None, ours=True,
+        doc="The key (PEM) of the schema registry's certificate, if it is in a file of its own.")
     # fmt: on
 
 

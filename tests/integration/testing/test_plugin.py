@@ -30,6 +30,11 @@ def test_ini_and_option(fencepost_broker):
     assert fencepost_broker.settings["num.partitions"] == "3"
     assert fencepost_broker.settings["log.retention.ms"] == "60000"
 
+@pytest.mark.fencepost(schema_registry=True)
+def test_registry(fencepost_broker, fencepost_schema_registry):
+    assert fencepost_broker.schema_registry_url.startswith("http://127.0.0.1:")
+    assert fencepost_schema_registry not in ("", fencepost_broker.schema_registry_url)
+
 @pytest.mark.fencepost({"num.partitions": "5"}, directory=True)
 def test_marker(fencepost_broker, tmp_path):
     assert fencepost_broker.settings["num.partitions"] == "5"
@@ -174,7 +179,9 @@ def test_a_setting_without_a_value_is_a_usage_error() -> None:
 
 def test_who_dies_unheard_and_what_is_written_wrong_is_named(run: subprocess.CompletedProcess[str]) -> None:
     assert "OSError('the disk is gone')" in run.stdout
-    assert "is not @pytest.mark.fencepost(settings, directory=..., tls=..., users=...)" in run.stdout
+    assert (
+        "is not @pytest.mark.fencepost(settings, directory=..., tls=..., users=..., schema_registry=...)" in run.stdout
+    )
 
 
 def test_a_number_of_lines_that_is_none_ends_the_run_before_it_begins(tmp_path: Path) -> None:

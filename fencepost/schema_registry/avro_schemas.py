@@ -1,0 +1,111 @@
+"""Avro schemas as Apache's package reads them, and what Java's parser refuses beside that. Pure."""
+
+from collections.abc import Callable
+from typing import Any
+
+from avro.errors import AvroException
+from avro.name import Names
+from avro.schema import Schema, make_avsc_object
+
+from fencepost.schema_registry.content import AVRO, Content, Reference, read_json
+from fencepost.schema_registry.errors import invalid_schema
+
+Find = Callable[[Reference], Content]
+"""The schema that a reference names. Raises RegistryError if there is none."""
+
+
+def parse(content: Content, find: Find) -> Schema:
+    """The schema, with those that it names. Raises RegistryError."""
+    try:
+        return _with_references(content, find, Names(), set())
+    except (AvroException, AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+        raise invalid_schema(f"{error} ({type(error).__name__}), type {AVRO}") from None
+
+
+def check_defaults(schema: Any) -> None:
+    """Raises RegistryError if a field's default is not of its type: Apache's package for Python does not look."""
+    left, seen = [schema], set()
+    while left:
+        one = left.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        for field in getattr(one, "fields", ()):
+            try:
+                fits = not field.has_default or _fits(field.type, field.default)
+            except RecursionError:
+                fits = False
+            if not fits:
+                raise invalid_schema(f"the default of the field {field.name!r} of {one.fullname} is not of its type")
+            left.append(field.type)
+        left += getattr(one, "schemas", ())
+        left += [
+            getattr(one, name) for name in ("items", "values") if one.type in ("array", "map") and hasattr(one, name)
+        ]
+
+
+def _fits(schema: Any, value: Any) -> bool:
+    """Whether JSON is a default of this type. Of a union any branch will do, since Avro 1.12."""
+    match schema.type:
+        case "null":
+            return value is None
+        case "boolean":
+            return isinstance(value, bool)
+        case "int" | "long":
+            bits = 31 if schema.type == "int" else 63
+            return isinstance(value, int) and not isinstance(value, bool) and -(1 << bits) <= value < 1 << bits
+        case "float" | "double":
+            return isinstance(value, int | float) and not isinstance(value, bool)
+        case "array":
+            return isinstance(value, list) and all(_fits(schema.items, one) for one in value)
+        case "map":
+            return isinstance(value, dict) and all(_fits(schema.values, one) for one in value.values())
+        case "union":
+            return any(_fits(one, value) for one in schema.schemas)
+        case "record":
+            return isinstance(value, dict) and all(
+                _fits(field.type, value.get(field.name, field.default if field.has_default else _MISSING))
+                for field in schema.fields
+            )
+    return isinstance(value, str)
+
+
+_MISSING = object()
+
+
+def _with_references(content: Content, find: Find, names: Names, known: set[tuple[str, int]]) -> Schema:
+    for one in content.references:
+        if (one.subject, one.version) not in known:
+            known.add((one.subject, one.version))
+            _with_references(find(one), find, names, known)
+    return make_avsc_object(_adapted(read_json(content.text), ""), names)
+
+
+def _adapted(node: Any, namespace: str) -> Any:
+    """The schema as Apache's package needs it for a right answer.
+
+    It takes an alias for a full name always, cannot compare errors with one another, and warns of logical types that it
+    does not know. Logical types do not count in Avro's resolution of schemas.
+    """
+    if isinstance(node, list):
+        return [_adapted(one, namespace) for one in node]
+    if not isinstance(node, dict):
+        return node
+    found = {name: one for name, one in node.items() if name != "logicalType"}
+    aliases = node.get("aliases", [])
+    if not isinstance(aliases, list) or not all(isinstance(one, str) for one in aliases):
+        raise ValueError("aliases are a list of names")
+    if isinstance(node.get("name"), str) and node["type"] in ("record", "error", "enum", "fixed"):
+        prefix = node["name"].rpartition(".")[0] or node.get("namespace")
+        namespace = namespace if prefix is None else prefix
+        if aliases:
+            found["aliases"] = [one if "." in one or not namespace else f"{namespace}.{one}" for one in aliases]
+        if node["type"] == "error":
+            found["type"] = "record"
+        if isinstance(node.get("fields"), list):
+            found["fields"] = [_adapted(one, namespace) for one in node["fields"]]
+        return found
+    for inner in ("type", "items", "values"):
+        if inner in node:
+            found[inner] = _adapted(node[inner], namespace)
+    return found
