@@ -1,7 +1,6 @@
 """What runs in a container of `fencepost.testing.containers`: a broker of this process, or nothing."""
 
 import inspect
-import socket
 import uuid
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -10,7 +9,7 @@ from urllib.parse import urlsplit
 from fencepost.testing.broker import HOST, Broker
 from fencepost.testing.container_layout import REGISTRY_PORT, Layout, read_layout
 from fencepost.testing.relay import Relay
-from fencepost.testing.reserved_port import reserve_port
+from fencepost.testing.reserved_port import free_port
 
 Role = Literal["broker", "registry", "idle"]
 
@@ -78,7 +77,7 @@ class Service:
         registry = getattr(kind, "_fencepost_registry", False)
         self.broker = broker = _new_broker(settings, registry=registry)
         for port in layout.listeners.values():
-            self.ports[port] = wanted.get(port) or reserve_port(broker, HOST) or _free_port()
+            self.ports[port] = wanted.get(port) or free_port(broker, HOST)
         broker.settings |= _listener_settings(layout, self.ports)
         broker.port = next(iter(self.ports.values()))
         broker.start()
@@ -103,13 +102,6 @@ class Service:
 def _new_broker(settings: Mapping[str, str], *, registry: bool) -> Broker:
     extra: dict[str, Any] = {"schema_registry": True} if registry and _HAS_REGISTRY else {}
     return Broker(settings, **extra)
-
-
-def _free_port() -> int:
-    """A port that is free now, where the system cannot reserve one."""
-    with socket.create_server((HOST, 0)) as sock:
-        port: int = sock.getsockname()[1]
-    return port
 
 
 def _listener_settings(layout: Layout, ports: Mapping[int, int]) -> dict[str, str]:

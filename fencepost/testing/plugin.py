@@ -13,6 +13,7 @@ import pytest
 
 if TYPE_CHECKING:
     from fencepost.testing.broker import Broker
+    from fencepost.testing.cluster import Cluster
 
 LINES = 30
 _shared = pytest.StashKey["Broker"]()
@@ -39,8 +40,9 @@ def pytest_configure(config: pytest.Config) -> None:
     _lines(config)
     config.addinivalue_line(
         "markers",
-        "fencepost(settings=None, *, directory=False, tls=False, users=None): settings of the fencepost_broker of this"
-        " test; with directory it keeps its data in files, with tls it has a certificate, with users clients log in",
+        "fencepost(settings=None, *, directory=False, tls=False, users=None): settings of the fencepost_broker or the"
+        " fencepost_cluster of this test; with directory it keeps its data in files, with tls it has a certificate,"
+        " with users clients log in",
     )
 
 
@@ -49,14 +51,17 @@ def fencepost_broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator
     """An empty Kafka broker for this test only, in this process: see fencepost.testing.Broker."""
     from fencepost.testing.broker import Broker
 
-    marked = _marked(request.node)
-    with Broker(
-        {**_settings(request.config), **marked.settings},
-        directory=tmp_path / "fencepost" if marked.directory else None,
-        tls=marked.tls,
-        users=marked.users,
-    ) as broker:
+    with Broker(**_options(request, tmp_path)) as broker:
         yield broker
+
+
+@pytest.fixture
+def fencepost_cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator["Cluster"]:
+    """Three empty Kafka brokers for this test only, in this process: see fencepost.testing.Cluster."""
+    from fencepost.testing.cluster import Cluster
+
+    with Cluster(**_options(request, tmp_path)) as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="session")
@@ -164,6 +169,17 @@ class _Marked(NamedTuple):
     directory: bool = False
     tls: bool = False
     users: Mapping[str, str] | None = None
+
+
+def _options(request: pytest.FixtureRequest, directory: Path) -> dict[str, Any]:
+    """The arguments of the test's own broker or cluster."""
+    marked = _marked(request.node)
+    return {
+        "settings": {**_settings(request.config), **marked.settings},
+        "directory": directory / "fencepost" if marked.directory else None,
+        "tls": marked.tls,
+        "users": marked.users,
+    }
 
 
 def _marked(node: Any) -> _Marked:

@@ -1,29 +1,44 @@
-"""A port of this machine that leads to another one, in threads."""
+"""A port of this machine that leads to another one, in threads: it can be cut off or slow."""
 
 import contextlib
 import socket
 import threading
+import time
 
-_CHUNK = 65_536
+_CHUNK = 1 << 20
 
 
 class Relay:
-    """Accepts connections at a port of 127.0.0.1 and passes their bytes to `target` and back, until it is closed."""
+    """Accepts connections at a port of 127.0.0.1 and passes their bytes to `target` and back, while it is open."""
 
     def __init__(self, port: int, target: tuple[str, int]) -> None:
-        """Listen; raises OSError if the port is taken. Port 0 is any."""
+        """Open it; raises OSError if the port is taken. Port 0 is any."""
+        self.delay_seconds = 0.0
+        """How long what comes from clients waits here."""
         self._target = target
         self._listener = socket.create_server((target[0], port))
         self.port: int = self._listener.getsockname()[1]
-        self._open: set[socket.socket] = {self._listener}
+        self._sockets = {self._listener}
+        self._closed = False
+        self._passing = threading.Event()
+        self._passing.set()
         threading.Thread(target=self._accept, name="fencepost-relay", daemon=True).start()
 
     def close(self) -> None:
-        """Close the port and all connections."""
-        for sock in list(self._open):
+        """Close all connections; further ones are refused."""
+        self._closed = True
+        for sock in list(self._sockets):
             with contextlib.suppress(OSError):
                 sock.shutdown(socket.SHUT_RDWR)
             sock.close()
+        self._passing.set()
+
+    def cut(self, off: bool) -> None:
+        """Pass nothing, as a broken network does: connections stay and are silent. What came meanwhile follows."""
+        if off:
+            self._passing.clear()
+        else:
+            self._passing.set()
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):  # closed
@@ -34,22 +49,31 @@ class Relay:
                 except OSError:
                     near.close()  # as refused as the target is
                     continue
-                threading.Thread(target=self._serve, args=(near, far), daemon=True).start()
+                threading.Thread(target=self._serve, args=(near, far), name="fencepost-relay", daemon=True).start()
 
     def _serve(self, near: socket.socket, far: socket.socket) -> None:
-        self._open |= {near, far}
-        back = threading.Thread(target=_pass, args=(far, near), daemon=True)
-        back.start()
-        _pass(near, far)
-        back.join()
-        self._open -= {near, far}
-        near.close()
-        far.close()
+        with near, far:
+            self._sockets |= {near, far}
+            if self._closed:
+                return
+            for sock in (near, far):
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            back = threading.Thread(target=self._pass, args=(far, near, False), name="fencepost-relay", daemon=True)
+            back.start()
+            self._pass(near, far, True)
+            back.join()
+            self._sockets -= {near, far}
 
-
-def _pass(source: socket.socket, sink: socket.socket) -> None:
-    with contextlib.suppress(OSError):  # either end is gone
-        while data := source.recv(_CHUNK):
-            sink.sendall(data)
-    with contextlib.suppress(OSError):
-        sink.shutdown(socket.SHUT_WR)
+    def _pass(self, source: socket.socket, sink: socket.socket, from_client: bool) -> None:
+        with contextlib.suppress(OSError):  # either end is gone, or this relay is closed
+            while True:
+                source.recv(1, socket.MSG_PEEK)
+                if from_client and self.delay_seconds:
+                    time.sleep(self.delay_seconds)
+                data = source.recv(_CHUNK)
+                self._passing.wait()
+                if not data:
+                    break
+                sink.sendall(data)
+        with contextlib.suppress(OSError):
+            sink.shutdown(socket.SHUT_WR)
