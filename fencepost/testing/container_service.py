@@ -70,19 +70,26 @@ class Service:
 
     def _start_broker(self, env: Mapping[str, Any], wanted: dict[int, int | None], kind: type) -> None:
         layout = read_layout(env, wanted)
-        settings = dict(layout.settings)
-        if "CLUSTER_ID" in env:
-            settings["cluster.id"] = str(env["CLUSTER_ID"])
         self.notes = "".join(f"the setting {name} is ignored: fencepost has none\n" for name in layout.ignored)
-        registry = getattr(kind, "_fencepost_registry", False)
-        self.broker = broker = _new_broker(settings, registry=registry)
+        if "CLUSTER_ID" in env:
+            layout.settings["cluster.id"] = str(env["CLUSTER_ID"])
+        if not getattr(kind, "_fencepost_registry", False):
+            self._listen(layout, wanted, registry=False)
+            return
+        try:
+            self._listen(layout, wanted, registry=True)
+            self._open_registry(wanted.get(REGISTRY_PORT))
+        except ImportError as error:
+            self.notes += f"no schema registry: {error}\n"
+            self._listen(layout, wanted, registry=False)
+
+    def _listen(self, layout: Layout, wanted: dict[int, int | None], *, registry: bool) -> None:
+        self.broker = broker = _new_broker(layout.settings, registry=registry)
         for port in layout.listeners.values():
             self.ports[port] = wanted.get(port) or free_port(broker, HOST)
         broker.settings |= _listener_settings(layout, self.ports)
         broker.port = next(iter(self.ports.values()))
         broker.start()
-        if registry and REGISTRY_PORT in wanted:
-            self._open_registry(wanted[REGISTRY_PORT])
 
     def _start_registry(self, wanted: dict[int, int | None]) -> None:
         if not _HAS_REGISTRY:

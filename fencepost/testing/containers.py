@@ -143,7 +143,9 @@ class DockerContainer:
         service = service_of(self)
         found = service.ports.get(port_of(port))
         if found is None:
-            raise ConnectionError(f"nothing of fencepost listens at port {port} of {self.image}: {service.ports}")
+            raise ConnectionError(
+                f"nothing of fencepost listens at port {port} of {self.image}: {service.ports} {service.notes}"
+            )
         return found
 
     def get_logs(self) -> tuple[bytes, bytes]:

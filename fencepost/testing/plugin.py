@@ -40,9 +40,8 @@ def pytest_configure(config: pytest.Config) -> None:
     _lines(config)
     config.addinivalue_line(
         "markers",
-        "fencepost(settings=None, *, directory=False, tls=False, users=None): settings of the fencepost_broker or the"
-        " fencepost_cluster of this test; with directory it keeps its data in files, with tls it has a certificate,"
-        " with users clients log in",
+        "fencepost(settings=None, *, directory=False, tls=False, users=None): settings of the fencepost_broker of this"
+        " test; with directory it keeps its data in files, with tls it has a certificate, with users clients log in",
     )
 
 
@@ -51,17 +50,14 @@ def fencepost_broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator
     """An empty Kafka broker for this test only, in this process: see fencepost.testing.Broker."""
     from fencepost.testing.broker import Broker
 
-    with Broker(**_options(request, tmp_path)) as broker:
+    marked = _marked(request.node)
+    with Broker(
+        {**_settings(request.config), **marked.settings},
+        directory=tmp_path / "fencepost" if marked.directory else None,
+        tls=marked.tls,
+        users=marked.users,
+    ) as broker:
         yield broker
-
-
-@pytest.fixture
-def fencepost_cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator["Cluster"]:
-    """Three empty Kafka brokers for this test only, in this process: see fencepost.testing.Cluster."""
-    from fencepost.testing.cluster import Cluster
-
-    with Cluster(**_options(request, tmp_path)) as cluster:
-        yield cluster
 
 
 @pytest.fixture(scope="session")
@@ -95,6 +91,18 @@ def fencepost_topic_factory(fencepost_shared_broker: "Broker", request: pytest.F
         )
 
     return make
+
+
+@pytest.fixture
+def fencepost_cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator["Cluster"]:
+    """Three empty Kafka brokers for this test only: see fencepost.testing.Cluster. The marker is for them, too."""
+    from fencepost.testing.cluster import Cluster
+
+    marked = _marked(request.node)
+    settings = {**_settings(request.config), **marked.settings}
+    directory = tmp_path / "fencepost-cluster" if marked.directory else None
+    with Cluster(settings, directory=directory, tls=marked.tls, users=marked.users) as cluster:
+        yield cluster
 
 
 @pytest.hookimpl(wrapper=True)
@@ -169,17 +177,6 @@ class _Marked(NamedTuple):
     directory: bool = False
     tls: bool = False
     users: Mapping[str, str] | None = None
-
-
-def _options(request: pytest.FixtureRequest, directory: Path) -> dict[str, Any]:
-    """The arguments of the test's own broker or cluster."""
-    marked = _marked(request.node)
-    return {
-        "settings": {**_settings(request.config), **marked.settings},
-        "directory": directory / "fencepost" if marked.directory else None,
-        "tls": marked.tls,
-        "users": marked.users,
-    }
 
 
 def _marked(node: Any) -> _Marked:
