@@ -1,7 +1,9 @@
 """Containers of Kafka without Docker: settings, ports, logs, and public bug reports of testcontainers, played again."""
 
+import json
 import socket
 import threading
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +11,9 @@ import pytest
 
 from fencepost import sync
 from fencepost.broker.config.fields import ConfigError
+from fencepost.testing import Broker, container_service
 from fencepost.testing.container_layout import read_layout
-from fencepost.testing.container_service import NotInContainerError
+from fencepost.testing.container_service import _HAS_REGISTRY, NotInContainerError
 from fencepost.testing.containers import DockerContainer, KafkaContainer, Network, RedpandaContainer, wait_for_logs
 from fencepost.testing.relay import Relay
 from tests.kit.certificates import Authority
@@ -232,3 +235,48 @@ def test_two_containers_at_once() -> None:
     with KafkaContainer() as one, KafkaContainer() as other:
         write_and_read(one.get_bootstrap_server())
         assert other.fencepost_broker.topics() == {}
+
+
+# The registry
+
+
+needs_registry = pytest.mark.skipif(not _HAS_REGISTRY, reason="this version of fencepost has no schema registry")
+
+
+def subjects_at(url: str) -> Any:
+    with urllib.request.urlopen(f"{url}/subjects", timeout=30) as answer:
+        return json.load(answer)
+
+
+@needs_registry
+def test_a_redpanda_container_has_a_registry() -> None:
+    with RedpandaContainer() as redpanda:
+        assert subjects_at(redpanda.get_schema_registry_address()) == []
+        write_and_read(redpanda.get_bootstrap_server())
+
+
+@needs_registry
+def test_a_registrys_container_listens_where_the_test_says() -> None:
+    port = free_port()
+    registry = DockerContainer("confluentinc/cp-schema-registry:7.6.0").with_bind_ports(port, port)
+    registry.with_env("SCHEMA_REGISTRY_LISTENERS", f"http://0.0.0.0:{port}")
+    with registry:
+        assert wait_for_logs(registry, "Server started, listening for requests") < 1
+        assert subjects_at(f"http://127.0.0.1:{port}") == []
+    with DockerContainer("confluentinc/cp-schema-registry").with_exposed_ports(8081) as registry:
+        assert subjects_at(f"http://localhost:{registry.get_exposed_port(8081)}") == []
+
+
+def test_a_redpanda_container_without_the_registrys_packages_is_a_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The registry is an extra. Who asks for its address is told what to install."""
+
+    def no_registry(settings: Any, *, registry: bool) -> Broker:
+        if registry:
+            raise ImportError("install fencepost[registry]")
+        return Broker(settings)
+
+    monkeypatch.setattr(container_service, "_new_broker", no_registry)
+    with RedpandaContainer() as redpanda:
+        write_and_read(redpanda.get_bootstrap_server())
+        with pytest.raises(ConnectionError, match=r"port 8081 .* no schema registry: install fencepost\[registry\]"):
+            redpanda.get_schema_registry_address()
