@@ -78,29 +78,29 @@ def _patch_classes() -> None:
     from fencepost.testing import containers as ours
 
     core: Any = importlib.import_module("testcontainers.core.container")
-    network: Any = importlib.import_module("testcontainers.core.network")
-    kafka: Any = _first_module("testcontainers.community.kafka", "testcontainers.kafka")
     for name in _METHODS:
         setattr(core.DockerContainer, name, _by_image(core.DockerContainer, name))
     core.DockerContainer.fencepost_broker = ours.DockerContainer.fencepost_broker
-    core.DockerClient = network.DockerClient = _late(core.DockerClient)
-    _tolerate_no_docker(network.Network)
-    kafka.KafkaContainer._fencepost_role = "broker"
-    kafka.KafkaContainer.start = ours.KafkaContainer.start
-    redpanda = getattr(kafka, "RedpandaContainer", None)
-    if redpanda is not None:
-        redpanda._fencepost_role, redpanda._fencepost_registry = "broker", True
-        redpanda.start = ours.RedpandaContainer.start
+    core.DockerClient = _late(core.DockerClient)
+    if importlib.util.find_spec("testcontainers.core.network") is not None:  # since version 4
+        network: Any = importlib.import_module("testcontainers.core.network")
+        network.DockerClient = core.DockerClient
+        _tolerate_no_docker(network.Network)
+    kafka = _kafka_module()
+    for name, own in (("KafkaContainer", ours.KafkaContainer), ("RedpandaContainer", ours.RedpandaContainer)):
+        kind = getattr(kafka, name, None)
+        if kind is not None:
+            kind._fencepost_role, kind._fencepost_registry, kind.start = "broker", own._fencepost_registry, own.start
 
 
-def _first_module(*names: str) -> ModuleType:
-    """The first of modules that this version has."""
-    for name in names[:-1]:
+def _kafka_module() -> Any:
+    """The module of Kafka's containers, which is elsewhere since 4.15; None if what it imports is not installed."""
+    for name in ("testcontainers.community.kafka", "testcontainers.kafka"):
         try:
             return importlib.import_module(name)
-        except ModuleNotFoundError:
+        except ImportError:
             continue
-    return importlib.import_module(names[-1])
+    return None
 
 
 def _by_image(kind: type, name: str) -> Callable[..., Any]:
