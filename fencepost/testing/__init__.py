@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fencepost.testing.broker import Broker as Broker
+    from fencepost.testing.cluster import Cluster as Cluster
     from fencepost.testing.exactly_once import By as By
     from fencepost.testing.faults import Fault as Fault
     from fencepost.testing.faults import Moment as Moment
@@ -27,6 +28,7 @@ _HOME = {
     "Broker": "broker",
     "BrokerGoneError": "loop_thread",
     "By": "exactly_once",
+    "Cluster": "cluster",
     "Fault": "faults",
     "GroupView": "inspection",
     "HeldPartition": "lso_holders",

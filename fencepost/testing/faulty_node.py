@@ -42,6 +42,10 @@ class FaultyNode(Node):
         self.disk_threads = WatchedThreads()
         super().__init__(config, clock, store=store, threads=self.disk_threads)
 
+    def wrapped(self, api_key: int, handle: Handler) -> Handler:
+        """The handler to use in place of that of an API; faults come before it."""
+        return handle
+
     def _build_coordinators(self) -> None:
         self.markers: StoppableMarkers = StoppableMarkers(self)
         self.dispatch = FaultyDispatch(self, unstable=self.config.unstable_api_versions_enable)
@@ -118,7 +122,7 @@ class FaultyDispatch(Dispatch):
     """The table of handlers, each with the faults in front of it."""
 
     def __init__(self, node: FaultyNode, *, unstable: bool) -> None:
-        super().__init__(unstable=unstable)
+        super().__init__(unstable=unstable, wrap=node.wrapped)
         self._node = node
 
     def _load(self, api_key: int, version: int) -> Route:
@@ -182,7 +186,7 @@ class FaultyDispatch(Dispatch):
                 request.max_wait_ms = 0
             reply = await self._run(route.handle, request, context)
             if not unanswered:
-                return overwrite(api, _response(api, reply, context.api_version), refuse.code)
+                return overwrite(api, response_of(api, reply, context.api_version), refuse.code)
         if unanswered:  # without a response, closing the connection is the only refusal
             raise CloseConnection("a test refuses a Produce with acks=0")
         refused: Response = refusal(api, request, context.api_version, refuse.code)
@@ -224,7 +228,7 @@ class FaultyDispatch(Dispatch):
         fault.meet()
 
 
-def _response(api: Api, reply: Ready, version: int) -> Response:
+def response_of(api: Api, reply: Ready, version: int) -> Response:
     """The response in a reply, as a value."""
     response = reply.response if isinstance(reply, Durable) else reply
     if isinstance(response, Encoded):

@@ -13,6 +13,7 @@ import pytest
 
 if TYPE_CHECKING:
     from fencepost.testing.broker import Broker
+    from fencepost.testing.cluster import Cluster
 
 LINES = 30
 _shared = pytest.StashKey["Broker"]()
@@ -116,6 +117,18 @@ def fencepost_topic_factory(fencepost_shared_broker: "Broker", request: pytest.F
         )
 
     return make
+
+
+@pytest.fixture
+def fencepost_cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator["Cluster"]:
+    """Three empty Kafka brokers for this test only: see fencepost.testing.Cluster. The marker is for them, too."""
+    from fencepost.testing.cluster import Cluster
+
+    marked = _marked(request.node)
+    settings = {**_settings(request.config), **marked.settings}
+    directory = tmp_path / "fencepost-cluster" if marked.directory else None
+    with Cluster(settings, directory=directory, tls=marked.tls, users=marked.users) as cluster:
+        yield cluster
 
 
 @pytest.hookimpl(wrapper=True)

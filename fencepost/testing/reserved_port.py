@@ -22,3 +22,12 @@ def reserve_port(owner: object, host: str) -> int:
         port: int = sock.getsockname()[1]
         weakref.finalize(owner, os.close, sock.detach())
     return port
+
+
+def free_port(owner: object, host: str) -> int:
+    """A port as `reserve_port` gives it; where the system cannot reserve one, one that is free now. Raises OSError."""
+    if port := reserve_port(owner, host):
+        return port
+    with socket.create_server((host, 0)) as sock:
+        found: int = sock.getsockname()[1]
+    return found

@@ -178,7 +178,7 @@ def public_api() -> str:
     """The list as a whole."""
     lines: list[str] = []
     known: dict[int, str] = {}
-    for package in (*PACKAGES, "fencepost.testing"):
+    for package in (*PACKAGES, "fencepost.testing", "fencepost.testing.containers"):
         module = import_module(package)
         lines += ["", f"# {package}"]
         in_stub = sync_lines() if package == "fencepost.sync" else {}
