@@ -50,9 +50,9 @@ def group_of(test: str) -> str:
 
 
 def workers() -> int:
-    """Half as many again as there are cores: much of the run is waiting for clusters that come to an agreement."""
+    """Twice as many as there are cores: much of the run is waiting, for Spark, for timeouts, for clusters that agree."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(8, cores + (cores + 1) // 2)
+    return min(8, 2 * cores)
 
 
 def turn_of(group: str) -> int:
