@@ -50,7 +50,7 @@ def group_of(test: str) -> str:
 
 
 def workers() -> int:
-    """Twice as many as there are cores: much of the run is waiting, for Spark, for timeouts, for clusters that agree."""
+    """Twice as many as there are cores: much of the run is waiting, for Spark, timeouts, and clusters that agree."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(8, 2 * cores)
 
