@@ -7,6 +7,7 @@ EXTRA_OF = {
     "avro": "registry",
     "click": "broker",
     "cryptography": "tls",
+    "h11": "console",
     "hypercorn": "console",
     "jinja2": "console",
     "joserfc": "oauth",

@@ -13,8 +13,6 @@ from functools import cached_property
 from types import ModuleType
 from typing import Any
 
-import pytest
-
 _METHODS = (
     "start", "stop", "get_exposed_port", "get_container_host_ip", "get_logs", "get_wrapped_container", "exec", "reload",
     "get_container_info",
@@ -23,7 +21,6 @@ _DONE = "_fencepost_installed"
 """An attribute of the module of containers, once it is ours."""
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests() -> None:
     """Install before any conftest.py imports testcontainers."""
     install()

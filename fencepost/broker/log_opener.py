@@ -66,6 +66,8 @@ class LogOpener:
                     await self._logs.open_in_thread(
                         tp, topic.topic_id, self._metadata.log_config(tp.topic), self._threads
                     )
+                    if (log := self._logs.opened(tp)) is not None:
+                        log.config = self._metadata.log_config(tp.topic)  # it may have changed meanwhile
             if self._short:
                 self._short = False
                 await trio.sleep(SHORTAGE_PAUSE_SECONDS)

@@ -314,5 +314,6 @@ class Node:
         self.quotas = updated_quotas(self.quotas, image.quotas, quota_windows(self.config))
         self.transactions.config.change_to(txn_config(self.config, image))
         self.groups.consumers.config = group_config(self.config)
-        for tp, log in self.partitions.owned():
-            log.config = self.metadata.log_config(tp.topic)
+        for log in self.logs.logs():  # also those that no client has used since the start
+            if self.metadata.exists(log.tp):
+                log.config = self.metadata.log_config(log.tp.topic)

@@ -1,6 +1,5 @@
 """What runs in a container of `fencepost.testing.containers`: a broker of this process, or nothing."""
 
-import inspect
 import uuid
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -28,7 +27,6 @@ READY: Mapping[Role, str] = {
     "idle": "binding to port 0.0.0.0/0.0.0.0:2181\n",
 }
 """The lines that suites wait for."""
-_HAS_REGISTRY = "schema_registry" in inspect.signature(Broker).parameters
 
 
 def role_of(container: Any) -> Role | None:
@@ -92,23 +90,20 @@ class Service:
         broker.start()
 
     def _start_registry(self, wanted: dict[int, int | None]) -> None:
-        if not _HAS_REGISTRY:
-            raise NotInContainerError(f"{self.image}: this version of fencepost has no schema registry")
         self.broker = _new_broker({}, registry=True).start()
         self._open_registry(next((port for port in wanted.values() if port), None), *wanted)
 
     def _open_registry(self, host_port: int | None, *container_ports: int) -> None:
-        port = urlsplit(getattr(self.broker, "schema_registry_url", "")).port
-        if port is None:
-            return
+        assert self.broker is not None
+        port = urlsplit(self.broker.schema_registry_url).port
+        assert port is not None
         if host_port is not None:
             self._relay = Relay(host_port, (HOST, port))
         self.ports |= dict.fromkeys(container_ports or (REGISTRY_PORT,), host_port or port)
 
 
 def _new_broker(settings: Mapping[str, str], *, registry: bool) -> Broker:
-    extra: dict[str, Any] = {"schema_registry": True} if registry and _HAS_REGISTRY else {}
-    return Broker(settings, **extra)
+    return Broker(settings, schema_registry=registry)
 
 
 def _listener_settings(layout: Layout, ports: Mapping[int, int]) -> dict[str, str]:

@@ -36,7 +36,7 @@ def handle(node: Broker, request: AlterReplicaLogDirsRequest, _context: RequestC
 
 
 def _outcome(node: Broker, path: str, tp: TopicPartition) -> ErrorCode:
-    if path != node.logs.place:
+    if path != node.logs.directory:
         return ErrorCode.LOG_DIR_NOT_FOUND
     if not node.metadata.exists(tp):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

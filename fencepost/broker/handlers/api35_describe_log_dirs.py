@@ -49,7 +49,7 @@ async def handle(node: Broker, request: DescribeLogDirsRequest, _context: Reques
             size_bytes = node.logs.size_bytes(tp)
         except OSError as error:
             logger.error("cannot read the size of a log partition=%s cause=%s", tp, error)
-            return _answer(DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=node.logs.place))
+            return _answer(DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=node.logs.directory))
         part = DescribeLogDirsPartition(
             partition_index=tp.partition, partition_size=size_bytes, offset_lag=0, is_future_key=False
         )
@@ -58,7 +58,7 @@ async def handle(node: Broker, request: DescribeLogDirsRequest, _context: Reques
     return _answer(
         DescribeLogDirsResult(
             error_code=ErrorCode.NONE,
-            log_dir=node.logs.place,
+            log_dir=node.logs.directory,
             topics=[DescribeLogDirsTopic(name=name, partitions=parts) for name, parts in by_topic.items()],
             total_bytes=total,
             usable_bytes=usable,

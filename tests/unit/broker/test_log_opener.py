@@ -16,7 +16,9 @@ from fencepost.broker.log.storage.memory import MemoryStore
 from fencepost.broker.log.storage.store import SyncTask
 from fencepost.broker.log.upkeep_failures import OPENING
 from fencepost.broker.node import Node
+from fencepost.coordinator.metadata.commands import ConfigEdit, ConfigEdits
 from fencepost.coordinator.metadata.controller import NewTopic, TopicRef
+from fencepost.protocol.admin_enums import ConfigOperation, ConfigResourceType
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 from tests.unit.log.kit import NOW_MS, batch, crashed
@@ -143,3 +145,37 @@ async def test_a_defect_in_recovery_does_not_end_the_broker(
         assert "partition=a-0 cause=ZeroDivisionError" in caplog.text
         with pytest.raises(ZeroDivisionError):
             node.partition(A)
+
+
+async def set_max_bytes(node: Node, resource: ConfigResourceType, name: str, setting: str) -> None:
+    edit = ConfigEdit(setting, ConfigOperation.SET, "1000")
+    [outcome] = await node.metadata.alter_configs([ConfigEdits(resource, name, (edit,))])
+    assert outcome.code is ErrorCode.NONE, outcome.message
+
+
+@pytest.mark.parametrize("held", [(), (A,)], ids=["opened", "opening"])
+@pytest.mark.parametrize(
+    ("resource", "name", "setting"),
+    [(ConfigResourceType.TOPIC, "a", "max.message.bytes"), (ConfigResourceType.BROKER, "1", "message.max.bytes")],
+    ids=["topic", "broker"],
+)
+async def test_a_setting_that_changes_before_the_first_use_of_a_log_holds_for_it(
+    autojump_clock: MockClock,
+    held: tuple[TopicPartition, ...],
+    resource: ConfigResourceType,
+    name: str,
+    setting: str,
+) -> None:
+    """Kafka: DynamicTopicConfig updates every log that the log manager has (TopicConfigHandler)."""
+    threads = Gate(*held)
+    async with started(await killed(), threads) as node:
+        await set_max_bytes(node, resource, name, setting)
+        threads.open.set()
+        await trio.sleep(1)
+        opened = node.logs.opened(A)
+        assert opened is not None
+        assert opened.config.max_message_bytes == 1000, "retention and compaction use it, too"
+        log = node.partition(A)
+        assert log is opened
+        assert log.config.max_message_bytes == 1000
+        assert log.append(bytes(batch(value=bytes(2000))), AppendOrigin.CLIENT, NOW_MS).error
