@@ -17,6 +17,10 @@ _METHODS = (
     "start", "stop", "get_exposed_port", "get_container_host_ip", "get_logs", "get_wrapped_container", "exec", "reload",
     "get_container_info",
 )  # fmt: skip
+_STRATEGIES = (
+    "CompositeWaitStrategy", "ContainerStatusWaitStrategy", "FileExistsWaitStrategy", "HealthcheckWaitStrategy",
+    "HttpWaitStrategy", "LogMessageWaitStrategy", "PortWaitStrategy",
+)  # fmt: skip
 _DONE = "_fencepost_installed"
 """An attribute of the module of containers, once it is ours."""
 
@@ -53,6 +57,7 @@ def _provide_modules() -> None:
         "testcontainers.core.container": {"DockerContainer": ours.DockerContainer},
         "testcontainers.core.network": {"Network": ours.Network},
         "testcontainers.core.waiting_utils": waiting,
+        "testcontainers.core.wait_strategies": dict.fromkeys(_STRATEGIES, _Ready),
         "testcontainers.kafka": kafka,
         "testcontainers.community": {},
         "testcontainers.community.kafka": kafka,
@@ -64,6 +69,16 @@ def _provide_modules() -> None:
         parent, _, own = name.rpartition(".")
         if parent:
             setattr(sys.modules[parent], own, module)
+
+
+class _Ready:
+    """A strategy of waiting: there is nothing to wait for."""
+
+    def __init__(self, *_: Any, **__: Any) -> None: ...
+
+    def __getattr__(self, name: str) -> Callable[..., "_Ready"]:
+        """Any setting of a strategy, which returns the strategy."""
+        return lambda *_, **__: self
 
 
 def _ready_already(*_: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -1,5 +1,6 @@
 """Avro schemas as Apache's package reads them, and what Java's parser refuses beside that. Pure."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -14,22 +15,33 @@ Find = Callable[[Reference], Content]
 """The schema that a reference names. Raises RegistryError if there is none."""
 
 
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NAMED = ("record", "enum", "fixed")
+
+
 def parse(content: Content, find: Find) -> Schema:
     """The schema, with those that it names. Raises RegistryError."""
     try:
-        return _with_references(content, find, Names(), set())
+        return _with_references(content, find, Names(validate_names=False), set())
     except (AvroException, AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise invalid_schema(f"{error} ({type(error).__name__}), type {AVRO}") from None
 
 
-def check_defaults(schema: Any) -> None:
-    """Raises RegistryError if a field's default is not of its type: Apache's package for Python does not look."""
+def check_new(schema: Any) -> None:
+    """What Java's parser refuses in a new schema, and Apache's package for Python accepts. Raises RegistryError.
+
+    It checks names without their namespace, which may be any text, and that the default of a field is of its type.
+    """
     left, seen = [schema], set()
     while left:
         one = left.pop()
         if id(one) in seen:
             continue
         seen.add(id(one))
+        names = [one.name] if hasattr(one, "fullname") and one.type in _NAMED else []
+        for name in [*names, *(field.name for field in getattr(one, "fields", ()))]:
+            if not _NAME.fullmatch(name):
+                raise invalid_schema(f"{name!r} is no name of Avro")
         for field in getattr(one, "fields", ()):
             try:
                 fits = not field.has_default or _fits(field.type, field.default)
@@ -78,7 +90,7 @@ def _with_references(content: Content, find: Find, names: Names, known: set[tupl
         if (one.subject, one.version) not in known:
             known.add((one.subject, one.version))
             _with_references(find(one), find, names, known)
-    return make_avsc_object(_adapted(read_json(content.text), ""), names)
+    return make_avsc_object(_adapted(read_json(content.text), ""), names, validate_names=False)
 
 
 def _adapted(node: Any, namespace: str) -> Any:

@@ -1,7 +1,7 @@
 """What a request changes: a rule for each, from the state to the records to append. Pure."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from fencepost.schema_registry.compatibility import LEVELS, checked, problems
 from fencepost.schema_registry.content import AVRO, Content, normalized
@@ -28,10 +28,7 @@ from fencepost.schema_registry.records import (
     schema_key,
     subject_record,
 )
-from fencepost.schema_registry.state import CONTEXT_PREFIX, LATEST, State
-
-READWRITE, READONLY, IMPORT = "READWRITE", "READONLY", "IMPORT"
-MODES: Final = (READWRITE, READONLY, IMPORT)
+from fencepost.schema_registry.state import CONTEXT_PREFIX, IMPORT, LATEST, MODES, READONLY, READWRITE, State
 
 
 class Decision(NamedTuple):

@@ -10,7 +10,7 @@ from avro.compatibility import (
 )
 from avro.schema import Schema
 
-from fencepost.schema_registry.avro_schemas import Find, check_defaults, parse
+from fencepost.schema_registry.avro_schemas import Find, check_new, parse
 from fencepost.schema_registry.content import AVRO, JSON, KINDS, Content, canonical, read_json
 from fencepost.schema_registry.errors import TOO_LARGE, RegistryError, invalid_schema, level_not_checked
 
@@ -47,7 +47,7 @@ def checked(content: Content, find: Find) -> Content:
         if find(one).kind != content.kind:
             raise invalid_schema(f"the reference {one.name!r} is not to a schema of type {content.kind}")
     if content.kind == AVRO:
-        check_defaults(parse(found, find))
+        check_new(parse(found, find))
     return found
 
 

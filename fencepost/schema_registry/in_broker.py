@@ -8,6 +8,7 @@ from typing import Final, Protocol
 import trio
 
 from fencepost.broker.config.broker_config import BrokerConfig
+from fencepost.broker.log.storage.descriptor_pool import descriptors_for_connections
 from fencepost.broker.network.context import Endpoint
 from fencepost.console.connections import Sessions
 from fencepost.console.http_server import listen, quiet_config, serve, server_tls
@@ -20,8 +21,9 @@ from fencepost.schema_registry.store import Store
 logger = logging.getLogger(__name__)
 
 CONNECTIONS_MAX: Final = 2000
-CONNECTIONS_OF_ONE_MAX: Final = 1000
-"""Each client keeps one open, and tests create many clients on one machine."""
+"""Of all addresses; one may have half of them. Each client keeps one open, and tests create many on one machine."""
+SHARE: Final = 8
+"""This part of the connections that the limit of descriptors allows to Kafka's clients, and no more."""
 
 
 class Node(Protocol):
@@ -66,7 +68,8 @@ async def _serve(node: Node, stop: trio.Event, task_status: "trio.TaskStatus[str
             started = True
             task_status.started(f"{scheme}://{where}")
             config_of_http = quiet_config(f"{__name__}.http")
-            await serve(application, config_of_http, listening, stop, CONNECTIONS_MAX, CONNECTIONS_OF_ONE_MAX)
+            connections = min(CONNECTIONS_MAX, max(2, descriptors_for_connections() // SHARE))
+            await serve(application, config_of_http, listening, stop, connections, connections // 2)
             clients.cancel_scope.cancel()
     except Exception:
         if not started:

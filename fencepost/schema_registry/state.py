@@ -1,6 +1,6 @@
 """What the registry knows: the fold of the records of `_schemas`. Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from fencepost.schema_registry.compatibility import DEFAULT_LEVEL, LEVELS
@@ -18,6 +18,8 @@ from fencepost.schema_registry.records import (
 )
 
 LATEST: Final = -1
+READWRITE, READONLY, IMPORT = "READWRITE", "READONLY", "IMPORT"
+MODES: Final = (READWRITE, READONLY, IMPORT)
 CONTEXT_PREFIX: Final = ":."
 """Subjects of a context other than the default one, in which ids begin again. This registry has none."""
 
@@ -43,16 +45,27 @@ class State:
                 self._apply_schema(place, None if value is None else read_version(place, key or b"", value))
             case SubjectKey("CONFIG", subject):
                 fields = {} if value is None else read_fields(value)
+                if fields.get("compatibilityLevel") not in (None, *LEVELS):
+                    raise ValueError(f"its level {fields['compatibilityLevel']!r} is unknown")
                 _put(self.levels, subject, {name: fields[name] for name in fields if name != "subject"})
             case SubjectKey("MODE", subject):
                 mode = None if value is None else read_fields(value).get("mode")
-                _put(self.modes, subject, mode if isinstance(mode, str) else "")
+                if mode not in (None, "", *MODES):
+                    raise ValueError(f"its mode {mode!r} is unknown")
+                _put(self.modes, subject, mode)
             case SubjectKey("DELETE_SUBJECT", str(subject)) if value is not None:
                 self._delete_until(subject, whole_number(read_fields(value).get("version"), 0))
             case SubjectKey("NOOP" | "CLEAR_SUBJECT" | "DELETE_SUBJECT" | "CONTEXT" | "ASSOC"):
                 pass  # nothing that this registry keeps
             case SubjectKey(kind):
                 raise ValueError(f"its keytype {kind!r} is unknown")
+
+    def reserve(self, records: Sequence[Record]) -> None:
+        """Give away the ids in these records, whatever becomes of the records."""
+        made = State()
+        for key, value in records:
+            made.apply(key, value)
+        self.max_id = max(self.max_id, made.max_id)
 
     def _apply_schema(self, place: SchemaKey, new: Version | None) -> None:
         if place.subject.startswith(CONTEXT_PREFIX):
@@ -173,7 +186,7 @@ class State:
 
     def mode(self, subject: str) -> str:
         """The mode that counts for a subject."""
-        return self.modes.get(subject) or self.modes.get(None) or "READWRITE"
+        return self.modes.get(subject) or self.modes.get(None) or READWRITE
 
     def current(self, key: bytes) -> Record:
         """What a key should have, after a record that the fold refused took its place."""

@@ -47,7 +47,6 @@ class Store:
         self.state = State()
         self._topic_id = _NO_TOPIC
         self._next_offset = 0
-        self._checked = False
         self._lock = trio.Lock()
 
     async def read(self, admin: AdminParts) -> State:
@@ -72,8 +71,12 @@ class Store:
                     return decision.answer
                 if await self._prepare_topic(admin):
                     continue
+                topic_id = self._topic_id
                 base = await _append(admin, decision.records)
+                self.state.reserve(decision.records)
                 refused = await self._catch_up(admin)
+                if self._topic_id != topic_id:
+                    continue  # the topic was deleted, perhaps with these records
                 lost = [one for index, one in enumerate(decision.records) if base + index in refused]
                 if not lost:
                     return decision.answer
@@ -87,7 +90,7 @@ class Store:
             if self._topic_id != _NO_TOPIC:
                 logger.warning("the topic _schemas was deleted, and with it all schemas")
             # Ids of deleted schemas may still be in records: this process does not give them again.
-            self.state, self._next_offset, self._checked = State(self.state.max_id), 0, False
+            self.state, self._next_offset = State(self.state.max_id), 0
             self._topic_id = _NO_TOPIC if topic is None else topic.topic_id
             if topic is None:
                 return {}
@@ -135,19 +138,17 @@ class Store:
         return skipped
 
     async def _prepare_topic(self, admin: AdminParts) -> bool:
-        """Create the topic, or check once that it keeps what is written to it; returns whether it was not there.
+        """Create the topic, or check that it keeps what is written to it; returns whether it was not there.
 
         Another program may have created and filled it meanwhile. Raises KafkaError, RegistryError.
         """
-        if self._checked:
-            return False
         if self._topic_id == _NO_TOPIC:
             await admin.topics.create_topics(TOPIC, 1, configs={"cleanup.policy": "compact"}, if_not_exists=True)
             return True
         try:
             entries = await admin.configs.describe_configs(topic=TOPIC)
         except KafkaError as error:
-            logger.info("the settings of _schemas are not checked cause=%s", error)
+            logger.debug("the settings of _schemas are not checked cause=%s", error)
         else:
             policy = entries["cleanup.policy"].value
             if policy != "compact":
@@ -155,7 +156,6 @@ class Store:
                     STORE_ERROR,
                     f"The topic _schemas has cleanup.policy={policy}, which deletes schemas; set it to compact.",
                 )
-        self._checked = True
         return False
 
 

@@ -85,6 +85,17 @@ def test_a_topic_that_loses_records_is_not_written(broker: Broker, url: str) -> 
     assert "cleanup.policy=delete" in answer.body["message"]
 
 
+def test_a_topic_that_is_made_to_lose_records_is_not_written_any_more(broker: Broker, url: str) -> None:
+    register(url, "a")
+    with Client(broker.bootstrap) as client, client.admin() as admin:
+        admin.incremental_alter_configs({"cleanup.policy": "compact,delete"}, topic="_schemas")
+        answer = ask(url, "POST", "/subjects/b/versions", {"schema": schema_of(2)})
+        assert (answer.status, answer.body["error_code"]) == (500, 50001)
+        assert register(url, "a") == 1, "nothing is written for what is there"
+        admin.incremental_alter_configs({"cleanup.policy": "compact"}, topic="_schemas")
+    assert register(url, "b", schema_of(2)) == 2
+
+
 def test_records_of_others_are_skipped_with_one_line(
     broker: Broker, url: str, caplog: pytest.LogCaptureFixture
 ) -> None:

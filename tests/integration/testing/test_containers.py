@@ -13,7 +13,7 @@ from fencepost import sync
 from fencepost.broker.config.fields import ConfigError
 from fencepost.testing import Broker, container_service
 from fencepost.testing.container_layout import read_layout
-from fencepost.testing.container_service import _HAS_REGISTRY, NotInContainerError
+from fencepost.testing.container_service import NotInContainerError
 from fencepost.testing.containers import DockerContainer, KafkaContainer, Network, RedpandaContainer, wait_for_logs
 from fencepost.testing.relay import Relay
 from tests.kit.certificates import Authority
@@ -240,22 +240,17 @@ def test_two_containers_at_once() -> None:
 # The registry
 
 
-needs_registry = pytest.mark.skipif(not _HAS_REGISTRY, reason="this version of fencepost has no schema registry")
-
-
 def subjects_at(url: str) -> Any:
     with urllib.request.urlopen(f"{url}/subjects", timeout=30) as answer:
         return json.load(answer)
 
 
-@needs_registry
 def test_a_redpanda_container_has_a_registry() -> None:
     with RedpandaContainer() as redpanda:
         assert subjects_at(redpanda.get_schema_registry_address()) == []
         write_and_read(redpanda.get_bootstrap_server())
 
 
-@needs_registry
 def test_a_registrys_container_listens_where_the_test_says() -> None:
     port = free_port()
     registry = DockerContainer("confluentinc/cp-schema-registry:7.6.0").with_bind_ports(port, port)

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from fencepost.schema_registry.errors import RegistryError
+from fencepost.schema_registry.state import State
 from tests.unit.schema_registry.core import ORDER, ORDER_WITH_DEFAULT, ORDER_WITHOUT_DEFAULT, Core
 
 
@@ -217,3 +218,28 @@ def test_a_change_that_readers_could_not_read_is_not_recorded(core: Core) -> Non
     assert "note" in text
     assert "compatibility: 'BACKWARD'" in text
     assert len(core.log) == 1
+
+
+@pytest.mark.parametrize("name", ["content-type", "a.b", "1", "a b"])
+def test_a_field_whose_name_java_refuses_is_refused(core: Core, name: str) -> None:
+    """Avro's specification: a name matches [A-Za-z_][A-Za-z0-9_]*. Apache's package for Python accepts any field's."""
+    schema = {"type": "record", "name": "R", "fields": [{"name": name, "type": "int"}]}
+    code, text = refusal(core, "POST", "/subjects/a/versions", {"schema": json.dumps(schema)})
+    assert (code, f"{name!r} is no name of Avro" in text) == (42201, True)
+
+
+def test_a_namespace_may_be_any_text_as_in_java(core: Core) -> None:
+    """schema_registry_converter 100: such schemas are in Confluent's registries; Java checks no namespace."""
+    schema = {"type": "record", "name": "Envelope", "namespace": "abc-123.u_table", "fields": []}
+    assert core.register("a", json.dumps(schema)) == 1
+    changed = {**schema, "fields": [{"name": "id", "type": "int", "default": 0}]}
+    assert core.register("a", json.dumps(changed)) == 2
+
+
+def test_an_id_that_was_given_away_is_not_given_again_though_its_record_is_lost() -> None:
+    """As when the topic is deleted behind the append and before the registry has read it back."""
+    core = Core()
+    core.register("a", ORDER)
+    state = State()
+    state.reserve(core.log)
+    assert (state.next_id, state.subjects()) == (2, [])
