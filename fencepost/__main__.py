@@ -5,7 +5,6 @@ import errno
 import gc
 import os
 import sys
-from importlib.util import find_spec
 
 from fencepost.extras import EXTRA_OF, needed_for
 from fencepost.version import __version__
@@ -17,11 +16,6 @@ def main() -> None:
     if "_FENCEPOST_COMPLETE" in os.environ:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115  a shell asks, and errors would appear in the user's line
     atexit.register(gc.freeze)  # else Python looks for garbage in all modules once more: a fifth of a short command
-    if sys.argv[1:] == ["--version"] and find_spec("click") is None:
-        from fencepost.protocol.compiled import record_code
-
-        print(f"fencepost {__version__} (records: {record_code()})")
-        return
     try:
         with needed_for("the command"):
             from fencepost.cli.main import cli  # here: importing the package must not import click
@@ -30,7 +24,11 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if error.name not in EXTRA_OF:
             raise
-        sys.exit(f"fencepost: {error}")
+        if sys.argv[1:] != ["--version"]:
+            sys.exit(f"fencepost: {error}")
+        from fencepost.protocol.compiled import record_code
+
+        print(f"fencepost {__version__} (records: {record_code()})")
     except OSError as error:
         if error.errno not in NOT_WRITTEN or error.filename is not None:
             raise

@@ -13,6 +13,8 @@ from functools import cached_property
 from types import ModuleType
 from typing import Any
 
+from fencepost.extras import needed_for
+
 _METHODS = (
     "start", "stop", "get_exposed_port", "get_container_host_ip", "get_logs", "get_wrapped_container", "exec", "reload",
     "get_container_info",
@@ -39,6 +41,8 @@ def install() -> None:
     """Serve Kafka's containers by brokers of this process, from now on. It may be called again."""
     if hasattr(sys.modules.get("testcontainers.core.container"), _DONE):
         return
+    with needed_for("fencepost.testcontainers"):
+        importlib.import_module("fencepost.testing.containers")
     if importlib.util.find_spec("testcontainers") is None:
         _provide_modules()
     else:

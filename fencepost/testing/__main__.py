@@ -4,6 +4,8 @@ import resource
 import sys
 import time
 
+from fencepost.extras import needed_for
+
 ROUNDS = 20
 PLATFORM_BYTES = 1 if sys.platform == "darwin" else 1024
 """The unit of getrusage's memory, in bytes."""
@@ -11,7 +13,8 @@ PLATFORM_BYTES = 1 if sys.platform == "darwin" else 1024
 
 def main() -> None:
     began = time.perf_counter()
-    from fencepost.testing.broker import Broker
+    with needed_for("fencepost.testing"):
+        from fencepost.testing.broker import Broker
 
     imported = time.perf_counter()
     with Broker():

@@ -69,6 +69,14 @@ def test_a_program_on_asyncio_imports_no_trio(tmp_path: Path) -> None:
     ("program", "message"),
     [
         ("from fencepost.testing import Broker", "fencepost.testing needs trio: pip install 'fencepost[broker]'"),
+        (
+            "from fencepost.testing.__main__ import main; main()",
+            "fencepost.testing needs trio: pip install 'fencepost[broker]'",
+        ),
+        (
+            "from fencepost.testcontainers import install; install()",
+            "fencepost.testcontainers needs trio: pip install 'fencepost[broker]'",
+        ),
         ("import fencepost.sync", "fencepost.sync needs trio: pip install 'fencepost[sync]'"),
         ("from fencepost.client.serializers import Json; Json()", "Json needs msgspec: pip install 'fencepost[json]'"),
     ],
@@ -76,6 +84,12 @@ def test_a_program_on_asyncio_imports_no_trio(tmp_path: Path) -> None:
 def test_what_needs_an_extra_names_it(program: str, message: str, tmp_path: Path) -> None:
     done = alone(program, cwd=tmp_path)
     assert (done.returncode, done.stderr.splitlines()[-1]) == (1, f"ModuleNotFoundError: {message}")
+
+
+def test_the_version_is_told_without_them(tmp_path: Path) -> None:
+    done = alone("import fencepost.__main__; fencepost.__main__.main()", "--version", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.fullmatch(r"fencepost \S+ \(records: .+\)\n", done.stdout)
 
 
 def test_the_command_without_its_packages_is_one_line_that_names_them(tmp_path: Path) -> None:
