@@ -3,6 +3,7 @@
 This broker keeps all logs in one directory (`log.dirs`), so every replica is in the only valid directory already.
 """
 
+from fencepost.broker.log.storage.layout import absolute
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.ports import Broker
 from fencepost.protocol.errors import ErrorCode
@@ -36,7 +37,7 @@ def handle(node: Broker, request: AlterReplicaLogDirsRequest, _context: RequestC
 
 
 def _outcome(node: Broker, path: str, tp: TopicPartition) -> ErrorCode:
-    if path != node.logs.directory:
+    if path != absolute(node.logs.place):
         return ErrorCode.LOG_DIR_NOT_FOUND
     if not node.metadata.exists(tp):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 import trio
 
+from fencepost.broker.log.storage.layout import absolute
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.ports import Broker
 from fencepost.protocol.errors import ErrorCode
@@ -34,6 +35,7 @@ async def handle(node: Broker, request: DescribeLogDirsRequest, _context: Reques
 
     If the size of a log cannot be read, the directory's error is KAFKA_STORAGE_ERROR, as in Kafka.
     """
+    log_dir = absolute(node.logs.place)
     if request.topics is None:
         wanted: Iterable[TopicPartition] = sorted(_all_partitions(node))
     else:
@@ -49,7 +51,7 @@ async def handle(node: Broker, request: DescribeLogDirsRequest, _context: Reques
             size_bytes = node.logs.size_bytes(tp)
         except OSError as error:
             logger.error("cannot read the size of a log partition=%s cause=%s", tp, error)
-            return _answer(DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=node.logs.directory))
+            return _answer(DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=log_dir))
         part = DescribeLogDirsPartition(
             partition_index=tp.partition, partition_size=size_bytes, offset_lag=0, is_future_key=False
         )
@@ -58,7 +60,7 @@ async def handle(node: Broker, request: DescribeLogDirsRequest, _context: Reques
     return _answer(
         DescribeLogDirsResult(
             error_code=ErrorCode.NONE,
-            log_dir=node.logs.directory,
+            log_dir=log_dir,
             topics=[DescribeLogDirsTopic(name=name, partitions=parts) for name, parts in by_topic.items()],
             total_bytes=total,
             usable_bytes=usable,

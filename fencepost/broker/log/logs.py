@@ -140,11 +140,6 @@ class LogManager:
         """The directory's name for messages."""
         return self._store.place
 
-    @property
-    def directory(self) -> str:
-        """The data directory for clients, absolute as in Kafka (File.getAbsolutePath); the place if there is none."""
-        return os.path.abspath(self.place) if os.path.isdir(self.place) else self.place
-
     def check_place(self) -> None:
         """Raise FlushFailed if the data directory was deleted or replaced."""
         if self._lock_fd is not None:

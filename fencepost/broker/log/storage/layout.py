@@ -1,5 +1,6 @@
 """The names in a data directory: partitions, renamed logs of deleted topics, copies, unfinished deletions."""
 
+import os
 import re
 
 from fencepost.broker.log.storage.store import Store
@@ -18,6 +19,11 @@ UNCLEANABLE = "uncleanable"
 
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _ASIDE = re.compile(r"(?P<name>.+)\.damaged(?P<number>[0-9]{1,9})-stray")
+
+
+def absolute(place: str) -> str:
+    """A data directory for clients, absolute as in Kafka (File.getAbsolutePath); the place itself if it is none."""
+    return os.path.abspath(place) if os.path.isdir(place) else place
 
 
 def may_be_partition(tp: TopicPartition) -> bool:
