@@ -63,6 +63,18 @@ class ApiKey(IntEnum):
     CONSUMER_GROUP_DESCRIBE = 69
     LIST_CONFIG_RESOURCES = 74
     DESCRIBE_TOPIC_PARTITIONS = 75
+    SHARE_GROUP_HEARTBEAT = 76
+    SHARE_GROUP_DESCRIBE = 77
+    SHARE_FETCH = 78
+    SHARE_ACKNOWLEDGE = 79
+    INITIALIZE_SHARE_GROUP_STATE = 83
+    READ_SHARE_GROUP_STATE = 84
+    WRITE_SHARE_GROUP_STATE = 85
+    DELETE_SHARE_GROUP_STATE = 86
+    READ_SHARE_GROUP_STATE_SUMMARY = 87
+    DESCRIBE_SHARE_GROUP_OFFSETS = 90
+    ALTER_SHARE_GROUP_OFFSETS = 91
+    DELETE_SHARE_GROUP_OFFSETS = 92
 
     @property
     def api_name(self) -> str:
@@ -146,5 +158,17 @@ SERVED: dict[ApiKey, Versions] = {
     ApiKey.CONSUMER_GROUP_DESCRIBE: Versions((0, 1), 0),
     ApiKey.LIST_CONFIG_RESOURCES: Versions((0, 1), 0),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: Versions((0, 0), 0),
+    ApiKey.SHARE_GROUP_HEARTBEAT: Versions((1, 1), 0),
+    ApiKey.SHARE_GROUP_DESCRIBE: Versions((1, 1), 0),
+    ApiKey.SHARE_FETCH: Versions((1, 2), 0),
+    ApiKey.SHARE_ACKNOWLEDGE: Versions((1, 2), 0),
+    ApiKey.INITIALIZE_SHARE_GROUP_STATE: Versions((0, 0), 0),
+    ApiKey.READ_SHARE_GROUP_STATE: Versions((0, 0), 0),
+    ApiKey.WRITE_SHARE_GROUP_STATE: Versions((0, 1), 0),
+    ApiKey.DELETE_SHARE_GROUP_STATE: Versions((0, 0), 0),
+    ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: Versions((0, 1), 0),
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: Versions((0, 1), 0),
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: Versions((0, 0), 0),
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: Versions((0, 0), 0),
 }
 """The APIs that the broker serves."""

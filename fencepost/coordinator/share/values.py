@@ -1,0 +1,105 @@
+"""What the state of a share partition is, to the coordinator that keeps it and to those that use it (KIP-932)."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import IntEnum
+from typing import NamedTuple, Protocol
+
+from fencepost.protocol.errors import ErrorCode
+
+UNINITIALIZED = -1
+"""A start offset that the partition's leader still has to find, by `share.auto.offset.reset`."""
+
+
+class DeliveryState(IntEnum):
+    """The states of a record that are stored; the numbers are those of Kafka's StateBatch."""
+
+    AVAILABLE = 0
+    ACQUIRED = 1
+    """Never stored: a record whose delivery is not settled is stored as AVAILABLE."""
+    ACKNOWLEDGED = 2
+    ARCHIVING = 3
+    """Between refused and written to the dead-letter topic (KIP-1191)."""
+    ARCHIVED = 4
+
+
+class ShareKey(NamedTuple):
+    """One share partition: what one group has of one partition."""
+
+    group_id: str
+    topic_id: bytes
+    partition: int
+
+
+class StateBatch(NamedTuple):
+    """The state of the records from `first_offset` to `last_offset`, both included."""
+
+    first_offset: int
+    last_offset: int
+    delivery_state: int
+    delivery_count: int
+
+
+class Outcome(NamedTuple):
+    """Whether a request to the share coordinator succeeded."""
+
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+
+
+class InitialState(NamedTuple):
+    """From where a group begins to consume a partition."""
+
+    state_epoch: int
+    start_offset: int
+
+
+class StateUpdate(NamedTuple):
+    """What a partition's leader stores of a share partition."""
+
+    state_epoch: int
+    leader_epoch: int
+    start_offset: int
+    """UNINITIALIZED: unchanged."""
+    delivery_complete_count: int
+    """How many records at or after the start offset are acknowledged or archived; -1: not known (KIP-1226)."""
+    batches: Sequence[StateBatch]
+
+
+class StoredState(NamedTuple):
+    """What the share coordinator knows of a share partition."""
+
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+    state_epoch: int = 0
+    start_offset: int = UNINITIALIZED
+    batches: tuple[StateBatch, ...] = ()
+
+
+class StateSummary(NamedTuple):
+    """As `StoredState`, without its batches."""
+
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+    state_epoch: int = 0
+    leader_epoch: int = 0
+    start_offset: int = UNINITIALIZED
+    delivery_complete_count: int = -1
+
+
+class SharePersister(Protocol):
+    """Where the states of share partitions are kept. Every answer rests on durable records only."""
+
+    async def initialize(self, states: Mapping[ShareKey, InitialState]) -> Mapping[ShareKey, Outcome]:
+        """Begin share partitions, or begin them again at a higher state epoch."""
+
+    async def read(self, key: ShareKey, leader_epoch: int) -> StoredState:
+        """The state of a share partition for its leader; older leaders are fenced from then on."""
+
+    async def write(self, updates: Mapping[ShareKey, StateUpdate]) -> Mapping[ShareKey, Outcome]:
+        """Store what changed; refused with FENCED_STATE_EPOCH or FENCED_LEADER_EPOCH if another began since."""
+
+    async def summaries(self, keys: Mapping[ShareKey, int]) -> Mapping[ShareKey, StateSummary]:
+        """The summary of each; the values are leader epochs."""
+
+    async def delete(self, keys: Iterable[ShareKey]) -> Mapping[ShareKey, Outcome]:
+        """Forget share partitions."""
