@@ -51,10 +51,11 @@ from fencepost.broker.transactions.hanging import HangingCheck
 from fencepost.broker.transactions.markers import Markers
 from fencepost.coordinator.group.service import GroupService
 from fencepost.coordinator.metadata.delta import AclsChanged, Change, PartitionsAdded, TopicCreated, TopicDeleted
-from fencepost.coordinator.metadata.image import GROUP_VERSION
+from fencepost.coordinator.metadata.image import GROUP_VERSION, SHARE_VERSION
 from fencepost.coordinator.metadata.service import MetadataService
 from fencepost.coordinator.metadata.start_records import Registration
 from fencepost.coordinator.ports import Clock, LogWriteFailed
+from fencepost.coordinator.share.no_states import NoStates
 from fencepost.coordinator.txn.coordinator import TransactionCoordinator
 from fencepost.protocol.topics import GROUP_TOPIC, METADATA_TOPIC, TRANSACTION_TOPIC
 
@@ -177,6 +178,7 @@ class Node:
             self._internal_logs(GROUP_TOPIC, config.offsets_topic_num_partitions),
             self.metadata,
             self.clock,
+            NoStates(),
             new_id=lambda: str(uuid.UUID(bytes=self._entropy(16), version=4)),
         )
         count = config.transaction_state_log_num_partitions
@@ -204,6 +206,11 @@ class Node:
     def consumer_protocol(self) -> bool:
         enabled = "consumer" in self.config.group_coordinator_rebalance_protocols
         return enabled and self.metadata.image.features.get(GROUP_VERSION, 0) >= 1
+
+    @property
+    def share_protocol(self) -> bool:
+        enabled = "share" in self.config.group_coordinator_rebalance_protocols
+        return enabled and self.metadata.image.features.get(SHARE_VERSION, 0) >= 1
 
     def _log_lost(self, log: FlushedLog, error: OSError) -> None:
         """A log went offline. The broker continues without it; for the metadata log it raises `error`."""
@@ -313,7 +320,7 @@ class Node:
         self.config = self._rules.broker_config(image)
         self.quotas = updated_quotas(self.quotas, image.quotas, quota_windows(self.config))
         self.transactions.config.change_to(txn_config(self.config, image))
-        self.groups.consumers.config = group_config(self.config)
+        self.groups.consumers.config = self.groups.shares.config = group_config(self.config)
         for log in self.logs.logs():  # also those that no client has used since the start
             if self.metadata.exists(log.tp):
                 log.config = self.metadata.log_config(log.tp.topic)

@@ -148,6 +148,10 @@ class Broker(Protocol):
         """Whether groups may use the consumer protocol (KIP-848)."""
 
     @property
+    def share_protocol(self) -> bool:
+        """Whether there may be share groups (KIP-932)."""
+
+    @property
     def transactions(self) -> "TransactionCoordinator":
         """Every transactional id of this broker."""
 

@@ -153,7 +153,7 @@ def group_config(config: BrokerConfig) -> "GroupConfig":
     """The group coordinator's settings, under the same names."""
     from fencepost.coordinator.group.config import GroupConfig
 
-    own = {one.name for one in dataclasses.fields(GroupConfig)} - {"group_consumer_bounds"}
+    own = {one.name for one in dataclasses.fields(GroupConfig) if hasattr(config, one.name)}
     share: dict[str, Any] = {name: getattr(config, name) for name in own}
     share["group_consumer_migration_policy"] = config.group_consumer_migration_policy.lower()
     bounds = {

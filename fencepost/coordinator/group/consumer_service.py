@@ -2,12 +2,11 @@
 
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
 from fencepost.coordinator.group.commands import Join, JoinReply, MemberName, Sync, SyncReply
-from fencepost.coordinator.group.config import GroupConfig
+from fencepost.coordinator.group.config import GroupConfig, of_group
 from fencepost.coordinator.group.consumer import classic_members, heartbeat, migration, offsets, regexes, view
 from fencepost.coordinator.group.consumer.context import GroupContext, View
 from fencepost.coordinator.group.consumer.group import ConsumerGroup, tombstones
@@ -84,15 +83,7 @@ class ConsumerGroups:
 
     def _config_of(self, group_id: str) -> GroupConfig:
         """The broker's settings, overridden by the group's own (`consumer.session.timeout.ms`, ...)."""
-        own = self._image().group_config(group_id)
-        known: dict[str, Any] = {
-            PER_GROUP[name]: self._within(name, int(text)) for name, text in own.items() if name in PER_GROUP
-        }
-        return replace(self.config, **known) if known else self.config
-
-    def _within(self, name: str, value: int) -> int:
-        low, high = self.config.group_consumer_bounds.get(name, (value, value))
-        return min(max(value, low), high)
+        return of_group(self.config, self._image().group_config(group_id), PER_GROUP)
 
     # ---- the consumer protocol
 
@@ -137,6 +128,8 @@ class ConsumerGroups:
         classic = shard.state.group(group_id)
         if group is not None:
             context.group = group
+        elif group_id in shard.state.shares:
+            raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
         elif isinstance(classic, Dead):
             if not joins:
                 kind = "Group" if request.leaves else "Consumer group"
@@ -165,7 +158,7 @@ class ConsumerGroups:
         group = None if shard is None else shard.state.consumers.get(group_id)
         if group is not None:
             return view.describe(group, self.config.group_consumer_assignors[0], self._image())
-        known = shard is not None and not isinstance(shard.state.group(group_id), Dead)
+        known = shard is not None and shard.state.has_group(group_id)
         text = f"Group {group_id} is not a consumer group." if known else f"Group {group_id} not found."
         return view.DescribedConsumerGroup(group_id, ErrorCode.GROUP_ID_NOT_FOUND, text)
 

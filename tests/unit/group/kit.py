@@ -17,6 +17,7 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 from tests.kit.clocks import VirtualClock
 from tests.kit.memory_log import CoordinatorLog, CoordinatorLogs
+from tests.kit.share_states import MemoryStates
 
 T0 = TopicPartition("t", 0)
 T1 = TopicPartition("t", 1)
@@ -54,13 +55,20 @@ class World:
     """A group service over memory; `restart` is what a restart of the broker would leave."""
 
     def __init__(
-        self, config: GroupConfig | None = None, logs: CoordinatorLogs | None = None, topics: Topics | None = None
+        self,
+        config: GroupConfig | None = None,
+        logs: CoordinatorLogs | None = None,
+        topics: Topics | None = None,
+        states: MemoryStates | None = None,
     ) -> None:
         self.config = config or GroupConfig(group_initial_rebalance_delay_ms=3000)
         self.logs = logs or CoordinatorLogs()
         self.topics = topics or Topics("t", "u")
+        self.states = states or MemoryStates()
         ids = count(1)
-        self.service = GroupService(self.config, self.logs, self.topics, VirtualClock(), lambda: str(next(ids)))
+        self.service = GroupService(
+            self.config, self.logs, self.topics, VirtualClock(), self.states, lambda: str(next(ids))
+        )
 
     async def restart(self) -> "World":
         world = World(self.config, self.logs, self.topics)
