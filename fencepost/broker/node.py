@@ -20,6 +20,7 @@ from fencepost.broker.config.topic_rules import (
     make_authorizer,
     metadata_log_config,
     quota_windows,
+    share_state_config,
     txn_config,
 )
 from fencepost.broker.coordinator_logs import InternalTopicLogs
@@ -55,8 +56,9 @@ from fencepost.coordinator.metadata.image import GROUP_VERSION
 from fencepost.coordinator.metadata.service import MetadataService
 from fencepost.coordinator.metadata.start_records import Registration
 from fencepost.coordinator.ports import Clock, LogWriteFailed
+from fencepost.coordinator.share.service import ShareStates
 from fencepost.coordinator.txn.coordinator import TransactionCoordinator
-from fencepost.protocol.topics import GROUP_TOPIC, METADATA_TOPIC, TRANSACTION_TOPIC
+from fencepost.protocol.topics import GROUP_TOPIC, METADATA_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_TOPIC
 
 logger = logging.getLogger(__name__)
 
@@ -172,6 +174,11 @@ class Node:
         self.partitions = Partitions(self.logs, self.metadata, self.place)
         self.partition, self.absence = self.partitions.get, self.partitions.absence
         self.is_offline = self.partitions.is_offline
+        sharing = share_state_config(config)
+        count = sharing.share_coordinator_state_topic_num_partitions
+        self.share_states = ShareStates(
+            sharing, self._internal_logs(SHARE_STATE_TOPIC, count), self.metadata, self.clock
+        )
         self.groups = GroupService(
             group_config(config),
             self._internal_logs(GROUP_TOPIC, config.offsets_topic_num_partitions),
@@ -250,7 +257,7 @@ class Node:
         self._stop_wanted.set()
 
     async def _start_services(self, services: trio.Nursery) -> None:
-        """Load the coordinators in the order of their dependencies: metadata, then groups, then transactions."""
+        """Load the coordinators in the order of their dependencies: metadata, share states, groups, transactions."""
         known_before, some_lost = self.metadata_log.log_end_offset > 0, self.logs.quarantined(METADATA_PARTITION) > 0
         await self.place.load_metadata(self)
         self.authorizer = make_authorizer(self.config, self.metadata.image)
@@ -258,10 +265,14 @@ class Node:
         self.deleted_topics.find_lost_logs()
         self._settings_changed()
         await self.place.begin(self, services)
+        forget = known_before and not some_lost
+        if self.place.has_share_groups:
+            await self.share_states.start(forget_deleted_topics=forget)
         await self.groups.start()
-        if known_before and not some_lost:
+        if forget:
             self.groups.forget_deleted_topics()
         await self.transactions.start()
+        await services.start(self.share_states.run)
         await services.start(self.groups.run)
         await services.start(self.transactions.run)
         periodic.begin(self, services, partial(self._snapshots.take_if_due, self.metadata))
@@ -299,6 +310,7 @@ class Node:
         for change in changes:
             if isinstance(change, TopicDeleted):
                 self.deleted_topics.delete(change.topic.name, change.topic.partitions)
+                self.share_states.forget_topics([change.topic.topic_id])
             elif isinstance(change, TopicCreated | PartitionsAdded):
                 self.groups.topics_changed([change.topic.name], created=isinstance(change, TopicCreated))
             elif isinstance(change, AclsChanged):

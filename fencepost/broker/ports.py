@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from fencepost.coordinator.group.service import GroupService
     from fencepost.coordinator.metadata.service import MetadataService
     from fencepost.coordinator.ports import Clock
+    from fencepost.coordinator.share.service import ShareStates
     from fencepost.coordinator.txn.coordinator import TransactionCoordinator
 
 
@@ -146,6 +147,10 @@ class Broker(Protocol):
     @property
     def consumer_protocol(self) -> bool:
         """Whether groups may use the consumer protocol (KIP-848)."""
+
+    @property
+    def share_states(self) -> "ShareStates":
+        """The states of share partitions (KIP-932), where `Place.has_share_groups`."""
 
     @property
     def transactions(self) -> "TransactionCoordinator":

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from fencepost.broker.log.compaction.cleaner import CleanerSettings
     from fencepost.broker.log.config import LogConfig
     from fencepost.coordinator.group.config import GroupConfig
+    from fencepost.coordinator.share.config import ShareStateConfig
     from fencepost.coordinator.txn.config import TxnConfig
 
 logger = logging.getLogger(__name__)
@@ -203,6 +204,14 @@ def txn_config(config: BrokerConfig, image: MetadataImage = EMPTY_IMAGE) -> "Txn
         producer_id_expiration_ms=config.producer_id_expiration_ms,
         id_expiration_interval_ms=config.transaction_remove_expired_transaction_cleanup_interval_ms,
     )
+
+
+def share_state_config(config: BrokerConfig) -> "ShareStateConfig":
+    """The share coordinator's settings, under the same names, where the broker has them."""
+    from fencepost.coordinator.share.config import ShareStateConfig
+
+    names = [one.name for one in dataclasses.fields(ShareStateConfig)]
+    return ShareStateConfig(**{name: getattr(config, name) for name in names if hasattr(config, name)})
 
 
 def quota_windows(config: BrokerConfig) -> tuple[Windows, Windows]:

@@ -231,6 +231,11 @@ RIGHTS: dict[ApiKey, tuple[Right, ...]] = {
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: (
         _right(Op.DESCRIBE, Kind.TOPIC, "topics", Effect.ENTRY, note="in a list of all topics it is left out"),
     ),
+    ApiKey.INITIALIZE_SHARE_GROUP_STATE: (_cluster(Op.CLUSTER_ACTION),),
+    ApiKey.READ_SHARE_GROUP_STATE: (_cluster(Op.CLUSTER_ACTION),),
+    ApiKey.WRITE_SHARE_GROUP_STATE: (_cluster(Op.CLUSTER_ACTION),),
+    ApiKey.DELETE_SHARE_GROUP_STATE: (_cluster(Op.CLUSTER_ACTION),),
+    ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: (_cluster(Op.CLUSTER_ACTION),),
 }
 """The rights of every served API, in the order in which they are checked."""
 
