@@ -118,7 +118,7 @@ def _response(
         topics.setdefault(part.topic_id, []).append(answer)
     leaders = name_leaders(node, context, answers)
     return ShareFetchResponse(
-        acquisition_lock_timeout_ms=node.share_settings(request.group_id or "").limits.lock_ms,
+        acquisition_lock_timeout_ms=node.share_settings(request.group_id or "").record_lock_duration_ms,
         responses=[
             ShareFetchableTopicResponse(topic_id=topic_id, partitions=parts) for topic_id, parts in topics.items()
         ],

@@ -77,7 +77,7 @@ async def _answer(
         topics.setdefault(part.topic_id, []).append(answer)
     leaders = name_leaders(node, context, answers)
     return ShareAcknowledgeResponse(
-        acquisition_lock_timeout_ms=node.share_settings(member.group_id).limits.lock_ms,
+        acquisition_lock_timeout_ms=node.share_settings(member.group_id).record_lock_duration_ms,
         responses=[
             ShareAcknowledgeTopicResponse(topic_id=topic_id, partitions=parts) for topic_id, parts in topics.items()
         ],

@@ -8,6 +8,7 @@ SharePartition (pure) --Change--> a queue for each --SharePersister--> stored, t
 import logging
 import math
 from collections.abc import Awaitable, Callable, Iterable
+from functools import lru_cache
 
 import trio
 
@@ -21,6 +22,7 @@ from fencepost.broker.share.partition import SharePartition
 from fencepost.broker.share.sessions import MemberKey, ShareSessions, TopicIdPartition
 from fencepost.broker.share.values import Limits
 from fencepost.coordinator.runtime.timers import Timers
+from fencepost.coordinator.share.group_config import ShareGroupSettings
 from fencepost.coordinator.share.values import (
     UNINITIALIZED,
     ShareKey,
@@ -29,6 +31,7 @@ from fencepost.coordinator.share.values import (
     StoredState,
 )
 from fencepost.protocol.errors import NO_ERROR, ErrorCode
+from fencepost.protocol.reset_policy import EARLIEST, LATEST
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -58,6 +61,17 @@ def client_error(error: ErrorCode) -> ErrorCode:
             return error
         case _:
             return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+@lru_cache(maxsize=1000)
+def limits_of(settings: ShareGroupSettings) -> Limits:
+    """The settings of a group that its share partitions obey."""
+    return Limits(
+        max_in_flight=settings.partition_max_record_locks,
+        delivery_count_limit=settings.delivery_count_limit,
+        lock_ms=settings.record_lock_duration_ms,
+        renew=settings.renew_acknowledge_enable,
+    )
 
 
 class Storing:
@@ -141,7 +155,7 @@ class SharePartitions:
         if log is None:
             return self._node.absence(tp)
         key = ShareKey(group_id, *part)
-        led = self._led[key] = LedPartition(key, tp, log, lambda: self._node.share_settings(group_id).limits)
+        led = self._led[key] = LedPartition(key, tp, log, lambda: limits_of(self._node.share_settings(group_id)))
         self._start(self._load, led)
         return led
 
@@ -199,12 +213,11 @@ class SharePartitions:
     async def _first_offset(self, led: LedPartition) -> int:
         """Where a group begins that never read the partition (`share.auto.offset.reset`)."""
         log, node = led.log, self._node
-        reset = node.share_settings(led.key.group_id).auto_offset_reset
-        if reset.is_earliest:
+        since_ms = node.share_settings(led.key.group_id).auto_offset_reset.timestamp(node.clock.now_ms())
+        if since_ms == EARLIEST:
             return log.log_start_offset
-        if reset.back_ms is None:
+        if since_ms is None or since_ms == LATEST:
             return log.high_watermark
-        since_ms = node.clock.now_ms() - reset.back_ms
         found = offset_for_timestamp(log, since_ms, IsolationLevel.READ_UNCOMMITTED)
         while isinstance(found, Missing):
             await self._arrived(log, found)
