@@ -20,6 +20,7 @@ from fencepost.broker.config.topic_rules import (
     make_authorizer,
     metadata_log_config,
     quota_windows,
+    share_group_config,
     txn_config,
 )
 from fencepost.broker.coordinator_logs import InternalTopicLogs
@@ -51,10 +52,11 @@ from fencepost.broker.transactions.hanging import HangingCheck
 from fencepost.broker.transactions.markers import Markers
 from fencepost.coordinator.group.service import GroupService
 from fencepost.coordinator.metadata.delta import AclsChanged, Change, PartitionsAdded, TopicCreated, TopicDeleted
-from fencepost.coordinator.metadata.image import GROUP_VERSION
+from fencepost.coordinator.metadata.image import GROUP_VERSION, SHARE_VERSION
 from fencepost.coordinator.metadata.service import MetadataService
 from fencepost.coordinator.metadata.start_records import Registration
 from fencepost.coordinator.ports import Clock, LogWriteFailed
+from fencepost.coordinator.share.config import ShareGroupSettings
 from fencepost.coordinator.txn.coordinator import TransactionCoordinator
 from fencepost.protocol.topics import GROUP_TOPIC, METADATA_TOPIC, TRANSACTION_TOPIC
 
@@ -108,6 +110,7 @@ class Node:
         self.stopped, self._stop_wanted = trio.Event(), trio.Event()
         self._entropy = entropy
         self._rules = TopicRules(config)
+        self._share_config = share_group_config(config)
         self.quotas: ClientQuotas | None = None
         """The quotas of users and client ids; None if there are none."""
         self.upkeep_threads: FlushThreads = threads or SyncThreads(helpers_max=0)
@@ -160,7 +163,7 @@ class Node:
         self.metadata = MetadataService(
             MetadataPartitionLog(self.metadata_log, self.flusher),
             self.clock,
-            cluster_facts(config, cluster_id),
+            cluster_facts(config, cluster_id, share_groups=self.place.share_groups),
             self._rules,
             new_id=partial(new_topic_id, self._entropy),
             observer=self._metadata_changed,
@@ -204,6 +207,13 @@ class Node:
     def consumer_protocol(self) -> bool:
         enabled = "consumer" in self.config.group_coordinator_rebalance_protocols
         return enabled and self.metadata.image.features.get(GROUP_VERSION, 0) >= 1
+
+    @property
+    def share_protocol(self) -> bool:
+        return self.place.share_groups and self.metadata.image.features.get(SHARE_VERSION, 0) >= 1
+
+    def share_settings(self, group_id: str) -> ShareGroupSettings:
+        return self._share_config.of_group(self.metadata.image.group_config(group_id))
 
     def _log_lost(self, log: FlushedLog, error: OSError) -> None:
         """A log went offline. The broker continues without it; for the metadata log it raises `error`."""
@@ -314,6 +324,7 @@ class Node:
         self.quotas = updated_quotas(self.quotas, image.quotas, quota_windows(self.config))
         self.transactions.config.change_to(txn_config(self.config, image))
         self.groups.consumers.config = group_config(self.config)
+        self._share_config = share_group_config(self.config)
         for log in self.logs.logs():  # also those that no client has used since the start
             if self.metadata.exists(log.tp):
                 log.config = self.metadata.log_config(log.tp.topic)

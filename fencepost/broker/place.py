@@ -77,6 +77,8 @@ class Place(ABC):
     """Whether all that is appended in one instant becomes durable in one commit, or not at all."""
     serves_pages = False
     """Whether each run of the broker serves its metrics; otherwise its process does so for all runs."""
+    share_groups = True
+    """Whether a broker here can have share groups (KIP-932)."""
     followed: Followed | None = None
     """None if consumers read from leaders only."""
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from fencepost.coordinator.group.service import GroupService
     from fencepost.coordinator.metadata.service import MetadataService
     from fencepost.coordinator.ports import Clock
+    from fencepost.coordinator.share.config import ShareGroupSettings
     from fencepost.coordinator.txn.coordinator import TransactionCoordinator
 
 
@@ -146,6 +147,13 @@ class Broker(Protocol):
     @property
     def consumer_protocol(self) -> bool:
         """Whether groups may use the consumer protocol (KIP-848)."""
+
+    @property
+    def share_protocol(self) -> bool:
+        """Whether there may be share groups (KIP-932)."""
+
+    def share_settings(self, group_id: str) -> "ShareGroupSettings":
+        """What holds for a share group now: its own settings, or else those of the broker."""
 
     @property
     def transactions(self) -> "TransactionCoordinator":
