@@ -56,7 +56,7 @@ from fencepost.coordinator.metadata.image import GROUP_VERSION, SHARE_VERSION
 from fencepost.coordinator.metadata.service import MetadataService
 from fencepost.coordinator.metadata.start_records import Registration
 from fencepost.coordinator.ports import Clock, LogWriteFailed
-from fencepost.coordinator.share.config import ShareGroupSettings
+from fencepost.coordinator.share.group_config import ShareGroupSettings
 from fencepost.coordinator.txn.coordinator import TransactionCoordinator
 from fencepost.protocol.topics import GROUP_TOPIC, METADATA_TOPIC, TRANSACTION_TOPIC
 

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from fencepost.broker.log.compaction.cleaner import CleanerSettings
     from fencepost.broker.log.config import LogConfig
     from fencepost.coordinator.group.config import GroupConfig
-    from fencepost.coordinator.share.config import ShareGroupConfig, ShareStateConfig
+    from fencepost.coordinator.share.config import ShareStateConfig
+    from fencepost.coordinator.share.group_config import ShareGroupConfig
     from fencepost.coordinator.txn.config import TxnConfig
 
 logger = logging.getLogger(__name__)
@@ -136,7 +137,7 @@ def cleaner_settings(config: BrokerConfig) -> "CleanerSettings":
     )
 
 
-def cluster_facts(config: BrokerConfig, cluster_id: str, *, share_groups: bool) -> ClusterFacts:
+def cluster_facts(config: BrokerConfig, cluster_id: str, *, share_groups: bool = True) -> ClusterFacts:
     return ClusterFacts(
         cluster_id=cluster_id,
         node_id=config.node_id,
@@ -167,7 +168,7 @@ def share_group_config(config: BrokerConfig) -> "ShareGroupConfig":
     As `GroupCoordinatorConfig.clampDynamicConfigs`: an assignment interval that was altered at run time is kept within
     the bounds of the start.
     """
-    from fencepost.coordinator.share.config import ShareGroupConfig
+    from fencepost.coordinator.share.group_config import ShareGroupConfig
 
     own = {one.name for one in dataclasses.fields(ShareGroupConfig)} - {"group_share_bounds"}
     values: dict[str, Any] = {name: getattr(config, name) for name in own}
@@ -181,7 +182,8 @@ def share_state_config(config: BrokerConfig) -> "ShareStateConfig":
     """The share coordinator's settings, under the same names."""
     from fencepost.coordinator.share.config import ShareStateConfig
 
-    return ShareStateConfig(**{one.name: getattr(config, one.name) for one in dataclasses.fields(ShareStateConfig)})
+    own = {one.name for one in dataclasses.fields(ShareStateConfig)} - {"share_partitions_max"}
+    return ShareStateConfig(**{name: getattr(config, name) for name in own})
 
 
 def _group_bounds(config: BrokerConfig, kind: str) -> dict[str, tuple[int, int]]:
