@@ -21,6 +21,7 @@ from fencepost.broker.config.topic_rules import (
     metadata_log_config,
     quota_windows,
     share_state_config,
+    share_group_config,
     txn_config,
 )
 from fencepost.broker.coordinator_logs import InternalTopicLogs
@@ -48,14 +49,16 @@ from fencepost.broker.place import Alone, Place
 from fencepost.broker.purgatory import Purgatory
 from fencepost.broker.security.authorizer import Authorizer
 from fencepost.broker.security.quotas import ClientQuotas, updated_quotas
+from fencepost.broker.share.partitions import SharePartitions
 from fencepost.broker.transactions.hanging import HangingCheck
 from fencepost.broker.transactions.markers import Markers
 from fencepost.coordinator.group.service import GroupService
 from fencepost.coordinator.metadata.delta import AclsChanged, Change, PartitionsAdded, TopicCreated, TopicDeleted
-from fencepost.coordinator.metadata.image import GROUP_VERSION
+from fencepost.coordinator.metadata.image import GROUP_VERSION, SHARE_VERSION
 from fencepost.coordinator.metadata.service import MetadataService
 from fencepost.coordinator.metadata.start_records import Registration
 from fencepost.coordinator.ports import Clock, LogWriteFailed
+from fencepost.coordinator.share.group_config import ShareGroupSettings
 from fencepost.coordinator.share.service import ShareStates
 from fencepost.coordinator.txn.coordinator import TransactionCoordinator
 from fencepost.protocol.topics import GROUP_TOPIC, METADATA_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_TOPIC
@@ -110,6 +113,7 @@ class Node:
         self.stopped, self._stop_wanted = trio.Event(), trio.Event()
         self._entropy = entropy
         self._rules = TopicRules(config)
+        self._share_config = share_group_config(config)
         self.quotas: ClientQuotas | None = None
         """The quotas of users and client ids; None if there are none."""
         self.upkeep_threads: FlushThreads = threads or SyncThreads(helpers_max=0)
@@ -162,7 +166,7 @@ class Node:
         self.metadata = MetadataService(
             MetadataPartitionLog(self.metadata_log, self.flusher),
             self.clock,
-            cluster_facts(config, cluster_id),
+            cluster_facts(config, cluster_id, share_groups=self.place.has_share_groups),
             self._rules,
             new_id=partial(new_topic_id, self._entropy),
             observer=self._metadata_changed,
@@ -179,6 +183,7 @@ class Node:
         self.share_states = ShareStates(
             sharing, self._internal_logs(SHARE_STATE_TOPIC, count), self.metadata, self.clock
         )
+        self.shares = SharePartitions(self, self.share_states)
         self.groups = GroupService(
             group_config(config),
             self._internal_logs(GROUP_TOPIC, config.offsets_topic_num_partitions),
@@ -211,6 +216,13 @@ class Node:
     def consumer_protocol(self) -> bool:
         enabled = "consumer" in self.config.group_coordinator_rebalance_protocols
         return enabled and self.metadata.image.features.get(GROUP_VERSION, 0) >= 1
+
+    @property
+    def share_protocol(self) -> bool:
+        return self.place.has_share_groups and self.metadata.image.features.get(SHARE_VERSION, 0) >= 1
+
+    def share_settings(self, group_id: str) -> ShareGroupSettings:
+        return self._share_config.of_group(self.metadata.image.group_config(group_id))
 
     def _log_lost(self, log: FlushedLog, error: OSError) -> None:
         """A log went offline. The broker continues without it; for the metadata log it raises `error`."""
@@ -273,6 +285,7 @@ class Node:
             self.groups.forget_deleted_topics()
         await self.transactions.start()
         await services.start(self.share_states.run)
+        await services.start(self.shares.run)
         await services.start(self.groups.run)
         await services.start(self.transactions.run)
         periodic.begin(self, services, partial(self._snapshots.take_if_due, self.metadata))
@@ -326,6 +339,7 @@ class Node:
         self.quotas = updated_quotas(self.quotas, image.quotas, quota_windows(self.config))
         self.transactions.config.change_to(txn_config(self.config, image))
         self.groups.consumers.config = group_config(self.config)
+        self._share_config = share_group_config(self.config)
         for log in self.logs.logs():  # also those that no client has used since the start
             if self.metadata.exists(log.tp):
                 log.config = self.metadata.log_config(log.tp.topic)
