@@ -56,9 +56,8 @@ def expire(window: Window, limits: Limits, change: Change, now_ms: int) -> None:
     """SharePartition.releaseAcquisitionLockOnTimeout, for all locks that have ended by now."""
     while (batch := window.take_due(now_ms)) is not None:
         whole = batch.whole
-        if batch.offsets is None and whole.state is ACQUIRED and batch.first < window.start <= batch.last:
-            if 0 <= whole.lock <= now_ms:
-                window.split(batch)
+        if 0 <= whole.lock <= now_ms and whole.state is ACQUIRED and batch.first < window.start <= batch.last:
+            window.split(batch)
         if batch.offsets is None:
             _expire(window, limits, change, whole, batch.first, batch.last, now_ms)
         else:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 
 from fencepost.broker.share.in_flight import ACQUIRED, AVAILABLE, NO_LOCK, InFlightBatch, InFlightState
-from fencepost.broker.share.values import AcquireMode, Acquired, Fetched, Limits, Want
+from fencepost.broker.share.values import Acquired, AcquireMode, Fetched, Limits, Want
 from fencepost.broker.share.window import Window
 
 
@@ -82,6 +82,9 @@ class _Acquisition:
             begin = max(begin, window.start)
         elif floor.last >= begin:
             begin = floor.first
+        if last < min(first_read, begin):
+            window.advance()  # nothing is left of a full window: only this gives room (Kafka throws)
+            return
         known = window.batches.beginning_in(min(first_read, begin), last)
         if not known:
             self._acquire_new(begin, last)

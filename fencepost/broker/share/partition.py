@@ -12,8 +12,9 @@ from fencepost.coordinator.share.values import UNINITIALIZED, DeliveryState, Sto
 
 
 class SharePartition:
-    """The records of one partition that one share group has in flight. Times are milliseconds of a clock that only grows.
+    """The records of one partition that one share group has in flight.
 
+    Times are milliseconds of a clock that only grows.
     One fetch at a time: between reading `next_fetch_offset` and `acquire` with what the log gave, begin no other fetch.
     Every `Change` is stored and then settled, in the order in which they came; fetches that wait may find records after
     a settled change and after `expire`.
@@ -131,7 +132,7 @@ class SharePartition:
     def log_start_moved(self, log_start_offset: int) -> None:
         """Retention or DeleteRecords removed the records below: archive what was available there.
 
-        Stored with the next change. Records that a member holds stay locked until it acknowledges them or the lock ends.
+        Stored with the next change. Records that a member holds stay its own until it ends that, or the lock ends.
         """
         self._window.move_to(log_start_offset)
 

@@ -1,4 +1,4 @@
-"""The window of a share partition: its offsets, what is in flight between them, and the locks (Kafka's SharePartition)."""
+"""The window of a share partition: its offsets, what is in flight between them, and the locks."""
 
 import heapq
 from collections.abc import Iterable
@@ -177,7 +177,7 @@ class Window:
         return found
 
     def archive_stale(self, fetch_offset: int, base_offset: int) -> None:
-        """Archive what is available before the first batch that the log has (SharePartition.maybeArchiveStaleBatches)."""
+        """SharePartition.maybeArchiveStaleBatches: what is available before the first batch of the log is gone."""
         if not self.batches or fetch_offset >= base_offset:
             return
         floor = self.batches.floor(fetch_offset)
