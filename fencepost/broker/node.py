@@ -20,8 +20,8 @@ from fencepost.broker.config.topic_rules import (
     make_authorizer,
     metadata_log_config,
     quota_windows,
-    share_state_config,
     share_group_config,
+    share_state_config,
     txn_config,
 )
 from fencepost.broker.coordinator_logs import InternalTopicLogs

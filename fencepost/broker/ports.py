@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from fencepost.coordinator.group.service import GroupService
     from fencepost.coordinator.metadata.service import MetadataService
     from fencepost.coordinator.ports import Clock
-    from fencepost.coordinator.share.service import ShareStates
     from fencepost.coordinator.share.group_config import ShareGroupSettings
+    from fencepost.coordinator.share.service import ShareStates
     from fencepost.coordinator.txn.coordinator import TransactionCoordinator
 
 
