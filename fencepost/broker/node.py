@@ -20,6 +20,7 @@ from fencepost.broker.config.topic_rules import (
     make_authorizer,
     metadata_log_config,
     quota_windows,
+    share_group_config,
     share_state_config,
     txn_config,
 )
@@ -52,10 +53,11 @@ from fencepost.broker.transactions.hanging import HangingCheck
 from fencepost.broker.transactions.markers import Markers
 from fencepost.coordinator.group.service import GroupService
 from fencepost.coordinator.metadata.delta import AclsChanged, Change, PartitionsAdded, TopicCreated, TopicDeleted
-from fencepost.coordinator.metadata.image import GROUP_VERSION
+from fencepost.coordinator.metadata.image import GROUP_VERSION, SHARE_VERSION
 from fencepost.coordinator.metadata.service import MetadataService
 from fencepost.coordinator.metadata.start_records import Registration
 from fencepost.coordinator.ports import Clock, LogWriteFailed
+from fencepost.coordinator.share.group_config import ShareGroupSettings
 from fencepost.coordinator.share.service import ShareStates
 from fencepost.coordinator.txn.coordinator import TransactionCoordinator
 from fencepost.protocol.topics import GROUP_TOPIC, METADATA_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_TOPIC
@@ -110,6 +112,7 @@ class Node:
         self.stopped, self._stop_wanted = trio.Event(), trio.Event()
         self._entropy = entropy
         self._rules = TopicRules(config)
+        self._share_config = share_group_config(config)
         self.quotas: ClientQuotas | None = None
         """The quotas of users and client ids; None if there are none."""
         self.upkeep_threads: FlushThreads = threads or SyncThreads(helpers_max=0)
@@ -162,7 +165,7 @@ class Node:
         self.metadata = MetadataService(
             MetadataPartitionLog(self.metadata_log, self.flusher),
             self.clock,
-            cluster_facts(config, cluster_id),
+            cluster_facts(config, cluster_id, share_groups=self.place.share_groups),
             self._rules,
             new_id=partial(new_topic_id, self._entropy),
             observer=self._metadata_changed,
@@ -211,6 +214,13 @@ class Node:
     def consumer_protocol(self) -> bool:
         enabled = "consumer" in self.config.group_coordinator_rebalance_protocols
         return enabled and self.metadata.image.features.get(GROUP_VERSION, 0) >= 1
+
+    @property
+    def share_protocol(self) -> bool:
+        return self.place.share_groups and self.metadata.image.features.get(SHARE_VERSION, 0) >= 1
+
+    def share_settings(self, group_id: str) -> ShareGroupSettings:
+        return self._share_config.of_group(self.metadata.image.group_config(group_id))
 
     def _log_lost(self, log: FlushedLog, error: OSError) -> None:
         """A log went offline. The broker continues without it; for the metadata log it raises `error`."""
@@ -266,7 +276,7 @@ class Node:
         self._settings_changed()
         await self.place.begin(self, services)
         forget = known_before and not some_lost
-        if self.place.has_share_groups:
+        if self.place.share_groups:
             await self.share_states.start(forget_deleted_topics=forget)
         await self.groups.start()
         if forget:
@@ -326,6 +336,7 @@ class Node:
         self.quotas = updated_quotas(self.quotas, image.quotas, quota_windows(self.config))
         self.transactions.config.change_to(txn_config(self.config, image))
         self.groups.consumers.config = group_config(self.config)
+        self._share_config = share_group_config(self.config)
         for log in self.logs.logs():  # also those that no client has used since the start
             if self.metadata.exists(log.tp):
                 log.config = self.metadata.log_config(log.tp.topic)

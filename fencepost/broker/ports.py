@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from fencepost.coordinator.group.service import GroupService
     from fencepost.coordinator.metadata.service import MetadataService
     from fencepost.coordinator.ports import Clock
+    from fencepost.coordinator.share.group_config import ShareGroupSettings
     from fencepost.coordinator.share.service import ShareStates
     from fencepost.coordinator.txn.coordinator import TransactionCoordinator
 
@@ -150,7 +151,14 @@ class Broker(Protocol):
 
     @property
     def share_states(self) -> "ShareStates":
-        """The states of share partitions (KIP-932), where `Place.has_share_groups`."""
+        """The states of share partitions (KIP-932), where `Place.share_groups`."""
+
+    @property
+    def share_protocol(self) -> bool:
+        """Whether there may be share groups (KIP-932)."""
+
+    def share_settings(self, group_id: str) -> "ShareGroupSettings":
+        """What holds for a share group now: its own settings, or else those of the broker."""
 
     @property
     def transactions(self) -> "TransactionCoordinator":

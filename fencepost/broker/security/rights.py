@@ -112,6 +112,7 @@ RIGHTS: dict[ApiKey, tuple[Right, ...]] = {
     ApiKey.FIND_COORDINATOR: (
         _right(Op.DESCRIBE, Kind.GROUP, "coordinator_keys", Effect.ENTRY, note="key type 0"),
         _right(Op.DESCRIBE, Kind.TRANSACTIONAL_ID, "coordinator_keys", Effect.ENTRY, note="key type 1"),
+        _cluster(Op.CLUSTER_ACTION, Effect.ENTRY, since=6, note="key type 2"),
     ),
     ApiKey.JOIN_GROUP: (_GROUP_READ,),
     ApiKey.HEARTBEAT: (_GROUP_READ,),

@@ -12,7 +12,7 @@ from fencepost.broker.log.verify.report import Report
 from fencepost.broker.node import Node
 from fencepost.broker.verification import verify
 from fencepost.coordinator.metadata.commands import NewTopic, TopicRef
-from fencepost.coordinator.share.service import coordinator_key
+from fencepost.coordinator.share.key_text import key_text
 from fencepost.coordinator.share.values import InitialState, ShareKey, StateBatch, StateUpdate
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import SHARE_STATE_TOPIC, TopicPartition
@@ -43,7 +43,7 @@ async def begin(node: Node) -> ShareKey:
 
 
 def place(node: Node, key: ShareKey) -> TopicPartition:
-    return TopicPartition(SHARE_STATE_TOPIC, node.share_states.runtime.partition_for(coordinator_key(key)))
+    return TopicPartition(SHARE_STATE_TOPIC, node.share_states.runtime.partition_for(key_text(key)))
 
 
 async def test_pruned_records_are_not_needed(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ async def test_a_deleted_topic_takes_its_share_state_with_it() -> None:
 
 async def test_where_there_are_other_brokers_there_is_no_share_coordinator(monkeypatch) -> None:
     """Share groups work on a broker alone: elsewhere Kafka's answer of one whose coordinator is not active."""
-    monkeypatch.setattr("fencepost.broker.place.Alone.has_share_groups", False)
+    monkeypatch.setattr("fencepost.broker.place.Alone.share_groups", False)
     async with running("storage=memory") as node:
         key = ShareKey(GROUP, bytes(16), 0)
         assert (await node.share_states.read(key, 0)).error is ErrorCode.COORDINATOR_NOT_AVAILABLE

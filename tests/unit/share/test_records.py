@@ -3,6 +3,7 @@
 import pytest
 
 from fencepost.coordinator.partitioning import partition_for
+from fencepost.coordinator.share.key_text import key_text
 from fencepost.coordinator.share.records import (
     Removed,
     ShareRecord,
@@ -12,7 +13,6 @@ from fencepost.coordinator.share.records import (
     decode,
     encode,
 )
-from fencepost.coordinator.share.service import coordinator_key
 from fencepost.coordinator.share.values import ShareKey, StateBatch
 
 KEY = ShareKey("gs1", bytes(range(1, 17)), 5)
@@ -75,6 +75,6 @@ def test_what_is_no_record_is_unreadable(key: bytes | None, value: bytes | None)
 @pytest.mark.parametrize(("group_id", "partition"), [("gs1", 19), ("orders", 43), ("größe", 13), ("", 26)])
 def test_share_partitions_are_where_kafkas_tools_look_for_them(group_id: str, partition: int) -> None:
     """ShareCoordinatorService.partitionFor: golden, from SharePartitionKey.asCoordinatorKey of Kafka 4.4.0."""
-    key = coordinator_key(KEY._replace(group_id=group_id))
+    key = key_text(KEY._replace(group_id=group_id))
     assert key == f"{group_id}:AQIDBAUGBwgJCgsMDQ4PEA:5"
     assert partition_for(key, 50) == partition

@@ -6,8 +6,8 @@ import trio.testing
 
 from fencepost.coordinator.ports import LogUnreadable
 from fencepost.coordinator.share.config import ShareStateConfig
+from fencepost.coordinator.share.key_text import key_text
 from fencepost.coordinator.share.records import Removed, decode
-from fencepost.coordinator.share.service import coordinator_key
 from fencepost.coordinator.share.values import InitialState, Outcome, ShareKey, SharePersister, StateBatch, StoredState
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import SHARE_STATE_TOPIC
@@ -91,7 +91,7 @@ async def test_a_call_waits_for_the_logs_at_the_same_time(autojump_clock: trio.t
     world.logs.delay = 1.0
     await world.start()
     keys = [ShareKey("gs", TOPIC_ID, number) for number in range(3)] + [OTHER]
-    assert len({world.service.runtime.partition_for(coordinator_key(key)) for key in keys}) > 1
+    assert len({world.service.runtime.partition_for(key_text(key)) for key in keys}) > 1
     started = trio.current_time()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(world.begin, *keys)
@@ -145,7 +145,7 @@ async def test_what_the_log_refuses_is_answered_as_in_kafka(
 async def test_a_log_that_cannot_be_read_answers_for_itself_only(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """COORDINATOR_NOT_AVAILABLE; the others work."""
     await world.begin(KEY, OTHER)
-    places = [world.service.runtime.partition_for(coordinator_key(key)) for key in (KEY, OTHER)]
+    places = [world.service.runtime.partition_for(key_text(key)) for key in (KEY, OTHER)]
     assert places[0] != places[1]
     world.logs = world.logs.survivors()
 
