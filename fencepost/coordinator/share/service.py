@@ -1,7 +1,6 @@
 """The share coordinator: the states of share partitions, in the partitions of `__share_group_state`."""
 
 import logging
-from base64 import urlsafe_b64encode
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Protocol, TypeAlias, TypeVar
@@ -16,6 +15,7 @@ from fencepost.coordinator.runtime.shard import Shard
 from fencepost.coordinator.share import decisions
 from fencepost.coordinator.share.config import ShareStateConfig, state_topic
 from fencepost.coordinator.share.decisions import Decided
+from fencepost.coordinator.share.key_text import key_text
 from fencepost.coordinator.share.records import Removed, ShareRecord
 from fencepost.coordinator.share.state import ShareRecords, ShareShardState
 from fencepost.coordinator.share.values import (
@@ -51,12 +51,6 @@ class Topics(TopicView, Protocol):
 
     async def create_topics(self, topics: Sequence[NewTopic]) -> list[CreatedTopic]:
         """Create topics; returns when that is durable."""
-
-
-def coordinator_key(key: ShareKey) -> str:
-    """The text whose hash chooses the partition (SharePartitionKey.asCoordinatorKey)."""
-    topic_id = urlsafe_b64encode(key.topic_id).decode().rstrip("=")
-    return f"{key.group_id}:{topic_id}:{key.partition}"
 
 
 class ShareStates:
@@ -109,6 +103,32 @@ class ShareStates:
 
     def __len__(self) -> int:
         return sum(len(shard.state.shares) for shard in self.runtime.shards())
+
+    async def has_topic(self) -> bool:
+        """Whether the topic is there, created if need be, and this broker serves it."""
+        if not self._is_started:
+            return False
+        topics = self._topics.image.topics_by_name
+        if SHARE_STATE_TOPIC not in topics:
+            created = await self._topics.create_topics([state_topic(self.config)])
+            topics = self._topics.image.topics_by_name
+            if SHARE_STATE_TOPIC not in topics:
+                logger.error("%s cannot be created: %s", SHARE_STATE_TOPIC, created[0].outcome)
+                return False
+        topic = topics[SHARE_STATE_TOPIC]
+        if topic.topic_id != self._topic_id:
+            self._topic_id = topic.topic_id
+            for shard in self.runtime.shards():  # of one that was deleted
+                self.runtime.allow(shard.partition)
+            if topic.partitions != self.runtime.count:
+                logger.error(
+                    "%s has %d partitions, but share.coordinator.state.topic.num.partitions is %d: requests for share"
+                    " groups fail with COORDINATOR_NOT_AVAILABLE; set it to the number of partitions and start again",
+                    SHARE_STATE_TOPIC,
+                    topic.partitions,
+                    self.runtime.count,
+                )
+        return topic.partitions == self.runtime.count
 
     # The requests
 
@@ -178,12 +198,12 @@ class ShareStates:
 
         `failed` makes the reply of a share partition whose log refuses it.
         """
-        if not await self._has_topic():
+        if not await self.has_topic():
             return [failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, NOT_AVAILABLE)] * len(asked)
         replies: list[ReplyT] = []
         waiting: list[tuple[int, ShareShard, Ticket]] = []
         for number, (key, value) in enumerate(asked):
-            shard = self.runtime.shard_of(coordinator_key(key))
+            shard = self.runtime.shard_of(key_text(key))
             try:
                 decision, ticket = self._write(shard, partial(decide, key, value))
             except LogWriteFailed as error:
@@ -212,32 +232,6 @@ class ShareStates:
         """Note where records are. A log that binds its offsets late does not say it, and is not pruned."""
         if records and ticket.end_offset is not None:
             shard.state.place(records, ticket.end_offset - len(records))
-
-    async def _has_topic(self) -> bool:
-        """Whether the topic is there, created if need be, and this broker serves it."""
-        if not self._is_started:
-            return False
-        topics = self._topics.image.topics_by_name
-        if SHARE_STATE_TOPIC not in topics:
-            created = await self._topics.create_topics([state_topic(self.config)])
-            topics = self._topics.image.topics_by_name
-            if SHARE_STATE_TOPIC not in topics:
-                logger.error("%s cannot be created: %s", SHARE_STATE_TOPIC, created[0].outcome)
-                return False
-        topic = topics[SHARE_STATE_TOPIC]
-        if topic.topic_id != self._topic_id:
-            self._topic_id = topic.topic_id
-            for shard in self.runtime.shards():  # of one that was deleted
-                self.runtime.allow(shard.partition)
-            if topic.partitions != self.runtime.count:
-                logger.error(
-                    "%s has %d partitions, but share.coordinator.state.topic.num.partitions is %d: requests for share"
-                    " groups fail with COORDINATOR_NOT_AVAILABLE; set it to the number of partitions and start again",
-                    SHARE_STATE_TOPIC,
-                    topic.partitions,
-                    self.runtime.count,
-                )
-        return topic.partitions == self.runtime.count
 
     # Upkeep
 
